@@ -1,0 +1,1 @@
+"""One file, one command; the file name is the command."""

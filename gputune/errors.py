@@ -1,0 +1,20 @@
+"""Every failure that gputune understands. `gputune/cli.py` is the one place that prints them."""
+
+
+class GputuneError(Exception):
+    """A failure gputune understands: printed without a traceback, status 1."""
+
+    status = 1
+
+    def __init__(self, says: str, *, hint: str) -> None:
+        super().__init__(says)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"error: {self.args[0]}\n\nhint: {self.hint}"
+
+
+class BadUsage(GputuneError):
+    """What was typed cannot be done: status 2."""
+
+    status = 2

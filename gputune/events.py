@@ -1,0 +1,92 @@
+"""What a guest reports from inside a training process: fixed-size records, and notes for what is said once.
+
+The layout of the ring file that carries them is docs/ring.md; `probes/loader.py` reads it, `probes/guest/`
+writes it, and `tests/probes/test_loader.py` holds the two together.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+# The words of the ledger, in the order in which a run meets them. The order of this tuple is shown nowhere.
+SPANS = (
+    "startup",
+    "loader.start",
+    "loader.wait",
+    "copy.h2d",
+    "sync",
+    "checkpoint",
+    "logging",
+    "reporting",
+    "evaluation",
+    "collective",
+    "step",
+)
+
+
+class Kind(IntEnum):
+    """What a record is about. Which field means what is said beside each kind."""
+
+    BATCH = 1  # one next() of a training-side iterator: a iterator id, b index in it, c samples (0 unknown),
+    #            d what is ready when it asks (batches in the out-of-order buffer, -1 unknown); code: END | FAILED
+    FETCH = 2  # one batch made by a dataset fetcher: a CPU ns, b ns spent waiting for a CPU (-1 unknown),
+    #            d ns in collate_fn, e bytes of the batch (0 not measured), c samples; code: INLINE
+    SPAN = 3  # code SpanCode; a site id (0 none), b bytes, d iterator id (loader.start), e 0 on the training
+    #           thread else a thread id; c 1 = workers being shut down (loader.start)
+    STEP = 4  # one optimizer step: a optimizer id
+    GAP = 5  # device clock, at a batch boundary: a ns the device idled between the end of a step's work and
+    #          the start of the next one's, b ns of the step's work, d batch index
+    WORKER = 6  # in a worker: t0 its start, t1 its end (0 while it lives): a worker id, b workers in all
+    BACKWARD = 7  # one Tensor.backward call
+    ITERATOR = 8  # an iterator came to life or was reset: a iterator id, b loader id, c workers, d 1 = reset,
+    #               e 1 = gradients are on; t0 to t1 is its construction (also written as a loader.start span)
+    MEMBER = 9  # a worker process of an iterator: a iterator id, b pid, c worker id
+
+
+class SpanCode(IntEnum):
+    """Which span a SPAN record is."""
+
+    LOADER_START = 2
+    COPY_H2D = 4
+    SYNC = 5
+    CHECKPOINT = 6
+    LOGGING = 7
+    REPORTING = 8
+    EVALUATION = 9
+    COLLECTIVE = 10
+
+
+SPAN_NAMES: dict[int, str] = {
+    SpanCode.LOADER_START: "loader.start",
+    SpanCode.COPY_H2D: "copy.h2d",
+    SpanCode.SYNC: "sync",
+    SpanCode.CHECKPOINT: "checkpoint",
+    SpanCode.LOGGING: "logging",
+    SpanCode.REPORTING: "reporting",
+    SpanCode.EVALUATION: "evaluation",
+    SpanCode.COLLECTIVE: "collective",
+}
+
+END = 1  # BATCH: this next() raised StopIteration
+FAILED = 2  # BATCH: this next() raised something else
+INLINE = 1  # FETCH: made in the training process itself (num_workers=0)
+
+
+class Record(NamedTuple):
+    """One record of one process. `t0` and `t1` are ns of the monotonic clock."""
+
+    kind: int
+    code: int
+    t0: int
+    t1: int
+    a: int
+    b: int
+    d: int
+    e: int
+    c: int
+
+
+class Event(NamedTuple):
+    """A record and the process that wrote it: `process` is the index that run.json gives that process."""
+
+    process: int
+    record: Record

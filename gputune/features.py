@@ -1,0 +1,180 @@
+"""What is known of a run, as plain data: the one thing that advisors see.
+
+Times are seconds, shares are 0 to 1, memory is bytes. `None` means "was not measured", never "zero".
+Series are bounded samples of the steady state (the warm-up left out), in the order in which they happened.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """How one batch was made, as measured around the dataset fetcher that made it.
+
+    `wall` includes all that follows: `cpu` is CPU time of the making thread (of the whole process in a worker),
+    `queued` is time runnable but without a CPU, `collate` the part inside `collate_fn`.
+    What is left, `blocked`, is sleep, disk and network.
+    """
+
+    wall: float
+    cpu: float
+    queued: float
+    collate: float
+    samples: int
+
+    @property
+    def blocked(self) -> float:
+        """Return the seconds in which it neither ran nor wanted to run."""
+        return max(0.0, self.wall - self.cpu - self.queued)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """One pass of one iterator: from its creation or reset to its StopIteration (or to the last batch seen)."""
+
+    began: float  # s since the run's start
+    start: float  # constructing or resetting the iterator
+    first_wait: float  # the first next()
+    shutdown: float  # ending its workers
+    batches: int
+    seconds: float  # from creation to end, all included
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loader:
+    """One DataLoader of one process: its settings as they were, and how it did."""
+
+    where: str
+    num_workers: int
+    prefetch_factor: int | None
+    pin_memory: bool
+    persistent_workers: bool
+    batch_size: int | None
+    in_order: bool = True
+    iterable: bool = False
+    start_method: str = "fork"
+    dataset: str = ""
+    samples_in_dataset: int | None = None
+    training: bool = True  # False: only iterated with gradients off or inside an evaluation
+    batches: int = 0
+    samples: int = 0
+    waits: tuple[float, ...] = ()  # next() as the training saw it, steady state
+    steps: tuple[float, ...] = ()  # from the return of a next() to the following one, same indices
+    step_cpu: float | None = None  # CPU seconds per step of the training process, its loading left out
+    fetches: tuple[Fetch, ...] = ()  # how batches were made, steady state
+    epochs: tuple[Epoch, ...] = ()
+    batch_bytes: int | None = None
+    worker_threads: int | None = None  # intra-op threads in each worker
+    worker_memory: int | None = None  # PSS of one worker, B
+    wait_total: float = 0.0
+    seconds: float = 0.0  # from its first to its last batch, all epochs
+
+    @property
+    def delivery(self) -> float:
+        """Return the least a next() costs when its batch is ready: queue, unpickling, pinning (a low quantile)."""
+        if not self.waits:
+            return 0.0
+        ordered = sorted(self.waits)
+        return ordered[len(ordered) // 20]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """All spans of one kind from one place in the user's code."""
+
+    span: str
+    where: str
+    what: str
+    count: int
+    seconds: float  # inclusive
+    waits_inside: float = 0.0  # loader waits nested in them (evaluation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A place in the user's code that stacks of the training thread met outside of all spans.
+
+    `share` is of the stack samples taken outside of next(); `compute` says that torch's forward, backward or
+    optimizer (or another library's device work) lay under it.
+    """
+
+    where: str
+    function: str
+    share: float
+    compute: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One training process."""
+
+    pid: int
+    rank: int | None
+    wall: float  # s, from its start to its end or to now
+    ledger: Mapping[str, float]  # span to seconds, self time; adds up to `wall`
+    inclusive: Mapping[str, float]  # span to seconds, nested ones included
+    loop: float  # s from the first next() (or optimizer step) to the last
+    batches: int
+    samples: int
+    optimizer_steps: int
+    loaders: tuple[Loader, ...] = ()
+    places: tuple[Place, ...] = ()
+    frames: tuple[Frame, ...] = ()
+    stack_samples: int = 0
+    cpu: float | None = None  # CPU seconds of the process itself
+    gaps: tuple[float, ...] = ()  # device idle between steps, on the device's clock
+    works: tuple[float, ...] = ()  # device time of the steps' work, on the device's clock
+    guest: str = "ring"  # "ring", or why nothing was heard from inside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One device that the job uses."""
+
+    index: str
+    name: str
+    busy: float | None = None  # mean share of time with at least one kernel running, over the loop
+    memory_used: int | None = None  # most, B, all processes
+    memory_total: int | None = None
+    clock: float | None = None  # mean SM clock while busy, Hz
+    clock_max: float | None = None
+    throttled: Mapping[str, float] = field(default_factory=dict)  # reason to share of the samples taken while busy
+    power: float | None = None  # mean, W
+    power_limit: float | None = None
+    temperature: float | None = None  # highest, degC
+    others: Mapping[int, float] = field(default_factory=dict)  # foreign pid to share of SM time (or of presence)
+    others_memory: int | None = None
+    jobs_busy: float | None = None  # SM share of the job's own processes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The host as the job is allowed to see it."""
+
+    cpus: float  # CPUs this job may use: affinity and cgroup quota
+    cpus_seen: int  # what os.cpu_count() says
+    busy: float | None = None  # cores in use on those CPUs, by anyone, mean over the loop
+    job: float | None = None  # cores used by the job's tree
+    others: float | None = None  # cores used by anybody else
+    iowait: float | None = None  # share
+    memory_total: int | None = None
+    memory_free: int | None = None
+    shm_total: int | None = None
+    shm_free: int | None = None
+    ranks: int = 1  # training processes of the job on this machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """One run."""
+
+    command: tuple[str, ...]
+    wall: float
+    machine: Machine
+    processes: tuple[Process, ...] = ()
+    devices: tuple[Device, ...] = ()
+    exit_code: int | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)  # probe to reason
+    dropped: int = 0  # records lost to lapped rings

@@ -1,0 +1,1 @@
+"""Ways of showing findings; nothing here measures or judges."""

@@ -1,0 +1,74 @@
+"""What probes yield: samples of declared metrics, taken from a target."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["gauge", "counter"]
+Role = Literal["main", "worker", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """The declaration of one measured number.
+
+    `name` is dotted and stable (`cpu.busy`); `unit` is a base unit (`s`, `B`, `ratio`, `W`, `degC`, `Hz`,
+    `B/s`, `1`, `cores`); `says` is one sentence on what it is and what it is not. A `counter` only grows, and is
+    kept as an integer; a `gauge` is kept as a 32-bit float. `per` names what `Sample.instance` tells
+    apart (`"gpu"`, `"cpu"`, `"disk"`), or is empty.
+    """
+
+    name: str
+    unit: str
+    says: str
+    kind: Kind = "gauge"
+    per: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One reading: `t` in nanoseconds of the monotonic clock, `value` in the metric's unit."""
+
+    metric: Metric
+    t: int
+    value: float
+    instance: str = ""
+
+    @property
+    def column(self) -> str:
+        """Return the name of its column in a recording: `gpu.busy` of instance `0` is `gpu.busy[0]`."""
+        return f"{self.metric.name}[{self.instance}]" if self.instance else self.metric.name
+
+
+class Unavailable(Exception):  # noqa: N818 - it is no error: the instrument does not exist here
+    """A probe cannot work here. Its text is the reason, for the user, in one sentence; `hint` says what would help."""
+
+    def __init__(self, why: str, *, hint: str = "") -> None:
+        super().__init__(why)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is being watched, and where to look: every root is a parameter so that a test is a folder.
+
+    `root_pid` is the command's process. `pids()` gives the process tree as last seen, pid to role; it is
+    refreshed by the ticker and cheap to call on every tick. `rings` is the folder the guests write into.
+    """
+
+    root_pid: int
+    pids: Callable[[], Mapping[int, Role]]
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    rings: Path = Path("/nonexistent")
+    hz: float = 10.0
+
+
+Ticks = Iterator[list[Sample]]
+
+
+def now() -> int:
+    """Return nanoseconds of CLOCK_MONOTONIC, the one clock of gputune and its guests."""
+    return time.monotonic_ns()

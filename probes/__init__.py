@@ -1,0 +1,1 @@
+"""One file, one instrument. A probe measures and never judges."""

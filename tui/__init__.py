@@ -1,0 +1,1 @@
+"""The Textual application (the screen itself comes with a later release)."""
