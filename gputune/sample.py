@@ -1,10 +1,12 @@
-"""What probes yield: samples of declared metrics, taken from a target."""
+"""What probes yield: samples of declared metrics, and what guests and stacks say, taken from a target."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple, TypeAlias
+
+from gputune.events import Event
 
 Kind = Literal["gauge", "counter"]
 Role = Literal["main", "worker", "other"]
@@ -66,7 +68,56 @@ class Target:
     hz: float = 10.0
 
 
-Ticks = Iterator[list[Sample]]
+Json: TypeAlias = "str | int | float | bool | None | list[Json] | dict[str, Json]"
+
+
+class Guest(NamedTuple):
+    """A process of the tree came into sight, or more became known of it (same `process`, later wins).
+
+    `state` is `ring` (it writes records), `hello` (a guest is there and saw no torch), or `none` (a Python process
+    that mapped libtorch, or any other, where no guest spoke; `why` says the reason as far as it is known).
+    Times are ns of the monotonic clock; `ended` is 0 while it lives.
+    """
+
+    process: int
+    pid: int
+    ppid: int
+    started: int
+    ended: int
+    role: Role
+    state: str
+    why: str = ""
+
+
+class Note(NamedTuple):
+    """What a guest said once (docs/ring.md, notes)."""
+
+    process: int
+    fields: dict[str, Json]
+
+
+class Open(NamedTuple):
+    """What a process was in the middle of when it was last seen: a record's kind and code, its t0, and `since`,
+    the t0 of an open evaluation (0 none). Yielded when it is worth knowing: at the end, or while nothing moves."""
+
+    process: int
+    kind: int
+    code: int
+    t0: int
+    since: int
+
+
+class Stack(NamedTuple):
+    """`count` samples of the training thread of `pid` with these frames, outermost first: `function (file:line)`."""
+
+    t: int
+    pid: int
+    frames: tuple[str, ...]
+    count: int
+
+
+Reading: TypeAlias = Sample | Event | Guest | Note | Open | Stack
+Ticks: TypeAlias = Iterator[list[Reading]]
 
 
 def now() -> int:
