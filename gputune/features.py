@@ -62,7 +62,9 @@ class Loader:
     samples: int = 0
     waits: tuple[float, ...] = ()  # next() as the training saw it, steady state
     steps: tuple[float, ...] = ()  # from the return of a next() to the following one, same indices
+    pauses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # span to the part of each step spent in it
     step_cpu: float | None = None  # CPU seconds per step of the training process, its loading left out
+    step_queued: float = 0.0  # s per step that the training process was runnable without a CPU
     fetches: tuple[Fetch, ...] = ()  # how batches were made, steady state
     epochs: tuple[Epoch, ...] = ()
     batch_bytes: int | None = None

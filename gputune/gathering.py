@@ -1,0 +1,141 @@
+"""Readings in, features out: what is known of a run, kept up to date while it goes on, in bounded memory.
+
+The same gatherer serves the recorder (live) and `gputune report` (from a recording), so that both judge alike. It knows what
+records mean; it judges nothing. One file because the parts share one stream; the pieces are `gathering_*`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gputune.events import Event, Kind
+from gputune.features import Features
+from gputune.gathering_host import Host
+from gputune.gathering_process import Training
+from gputune.gathering_stacks import Stacks
+from gputune.sample import Guest, Note, Open, Reading, Sample, Stack
+from gputune.units import NS
+
+ORPHANS = 4096  # records of workers kept until their training process has named them
+
+
+@dataclass(slots=True)
+class _Workers:
+    """Which training process and iterator each worker pid belongs to."""
+
+    owner: dict[int, tuple[int, int]] = field(default_factory=dict)  # pid to (process, iterator)
+    waiting: list[Event] = field(default_factory=list)
+
+
+class Gatherer:
+    """Takes every reading of a run and can tell its features at any moment.
+
+    `started` is the command's start and `command` its arguments (secrets masked by the caller).
+    """
+
+    def __init__(self, command: tuple[str, ...], started: int) -> None:
+        self.command = command
+        self.started = started
+        self.host = Host()
+        self.stacks = Stacks()
+        self._guests: dict[int, Guest] = {}
+        self._trainings: dict[int, Training] = {}
+        self._early: dict[int, list[Note]] = {}
+        self._workers = _Workers()
+        self._lost = 0
+
+    def take(self, readings: Iterable[Reading]) -> None:
+        """Take the readings of one tick, in the order in which the probes gave them."""
+        for reading in readings:
+            if isinstance(reading, Event):
+                self._event(reading)
+            elif isinstance(reading, Sample):
+                self._sample(reading)
+            elif isinstance(reading, Guest):
+                self._guest(reading)
+            elif isinstance(reading, Note):
+                self._note(reading)
+            elif isinstance(reading, Stack):
+                self.stacks.take(reading)
+            elif isinstance(reading, Open) and reading.process in self._trainings:
+                self._trainings[reading.process].open = reading
+
+    def _sample(self, sample: Sample) -> None:
+        if sample.metric.name == "loader.lost":
+            self._lost = int(sample.value)
+        self.host.take(sample)
+
+    def _guest(self, guest: Guest) -> None:
+        self._guests[guest.process] = guest
+        training = self._trainings.get(guest.process)
+        if training is not None:
+            training.guest = guest
+
+    def _note(self, note: Note) -> None:
+        if note.process < 0:
+            self.host.note(note.fields)
+        elif note.process in self._trainings:
+            self._trainings[note.process].note(note.fields)
+        else:
+            self._early.setdefault(note.process, []).append(note)
+
+    def _training(self, process: int) -> Training | None:
+        training = self._trainings.get(process)
+        guest = self._guests.get(process)
+        if training is None and guest is not None:
+            training = self._trainings[process] = Training(guest, max(self.started, guest.started))
+            for note in self._early.pop(process, ()):
+                training.note(note.fields)
+        return training
+
+    def _event(self, event: Event) -> None:
+        record = event.record
+        guest = self._guests.get(event.process)
+        if guest is not None and guest.role == "worker":
+            self._worker_event(event, guest)
+            return
+        training = self._training(event.process)
+        if training is None:
+            return
+        training.take(record)
+        if record.kind in {Kind.BATCH, Kind.STEP}:
+            self.host.loop(record.t0, record.t1)
+        if record.kind == Kind.MEMBER:
+            self._workers.owner[record.b] = (event.process, record.a)
+            self._settle()
+
+    def _worker_event(self, event: Event, guest: Guest) -> None:
+        if event.record.kind != Kind.FETCH:
+            return
+        owner = self._workers.owner.get(guest.pid)
+        if owner is None:
+            if len(self._workers.waiting) < ORPHANS:
+                self._workers.waiting.append(event)
+            return
+        process, iterator = owner
+        self._trainings[process].fetched(iterator, event.record)
+
+    def _settle(self) -> None:
+        waiting, self._workers.waiting = self._workers.waiting, []
+        for event in waiting:
+            self._worker_event(event, self._guests[event.process])
+
+    def features(
+        self, until: int, *, exit_code: int | None = None, unavailable: Mapping[str, str] | None = None
+    ) -> Features:
+        """Return what is known at `until` (ns). Training processes come in the order of their ranks."""
+        trainings = [t for t in self._trainings.values() if t.trains]
+        machine = self.host.machine(ranks=max(1, len(trainings)))
+        processes = [t.features(until, self.host, self.stacks, ranks=max(1, len(trainings))) for t in trainings]
+        processes.sort(key=lambda p: (p.rank if p.rank is not None else -1, p.pid))
+        unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
+        processes.extend(self.host.unseen(g, until) for g in unseen)
+        return Features(
+            command=self.command,
+            wall=max(0, until - self.started) / NS,
+            machine=machine,
+            processes=tuple(processes),
+            devices=self.host.devices(),
+            exit_code=exit_code,
+            unavailable=dict(unavailable or {}),
+            dropped=self._lost,
+        )

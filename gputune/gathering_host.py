@@ -1,0 +1,229 @@
+"""The part of the gatherer that listens to the machine and its devices: means over the training loop."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gputune.features import Device, Machine, Process
+from gputune.sample import Guest, Json, Sample
+from gputune.units import NS
+
+PENDING = 65536  # readings kept back after the last batch; more come only from a loop that has ended
+BUSY = 0.05  # a device is at work in this reading: below it, clocks and throttling say nothing
+
+
+@dataclass(slots=True)
+class Mean:
+    """A running mean, with the extremes and the last value."""
+
+    total: float = 0.0
+    count: int = 0
+    least: float = float("inf")
+    most: float = float("-inf")
+    last: float = 0.0
+
+    def add(self, value: float) -> None:
+        """Take one value."""
+        self.total += value
+        self.count += 1
+        self.least = min(self.least, value)
+        self.most = max(self.most, value)
+        self.last = value
+
+    @property
+    def value(self) -> float | None:
+        """Return the mean, or None where nothing was measured."""
+        return self.total / self.count if self.count else None
+
+
+@dataclass(slots=True)
+class _Card:
+    """What is only meaningful while a device is busy, and who else is on it."""
+
+    throttled: dict[int, int] = field(default_factory=dict)
+    busy_readings: int = 0
+    clock: Mean = field(default_factory=Mean)
+    busy_now: float = 0.0
+
+
+# NVML's clock event reasons that hold clocks down against the user's will, in words.
+# Source: nvml.h, nvmlClocksEventReasons. Idle (0x1), application clocks (0x2) and display clocks (0x100) are wanted.
+REASONS = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+
+
+class Host:
+    """Means of samples over the training loop (before it begins, over what there is)."""
+
+    def __init__(self) -> None:
+        self._means: dict[tuple[str, str], Mean] = {}
+        self._first: dict[tuple[str, str], tuple[int, float]] = {}
+        self._cards: dict[str, _Card] = {}
+        self._names: dict[str, str] = {}
+        self._neighbours: dict[int, str] = {}
+        self._pending: list[Sample] = []
+        self._loop_began = 0
+        self._loop_end = 0
+
+    def take(self, sample: Sample) -> None:
+        """Take one sample; it counts once a batch after it has shown that the loop still went on."""
+        if self._loop_began and sample.t > self._loop_end:
+            if len(self._pending) < PENDING:
+                self._pending.append(sample)
+            return
+        self._count(sample)
+
+    def loop(self, t0: int, t1: int) -> None:
+        """Learn that the training loop was at work from `t0` to `t1` (ns)."""
+        if not self._loop_began:
+            self._loop_began = t0
+            kept = self._means
+            self._means = {}
+            for key, mean in kept.items():  # what is read rarely is not thrown away with the start-up
+                if key[0] in SLOW:
+                    self._means[key] = mean
+            self._cards = {}
+        if t1 > self._loop_end:
+            self._loop_end = t1
+            if self._pending:
+                pending, self._pending = self._pending, []
+                for sample in pending:
+                    if sample.t <= t1:
+                        self._count(sample)
+                    else:
+                        self._pending.append(sample)
+
+    def _count(self, sample: Sample) -> None:
+        name = sample.metric.name
+        self._means.setdefault((name, sample.instance), Mean()).add(sample.value)
+        if name.startswith("gpu."):
+            self._card(name, sample)
+
+    def _card(self, name: str, sample: Sample) -> None:
+        card = self._cards.setdefault(sample.instance, _Card())
+        if name == "gpu.busy":
+            card.busy_now = sample.value
+            card.busy_readings += sample.value > BUSY
+        elif name == "gpu.clock.sm" and card.busy_now > BUSY:
+            card.clock.add(sample.value)
+        elif name == "gpu.throttle" and card.busy_now > BUSY:
+            for bit in REASONS:
+                if int(sample.value) & bit:
+                    card.throttled[bit] = card.throttled.get(bit, 0) + 1
+
+    def note(self, fields: Mapping[str, Json]) -> None:
+        """Take a device's or a neighbour's name."""
+        if fields.get("n") == "device":
+            self._names[str(fields.get("index"))] = str(fields.get("name"))
+        elif fields.get("n") == "neighbour":
+            self._neighbours[int(str(fields.get("pid")))] = str(fields.get("name"))
+
+    def mean(self, name: str, instance: str = "") -> float | None:
+        """Return the mean of a metric, None where it was not measured."""
+        mean = self._means.get((name, instance))
+        return mean.value if mean else None
+
+    def last(self, name: str, instance: str = "") -> float | None:
+        """Return the last value of a metric, None where it was not measured."""
+        mean = self._means.get((name, instance))
+        return mean.last if mean and mean.count else None
+
+    def most(self, name: str, instance: str = "") -> float | None:
+        """Return the highest value of a metric, None where it was not measured."""
+        mean = self._means.get((name, instance))
+        return mean.most if mean and mean.count else None
+
+    def machine(self, *, ranks: int) -> Machine:
+        """Return the host as the job may use it."""
+        allowed = self.last("cpu.allowed")
+        seen = self.last("cpu.count")
+        return Machine(
+            cpus=allowed or 1.0,
+            cpus_seen=int(seen or allowed or 1),
+            busy=self.mean("cpu.busy"),
+            job=self.mean("cpu.job"),
+            others=self.mean("cpu.others"),
+            iowait=self.mean("cpu.iowait"),
+            memory_total=_whole(self.last("memory.total")),
+            memory_free=_whole(self.last("memory.available")),
+            shm_total=_whole(self.last("shm.total")),
+            shm_free=_whole(self.last("shm.free")),
+            ranks=ranks,
+        )
+
+    def devices(self) -> tuple[Device, ...]:
+        """Return every device that was read, in the order of their indices."""
+        indices = {instance for name, instance in self._means if name.startswith("gpu.")} | set(self._names)
+        return tuple(self._device(index) for index in sorted(indices, key=lambda i: (len(i), i)))
+
+    def _device(self, index: str) -> Device:
+        card = self._cards.get(index, _Card())
+        readings = max(1, card.busy_readings)
+        others = {pid: value for pid, value in self._others(index).items() if value > 0}
+        return Device(
+            index=index,
+            name=self._names.get(index, "unknown device"),
+            busy=self.mean("gpu.busy", index),
+            memory_used=_whole(self.most("gpu.memory.used", index)),
+            memory_total=_whole(self.last("gpu.memory.total", index)),
+            clock=card.clock.value,
+            clock_max=self.last("gpu.clock.sm.max", index),
+            throttled={REASONS[bit]: min(1.0, n / readings) for bit, n in card.throttled.items()},
+            power=self.mean("gpu.power", index),
+            power_limit=self.last("gpu.power.limit", index),
+            temperature=self.most("gpu.temperature", index),
+            others=others,
+            others_memory=_whole(self.mean("gpu.others.memory", index)),
+            jobs_busy=self.mean("gpu.job.busy", index),
+        )
+
+    def _others(self, index: str) -> dict[int, float]:
+        """Return the foreign processes of a card: by pid where the probe names them, else together as pid 0."""
+        named = {
+            int(instance.partition(":")[2]): mean.value or 0.0
+            for (name, instance), mean in self._means.items()
+            if name == "gpu.other.busy" and instance.partition(":")[0] == index
+        }
+        together = self.mean("gpu.others.busy", index)
+        return named or ({0: together} if together else {})
+
+    def unseen(self, guest: Guest, until: int) -> Process:
+        """Return a training process that no guest spoke from: its time is unknown, and that is said."""
+        wall = max(0, (guest.ended or until) - guest.started) / NS
+        return Process(
+            pid=guest.pid,
+            rank=None,
+            wall=wall,
+            ledger={"step": wall},
+            inclusive={},
+            loop=0.0,
+            batches=0,
+            samples=0,
+            optimizer_steps=0,
+            guest=guest.why or "no guest spoke from inside it",
+        )
+
+
+SLOW = frozenset(
+    {
+        "cpu.allowed",
+        "cpu.count",
+        "memory.total",
+        "memory.available",
+        "memory.worker",
+        "shm.total",
+        "shm.free",
+        "gpu.memory.total",
+        "gpu.clock.sm.max",
+        "gpu.power.limit",
+    }
+)
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,105 @@
+"""Where every second of one training process went: a partition of its wall time that adds up by construction.
+
+Spans of one thread are nested like function calls, and each is reported when it ends, so children arrive before their
+parents. A second counts for the innermost span that covers it; what no span covers is `step`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gputune.units import NS
+
+ABSORBS = {"loader.wait": frozenset({"loader.start"})}  # inside next() everything is loader wait, but for worker start
+MERGE_AT = 4096  # spans kept apart while no parent has claimed them; an evaluation may hold that many
+
+
+@dataclass(slots=True)
+class Claim:
+    """A finished span that a parent may still enclose, or several merged ones: times in ns."""
+
+    t0: int
+    t1: int
+    covered: int
+    self_ns: dict[str, int] = field(default_factory=dict)
+    inclusive: dict[str, int] = field(default_factory=dict)
+    batches: dict[int, int] = field(default_factory=dict)  # loader id to next() calls inside
+
+
+def _add(into: dict[str, int], what: Mapping[str, int], sign: int = 1) -> None:
+    for name, ns in what.items():
+        into[name] = into.get(name, 0) + sign * ns
+
+
+class Ledger:
+    """The running partition of one process's time from `start` (ns) on. Bounded memory, O(1) a span."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.self_ns: dict[str, int] = {}
+        self.inclusive: dict[str, int] = {}
+        self._open: list[Claim] = []
+
+    def span(self, name: str, t0: int, t1: int, loader: int | None = None) -> Claim:
+        """Add a span that ended after all that were added before it. Returns what it enclosed, itself included."""
+        t0 = max(t0, self.start)
+        t1 = max(t1, t0)
+        mine = Claim(t0, t1, t1 - t0)
+        inner = 0
+        while self._open and self._open[-1].t1 > t0:
+            child = self._open[-1]
+            if child.t0 < t0:  # overlaps without being inside: the earlier claim keeps its seconds
+                inner += min(child.t1, t1) - t0
+                break
+            self._open.pop()
+            inner += child.covered
+            _add(mine.self_ns, child.self_ns)
+            _add(mine.inclusive, child.inclusive)
+            for key, count in child.batches.items():
+                mine.batches[key] = mine.batches.get(key, 0) + count
+        own = max(0, t1 - t0 - inner)
+        if name in ABSORBS:
+            own += self._absorb(name, mine)
+        self._record(name, mine, own)
+        if loader is not None:
+            mine.batches[loader] = mine.batches.get(loader, 0) + 1
+        self._open.append(mine)
+        if len(self._open) > MERGE_AT:
+            self._merge()
+        return mine
+
+    def _record(self, name: str, mine: Claim, own: int) -> None:
+        """Count the span's own time, and its whole time once however often the name is nested in itself."""
+        _add(self.self_ns, {name: own})
+        _add(mine.self_ns, {name: own})
+        again = mine.inclusive.get(name, 0)
+        _add(self.inclusive, {name: mine.t1 - mine.t0 - again})
+        mine.inclusive[name] = mine.t1 - mine.t0
+
+    def _absorb(self, name: str, mine: Claim) -> int:
+        """Take the seconds of the enclosed spans over, but those that stay what they are inside `name`."""
+        taken = 0
+        for inner in [n for n in mine.self_ns if n not in ABSORBS[name] and n != name]:
+            ns = mine.self_ns.pop(inner)
+            taken += ns
+            _add(self.self_ns, {inner: -ns})
+            _add(self.inclusive, {inner: -mine.inclusive.pop(inner, 0)})
+        return taken
+
+    def _merge(self) -> None:
+        """Fold the older half into one claim: a parent of some of them only is not to be expected any more."""
+        half = self._open[: MERGE_AT // 2]
+        whole = Claim(half[0].t0, half[-1].t1, 0)
+        for claim in half:
+            whole.covered += claim.covered
+            _add(whole.self_ns, claim.self_ns)
+            _add(whole.inclusive, claim.inclusive)
+            for key, count in claim.batches.items():
+                whole.batches[key] = whole.batches.get(key, 0) + count
+        self._open[: MERGE_AT // 2] = [whole]
+
+    def totals(self, until: int) -> dict[str, float]:
+        """Return span to seconds from `start` to `until` (ns); the rest is `step`, so it adds to the wall time."""
+        seconds = {name: ns / NS for name, ns in self.self_ns.items() if ns > 0}
+        wall = max(0, until - self.start) / NS
+        seconds["step"] = max(0.0, wall - sum(seconds.values()))
+        return seconds
