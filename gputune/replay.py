@@ -1,16 +1,17 @@
 """The model behind every predicted speed-up: DataLoader semantics replayed over what was measured.
 
 Batch k is made by worker k mod n. It is handed out when batch k - n x prefetch_factor was received, and delivered in
-the sampler's order. Making a batch takes blocked time (disk, network, sleep), which overlaps freely, and CPU time, which
-competes with the other workers, with the training's own step and with foreign processes for the CPUs this job may use
-(processor sharing). The training asks for its next batch when its step is over.
+the sampler's order. Making a batch takes blocked time (disk, network, sleep), which overlaps freely, and CPU time,
+which competes with the other workers, with the training's own step and with foreign processes for the CPUs that this
+job may use (processor sharing). The training asks for its next batch when its step is over.
 
 Nothing here reads a clock or a file: the same measurements always give the same prediction.
 """
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
@@ -45,7 +46,7 @@ class Job:
         """Return the steady time per batch under these settings, in s."""
         if workers == 0:
             return max(self.floor, self._inline(batches))
-        ends = list(_play(self, workers, max(1, prefetch), batches, in_order=in_order))
+        ends = _play(self, workers, max(1, prefetch), batches, in_order=in_order)
         skip = min(len(ends) // 4, 4 * workers)
         return max(self.floor, (ends[-1] - ends[skip]) / (len(ends) - 1 - skip))
 
@@ -53,7 +54,7 @@ class Job:
         """Return the time of one pass over `batches` batches that starts with empty queues, in s."""
         if workers == 0:
             return batches * self.seconds(0, 1)
-        ends = list(_play(self, workers, max(1, prefetch), min(batches, BATCHES), in_order=in_order))
+        ends = _play(self, workers, max(1, prefetch), min(batches, BATCHES), in_order=in_order)
         total = max(ends[-1], len(ends) * self.floor)
         if batches > len(ends):
             total += (batches - len(ends)) * self.seconds(workers, prefetch, in_order=in_order)
@@ -68,80 +69,99 @@ class Job:
         return total / batches
 
 
-def _play(job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool) -> Iterator[float]:
-    """Yield when each step ended, in s from the start with all queues empty.
+def _play(job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool) -> list[float]:
+    """Return when each step ended, in s from the start with all queues empty."""
+    play = _Play(job, workers, prefetch, batches, in_order=in_order)
+    while len(play.ends) < batches:
+        play.advance()
+    return play.ends
 
-    Two clocks: real time, and `virtual`, the CPU seconds that each runnable thread has been given so far. Every
-    phase ends at a known point of one of them, so the next event is the smaller head of two heaps.
+
+TRAINING = -1  # who: the training itself; workers are 0 and up
+
+
+class _Play:
+    """One replay under way.
+
+    It has two clocks: real time, and `virtual`, the CPU seconds that each runnable thread was given so far. Every phase
+    ends at a known point of one of them, so the next event is the smaller head of two heaps.
     """
-    fetches = list(islice(cycle(job.fetches), batches))
-    steps = list(islice(cycle(job.steps), batches))
-    real: list[tuple[float, int]] = []  # (time, who): blocked phases; who = worker, or -1 for the training
-    running: list[tuple[float, int]] = []  # (virtual, who): CPU phases
-    now = virtual = 0.0
-    crowd = job.others
-    queues: list[list[int]] = [[] for _ in range(workers)]
-    making: list[int | None] = [None] * workers
-    ready: set[int] = set()
-    sent = 0
-    received = 0
-    free: set[int] = set(range(workers))
-    phase = "ask"
-    width = 1.0
 
-    def hand_out() -> None:
-        nonlocal sent
-        while sent < batches and sent < received + workers * prefetch:
-            queues[sent % workers].append(sent)
-            sent += 1
-        for who in list(free):
-            if queues[who]:
-                free.discard(who)
-                batch = queues[who].pop(0)
-                making[who] = batch
-                heapq.heappush(real, (now + fetches[batch].blocked, who))
+    def __init__(self, job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool) -> None:
+        self.job = job
+        self.fetches = list(islice(cycle(job.fetches), batches))
+        self.steps = list(islice(cycle(job.steps), batches))
+        self.allowance = workers * prefetch
+        self.in_order = in_order
+        self.ends: list[float] = []
+        self.now = self.virtual = 0.0
+        self.crowd = job.others  # runnable threads
+        self.blocked: list[tuple[float, int]] = []  # (real time, who)
+        self.running: list[tuple[float, int]] = []  # (virtual time, who)
+        self.queues: list[deque[int]] = [deque() for _ in range(workers)]
+        self.making = [-1] * workers
+        self.ready: set[int] = set()
+        self.sent = self.received = 0
+        self.step: Work | None = None
+        self._hand_out()
 
-    hand_out()
-    while received < batches or phase != "ask":
-        if phase == "ask":
-            found = received if in_order else min(ready, default=-1)
-            if found in ready:
-                ready.discard(found)
-                received += 1
-                hand_out()
-                step = steps[received - 1]
-                width = step.width
-                phase = "cpu"
-                crowd += width
-                heapq.heappush(running, (virtual + step.cpu + job.delivery, -1))
-        share = min(1.0, job.cpus / crowd) if crowd > 0 else 1.0
-        at_real = real[0][0] if real else math.inf
-        at_cpu = now + (running[0][0] - virtual) / share if running else math.inf
-        if at_real <= at_cpu:
-            virtual += (at_real - now) * share
-            now, who = heapq.heappop(real)
-            if who >= 0:
-                crowd += 1.0
-                batch = making[who]
-                assert batch is not None  # noqa: S101 - a worker only wakes for the batch it makes
-                heapq.heappush(running, (virtual + fetches[batch].cpu, who))
-                continue
+    def advance(self) -> None:
+        """Let the training take a batch if it waits for one that is there; then go on to the next event."""
+        if self.step is None:
+            self._receive()
+        share = min(1.0, self.job.cpus / self.crowd) if self.crowd > 0 else 1.0
+        at_blocked = self.blocked[0][0] if self.blocked else math.inf
+        at_running = self.now + (self.running[0][0] - self.virtual) / share if self.running else math.inf
+        if at_blocked <= at_running:
+            self.virtual += (at_blocked - self.now) * share
+            self.now, who = heapq.heappop(self.blocked)
+            self._wake(who)
         else:
-            now = at_cpu
-            virtual, who = heapq.heappop(running)
-            if who >= 0:
-                crowd -= 1.0
-                batch = making[who]
-                assert batch is not None  # noqa: S101 - as above
-                ready.add(batch)
-                making[who] = None
-                free.add(who)
-                hand_out()
-                continue
-            crowd -= width
-            if steps[received - 1].blocked > 0:
-                phase = "blocked"
-                heapq.heappush(real, (now + steps[received - 1].blocked, -1))
-                continue
-        phase = "ask"
-        yield now
+            self.now = at_running
+            self.virtual, who = heapq.heappop(self.running)
+            self._computed(who)
+
+    def _hand_out(self) -> None:
+        workers = len(self.queues)
+        while self.sent < len(self.fetches) and self.sent < self.received + self.allowance:
+            self.queues[self.sent % workers].append(self.sent)
+            self.sent += 1
+        for who, queue in enumerate(self.queues):
+            if queue and self.making[who] < 0:
+                self.making[who] = queue.popleft()
+                heapq.heappush(self.blocked, (self.now + self.fetches[self.making[who]].blocked, who))
+
+    def _receive(self) -> None:
+        found = self.received if self.in_order else min(self.ready, default=-1)
+        if found not in self.ready:
+            return
+        self.ready.discard(found)
+        self.step = self.steps[self.received]
+        self.received += 1
+        self._hand_out()
+        self.crowd += self.step.width
+        heapq.heappush(self.running, (self.virtual + self.step.cpu + self.job.delivery, TRAINING))
+
+    def _wake(self, who: int) -> None:
+        if who == TRAINING:
+            self._stepped()
+            return
+        self.crowd += 1.0
+        heapq.heappush(self.running, (self.virtual + self.fetches[self.making[who]].cpu, who))
+
+    def _computed(self, who: int) -> None:
+        if who != TRAINING:
+            self.crowd -= 1.0
+            self.ready.add(self.making[who])
+            self.making[who] = -1
+            self._hand_out()
+        elif self.step is not None:
+            self.crowd -= self.step.width
+            if self.step.blocked > 0:
+                heapq.heappush(self.blocked, (self.now + self.step.blocked, TRAINING))
+            else:
+                self._stepped()
+
+    def _stepped(self) -> None:
+        self.step = None
+        self.ends.append(self.now)

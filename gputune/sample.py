@@ -68,7 +68,7 @@ class Target:
     hz: float = 10.0
 
 
-Json: TypeAlias = "str | int | float | bool | None | list[Json] | dict[str, Json]"
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
 
 class Guest(NamedTuple):
@@ -97,8 +97,10 @@ class Note(NamedTuple):
 
 
 class Open(NamedTuple):
-    """What a process was in the middle of when it was last seen: a record's kind and code, its t0, and `since`,
-    the t0 of an open evaluation (0 none). Yielded when it is worth knowing: at the end, or while nothing moves."""
+    """What a process was in the middle of when it was last seen: a record's kind, code and t0.
+
+    `since` is the t0 of an open evaluation (0 none). Yielded at the end, or while nothing moves.
+    """
 
     process: int
     kind: int
@@ -113,7 +115,7 @@ class Stack(NamedTuple):
     t: int
     pid: int
     frames: tuple[str, ...]
-    count: int
+    count: int  # type: ignore[assignment] # the word hides tuple.count, which nobody calls on a stack
 
 
 Reading: TypeAlias = Sample | Event | Guest | Note | Open | Stack

@@ -1,7 +1,7 @@
 """Readings in, features out: what is known of a run, kept up to date while it goes on, in bounded memory.
 
-The same gatherer serves the recorder (live) and `gputune report` (from a recording), so that both judge alike. It knows what
-records mean; it judges nothing. One file because the parts share one stream; the pieces are `gathering_*`.
+The same gatherer serves the recorder (live) and `gputune report` (from a recording), so that both judge alike.
+It knows what records mean; it judges nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from gputune.events import Event, Kind
 from gputune.features import Features
-from gputune.gathering_host import Host
-from gputune.gathering_process import Training
-from gputune.gathering_stacks import Stacks
+from gputune.gathering.host import Host
+from gputune.gathering.process import Training
+from gputune.gathering.stacks import Stacks
 from gputune.sample import Guest, Note, Open, Reading, Sample, Stack
 from gputune.units import NS
 

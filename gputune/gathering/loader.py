@@ -1,0 +1,185 @@
+"""The part of the gatherer that listens to one DataLoader of one process: settings, batches, epochs."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gputune.events import END, FAILED, Record
+from gputune.features import Epoch, Fetch, Loader
+from gputune.sample import Json
+from gputune.units import NS
+
+KEPT = 2000  # batches kept for the model, the latest: more would not make a mean better
+WARM_UP = 3  # first steps of a run left out: allocators, caches and autotuning settle in them
+EPOCHS = 500  # epochs kept
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One epoch under way."""
+
+    iterator: int
+    t0: int
+    began: float
+    start: int
+    reset: bool
+    first_wait: int = 0
+    shutdown: int = 0
+    batches: int = 0
+    end: int = 0
+    complete: bool = False
+
+
+def _maybe(value: Json) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+class LoaderState:
+    """Streaming state of one loader. Series are bounded; the warm-up and each epoch's first batch stay out of them."""
+
+    def __init__(self, settings: Mapping[str, Json]) -> None:
+        self.settings = settings
+        self.num_workers = _maybe(settings.get("num_workers")) or 0
+        self.batch_size = _maybe(settings.get("batch_size"))
+        self.batches = 0
+        self.samples = 0
+        self.in_evaluation = 0
+        self._without_gradients = 0
+        self._gradients = True
+        self._steps_seen = 0
+        self._waits: deque[float] = deque(maxlen=KEPT)
+        self._steps: deque[float] = deque(maxlen=KEPT)
+        self._pauses: dict[str, deque[float]] = {}
+        self._fetches: deque[Fetch] = deque(maxlen=KEPT)
+        self._fetched = 0
+        self._fetch_wall = 0
+        self._passes: dict[int, _Pass] = {}
+        self._epochs: deque[_Pass] = deque(maxlen=EPOCHS)
+        self._bytes = 0
+        self._wait_total = 0
+        self._first = 0
+        self._last = 0
+
+    @property
+    def evaluates(self) -> bool:
+        """Return whether most of its batches were taken for an evaluation."""
+        return max(self.in_evaluation, self._without_gradients) * 2 > max(1, self.batches)
+
+    def epoch(self, record: Record, began: float) -> None:
+        """Begin a pass: an iterator was made, or reset."""
+        for done in [p for p in self._passes.values() if p.complete or p.iterator == record.a]:
+            self._passes.pop(done.iterator)
+        entry = _Pass(record.a, record.t0, began, record.t1 - record.t0, reset=bool(record.d))
+        self._passes[record.a] = entry
+        self._epochs.append(entry)
+        self._gradients = bool(record.e)
+
+    def batch(self, record: Record, gap: int, pauses: Mapping[str, int]) -> None:
+        """Take one next(). `gap` is the ns since the previous one returned, `pauses` the spans inside that gap."""
+        wait = record.t1 - record.t0
+        self._first = self._first or record.t0
+        self._last = record.t1
+        self._wait_total += wait
+        here = self._passes.get(record.a)
+        if here is not None:
+            here.end = record.t1
+        if record.code & (END | FAILED):
+            if here is not None:
+                here.complete = bool(record.code & END)
+            return
+        self.batches += 1
+        self.samples += record.c or self.batch_size or 0
+        self._without_gradients += not self._gradients
+        if here is None:
+            return
+        here.batches += 1
+        if here.batches == 1:
+            here.first_wait = wait
+            return
+        self._steps_seen += 1
+        if self._steps_seen > WARM_UP:
+            self._keep(wait, gap, pauses)
+
+    def _keep(self, wait: int, gap: int, pauses: Mapping[str, int]) -> None:
+        self._waits.append(wait / NS)
+        self._steps.append(gap / NS)
+        for name in pauses.keys() - self._pauses.keys():
+            self._pauses[name] = deque([0.0] * (len(self._steps) - 1), maxlen=KEPT)
+        for name, series in self._pauses.items():
+            series.append(pauses.get(name, 0) / NS)
+
+    def fetch(self, record: Record) -> None:
+        """Take how one batch was made. The first of each worker is warm-up: imports, opened files, cold caches."""
+        self._fetched += 1
+        self._fetch_wall += record.t1 - record.t0
+        if record.e:
+            self._bytes = record.e
+        if self._fetched > max(1, self.num_workers):
+            wall = (record.t1 - record.t0) / NS
+            self._fetches.append(
+                Fetch(
+                    wall=wall,
+                    cpu=record.a / NS,
+                    queued=max(0, record.b) / NS,
+                    collate=record.d / NS,
+                    samples=record.c,
+                )
+            )
+
+    def shutdown(self, record: Record) -> None:
+        """Take the ending of an iterator's workers."""
+        here = self._passes.get(record.d)
+        if here is not None:
+            here.shutdown += record.t1 - record.t0
+            here.end = max(here.end, record.t1)
+
+    def features(self, *, cpu: float | None, queued: float | None, memory: float | None, loop: float) -> Loader:
+        """Return what is known. `cpu` is the process's mean CPU use over the loop in cores, `queued` likewise."""
+        settings = self.settings
+        per_batch = loop / self.batches if self.batches else 0.0
+        step_cpu = None
+        if cpu is not None and self.batches:
+            inline = 0.0
+            if self.num_workers == 0 and self._fetches:
+                inline = sum(f.cpu for f in self._fetches) / len(self._fetches)
+            step_cpu = max(0.0, cpu * per_batch - inline)
+        return Loader(
+            where=str(settings.get("where", "")),
+            num_workers=self.num_workers,
+            prefetch_factor=_maybe(settings.get("prefetch_factor")),
+            pin_memory=bool(settings.get("pin_memory")),
+            persistent_workers=bool(settings.get("persistent_workers")),
+            batch_size=self.batch_size,
+            in_order=settings.get("in_order") is not False,
+            iterable=bool(settings.get("iterable")),
+            start_method=str(settings.get("start_method") or "fork"),
+            dataset=str(settings.get("dataset") or ""),
+            samples_in_dataset=_maybe(settings.get("samples")),
+            training=not self.evaluates,
+            batches=self.batches,
+            samples=self.samples,
+            waits=tuple(self._waits),
+            steps=tuple(self._steps),
+            pauses={name: tuple(series) for name, series in self._pauses.items()},
+            step_cpu=step_cpu,
+            step_queued=(queued or 0.0) * per_batch,
+            fetches=tuple(self._fetches),
+            epochs=tuple(self._epoch(p) for p in self._epochs),
+            batch_bytes=self._bytes or None,
+            worker_threads=_maybe(settings.get("worker_threads")),
+            worker_memory=None if memory is None else int(memory),
+            wait_total=self._wait_total / NS,
+            seconds=(self._last - self._first) / NS,
+        )
+
+    @staticmethod
+    def _epoch(entry: _Pass) -> Epoch:
+        return Epoch(
+            began=entry.began,
+            start=entry.start / NS,
+            first_wait=entry.first_wait / NS,
+            shutdown=entry.shutdown / NS,
+            batches=entry.batches,
+            seconds=max(0, entry.end - entry.t0) / NS,
+            complete=entry.complete,
+        )

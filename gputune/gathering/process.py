@@ -1,0 +1,242 @@
+"""The part of the gatherer that listens to one training process: its ledger, its places, its loaders."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gputune.events import END, SPAN_NAMES, Kind, Record, SpanCode
+from gputune.features import Frame, Place, Process
+from gputune.gathering.loader import LoaderState
+from gputune.ledger import Claim, Ledger
+from gputune.sample import Guest, Json, Open
+from gputune.units import NS
+
+GAPS = 4096  # device-clock gaps kept
+PLACES = 1000  # different places of spans kept
+PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
+FSYNC = frozenset({"os.fsync", "os.fdatasync"})
+
+
+class Means(Protocol):
+    """What a training process asks of the host: means over the loop."""
+
+    def mean(self, name: str, instance: str = "") -> float | None:
+        """Return the mean of a metric, None where it was not measured."""
+
+
+class Piles(Protocol):
+    """What a training process asks of the stacks."""
+
+    def of(self, pid: int) -> tuple[tuple[Frame, ...], int]:
+        """Return the places of a process, and how many stacks there were."""
+
+
+@dataclass(slots=True)
+class _Site:
+    where: str
+    what: str
+
+
+@dataclass(slots=True)
+class _Iterator:
+    """An iterator that is alive: which loader it serves and where it stands."""
+
+    loader: int
+    returned: int = 0  # t1 of its last next(), 0 before the first
+    pauses: dict[str, int] = field(default_factory=dict)  # ns per span since then
+
+
+class Training:
+    """One process, from its first record on. `trains` says whether it ever iterated or stepped."""
+
+    def __init__(self, guest: Guest, started: int) -> None:
+        self.guest = guest
+        self.started = started
+        self.ledger = Ledger(started)
+        self.open: Open | None = None
+        self.trains = False
+        self.rank: int | None = None
+        self._sites: dict[int, _Site] = {}
+        self._places: dict[tuple[str, str, str], list[int]] = {}
+        self._loaders: dict[int, LoaderState] = {}
+        self._iterators: dict[int, _Iterator] = {}
+        self._of: dict[int, int] = {}  # iterator to loader, for workers' records that come late
+        self._loop_began = 0
+        self._loop_end = 0
+        self._steps = 0
+        self._gaps: list[float] = []
+        self._works: list[float] = []
+        self._last_span = ""
+
+    def note(self, fields: dict[str, Json]) -> None:
+        """Take what the guest said once."""
+        kind = fields.get("n")
+        if kind == "loader":
+            self._loaders[int(str(fields["id"]))] = LoaderState(fields)
+        elif kind == "site":
+            self._sites[int(str(fields["id"]))] = _Site(str(fields.get("where", "")), str(fields.get("what", "")))
+        elif kind == "process" and fields.get("rank") is not None:
+            self.rank = int(str(fields["rank"]))
+
+    def take(self, record: Record) -> None:
+        """Take one record of the training process itself."""
+        kind = record.kind
+        if kind == Kind.BATCH:
+            self._batch(record)
+        elif kind == Kind.FETCH:
+            self._inline(record)
+        elif kind == Kind.SPAN:
+            self._span(record)
+        elif kind == Kind.STEP:
+            self._steps += 1
+            self._begin(record.t0)
+            self._loop_began = self._loop_began or record.t0
+            self._loop_end = max(self._loop_end, record.t1)
+        elif kind == Kind.ITERATOR:
+            self._iterator(record)
+        elif kind == Kind.GAP and len(self._gaps) < GAPS:
+            self._gaps.append(record.a / NS)
+            self._works.append(record.b / NS)
+
+    def _begin(self, t0: int) -> None:
+        """End the start-up at the first sign of training."""
+        if not self.trains:
+            self.trains = True
+            self.ledger.span("startup", self.started, max(self.started, t0))
+
+    def _iterator(self, record: Record) -> None:
+        loader = self._loaders.get(record.b)
+        if loader is None:
+            return
+        self._begin(record.t0)
+        self._iterators[record.a] = _Iterator(record.b)
+        self._of[record.a] = record.b
+        loader.epoch(record, (record.t0 - self.started) / NS)
+
+    def _batch(self, record: Record) -> None:
+        self._begin(record.t0)
+        iterator = self._iterators.get(record.a)
+        if record.e:  # advanced by a thread that is not the training's: its waits are not the training's
+            return
+        claim = self.ledger.span("loader.wait", record.t0, record.t1, None if iterator is None else iterator.loader)
+        if iterator is None:
+            return
+        loader = self._loaders[iterator.loader]
+        self._pause(claim, but=record.a)
+        gap = record.t0 - iterator.returned if iterator.returned else 0
+        loader.batch(record, gap, iterator.pauses)
+        iterator.returned = record.t1
+        iterator.pauses = {}
+        if not loader.evaluates:
+            self._loop_began = self._loop_began or record.t0
+            self._loop_end = max(self._loop_end, record.t1)
+        if record.code & END:
+            self._iterators.pop(record.a, None)
+
+    def _inline(self, record: Record) -> None:
+        """Take a batch made in the training process itself: it belongs to the iterator that is in next() now."""
+        open_ids = [i for i, it in self._iterators.items() if self._loaders[it.loader].num_workers == 0]
+        if open_ids:
+            self.fetched(open_ids[-1], record)
+
+    def fetched(self, iterator: int, record: Record) -> None:
+        """Take one FETCH record, of this process or of a worker of one of its iterators."""
+        loader = self._loaders.get(self._of.get(iterator, -1))
+        if loader is not None:
+            loader.fetch(record)
+
+    def _span(self, record: Record) -> None:
+        name = SPAN_NAMES.get(record.code)
+        if name is None or record.e:
+            return
+        site = self._sites.get(record.a)
+        if site is not None and site.what in FSYNC and self._last_span == "checkpoint":
+            name = "checkpoint"  # syncing what was just saved is a part of saving it
+        self._last_span = name
+        claim = self.ledger.span(name, record.t0, record.t1)
+        if record.code == SpanCode.LOADER_START:
+            loader = self._loaders.get(self._of.get(record.d, -1))
+            if loader is not None and record.c == 1:
+                loader.shutdown(record)
+            return
+        if record.code == SpanCode.EVALUATION:
+            self._evaluated(claim)
+        self._pause(claim)
+        self._place(name, site, record, claim)
+
+    def _evaluated(self, claim: Claim) -> None:
+        for loader_id, count in claim.batches.items():
+            if loader_id in self._loaders:
+                self._loaders[loader_id].in_evaluation += count
+
+    def _pause(self, claim: Claim, but: int = -1) -> None:
+        """Tell every iterator that is between two batches what this span took from its step."""
+        for number, iterator in self._iterators.items():
+            if number == but or not iterator.returned or claim.t0 < iterator.returned:
+                continue
+            for name in PAUSES:
+                ns = claim.inclusive.get(name, 0)
+                if ns:
+                    iterator.pauses[name] = iterator.pauses.get(name, 0) + ns
+
+    def _place(self, name: str, site: _Site | None, record: Record, claim: Claim) -> None:
+        key = (name, site.where if site else "", site.what if site else "")
+        if key not in self._places and len(self._places) >= PLACES:
+            return
+        entry = self._places.setdefault(key, [0, 0, 0])
+        entry[0] += 1
+        entry[1] += record.t1 - record.t0
+        entry[2] += claim.self_ns.get("loader.wait", 0)
+
+    def features(self, until: int, host: Means, stacks: Piles, *, ranks: int) -> Process:
+        """Return what is known of this process at `until` (ns), or at its end."""
+        end = min(until, self.guest.ended) if self.guest.ended else until
+        ledger = self._closed(end)
+        loop = max(0, self._loop_end - self._loop_began) / NS
+        cores = host.mean("cpu.main")
+        frames, samples = stacks.of(self.guest.pid)
+        loaders = tuple(
+            state.features(
+                cpu=None if cores is None else cores / ranks,
+                queued=host.mean("cpu.queued.main"),
+                memory=host.mean("memory.worker"),
+                loop=loop,
+            )
+            for state in self._loaders.values()
+            if state.batches
+        )
+        training = [loader for loader in loaders if loader.training]
+        return Process(
+            pid=self.guest.pid,
+            rank=self.rank,
+            wall=max(0, end - self.started) / NS,
+            ledger=ledger.totals(end),
+            inclusive={name: ns / NS for name, ns in ledger.inclusive.items()},
+            loop=loop,
+            batches=sum(loader.batches for loader in training),
+            samples=sum(loader.samples for loader in training),
+            optimizer_steps=self._steps,
+            loaders=loaders,
+            places=tuple(
+                Place(span=n, where=w, what=x, count=c, seconds=s / NS, waits_inside=i / NS)
+                for (n, w, x), (c, s, i) in sorted(self._places.items(), key=lambda item: -item[1][1])
+            ),
+            frames=frames,
+            stack_samples=samples,
+            cpu=cores,
+            gaps=tuple(self._gaps),
+            works=tuple(self._works),
+        )
+
+    def _closed(self, end: int) -> Ledger:
+        """Return the ledger with what the process was in the middle of, when it was last seen, ended at `end`."""
+        opened = self.open
+        if opened is None:
+            return self.ledger
+        self.open = None
+        if opened.t0 and opened.kind == Kind.BATCH and opened.t0 > self._loop_end:
+            self.ledger.span("loader.wait", opened.t0, end)
+        elif opened.t0 and opened.kind == Kind.SPAN and opened.code in SPAN_NAMES:
+            self.ledger.span(SPAN_NAMES[opened.code], opened.t0, end)
+        if opened.since:
+            self._evaluated(self.ledger.span("evaluation", opened.since, end))
+        return self.ledger
