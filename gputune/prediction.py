@@ -1,0 +1,241 @@
+"""What a change would buy, as a ratio of samples/s: the one place that turns features into predictions.
+
+Loader settings are replayed (`replay.py`); pauses, such as checkpoints, are taken out of the measured steps and the rest
+is replayed, so that a pause in which the queue filled up is not counted as pure loss. Every prediction is an interval: the
+model's own error at the present settings, where the truth is known, widens it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from gputune.features import Features, Loader, Process
+from gputune.finding import Speedup
+from gputune.replay import DELIVERY_S, Job, Work
+
+START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
+STOP_S = 0.003  # s to end one worker, likewise
+SPAWN_S = 1.0  # s for a worker that imports torch anew (spawn, forkserver)
+FIRST_S = 0.012  # s until a fresh worker's first batch is on its way, beyond making it
+COPY_RATE = 6e9  # B/s at which a batch passes shared memory
+LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
+ERROR = 0.03  # the model's own error where nothing is known of it (docs/evidence.md)
+CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
+PREFETCHES = (2, 4, 8, 16)
+GOOD_ENOUGH = 1.03  # a smaller setting this close to the best one is the better advice
+TYPICAL_PREFETCH = 2  # torch's own default
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Loader settings under which the loop is replayed."""
+
+    workers: int
+    prefetch: int
+    persistent: bool
+
+
+class Outlook:
+    """The loop around one loader, ready to be asked what other settings would give."""
+
+    def __init__(self, run: Features, process: Process, loader: Loader) -> None:
+        self.run = run
+        self.process = process
+        self.loader = loader
+        self.job = job_of(run, process, loader)
+        self.now = Setting(loader.num_workers, loader.prefetch_factor or TYPICAL_PREFETCH, loader.persistent_workers)
+
+    @property
+    def known(self) -> bool:
+        """Return whether enough was measured to predict anything."""
+        loader = self.loader
+        return len(loader.waits) >= LEAST_BATCHES and len(loader.fetches) >= LEAST_BATCHES and self.process.loop > 0
+
+    @property
+    def per_batch(self) -> float:
+        """Return the measured steady time per batch, in s."""
+        loader = self.loader
+        return (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))
+
+    @property
+    def waiting(self) -> float:
+        """Return the share of the steady time per batch that is spent in next()."""
+        total = sum(self.loader.waits) + sum(self.loader.steps)
+        return sum(self.loader.waits) / total if total else 0.0
+
+    def most_workers(self) -> int:
+        """Return the largest number of workers that the CPUs and /dev/shm can feed.
+
+        Workers that wait for disk or network need no CPU meanwhile, so their number may exceed the CPUs'.
+        """
+        cpu = sum(f.cpu for f in self.loader.fetches)
+        wall = sum(f.cpu + f.blocked for f in self.loader.fetches)
+        fit = self.run.machine.cpus / self.run.machine.ranks * (wall / cpu if cpu else float("inf"))
+        most = max(1, round(fit), self.loader.num_workers)
+        free, size = self.run.machine.shm_free, self.loader.batch_bytes
+        if free is not None and size:
+            most = min(most, max(1, int(free * 0.8 / (size * self.now.prefetch))))
+        return min(most, CANDIDATES[-1])
+
+    def loop(self, setting: Setting) -> float:
+        """Return the predicted time of the whole loop under these settings, in s."""
+        epochs = [e for e in self.loader.epochs if e.batches]
+        lengths = [e.batches for e in epochs] or [self.loader.batches]
+        total = 0.0
+        cache: dict[int, float] = {}
+        for number, batches in enumerate(lengths):
+            if batches not in cache:
+                cache[batches] = self.job.epoch(
+                    setting.workers, setting.prefetch, batches, in_order=self.loader.in_order
+                )
+            total += cache[batches]
+            if setting.workers and (number == 0 or not setting.persistent):
+                total += self.starting(setting.workers)
+        return total * self.loader.batches / max(1, sum(lengths))
+
+    def starting(self, workers: int) -> float:
+        """Return what an epoch pays to start and end `workers` workers, in s: as measured, else as known of torch."""
+        fresh = [e for e in self.loader.epochs if e.batches and e.start > 0]
+        if self.loader.persistent_workers:
+            fresh = fresh[:1]
+        if fresh and self.loader.num_workers:
+            making = _mean(f.cpu + f.blocked for f in self.loader.fetches)
+            first = _mean(max(0.0, e.first_wait - making) for e in fresh)
+            paid = _mean(e.start + e.shutdown for e in fresh)
+            return first + paid * workers / self.loader.num_workers
+        each = START_S if self.loader.start_method == "fork" else SPAWN_S
+        return FIRST_S + workers * (each + STOP_S)
+
+    def gain(self, setting: Setting, job: Job | None = None) -> Speedup:
+        """Return what `setting` (and `job`, where the work itself changes) would buy over how the loop is now."""
+        now = self.loop(self.now)
+        other = self if job is None else self._with(job)
+        then = other.loop(setting)
+        return self._interval(now, then)
+
+    def _with(self, job: Job) -> "Outlook":
+        other = Outlook(self.run, self.process, self.loader)
+        other.job = job
+        return other
+
+    def _interval(self, now: float, then: float) -> Speedup:
+        """Compare two predicted loops; what the model cannot explain of the present one stays in both.
+
+        Its error at the present settings, where the truth is known, is the width of the interval.
+        """
+        measured = self.process.loop if len(self._training()) == 1 else now
+        rest = max(0.0, measured - now)
+        likely = (now + rest) / (then + rest)
+        off = min(0.5, abs(measured - now) / measured if measured else 0.0)
+        width = ERROR + 0.5 * off + 0.05 * abs(likely - 1)
+        return interval(likely, width)
+
+    def _training(self) -> list[Loader]:
+        return [loader for loader in self.process.loaders if loader.training]
+
+    def best_workers(self) -> tuple[int, Speedup]:
+        """Return the smallest num_workers that is about as good as any, and what it would buy."""
+        most = self.most_workers()
+        tried = {n: self.loop(Setting(n, self.now.prefetch, self.now.persistent)) for n in CANDIDATES if n <= most} or {
+            1: self.loop(Setting(1, self.now.prefetch, self.now.persistent))
+        }
+        best = min(tried.values())
+        chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
+        return chosen, self._interval(self.loop(self.now), tried[chosen])
+
+    def best_prefetch(self) -> tuple[int, Speedup]:
+        """Return the smallest prefetch_factor that is about as good as any, and what it would buy."""
+        tried = {p: self.loop(Setting(self.now.workers, p, self.now.persistent)) for p in PREFETCHES}
+        best = min(tried.values())
+        chosen = min(p for p, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
+        return chosen, self._interval(self.loop(self.now), tried[chosen])
+
+    def without_waiting(self) -> Speedup:
+        """Return what a loader that is always ready would buy: the bound of everything that can be done to it."""
+        job = replace(self.job, fetches=(Work(0.0, 0.0),), delivery=min(self.job.delivery, DELIVERY_S))
+        return self.gain(Setting(max(1, self.now.workers), self.now.prefetch, persistent=True), job)
+
+    def without(self, span: str, keep: float) -> Speedup:
+        """Return what it buys to keep only the share `keep` of the pauses of a span kind."""
+        pauses = self.loader.pauses.get(span, ())
+        if not pauses or not self.known:
+            return interval(1.0, ERROR)
+        kept = keep_some(self.loader.steps, pauses, keep)
+        job = job_of(self.run, self.process, replace(self.loader, steps=kept))
+        return self.gain(self.now, job)
+
+
+def interval(likely: float, width: float) -> Speedup:
+    """Return a speed-up with a relative half-width."""
+    return Speedup(low=max(0.01, likely * (1 - width)), likely=likely, high=likely * (1 + width))
+
+
+def keep_some(steps: tuple[float, ...], pauses: tuple[float, ...], keep: float) -> tuple[float, ...]:
+    """Return the steps with only the share `keep` of the pauses left in, spread evenly over those that had one."""
+    kept: list[float] = []
+    owed = 0.0
+    for step, pause in zip(steps, pauses, strict=True):
+        owed += keep if pause else 0.0
+        if pause and owed >= 1.0:
+            owed -= 1.0
+            kept.append(step)
+        else:
+            kept.append(max(0.0, step - pause))
+    return tuple(kept)
+
+
+def job_of(run: Features, process: Process, loader: Loader) -> Job:
+    """Return the work behind a loader's batches, as measured: what each batch and each step took of what."""
+    fetches = tuple(Work(f.cpu, f.blocked) for f in loader.fetches) or (Work(0.0, 0.0),)
+    delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
+    if loader.num_workers and loader.waits:
+        delivery = min(delivery, loader.delivery)
+    return Job(
+        fetches=fetches,
+        steps=tuple(_steps(run, loader, delivery)) or (Work(0.0, 0.0),),
+        cpus=max(0.1, run.machine.cpus / run.machine.ranks),
+        others=run.machine.others or 0.0,
+        delivery=delivery,
+        floor=device_time(run, process, loader),
+    )
+
+
+def _steps(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
+    """Split each step into its CPU part and the rest, by the means over the loop."""
+    if not loader.steps:
+        return
+    mean = _mean(loader.steps)
+    queued = min(loader.step_queued, 0.8 * mean)
+    active = mean - queued
+    cpu = max(0.0, (loader.step_cpu or 0.0) - (delivery if loader.num_workers else 0.0))
+    width = min(max(1.0, cpu / active if active else 1.0), max(1.0, run.machine.cpus))
+    share = min(1.0, cpu / width / active) if active else 0.0
+    for step in loader.steps:
+        alone = step * active / mean if mean else 0.0
+        yield Work(alone * share, alone * (1 - share), width)
+
+
+def device_time(run: Features, process: Process, loader: Loader) -> float:
+    """Return the s per batch that the device works in any case: no loader setting can go below it.
+
+    From the device's own clock where the guest had it, else from NVML's busy share of the time per batch.
+    """
+    if process.works:
+        return _mean(process.works)
+    busy = [d.busy for d in run.devices if d.busy is not None]
+    if not busy or not loader.waits:
+        return 0.0
+    per_batch = (sum(loader.waits) + sum(loader.steps)) / len(loader.waits)
+    return sum(busy) / len(busy) * per_batch
+
+
+def _mean(values: Iterable[float]) -> float:
+    values = list(values)
+    return sum(values) / len(values) if values else 0.0
+
+
+def outlooks(run: Features) -> list[Outlook]:
+    """Return an outlook for every training loader of which enough is known, the most waited-for first."""
+    found = [
+        Outlook(run, process, loader) for process in run.processes for loader in process.loaders if loader.training
+    ]
+    return sorted((o for o in found if o.known), key=lambda o: -o.loader.wait_total)
