@@ -117,6 +117,7 @@ class Process:
     wall: float  # s, from its start to its end or to now
     ledger: Mapping[str, float]  # span to seconds, self time; adds up to `wall`
     inclusive: Mapping[str, float]  # span to seconds, nested ones included
+    in_loop: Mapping[str, float] = field(default_factory=dict)  # the same, between first and last training batch
     loop: float  # s from the first next() (or optimizer step) to the last
     batches: int
     samples: int

@@ -1,8 +1,8 @@
 """What a change would buy, as a ratio of samples/s: the one place that turns features into predictions.
 
-Loader settings are replayed (`replay.py`); pauses, such as checkpoints, are taken out of the measured steps and the rest
-is replayed, so that a pause in which the queue filled up is not counted as pure loss. Every prediction is an interval: the
-model's own error at the present settings, where the truth is known, widens it.
+Loader settings are replayed (`replay.py`); pauses, such as checkpoints, are taken out of the measured steps and the
+rest is replayed, so that a pause in which the queue filled up is not counted as pure loss. Every prediction is an
+interval: the model's own error at the present settings, where the truth is known, widens it.
 """
 
 from collections.abc import Iterable
@@ -154,14 +154,34 @@ class Outlook:
         job = replace(self.job, fetches=(Work(0.0, 0.0),), delivery=min(self.job.delivery, DELIVERY_S))
         return self.gain(Setting(max(1, self.now.workers), self.now.prefetch, persistent=True), job)
 
-    def without(self, span: str, keep: float) -> Speedup:
-        """Return what it buys to keep only the share `keep` of the pauses of a span kind."""
+    def without(self, span: str, keep: float) -> float:
+        """Return the s of the loop that are saved by keeping only the share `keep` of a span's pauses.
+
+        Pauses inside a step are replayed: the queue fills up in them, so not all of a pause is lost.
+        """
         pauses = self.loader.pauses.get(span, ())
-        if not pauses or not self.known:
-            return interval(1.0, ERROR)
-        kept = keep_some(self.loader.steps, pauses, keep)
-        job = job_of(self.run, self.process, replace(self.loader, steps=kept))
-        return self.gain(self.now, job)
+        if not pauses:
+            return 0.0
+        job = job_of(self.run, self.process, replace(self.loader, steps=keep_some(self.loader.steps, pauses, keep)))
+        return max(0.0, self.loop(self.now) - self._with(job).loop(self.now))
+
+    def inside(self, span: str) -> float:
+        """Return the s that a span took inside the loader's steps, over the whole loop."""
+        return _mean(self.loader.pauses.get(span, ())) * self.loader.batches
+
+
+def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speedup:
+    """Return what it buys to keep only the share `keep` of all pauses of a span kind in a process's loop."""
+    total = process.in_loop.get(span, 0.0)
+    if total <= 0 or process.loop <= 0:
+        return interval(1.0, ERROR)
+    inside = saved = 0.0
+    for outlook in [o for o in outlooks(run) if o.process is process]:
+        inside += outlook.inside(span)
+        saved += outlook.without(span, keep)
+    saved += max(0.0, total - inside) * (1 - keep)
+    saved = min(saved, total, 0.99 * process.loop)
+    return interval(process.loop / (process.loop - saved), ERROR)
 
 
 def interval(likely: float, width: float) -> Speedup:

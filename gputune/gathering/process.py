@@ -66,6 +66,8 @@ class Training:
         self._gaps: list[float] = []
         self._works: list[float] = []
         self._last_span = ""
+        self._before: dict[str, int] = {}  # the ledger's inclusive times when the loop began
+        self._latest: dict[str, int] = {}  # and when the latest training batch or step ended
 
     def note(self, fields: dict[str, Json]) -> None:
         """Take what the guest said once."""
@@ -89,8 +91,7 @@ class Training:
         elif kind == Kind.STEP:
             self._steps += 1
             self._begin(record.t0)
-            self._loop_began = self._loop_began or record.t0
-            self._loop_end = max(self._loop_end, record.t1)
+            self._looped(record)
         elif kind == Kind.ITERATOR:
             self._iterator(record)
         elif kind == Kind.GAP and len(self._gaps) < GAPS:
@@ -102,6 +103,14 @@ class Training:
         if not self.trains:
             self.trains = True
             self.ledger.span("startup", self.started, max(self.started, t0))
+
+    def _looped(self, record: Record) -> None:
+        """Learn that the training loop was at work: what the ledger has gathered so far lies inside it."""
+        if not self._loop_began:
+            self._loop_began = record.t0
+            self._before = dict(self.ledger.inclusive)
+        self._latest = dict(self.ledger.inclusive)
+        self._loop_end = max(self._loop_end, record.t1)
 
     def _iterator(self, record: Record) -> None:
         loader = self._loaders.get(record.b)
@@ -127,8 +136,7 @@ class Training:
         iterator.returned = record.t1
         iterator.pauses = {}
         if not loader.evaluates:
-            self._loop_began = self._loop_began or record.t0
-            self._loop_end = max(self._loop_end, record.t1)
+            self._looped(record)
         if record.code & END:
             self._iterators.pop(record.a, None)
 
@@ -211,6 +219,7 @@ class Training:
             wall=max(0, end - self.started) / NS,
             ledger=ledger.totals(end),
             inclusive={name: ns / NS for name, ns in ledger.inclusive.items()},
+            in_loop={name: (ns - self._before.get(name, 0)) / NS for name, ns in self._latest.items()},
             loop=loop,
             batches=sum(loader.batches for loader in training),
             samples=sum(loader.samples for loader in training),
