@@ -1,0 +1,83 @@
+"""Reading /proc cheaply: files that stay open are read again with one system call each."""
+
+import os
+import time
+from pathlib import Path
+
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")  # units of CPU time in a second, in /proc/stat and /proc/PID/stat
+TICK_NS = 1_000_000_000 // CLOCK_TICKS
+WHOLE = 65536  # bytes; more than any file that is kept open here has, but for /proc/stat on very large machines
+
+# Fields of /proc/PID/stat, counted from the state (field 3 in proc(5)), which is where `stat_fields` begins.
+STATE, PPID, UTIME, STIME, CUTIME, CSTIME, THREADS, STARTED = 0, 1, 11, 12, 13, 14, 17, 19
+
+
+class Kept:
+    """A file of /proc that stays open.
+
+    A descriptor of /proc/PID belongs to that process, never to a later one that got the same pid: once it has ended,
+    reading raises `ProcessLookupError`.
+    """
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, path: Path | str) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self, size: int = WHOLE) -> bytes:
+        """Return its present content, from the start."""
+        return os.pread(self._fd, size, 0)
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def stat_fields(data: bytes) -> list[bytes]:
+    """Return the fields of a /proc/PID/stat from the state on: the name before it may hold spaces and brackets."""
+    return data[data.rindex(b")") + 2 :].split()
+
+
+def started_ticks(stat: bytes) -> int:
+    """Return when the process of this /proc/PID/stat began, in clock ticks since boot: tells a pid's users apart."""
+    return int(stat_fields(stat)[STARTED])
+
+
+def monotonic_of(ticks: int) -> int:
+    """Turn clock ticks since boot (suspended time included) into ns of CLOCK_MONOTONIC, right to one tick."""
+    asleep = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    return ticks * TICK_NS - asleep
+
+
+def children_of(folder: str) -> list[int]:
+    """Return the children of all threads of the process whose folder is `/proc/PID`; none where it has ended."""
+    try:
+        threads = os.listdir(f"{folder}/task")  # noqa: PTH208 - a Path for each thread costs more than the reading
+    except OSError:
+        return []
+    found = b" ".join(read_bytes(f"{folder}/task/{thread}/children") for thread in threads)
+    return [int(pid) for pid in found.split()]
+
+
+def read_bytes(path: str) -> bytes:
+    """Return a small file's content, nothing where it is missing or may not be read."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(file, WHOLE)
+    except OSError:  # the process ended between the two calls
+        return b""
+    finally:
+        os.close(file)
+
+
+def read_text(path: Path) -> str | None:
+    """Return a small file's text, None where it is missing or may not be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None

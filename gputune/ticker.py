@@ -1,0 +1,213 @@
+"""The beat: calls every probe when it is due, each alone and timed, and hands what they read to one sink.
+
+A probe that cannot work here is named with its reason; one that fails is retired and named; neither ever stops another
+probe or the beat. A probe that may come back declares `RETRY`, the seconds after which it is tried again.
+"""
+
+import os
+import select
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gputune import rooms
+from gputune.procfs import CLOCK_TICKS, CSTIME, CUTIME, STIME, UTIME, children_of, read_bytes, stat_fields
+from gputune.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
+from gputune.tree import Tree
+
+OWN = Metric("gputune.cpu", "cores", "CPU that the recorder and its child processes used, not the supervisor.")
+METRICS = (OWN,)
+ROOM = "gputune.probes"
+TREE_BEAT = 0.5  # s between looks for new processes; their CPU time is counted from their start all the same
+OWN_BEAT = 1.0  # s between readings of our own cost
+SLOWEST_RETRY = 60.0  # s; back-off doubles up to here
+
+
+@dataclass(slots=True)
+class Cost:
+    """What one probe has cost so far: seconds of wall time and of this thread's CPU, its set-up included."""
+
+    ticks: int = 0
+    wall: float = 0.0
+    cpu: float = 0.0
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One probe and when it is due next, in seconds of the monotonic clock."""
+
+    name: str
+    cost: Cost
+    ticks: Ticks | None = None
+    period: float = 0.0
+    due: float = 0.0
+    retry: float | None = None
+    off: bool = False
+
+
+class Ticker:
+    """Reads `target` through `probes` (all of them), `hz` times a second, and gives each tick's readings to `sink`.
+
+    With a `tree` it is refreshed here, and told by what the probes read who trains and who loads.
+
+    `unavailable`, `hints` and `failed` say by probe why nothing comes from it, `cost` what it has cost, `missed` how
+    many beats were skipped because an earlier one took too long.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        hz: float,
+        sink: Callable[[list[Reading]], None],
+        tree: Tree | None = None,
+        probes: Sequence[str] | None = None,
+    ) -> None:
+        self.unavailable: dict[str, str] = {}
+        self.hints: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+        self.missed = 0
+        self._target = target
+        self._period = 1 / hz
+        self._sink = sink
+        self._tree = tree
+        self._tree_due = 0.0
+        self._slots = [_Slot(name, Cost()) for name in (rooms.names(ROOM) if probes is None else probes)]
+        self._own = _Own(target)
+
+    @property
+    def cost(self) -> dict[str, Cost]:
+        """Return what each probe has cost so far."""
+        return {slot.name: slot.cost for slot in self._slots}
+
+    @property
+    def own_cpu(self) -> float:
+        """Return the mean number of cores that gputune used since the ticker was made."""
+        return self._own.mean()
+
+    def tick(self, *, everything: bool = False) -> None:
+        """Read every probe that is due, or every one of them: the last tick of a run asks for `everything`."""
+        at = time.monotonic()
+        if self._tree is not None and (everything or at >= self._tree_due):
+            self._tree_due = at + TREE_BEAT
+            self._tree.refresh()
+        readings: list[Reading] = []
+        for slot in self._slots:
+            if not slot.off and (everything or at >= slot.due - self._period / 2):
+                readings += self._read(slot, at)
+        readings += self._own.read(at)
+        if self._tree is not None:
+            self._tree.learn(readings)
+        self._sink(readings)
+
+    def run(self, until: Callable[[], bool], *, wakeup: int | None = None) -> None:
+        """Tick until `until()` is true; it is asked after every beat, and at once when `wakeup` becomes readable.
+
+        Beats have absolute deadlines, so they do not drift; one that is late by a whole period is skipped.
+        """
+        deadline = time.monotonic()
+        while not until():
+            self.tick()
+            deadline += self._period
+            late = time.monotonic() - deadline
+            if late > 0:
+                skip = int(late / self._period) + 1
+                self.missed += skip
+                deadline += skip * self._period
+            if _wait(deadline, wakeup) and not until():
+                _wait(deadline, None)  # what woke us was not the end; it stays readable, so look no more this beat
+
+    def close(self) -> None:
+        """End every probe; whatever one of them raises is its own affair."""
+        for slot in self._slots:
+            self._retire(slot)
+
+    def _read(self, slot: _Slot, at: float) -> list[Reading]:
+        wall, cpu = time.perf_counter(), time.thread_time()
+        try:
+            if slot.ticks is None:
+                self._open(slot)
+            readings = next(slot.ticks) if slot.ticks is not None else []
+        except Unavailable as reason:
+            self.hints[slot.name] = reason.hint
+            self._put_off(slot, at, self.unavailable, str(reason))
+            readings = []
+        except Exception as reason:  # noqa: BLE001 - a probe that fails costs that probe only
+            self._put_off(slot, at, self.failed, f"{type(reason).__name__}: {reason}")
+            readings = []
+        else:
+            self.unavailable.pop(slot.name, None)
+            self.failed.pop(slot.name, None)
+            slot.due = max(slot.due, at - self._period) + slot.period if slot.period else 0.0
+        slot.cost.ticks += 1
+        slot.cost.wall += time.perf_counter() - wall
+        slot.cost.cpu += time.thread_time() - cpu
+        return readings
+
+    def _open(self, slot: _Slot) -> None:
+        module = rooms.load(ROOM, slot.name)
+        slot.period = float(getattr(module, "PERIOD", 0.0))
+        slot.retry = slot.retry or getattr(module, "RETRY", None)
+        slot.ticks = module.attach(self._target)
+
+    def _put_off(self, slot: _Slot, at: float, reasons: dict[str, str], why: str) -> None:
+        """Retire a probe, for good or until its back-off is over."""
+        reasons.setdefault(slot.name, why)
+        self._retire(slot)
+        if slot.retry is None:
+            slot.off = True
+        else:
+            slot.due = at + slot.retry
+            slot.retry = min(2 * slot.retry, SLOWEST_RETRY)
+
+    def _retire(self, slot: _Slot) -> None:
+        ticks, slot.ticks = slot.ticks, None
+        close = getattr(ticks, "close", None)  # an Iterator need not be a generator
+        if close is not None:
+            try:
+                close()
+            except Exception as reason:  # noqa: BLE001 - it has ended, however badly
+                self.failed.setdefault(slot.name, f"{type(reason).__name__}: {reason}")
+
+
+class _Own:
+    """CPU time of this process, of the children it has waited for, and of those that still run."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._began = self._last = time.monotonic()
+        self._first = self._used = self._total()
+
+    def read(self, at: float) -> list[Reading]:
+        """Return our own cost since the last reading, once it is due."""
+        if at - self._last < OWN_BEAT:
+            return []
+        total = max(self._used, self._total())  # a child between its end and its wait() is missing for a moment
+        cores = (total - self._used) / (at - self._last)
+        self._last, self._used = at, total
+        return [Sample(OWN, now(), cores)]
+
+    def mean(self) -> float:
+        """Return the mean since the start, in cores."""
+        return (max(self._used, self._total()) - self._first) / max(1e-3, time.monotonic() - self._began)
+
+    def _total(self) -> float:
+        times = os.times()
+        total = times.user + times.system + times.children_user + times.children_system
+        job = self._target.pids()
+        mine = children_of(f"{self._target.proc}/self")
+        return total + sum(_cpu_of(f"{self._target.proc}/{pid}/stat") for pid in mine if pid not in job)
+
+
+def _cpu_of(stat: str) -> float:
+    data = read_bytes(stat)
+    if not data:
+        return 0.0
+    fields = stat_fields(data)
+    return sum(int(fields[i]) for i in (UTIME, STIME, CUTIME, CSTIME)) / CLOCK_TICKS
+
+
+def _wait(deadline: float, wakeup: int | None) -> bool:
+    """Sleep until the deadline (s, monotonic), or return True as soon as `wakeup` is readable."""
+    left = max(0.0, deadline - time.monotonic())
+    return bool(select.select([] if wakeup is None else [wakeup], [], [], left)[0])

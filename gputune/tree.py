@@ -1,0 +1,188 @@
+"""The process tree of the watched command: who belongs to it, and what each one does there.
+
+A process that was seen once stays in the tree when its parent ends and init adopts it. The kernel lists
+the children of a thread in /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN); without that file the parents of all
+processes are read.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputune.events import Event, Kind
+from gputune.procfs import PPID, STARTED, Kept, children_of, read_bytes, stat_fields
+from gputune.sample import Guest, Reading, Role, now
+from gputune.units import NS
+
+TRAINING = frozenset({Kind.BATCH, Kind.STEP, Kind.BACKWARD, Kind.ITERATOR})  # records that only a training writes
+PATIENCE = 10 * NS  # a process with torch and no such record is taken for a training after that: it has its own loop
+THOROUGH = 8  # every that many refreshes all threads are asked for children, not only the first of each process
+
+
+@dataclass(slots=True)
+class _Member:
+    """One process of the tree, held by an open file so that its pid cannot come to mean another one."""
+
+    pid: int
+    started: int  # clock ticks since boot
+    file: Kept  # its children, or its stat where the kernel does not list children
+    role: Role = "other"
+
+    def children(self) -> list[int] | None:
+        """Return the children of its first thread, or None if it has ended."""
+        try:
+            return [int(pid) for pid in self.file.read().split()]
+        except OSError:
+            return None
+
+
+class Tree:
+    """The command's process and its descendants. `root_pid` need not exist yet, or any more."""
+
+    def __init__(self, root_pid: int, proc: Path = Path("/proc")) -> None:
+        self.root_pid = root_pid
+        self._proc = proc
+        self._members: dict[int, _Member] = {}
+        self._roles: dict[int, Role] = {}
+        self._lists_children = (proc / "self/task").exists() and any(proc.glob("self/task/*/children"))
+        self._refreshes = 0
+        self._root_seen = False
+        self._told: dict[int, Role] = {}
+        self._guests: dict[int, Guest] = {}
+        self._silent: dict[int, int] = {}  # pid to when it was first heard of: torch is there, no training yet
+
+    def pids(self) -> Mapping[int, Role]:
+        """Return pid to role as of the last `refresh`. A new mapping is made when it changes: safe to iterate."""
+        return self._roles
+
+    def refresh(self) -> None:
+        """Look for processes that came or went. About 3 µs a process; all of /proc where it must be scanned."""
+        children = self._ask_children() if self._lists_children else self._scan()
+        queue = [*self._told, *children]
+        if not self._root_seen:
+            queue.insert(0, self.root_pid)  # once: after its end its pid may come to mean another process
+        for pid in queue:
+            if pid not in self._members and self._enter(pid) and self._lists_children:
+                queue.extend(children_of(f"{self._proc}/{pid}"))
+        self._root_seen = self._root_seen or self.root_pid in self._members
+        for pid in [p for p in self._told if p not in self._members]:
+            del self._told[pid]
+        self._publish()
+
+    def workers(self, pids: Iterable[int]) -> None:
+        """Learn that these are DataLoader workers of the job."""
+        self._tell(pids, "worker")
+
+    def trainers(self, pids: Iterable[int]) -> None:
+        """Learn that these train."""
+        self._tell(pids, "main")
+
+    def learn(self, readings: Iterable[Reading]) -> None:
+        """Take from the readings of a tick who trains and who loads."""
+        for reading in readings:
+            if isinstance(reading, Event):
+                self._event(reading)
+            elif isinstance(reading, Guest):
+                self._guest(reading)
+        if self._silent:
+            due = [pid for pid, since in self._silent.items() if now() - since > PATIENCE]
+            for pid in due:
+                del self._silent[pid]
+            self.trainers(due)
+
+    def close(self) -> None:
+        """Let go of every open file."""
+        for member in self._members.values():
+            member.file.close()
+        self._members = {}
+
+    def _event(self, event: Event) -> None:
+        kind = event.record.kind
+        if kind == Kind.MEMBER:
+            self.workers([event.record.b])
+        elif kind in TRAINING:
+            guest = self._guests.get(event.process)
+            if guest is not None and guest.role == "main":
+                del self._guests[event.process]
+                self._silent.pop(guest.pid, None)
+                self.trainers([guest.pid])
+
+    def _guest(self, guest: Guest) -> None:
+        if guest.ended:
+            self._guests.pop(guest.process, None)
+            self._silent.pop(guest.pid, None)
+        elif guest.role == "worker":
+            self.workers([guest.pid])
+        elif guest.state == "none" and guest.role == "main":
+            self.trainers([guest.pid])
+        elif guest.role == "main" and self._roles.get(guest.pid) != "main":
+            self._guests[guest.process] = guest
+            if guest.state == "ring":
+                self._silent.setdefault(guest.pid, now())
+
+    def _tell(self, pids: Iterable[int], role: Role) -> None:
+        new = [pid for pid in pids if self._roles.get(pid) != role]
+        for pid in new:
+            member = self._members.get(pid)
+            if member is not None:
+                member.role = role
+            else:
+                self._told[pid] = role  # it spoke before it was found: it enters with the next refresh
+        if new:
+            self._publish()
+
+    def _publish(self) -> None:
+        roles = {pid: member.role for pid, member in self._members.items()}
+        if roles != self._roles:
+            self._roles = roles
+
+    def _enter(self, pid: int) -> bool:
+        """Take a process in; False if it has ended already or must not be looked at."""
+        folder = f"{self._proc}/{pid}"
+        try:
+            file = Kept(f"{folder}/task/{pid}/children" if self._lists_children else f"{folder}/stat")
+        except OSError:
+            return False
+        stat = read_bytes(f"{folder}/stat")
+        if not stat:
+            file.close()
+            return False
+        started = int(stat_fields(stat)[STARTED])
+        self._members[pid] = _Member(pid, started, file, self._told.pop(pid, "other"))
+        return True
+
+    def _drop(self, pid: int) -> None:
+        self._members.pop(pid).file.close()
+
+    def _ask_children(self) -> list[int]:
+        """Drop who has ended, and return the children of the others."""
+        self._refreshes += 1
+        found: list[int] = []
+        for pid, member in list(self._members.items()):
+            children = member.children()
+            if children is None:
+                self._drop(pid)
+            elif self._refreshes % THOROUGH:
+                found += children
+            else:
+                found += children_of(f"{self._proc}/{pid}")
+        return found
+
+    def _scan(self) -> list[int]:
+        """Read every process's parent. Drops who has ended or whose pid belongs to another one by now."""
+        parents: dict[int, list[int]] = {}
+        started: dict[int, int] = {}
+        for name in os.listdir(self._proc):  # noqa: PTH208 - a Path for each process costs more than the reading
+            stat = read_bytes(f"{self._proc}/{name}/stat") if name.isdigit() else b""
+            if stat:
+                fields = stat_fields(stat)
+                started[int(name)] = int(fields[STARTED])
+                parents.setdefault(int(fields[PPID]), []).append(int(name))
+        for pid, member in list(self._members.items()):
+            if started.get(pid) != member.started:
+                self._drop(pid)
+        found = [*self._members] if self._root_seen else [self.root_pid]
+        for pid in found:
+            found.extend(parents.get(pid, ()))
+        return found
