@@ -40,6 +40,8 @@ class Kind(IntEnum):
     ITERATOR = 8  # an iterator came to life or was reset: a iterator id, b loader id, c workers, d 1 = reset,
     #               e 1 = gradients are on; t0 to t1 is its construction (also written as a loader.start span)
     MEMBER = 9  # a worker process of an iterator: a iterator id, b pid, c worker id
+    FORWARD = 10  # sampled steps only: t0 the return of next() (or the end of the optimizer step where there was no
+    #               next()), t1 the first call of a torch module after it; code: 1 = t0 is an optimizer step's end
 
 
 class SpanCode(IntEnum):

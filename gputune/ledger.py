@@ -67,6 +67,15 @@ class Ledger:
             self._merge()
         return mine
 
+    def covered(self, t0: int, t1: int) -> int:
+        """Return the ns between `t0` and `t1` that spans cover; both lie after all spans but the latest ones."""
+        total = 0
+        for claim in reversed(self._open):
+            if claim.t1 <= t0:
+                break
+            total += max(0, min(claim.t1, t1) - max(claim.t0, t0))
+        return total
+
     def _record(self, name: str, mine: Claim, own: int) -> None:
         """Count the span's own time, and its whole time once however often the name is nested in itself."""
         _add(self.self_ns, {name: own})

@@ -5,7 +5,7 @@ rest is replayed, so that a pause in which the queue filled up is not counted as
 interval: the model's own error at the present settings, where the truth is known, widens it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gputune.features import Features, Loader, Process
@@ -22,6 +22,7 @@ ERROR = 0.03  # the model's own error where nothing is known of it (docs/evidenc
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PREFETCHES = (2, 4, 8, 16)
 GOOD_ENOUGH = 1.03  # a smaller setting this close to the best one is the better advice
+PERSIST_GAIN = 1.1  # workers that persist must be this much better before more workers are advised only with it
 TYPICAL_PREFETCH = 2  # torch's own default
 
 
@@ -61,6 +62,26 @@ class Outlook:
         """Return the share of the steady time per batch that is spent in next()."""
         total = sum(self.loader.waits) + sum(self.loader.steps)
         return sum(self.loader.waits) / total if total else 0.0
+
+    @property
+    def making(self) -> float:
+        """Return the mean s that one batch takes to make, time spent queueing for a CPU left out."""
+        return _mean(f.cpu + f.blocked for f in self.loader.fetches)
+
+    @property
+    def making_cpu(self) -> float:
+        """Return the mean CPU s that one batch takes to make."""
+        return _mean(f.cpu for f in self.loader.fetches)
+
+    @property
+    def stepping(self) -> float:
+        """Return the mean s from the return of a next() to the following one."""
+        return _mean(self.loader.steps)
+
+    @property
+    def step_cpu(self) -> float:
+        """Return the mean CPU s that the training process itself needs per step."""
+        return self.loader.step_cpu or 0.0
 
     def most_workers(self) -> int:
         """Return the largest number of workers that the CPUs and /dev/shm can feed.
@@ -132,15 +153,23 @@ class Outlook:
     def _training(self) -> list[Loader]:
         return [loader for loader in self.process.loaders if loader.training]
 
-    def best_workers(self) -> tuple[int, Speedup]:
-        """Return the smallest num_workers that is about as good as any, and what it would buy."""
+    def best_workers(self) -> tuple[int, bool, Speedup]:
+        """Return the smallest num_workers that is about as good as any, whether they must persist, and the gain."""
         most = self.most_workers()
-        tried = {n: self.loop(Setting(n, self.now.prefetch, self.now.persistent)) for n in CANDIDATES if n <= most} or {
-            1: self.loop(Setting(1, self.now.prefetch, self.now.persistent))
-        }
+        numbers = [n for n in CANDIDATES if n <= most] or [1]
+        plain = self._smallest(numbers, persistent=self.now.persistent)
+        lasting = self._smallest(numbers, persistent=True)
+        persistent = self.now.persistent or self._seconds(*lasting) * PERSIST_GAIN < self._seconds(*plain)
+        chosen = lasting if persistent else plain
+        return chosen[0], persistent, self._interval(self.loop(self.now), self._seconds(*chosen))
+
+    def _smallest(self, numbers: Sequence[int], *, persistent: bool) -> tuple[int, bool]:
+        tried = {n: self._seconds(n, persistent) for n in numbers}
         best = min(tried.values())
-        chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
-        return chosen, self._interval(self.loop(self.now), tried[chosen])
+        return min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH), persistent
+
+    def _seconds(self, workers: int, persistent: bool) -> float:  # noqa: FBT001 - a setting, handed through
+        return self.loop(Setting(workers, self.now.prefetch, persistent))
 
     def best_prefetch(self) -> tuple[int, Speedup]:
         """Return the smallest prefetch_factor that is about as good as any, and what it would buy."""
@@ -153,6 +182,11 @@ class Outlook:
         """Return what a loader that is always ready would buy: the bound of everything that can be done to it."""
         job = replace(self.job, fetches=(Work(0.0, 0.0),), delivery=min(self.job.delivery, DELIVERY_S))
         return self.gain(Setting(max(1, self.now.workers), self.now.prefetch, persistent=True), job)
+
+    def with_cheaper_batches(self, share: float) -> Speedup:
+        """Return what it would buy to make each batch with only `share` of its CPU time."""
+        job = replace(self.job, fetches=tuple(Work(f.cpu * share, f.blocked) for f in self.job.fetches))
+        return self.gain(self.now, job)
 
     def without(self, span: str, keep: float) -> float:
         """Return the s of the loop that are saved by keeping only the share `keep` of a span's pauses.

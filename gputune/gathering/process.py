@@ -1,5 +1,6 @@
 """The part of the gatherer that listens to one training process: its ledger, its places, its loaders."""
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from gputune.sample import Guest, Json, Open
 from gputune.units import NS
 
 GAPS = 4096  # device-clock gaps kept
+FORWARDS = 2000  # timings of what comes before a step's first module call, kept
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
 FSYNC = frozenset({"os.fsync", "os.fdatasync"})
@@ -66,6 +68,8 @@ class Training:
         self._gaps: list[float] = []
         self._works: list[float] = []
         self._last_span = ""
+        self._forwards: deque[float] = deque(maxlen=FORWARDS)
+        self._gotten = True
         self._before: dict[str, int] = {}  # the ledger's inclusive times when the loop began
         self._latest: dict[str, int] = {}  # and when the latest training batch or step ended
 
@@ -94,9 +98,17 @@ class Training:
             self._looped(record)
         elif kind == Kind.ITERATOR:
             self._iterator(record)
+        elif kind == Kind.FORWARD:
+            self._forward(record)
         elif kind == Kind.GAP and len(self._gaps) < GAPS:
             self._gaps.append(record.a / NS)
             self._works.append(record.b / NS)
+
+    def _forward(self, record: Record) -> None:
+        """Take the time before a step's first module call, less what spans explain of it."""
+        spans = self.ledger.covered(record.t0, record.t1)
+        self._forwards.append(max(0, record.t1 - record.t0 - spans) / NS)
+        self._gotten = not record.code
 
     def _begin(self, t0: int) -> None:
         """End the start-up at the first sign of training."""
@@ -231,6 +243,8 @@ class Training:
             ),
             frames=frames,
             stack_samples=samples,
+            before_forward=tuple(self._forwards),
+            batch_gotten=self._gotten,
             cpu=cores,
             gaps=tuple(self._gaps),
             works=tuple(self._works),

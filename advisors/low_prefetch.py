@@ -1,0 +1,56 @@
+"""The workers make batches fast enough on average, but a burst of slow ones empties the queue.
+
+What it sees: waits in `next()` although the workers' mean capacity exceeds the training's need, and how much the times of
+batches and steps vary. The model finds that a longer queue would hide the bursts.
+
+Why it matters: each worker may only be `prefetch_factor` batches ahead; once these are used up, the device waits for one slow
+batch while the other workers stand still.
+
+What to do: set `prefetch_factor` to the number named. It costs memory (/dev/shm): workers x prefetch_factor x batch size.
+
+When it is wrong: when the slow batches come more and more often; then capacity is missing after all.
+
+Sources: `torch.utils.data.DataLoader`, `prefetch_factor` (default 2 a worker); the model is `gputune/replay.py`.
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Features
+from gputune.finding import Finding
+from gputune.prediction import outlooks
+
+WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for outlook in outlooks(run):
+        loader = outlook.loader
+        if outlook.waiting < WAITING or not loader.num_workers:
+            continue
+        prefetch, speedup = outlook.best_prefetch()
+        if prefetch <= outlook.now.prefetch:
+            continue
+        capacity = loader.num_workers / outlook.making if outlook.making else 0.0
+        yield Finding(
+            id="low-prefetch",
+            says=(
+                f"{loader.num_workers} workers make up to {capacity:.3g} batches/s, yet the loop waits "
+                f"{outlook.waiting:.0%} of its time: bursts empty a queue of prefetch_factor={outlook.now.prefetch}"
+            ),
+            do=f"set prefetch_factor={prefetch}",
+            share_lost=1 - 1 / speedup.likely,
+            speedup=speedup,
+            basis="DataLoader replayed over the measured times of its batches and steps, with a longer queue",
+            falsified_by=f"samples/s with prefetch_factor={prefetch} below x{speedup.low:.2f} of this run's",
+            effect="identical",
+            evidence={
+                "waiting": outlook.waiting,
+                "batches_per_s": capacity,
+                "batch_s": outlook.making,
+                "longest_batch_s": max(f.wall for f in loader.fetches),
+                "step_s": outlook.stepping,
+                "longest_step_s": max(loader.steps),
+            },
+            where=loader.where,
+            change={"prefetch_factor": prefetch},
+        )

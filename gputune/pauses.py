@@ -1,0 +1,80 @@
+"""What the four `frequent-…` advisors share: a pause that comes every so many steps, and the interval that it deserves."""
+
+import math
+from dataclasses import dataclass
+
+from gputune.features import Features, Place, Process
+from gputune.finding import Effect, Finding, Speedup
+from gputune.prediction import pause_gain
+
+AFFORDABLE = 0.01  # of the loop: a pause that takes less is nobody's problem
+ROUND = (1, 2, 5)  # intervals people type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """How an advisor names its pause."""
+
+    id: str
+    span: str
+    one: str  # "a checkpoint"
+    verb: str  # "save"
+    change: str  # the setting's name in `change`
+    least: float  # share of the loop from which on it is worth saying
+    effect: Effect
+
+
+def advise_pause(run: Features, words: Words) -> Finding | None:
+    """Return the finding for the process that loses most to this pause, or None."""
+    worst = max(run.processes, key=lambda p: _share(p, words.span), default=None)
+    if worst is None or _share(worst, words.span) < words.least:
+        return None
+    share = _share(worst, words.span)
+    places = [p for p in worst.places if p.span == words.span]
+    count = sum(p.count for p in places)
+    steps = worst.batches or worst.optimizer_steps
+    factor = rarer(share / AFFORDABLE)
+    gain = pause_gain(run, worst, words.span, 1 / factor)
+    return _finding(words, share, places[0] if places else None, count, steps, factor, gain)
+
+
+def _share(process: Process, span: str) -> float:
+    return process.in_loop.get(span, 0.0) / process.loop if process.loop else 0.0
+
+
+def rarer(factor: float) -> int:
+    """Return the smallest round factor that is at least `factor`: 2, 5, 10, 20, 50, …"""
+    power = 1
+    while True:
+        for digit in ROUND:
+            if digit * power >= max(2.0, factor):
+                return digit * power
+        power *= 10
+
+
+def _finding(  # noqa: PLR0913 - the numbers of one sentence
+    words: Words, share: float, place: Place | None, count: int, steps: int, factor: int, gain: Speedup
+) -> Finding:
+    each = place.seconds / place.count if place and place.count else 0.0
+    every = max(1, round(steps / count)) if count else 1
+    interval = math.ceil(every * factor)
+    return Finding(
+        id=words.id,
+        says=(
+            f"{words.one} every {_steps(every)} takes {share:.0%} of the loop"
+            + (f" ({each * 1e3:.3g} ms each, {place.what})" if place and place.what else "")
+        ),
+        do=f"{words.verb} every {_steps(interval)} instead of every {_steps(every)}",
+        share_lost=1 - 1 / gain.likely,
+        speedup=gain,
+        basis=f"the measured pauses, all but one in {factor} taken out of the steps, the rest replayed",
+        falsified_by=f"samples/s with an interval of {_steps(interval)} below x{gain.low:.2f} of this run's",
+        effect=words.effect,
+        evidence={"share": share, "count": count, "each_s": each, "steps": steps, "factor": factor},
+        where=place.where if place else "",
+        change={words.change: interval},
+    )
+
+
+def _steps(number: int) -> str:
+    return "step" if number == 1 else f"{number} steps"
