@@ -1,0 +1,316 @@
+"""The `findings.json` document: what gputune concluded of one run, as outsiders read it.
+
+docs/findings.schema.json is its JSON Schema and docs/findings.md its description in words; `tests/test_verdict.py`
+holds the three together. Fields are only ever added within one `schema_version`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from gputune.features import Device, Features, Loader, Process
+from gputune.finding import Effect, Finding, Setting
+from gputune.prediction import LEAST_BATCHES
+from gputune.sample import Guest
+
+SCHEMA_VERSION: Final = 1
+SEEN = "ring"  # Process.guest and Guest.state of a process that spoke from inside
+FRAMES = 5  # places of the step named in the document; further ones are below a few percent each
+DIGITS = 6  # significant digits kept: more is noise, and makes the document unreadable
+
+
+class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices that the job uses, together. `busy` is a share, 0 to 1; both are null where nothing was measured."""
+
+    name: str | None
+    busy: float | None
+    count: int = 0
+
+
+class LoaderRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One DataLoader as it was set, its batches summed over the processes that built it at the same place."""
+
+    where: str
+    num_workers: int
+    prefetch_factor: int | None
+    pin_memory: bool
+    persistent_workers: bool
+    batch_size: int | None
+    batches: int
+    training: bool = True
+    wait_s: float = 0.0
+    processes: int = 1
+
+
+class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One word of the ledger: seconds per training process (mean over them), and their share of its wall time."""
+
+    span: str
+    seconds: float
+    share: float
+
+
+class SpeedupRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Predicted samples/s after the change over those before it."""
+
+    low: float
+    likely: float
+    high: float
+
+
+class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding, as `gputune.finding.Finding` describes it."""
+
+    id: str
+    severity: str
+    share_lost: float
+    speedup: SpeedupRow
+    says: str
+    do: str
+    where: str
+    change: dict[str, Setting]
+    evidence: dict[str, float]
+    basis: str
+    falsified_by: str
+    effect: Effect
+
+
+class Overhead(msgspec.Struct, frozen=True, kw_only=True):
+    """What gputune itself cost: share of one core for the recorder, µs per batch inside the training; null unknown."""
+
+    sampler_cpu_share: float | None = None
+    guest_us_per_batch: float | None = None
+
+
+class UnavailableRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An instrument that could not measure here, and the reason."""
+
+    probe: str
+    why: str
+
+
+class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One training process. `seen` false: nothing was heard from inside it, for the reason in `why`."""
+
+    pid: int
+    rank: int | None
+    seen: bool
+    why: str
+    wall_s: float
+    startup_s: float
+    loop_s: float
+    batches: int
+    optimizer_steps: int
+    samples_per_s: float | None
+
+
+class FrameRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A place where the stacks met the training thread outside of next(), and its share of those stacks."""
+
+    where: str
+    function: str
+    share: float
+    compute: bool
+
+
+class Sighted(msgspec.Struct, frozen=True, kw_only=True):
+    """What kinds of processes the run had, by count: said when none of them trained."""
+
+    python: int
+    torch: int
+    unheard: int
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole document. Times in s, shares 0 to 1, null where nothing was measured."""
+
+    schema_version: int = SCHEMA_VERSION
+    command: list[str]
+    exit_code: int | None
+    wall_s: float
+    samples_per_s: float | None
+    batches: int
+    device: DeviceRow
+    loaders: list[LoaderRow]
+    ledger: list[LedgerRow]
+    findings: list[FindingRow]
+    overhead: Overhead
+    unavailable: list[UnavailableRow]
+    steps_per_s: float | None = None
+    startup_s: float = 0.0
+    loop_s: float = 0.0
+    abstained: str = ""
+    processes: list[ProcessRow] = []
+    frames: list[FrameRow] = []
+    sighted: Sighted | None = None
+    dropped: int = 0
+
+
+def build(
+    features: Features, findings: Sequence[Finding], *, overhead: Overhead, guests: Iterable[Guest] = ()
+) -> Verdict:
+    """Return the document for one run. `guests` are the processes that were sighted, if the caller knows them."""
+    heard = [p for p in features.processes if p.guest == SEEN]
+    return Verdict(
+        command=list(features.command),
+        exit_code=features.exit_code,
+        wall_s=_short(features.wall),
+        samples_per_s=_sum(_rate(p.samples, p.loop) for p in heard),
+        batches=sum(p.batches for p in heard),
+        device=_device(features.devices),
+        loaders=_loaders(heard),
+        ledger=_ledger(heard),
+        findings=[_finding(f) for f in sorted(findings, key=lambda f: -f.speedup.likely)],
+        overhead=overhead,
+        unavailable=[UnavailableRow(probe=probe, why=why) for probe, why in sorted(features.unavailable.items())],
+        steps_per_s=_mean([r for p in heard if (r := _rate(p.optimizer_steps, p.loop)) is not None]),
+        startup_s=_mean([p.ledger.get("startup", 0.0) for p in heard]) or 0.0,
+        loop_s=_mean([p.loop for p in heard]) or 0.0,
+        abstained=abstained(heard),
+        processes=[_process(p) for p in features.processes],
+        frames=_frames(heard),
+        sighted=_sighted(list(guests)),
+        dropped=features.dropped,
+    )
+
+
+def to_json(verdict: Verdict) -> bytes:
+    """Return the document as indented JSON with a newline at its end."""
+    return msgspec.json.format(msgspec.json.encode(verdict), indent=2) + b"\n"
+
+
+def abstained(heard: Sequence[Process]) -> str:
+    """Return why nothing can be predicted of these processes, or an empty string where it can."""
+    if not heard:
+        return "no training was seen"
+    loaders = [loader for p in heard for loader in p.loaders if loader.training]
+    # Without a DataLoader a step of the optimizer is what repeats.
+    count = max((len(loader.waits) for loader in loaders), default=max(p.optimizer_steps for p in heard))
+    if count < LEAST_BATCHES:
+        return f"too few batches: {count} after the warm-up, and a prediction needs {LEAST_BATCHES}"
+    return ""
+
+
+def _device(devices: Sequence[Device]) -> DeviceRow:
+    names = list(dict.fromkeys(d.name for d in devices))
+    busy = _mean([d.busy for d in devices if d.busy is not None])
+    return DeviceRow(name=", ".join(names) or None, busy=busy, count=len(devices))
+
+
+def _loaders(processes: Sequence[Process]) -> list[LoaderRow]:
+    """Ranks run the same script: their loaders with equal settings are one row."""
+    groups: dict[tuple[object, ...], list[Loader]] = {}
+    for loader in (loader for process in processes for loader in process.loaders):
+        settings = (
+            loader.where,
+            loader.num_workers,
+            loader.prefetch_factor,
+            loader.pin_memory,
+            loader.persistent_workers,
+            loader.batch_size,
+            loader.training,
+        )
+        groups.setdefault(settings, []).append(loader)
+    rows = [
+        LoaderRow(
+            where=same[0].where,
+            num_workers=same[0].num_workers,
+            prefetch_factor=same[0].prefetch_factor,
+            pin_memory=same[0].pin_memory,
+            persistent_workers=same[0].persistent_workers,
+            batch_size=same[0].batch_size,
+            batches=sum(loader.batches for loader in same),
+            training=same[0].training,
+            wait_s=_short(sum(loader.wait_total for loader in same)),
+            processes=len(same),
+        )
+        for same in groups.values()
+    ]
+    return sorted(rows, key=lambda row: (not row.training, -row.batches))
+
+
+def _ledger(processes: Sequence[Process]) -> list[LedgerRow]:
+    """Largest share first. Processes weigh as long as they lived, so that the shares add up to one."""
+    total = sum(sum(p.ledger.values()) for p in processes)
+    if not total:
+        return []
+    spans: dict[str, float] = {}
+    for process in processes:
+        for span, seconds in process.ledger.items():
+            spans[span] = spans.get(span, 0.0) + seconds
+    rows = [
+        LedgerRow(span=span, seconds=_short(seconds / len(processes)), share=_short(seconds / total))
+        for span, seconds in spans.items()
+        if seconds > 0
+    ]
+    return sorted(rows, key=lambda row: -row.share)
+
+
+def _finding(finding: Finding) -> FindingRow:
+    gain = finding.speedup
+    return FindingRow(
+        id=finding.id,
+        severity=finding.severity.value,
+        share_lost=_short(finding.share_lost),
+        speedup=SpeedupRow(low=_short(gain.low), likely=_short(gain.likely), high=_short(gain.high)),
+        says=finding.says,
+        do=finding.do,
+        where=finding.where,
+        change=dict(finding.change),
+        evidence={name: _short(value) for name, value in finding.evidence.items()},
+        basis=finding.basis,
+        falsified_by=finding.falsified_by,
+        effect=finding.effect,
+    )
+
+
+def _process(process: Process) -> ProcessRow:
+    seen = process.guest == SEEN
+    return ProcessRow(
+        pid=process.pid,
+        rank=process.rank,
+        seen=seen,
+        why="" if seen else process.guest,
+        wall_s=_short(process.wall),
+        startup_s=_short(process.ledger.get("startup", 0.0)),
+        loop_s=_short(process.loop),
+        batches=process.batches,
+        optimizer_steps=process.optimizer_steps,
+        samples_per_s=_rate(process.samples, process.loop),
+    )
+
+
+def _frames(processes: Sequence[Process]) -> list[FrameRow]:
+    """Let the process with the most stacks speak for all: ranks run the same script."""
+    most = max(processes, key=lambda p: p.stack_samples, default=None)
+    frames = sorted(most.frames if most else (), key=lambda f: -f.share)[:FRAMES]
+    return [FrameRow(where=f.where, function=f.function, share=_short(f.share), compute=f.compute) for f in frames]
+
+
+def _sighted(guests: Sequence[Guest]) -> Sighted | None:
+    if not guests:
+        return None
+    return Sighted(
+        python=sum(g.role != "worker" for g in guests),
+        torch=sum(g.state == SEEN and g.role != "worker" for g in guests),
+        unheard=sum(g.state == "none" and g.role != "worker" for g in guests),
+    )
+
+
+def _rate(count: int, seconds: float) -> float | None:
+    return _short(count / seconds) if count and seconds > 0 else None
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return _short(sum(known)) if known else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return _short(sum(values) / len(values)) if values else None
+
+
+def _short(value: float) -> float:
+    """Round to the digits that mean something."""
+    return float(f"{value:.{DIGITS}g}")
