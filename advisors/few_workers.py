@@ -1,12 +1,12 @@
 """The training waits for batches, and more DataLoader workers would make them in time.
 
-What it sees: the share of the loop spent in `next()`, how long one batch takes to make (measured inside the worker that
-makes it, its CPU time and its blocked time apart) and how long the training's own step takes.
+What it sees: the share of the loop spent in `next()`, how long one batch takes to make (measured inside the worker
+that makes it, its CPU time and its blocked time apart) and how long the training's own step takes.
 
 Why it matters: while the training waits in `next()`, the device has nothing to do.
 
-What to do: set `num_workers` to the number named. It is the smallest one that the model finds about as good as any, for
-the CPUs that this job may use (affinity, cgroup quota, ranks on the node) and the room in /dev/shm.
+What to do: set `num_workers` to the number named. It is the smallest one that the model finds about as good as any,
+for the CPUs that this job may use (affinity, cgroup quota, ranks on the node) and the room in /dev/shm.
 
 When it is wrong: when the storage cannot serve more readers at once than it does now, when the dataset serialises its
 workers by a lock, or when each worker's memory does not fit. An `IterableDataset` that does not share its samples out

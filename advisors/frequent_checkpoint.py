@@ -1,7 +1,7 @@
 """Saving the model takes a large part of the training loop.
 
-What it sees: the time that `torch.save`, `torch.distributed.checkpoint`, safetensors and the syncing of what they wrote
-spend on the training thread between the first and the last batch, and how often.
+What it sees: the time that `torch.save`, `torch.distributed.checkpoint`, safetensors and the syncing of what they
+wrote spend on the training thread between the first and the last batch, and how often.
 
 Why it matters: the device has nothing to do while the training thread writes a file.
 

@@ -3,8 +3,8 @@
 What it sees: the time between `model.eval()` (or a pass over another loader with gradients off) and the next training
 step, its own loader waits included, between the first and the last training batch.
 
-Why it matters: every second of validation is one in which nothing is learned. One pass per epoch is ordinary; several a
-minute seldom tell more than one.
+Why it matters: every second of validation is one in which nothing is learned. One pass per epoch is ordinary; several
+a minute seldom tell more than one.
 
 What to do: evaluate every N steps or epochs, on a fixed subset in between, or in a process of its own.
 

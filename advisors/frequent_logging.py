@@ -1,10 +1,10 @@
 """Printing and logging take a large part of the training loop.
 
-What it sees: the time that `print`, `logging` handlers, progress bars and `fsync` spend on the training thread between the
-first and the last batch.
+What it sees: the time that `print`, `logging` handlers, progress bars and `fsync` spend on the training thread
+between the first and the last batch.
 
-Why it matters: a line a step looks free, but a flush to a slow disk, a pipe that nobody reads fast enough or a formatted
-tensor (which makes the device wait) is paid at every step.
+Why it matters: a line a step looks free, but a flush to a slow disk, a pipe that nobody reads fast enough or a
+formatted tensor (which makes the device wait) is paid at every step.
 
 What to do: log every N steps, and let the file be flushed by its buffer.
 

@@ -1,7 +1,7 @@
 """Reporting metrics (TensorBoard, HTTP, sockets) takes a large part of the training loop.
 
-What it sees: the time that TensorBoard writers, experiment trackers, HTTP requests and socket sends spend on the training
-thread between the first and the last batch.
+What it sees: the time that TensorBoard writers, experiment trackers, HTTP requests and socket sends spend on the
+training thread between the first and the last batch.
 
 Why it matters: a flush waits for the disk and a request for a server, and the device waits for both.
 

@@ -1,15 +1,15 @@
 """Making the batches needs more CPU than this job has: more workers cannot help.
 
-What it sees: CPU seconds per batch, measured in the workers, against the CPUs that the job may use; the loop waits for
-batches, and the model finds no number of workers that would end it.
+What it sees: CPU seconds per batch, measured in the workers, against the CPUs that the job may use; the loop waits
+for batches, and the model finds no number of workers that would end it.
 
 Why it matters: the CPUs set the pace of the training; the device waits for them.
 
-What to do: make a batch cheaper. Decode and resize once, offline; use faster decoders (libjpeg-turbo, DALI or nvJPEG on
-the device), fewer or cheaper transforms, transforms on whole batches on the device; or take more CPUs per device.
+What to do: make a batch cheaper. Decode and resize once, offline; use faster decoders (libjpeg-turbo, DALI or nvJPEG
+on the device), fewer or cheaper transforms, transforms on whole batches on the device; or take more CPUs per device.
 
-When it is wrong: when the CPUs are full of something else (then `busy-host` is the cause), or when the time is in a library
-that could use its threads better.
+When it is wrong: when the CPUs are full of something else (then `busy-host` is the cause), or when the time is in a
+library that could use its threads better.
 
 Sources: Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021 (prep stalls).
 """
@@ -40,8 +40,8 @@ def advise(run: Features) -> Iterator[Finding]:
             id="heavy-preprocessing",
             says=(
                 f"a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make and this job has "
-                f"{run.machine.cpus:g} CPUs: they are {min(1.0, full):.0%} full, and the loop waits {outlook.waiting:.0%} "
-                "of its time; more workers cannot help"
+                f"{run.machine.cpus:g} CPUs: they are {min(1.0, full):.0%} full, and the loop waits "
+                f"{outlook.waiting:.0%} of its time; more workers cannot help"
             ),
             do="make batches cheaper: decode and resize offline, fewer or cheaper transforms, or decode on the GPU",
             share_lost=1 - 1 / bound.likely,

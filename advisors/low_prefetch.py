@@ -1,12 +1,13 @@
 """The workers make batches fast enough on average, but a burst of slow ones empties the queue.
 
-What it sees: waits in `next()` although the workers' mean capacity exceeds the training's need, and how much the times of
-batches and steps vary. The model finds that a longer queue would hide the bursts.
+What it sees: waits in `next()` although the workers' mean capacity exceeds the training's need, and how much the
+times of batches and steps vary. The model finds that a longer queue would hide the bursts.
 
-Why it matters: each worker may only be `prefetch_factor` batches ahead; once these are used up, the device waits for one slow
-batch while the other workers stand still.
+Why it matters: each worker may only be `prefetch_factor` batches ahead; once these are used up, the device waits for
+one slow batch while the other workers stand still.
 
-What to do: set `prefetch_factor` to the number named. It costs memory (/dev/shm): workers x prefetch_factor x batch size.
+What to do: set `prefetch_factor` to the number named. It costs memory (/dev/shm): workers x prefetch_factor x batch
+size.
 
 When it is wrong: when the slow batches come more and more often; then capacity is missing after all.
 

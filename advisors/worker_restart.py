@@ -2,13 +2,14 @@
 
 What it sees: the time to build the iterator, until its first batch and to shut its workers down, once per epoch.
 
-Why it matters: workers that are forked (or worse, spawned) each epoch import, open files and fill the queue again, while the
-device waits. Short epochs pay most.
+Why it matters: workers that are forked (or worse, spawned) each epoch import, open files and fill the queue again,
+while the device waits. Short epochs pay most.
 
 What to do: `persistent_workers=True`.
 
 When it is wrong: when a dataset changes between epochs in the main process (`set_epoch` on the dataset, a growing
-buffer): persistent workers keep the old copy. Their random states go on instead of starting anew, so augmentations differ.
+buffer): persistent workers keep the old copy. Their random states go on instead of starting anew, so augmentations
+differ.
 
 Sources: `torch.utils.data.DataLoader`, `persistent_workers`; pytorch issue 15849.
 """

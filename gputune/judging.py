@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
-from gputune import rooms
 from gputune.features import Features
 from gputune.finding import Finding
+from gputune.rooms import load, names
 
 WORTH_SAYING = 1.05  # predicted samples/s: below five percent, noise and effort eat the gain
 LOADING = frozenset(
@@ -21,7 +21,7 @@ def judge(run: Features, failed: dict[str, str] | None = None) -> list[Finding]:
     An advisor that raises is left out and named in `failed` (id to reason): it takes no other with it.
     """
     found: list[Finding] = []
-    for name in rooms.names("gputune.advisors"):
+    for name in names("gputune.advisors"):
         found.extend(_ask(name, run, failed))
     found.sort(key=lambda f: -f.speedup.likely)
     return list(_apart(found))
@@ -29,7 +29,7 @@ def judge(run: Features, failed: dict[str, str] | None = None) -> list[Finding]:
 
 def _ask(name: str, run: Features, failed: dict[str, str] | None) -> list[Finding]:
     try:
-        advise = cast("Advise", rooms.load("gputune.advisors", name).advise)
+        advise = cast("Advise", load("gputune.advisors", name).advise)
         return [f for f in advise(run) if f.speedup.likely >= WORTH_SAYING]
     except Exception as error:  # noqa: BLE001 - a broken advisor must not silence the others
         if failed is not None:

@@ -1,10 +1,10 @@
-"""What the four `frequent-…` advisors share: a pause that comes every so many steps, and the interval that it deserves."""
+"""What the `frequent-…` advisors share: a pause every so many steps, and the interval that it deserves."""
 
 import math
 from dataclasses import dataclass
 
 from gputune.features import Features, Place, Process
-from gputune.finding import Effect, Finding, Speedup
+from gputune.finding import Effect, Finding
 from gputune.prediction import pause_gain
 
 AFFORDABLE = 0.01  # of the loop: a pause that takes less is nobody's problem
@@ -29,13 +29,7 @@ def advise_pause(run: Features, words: Words) -> Finding | None:
     worst = max(run.processes, key=lambda p: _share(p, words.span), default=None)
     if worst is None or _share(worst, words.span) < words.least:
         return None
-    share = _share(worst, words.span)
-    places = [p for p in worst.places if p.span == words.span]
-    count = sum(p.count for p in places)
-    steps = worst.batches or worst.optimizer_steps
-    factor = rarer(share / AFFORDABLE)
-    gain = pause_gain(run, worst, words.span, 1 / factor)
-    return _finding(words, share, places[0] if places else None, count, steps, factor, gain)
+    return _finding(run, worst, words)
 
 
 def _share(process: Process, span: str) -> float:
@@ -43,7 +37,7 @@ def _share(process: Process, span: str) -> float:
 
 
 def rarer(factor: float) -> int:
-    """Return the smallest round factor that is at least `factor`: 2, 5, 10, 20, 50, …"""
+    """Return the smallest round factor that is at least `factor`: 2, 5, 10, 20, 50 and so on."""
     power = 1
     while True:
         for digit in ROUND:
@@ -52,17 +46,22 @@ def rarer(factor: float) -> int:
         power *= 10
 
 
-def _finding(  # noqa: PLR0913 - the numbers of one sentence
-    words: Words, share: float, place: Place | None, count: int, steps: int, factor: int, gain: Speedup
-) -> Finding:
-    each = place.seconds / place.count if place and place.count else 0.0
+def _finding(run: Features, process: Process, words: Words) -> Finding:
+    share = _share(process, words.span)
+    places = [p for p in process.places if p.span == words.span]
+    place = places[0] if places else Place(span=words.span, where="", what="", count=0, seconds=0.0)
+    count = sum(p.count for p in places)
+    steps = process.batches or process.optimizer_steps
+    factor = rarer(share / AFFORDABLE)
+    gain = pause_gain(run, process, words.span, 1 / factor)
+    each = place.seconds / place.count if place.count else 0.0
     every = max(1, round(steps / count)) if count else 1
     interval = math.ceil(every * factor)
     return Finding(
         id=words.id,
         says=(
             f"{words.one} every {_steps(every)} takes {share:.0%} of the loop"
-            + (f" ({each * 1e3:.3g} ms each, {place.what})" if place and place.what else "")
+            + (f" ({each * 1e3:.3g} ms each, {place.what})" if place.what else "")
         ),
         do=f"{words.verb} every {_steps(interval)} instead of every {_steps(every)}",
         share_lost=1 - 1 / gain.likely,
@@ -71,7 +70,7 @@ def _finding(  # noqa: PLR0913 - the numbers of one sentence
         falsified_by=f"samples/s with an interval of {_steps(interval)} below x{gain.low:.2f} of this run's",
         effect=words.effect,
         evidence={"share": share, "count": count, "each_s": each, "steps": steps, "factor": factor},
-        where=place.where if place else "",
+        where=place.where,
         change={words.change: interval},
     )
 

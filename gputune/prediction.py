@@ -218,6 +218,39 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
     return interval(process.loop / (process.loop - saved), ERROR)
 
 
+def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:
+    """Return num_workers, and what it buys to make `each` s of CPU work per step in them instead of in the loop."""
+    steps = process.batches or process.optimizer_steps
+    cpus = max(0.1, run.machine.cpus / run.machine.ranks)
+    found = [o for o in outlooks(run) if o.process is process]
+    if found:
+        job = found[0].job
+        present = found[0].now.workers
+    else:
+        cpu = (process.cpu or 0.0) * process.loop / steps
+        whole = process.loop / steps
+        width = min(cpus, max(1.0, cpu / whole))
+        busy = min(whole, cpu / width)
+        job = Job(fetches=(Work(0.0, 0.0),), steps=(Work(busy, whole - busy, width),), cpus=cpus)
+        present = 0
+    now = job.seconds(present, TYPICAL_PREFETCH)
+    moved = replace(
+        job,
+        fetches=tuple(Work(f.cpu + each, f.blocked) for f in job.fetches),
+        steps=tuple(_less(step, each) for step in job.steps),
+    )
+    tried = {n: moved.seconds(n, TYPICAL_PREFETCH) for n in CANDIDATES if n <= max(1, round(cpus), present)}
+    best = min(tried.values())
+    chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
+    return chosen, interval(now / tried[chosen], 2 * ERROR)
+
+
+def _less(step: Work, seconds: float) -> Work:
+    """Return a step without `seconds` of single-threaded CPU work that were part of it."""
+    cpu = max(0.0, step.cpu - seconds)
+    return Work(cpu, max(0.0, step.blocked - max(0.0, seconds - step.cpu)), step.width)
+
+
 def interval(likely: float, width: float) -> Speedup:
     """Return a speed-up with a relative half-width."""
     return Speedup(low=max(0.01, likely * (1 - width)), likely=likely, high=likely * (1 + width))

@@ -1,0 +1,55 @@
+"""Data work runs in the training loop itself, between getting a batch and the step, or without any DataLoader.
+
+What it sees: the time from the return of `next()` (or, in a loop without a DataLoader, from the end of the
+optimizer's step) to the first call of a torch module, measured in the training process on sampled steps, and the
+stacks of that time.
+
+Why it matters: this work runs one after the other with the step: no worker does it ahead of time, and the device
+waits.
+
+What to do: move it into the dataset's `__getitem__` or `collate_fn` and give the DataLoader workers; or, for a loop
+that draws its own batches (`get_batch`), prepare the next batch in a thread or process while the step runs.
+
+When it is wrong: when the work needs the model's last output (reinforcement learning, hard-negative mining).
+
+Sources: the checklist of causes in docs/evidence.md (preprocessing coupled with training).
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Features, Process
+from gputune.finding import Finding
+from gputune.prediction import moved_to_workers
+
+LEAST = 20  # sampled steps: below it, nothing is predicted
+NOTABLE = 0.08  # of the loop before the first module call: optimizer.zero_grad, counters and a progress bar take less
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for process in run.processes:
+        steps = process.batches or process.optimizer_steps
+        if len(process.before_forward) < LEAST or not steps or not process.loop:
+            continue
+        each = sum(process.before_forward) / len(process.before_forward)
+        if each * steps / process.loop >= NOTABLE:
+            yield _finding(run, process, each, steps)
+
+
+def _finding(run: Features, process: Process, each: float, steps: int) -> Finding:
+    workers, speedup = moved_to_workers(run, process, each)
+    frame = next((f for f in process.frames if not f.compute), None)
+    place = f", mostly in {frame.function}" if frame else ""
+    kind = "after next()" if process.batch_gotten else "on its batches, without a DataLoader,"
+    share = each * steps / process.loop
+    return Finding(
+        id="preprocessing-in-loop",
+        says=f"the loop works {each * 1e3:.3g} ms a step {kind} before the model runs ({share:.0%} of its time){place}",
+        do=f"move it into the dataset or collate_fn, with num_workers={workers}",
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="that work moved to workers, replayed within the CPUs of this job",
+        falsified_by="samples/s that stay the same when one prepared batch is used again and again",
+        effect="same-order",
+        evidence={"share": share, "before_forward_s": each, "steps": steps, "workers": workers},
+        where=frame.where if frame else "",
+    )

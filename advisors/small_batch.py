@@ -1,0 +1,82 @@
+"""The device is underused and its memory empty, and the loader is not to blame: the batch is small.
+
+What it sees: the busy share of the device over the loop, the most memory ever used on it, and that neither loader
+waits nor checkpoints, logging or evaluation explain the rest.
+
+Why it matters: each step has a cost that does not depend on the batch (launches, Python, the optimizer); with a
+larger batch it is paid less often.
+
+What to do: raise `batch_size` to the number named, scale the learning rate with it, then look at `num_workers` again.
+
+When it is wrong: when the idle time is a synchronisation or other work of the loop that grows with the batch as well.
+
+Sources: Goyal et al., "Accurate, Large Minibatch SGD", 2017 (learning rate); the prediction is Amdahl's law over the
+step.
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Device, Features, Loader, Process
+from gputune.finding import Finding, Speedup
+
+UNDERUSED = 0.7  # busy share: above it, a larger batch buys less than a tenth
+EMPTY = 0.5  # of the device's memory ever used: twice the batch is sure to fit below it
+BLAMELESS = 0.10  # of the loop in waits and pauses: above it, they are the first thing to mend
+ROOM = 0.8  # of the memory to be used at most, a margin for fragmentation and longer samples
+MOST = 16  # times the batch: beyond it, learning changes too much to advise it from here
+WORTHWHILE = 0.8  # of what an endless batch would buy is enough
+LEAST_BATCHES = 20  # below it, nothing is predicted
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for process, loader in ((p, x) for p in run.processes for x in p.loaders if x.training and x.batch_size):
+        used = [d for d in run.devices if d.busy is not None and d.memory_total]
+        if len(used) != len(run.devices) or not used or loader.batches < LEAST_BATCHES:
+            continue
+        device = max(used, key=lambda d: d.busy or 0.0)
+        full = (device.memory_used or 0) / (device.memory_total or 1)
+        if (device.busy or 0.0) < UNDERUSED and full < EMPTY and _elsewhere(process) < BLAMELESS:
+            yield from _finding(process, loader, device, full)
+
+
+def _elsewhere(process: Process) -> float:
+    spans = ("loader.wait", "loader.start", "checkpoint", "logging", "reporting", "evaluation", "collective")
+    return sum(process.in_loop.get(s, 0.0) for s in spans) / process.loop if process.loop else 1.0
+
+
+def _finding(process: Process, loader: Loader, device: Device, full: float) -> Iterator[Finding]:
+    busy = max(0.01, device.busy or 0.0)
+    fits = min(MOST, int(ROOM / max(full, ROOM / MOST)))
+    times = 2
+    while times * 2 <= fits and amdahl(busy, times) < WORTHWHILE / busy:
+        times *= 2
+    if times > fits:
+        return
+    likely = amdahl(busy, times)
+    batch = (loader.batch_size or 1) * times
+    yield Finding(
+        id="small-batch",
+        says=(
+            f"GPU {device.index} is busy {busy:.0%} of the time and {full:.0%} of its memory is used, "
+            f"while the loop waits for no data: batch_size={loader.batch_size} is small for it"
+        ),
+        do=f"set batch_size={batch} and scale the learning rate with it, then look at num_workers again",
+        share_lost=1 - 1 / likely,
+        speedup=Speedup(low=1 + (likely - 1) / 2, likely=likely, high=max(likely, min(times, 1 / busy))),
+        basis="Amdahl's law: the device's part of a step grows with the batch, the rest is paid once a step",
+        falsified_by="a step with the larger batch that takes longer in proportion",
+        effect="changes-learning",
+        evidence={
+            "busy": busy,
+            "memory_used": full,
+            "batch_size": loader.batch_size or 0,
+            "step_s": process.loop / max(1, process.batches),
+        },
+        where=loader.where,
+        change={"batch_size": batch},
+    )
+
+
+def amdahl(busy: float, times: int) -> float:
+    """Return samples/s with a batch `times` as large over those now, where only the busy share grows with it."""
+    return 1 / ((1 - busy) / times + busy)
