@@ -81,3 +81,13 @@ def read_text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+
+
+def cpu_list(text: str) -> frozenset[int]:
+    """Return the numbers in a list as the kernel writes it: `0-3,8` is 0, 1, 2, 3 and 8."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        if part:
+            first, _, last = part.partition("-")
+            found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)

@@ -18,7 +18,7 @@ from gputune.tree import Tree
 OWN = Metric("gputune.cpu", "cores", "CPU that the recorder and its child processes used, not the supervisor.")
 METRICS = (OWN,)
 ROOM = "gputune.probes"
-TREE_BEAT = 0.5  # s between looks for new processes; their CPU time is counted from their start all the same
+TREE_BEAT = 0.25  # s between looks for new processes; their CPU time is counted from their start all the same
 OWN_BEAT = 1.0  # s between readings of our own cost
 SLOWEST_RETRY = 60.0  # s; back-off doubles up to here
 
@@ -193,7 +193,7 @@ class _Own:
 
     def _total(self) -> float:
         times = os.times()
-        total = times.user + times.system + times.children_user + times.children_system
+        total = time.process_time() + times.children_user + times.children_system
         job = self._target.pids()
         mine = children_of(f"{self._target.proc}/self")
         return total + sum(_cpu_of(f"{self._target.proc}/{pid}/stat") for pid in mine if pid not in job)

@@ -1,0 +1,142 @@
+"""How much memory there is, what a control group leaves of it, and what the job holds."""
+
+import os
+import time
+from dataclasses import dataclass, field
+
+from gputune.cgroup import memory_limit, memory_used
+from gputune.procfs import Kept, read_bytes
+from gputune.sample import Metric, Reading, Role, Sample, Target, Ticks, Unavailable, now
+
+PERIOD = 0.5  # s
+TOTAL = Metric("memory.total", "B", "The machine's memory.")
+AVAILABLE = Metric("memory.available", "B", "What could be had without swapping, by the kernel's estimate.")
+SWAPPED = Metric("memory.swapped", "B", "The machine's swap that is in use.")
+LIMIT = Metric("memory.limit", "B", "The tightest limit of the job's control groups; absent without one.")
+LIMITED = Metric("memory.limited", "B", "What counts against that limit, inactive page cache left out.")
+JOB = Metric("memory.job", "B", "Memory of the process tree, shared pages counted once (PSS).")
+WORKER = Metric("memory.worker", "B", "Mean memory of a DataLoader worker, its share of shared pages included (PSS).")
+SHM_TOTAL = Metric("shm.total", "B", "Size of /dev/shm as the job sees it.")
+SHM_FREE = Metric("shm.free", "B", "Free bytes of /dev/shm as the job sees it.")
+METRICS = (TOTAL, AVAILABLE, SWAPPED, LIMIT, LIMITED, JOB, WORKER, SHM_TOTAL, SHM_FREE)
+
+ROUND_BEAT = 10.0  # s between sums over the tree: adding up a large process's pages takes the kernel milliseconds
+FIRST_ROUND = 2.0  # s; soon enough for a short run, late enough to find its workers
+SLICE = 0.002  # s of CPU that a tick may spend on adding up pages; at least one process is done
+LARGEST = 4 << 30  # B resident; walking more holds up that process's own page faults, so its private part stands for it
+LIMIT_BEAT = 5.0  # s between looks at the control group
+
+
+def attach(target: Target) -> Ticks:
+    """Read `/proc/meminfo`, the control group and `/dev/shm`; on a slow beat, process by process, the tree's PSS."""
+    try:
+        info = Kept(target.proc / "meminfo")
+    except OSError as reason:
+        raise Unavailable(f"`{target.proc / 'meminfo'}` cannot be read: {reason.strerror}") from reason
+    pages = _Round(target, time.monotonic() + FIRST_ROUND)
+    limit_due = 0.0
+    try:
+        while True:
+            readings = _machine(info.read()) + _shm(target)
+            if time.monotonic() >= limit_due:
+                limit_due = time.monotonic() + LIMIT_BEAT
+                readings += _limit(target)
+            yield readings + pages.tick(time.monotonic())
+    finally:
+        info.close()
+
+
+def _machine(data: bytes) -> list[Reading]:
+    """Pick from `MemTotal:  131072 kB` and its like."""
+    t = now()
+    rows = {
+        name: int(rest.split(None, 1)[0]) * 1024 for name, _, rest in (r.partition(b":") for r in data.splitlines())
+    }
+    return [
+        Sample(TOTAL, t, rows[b"MemTotal"]),
+        Sample(AVAILABLE, t, rows.get(b"MemAvailable", rows[b"MemFree"])),
+        Sample(SWAPPED, t, rows.get(b"SwapTotal", 0) - rows.get(b"SwapFree", 0)),
+    ]
+
+
+def _shm(target: Target) -> list[Reading]:
+    """Ask for the command's own /dev/shm: a container started by it may have a smaller one than we."""
+    for folder in (f"{target.proc}/{target.root_pid}/root/dev/shm", "/dev/shm"):  # noqa: S108 - it is what we measure
+        try:
+            found = os.statvfs(folder)
+        except OSError:  # of another user, ended, or without one
+            continue
+        t = now()
+        return [
+            Sample(SHM_TOTAL, t, found.f_blocks * found.f_frsize),
+            Sample(SHM_FREE, t, found.f_bavail * found.f_frsize),
+        ]
+    return []
+
+
+def _limit(target: Target) -> list[Reading]:
+    found = memory_limit(target.root_pid, target.proc, target.sys)
+    if found is None:
+        return []
+    limit, folder = found
+    used = memory_used(folder)
+    t = now()
+    readings: list[Reading] = [Sample(LIMIT, t, limit)]
+    if used is not None:
+        readings.append(Sample(LIMITED, t, used))
+    return readings
+
+
+@dataclass(slots=True)
+class _Round:
+    """One sum over the tree's processes at a time, a few of them each tick."""
+
+    target: Target
+    due: float
+    left: list[tuple[int, Role]] = field(default_factory=list)
+    total: int = 0
+    workers: list[int] = field(default_factory=list)
+
+    def tick(self, at: float) -> list[Reading]:
+        """Go on with the round that is under way, or begin one when it is time."""
+        if not self.left:
+            if at < self.due:
+                return []
+            self.due = at + ROUND_BEAT
+            self.total, self.workers = 0, []
+            self.left = list(self.target.pids().items())
+        began = time.thread_time()
+        while self.left and time.thread_time() - began < SLICE:
+            self._take(*self.left.pop())
+        return [] if self.left else self._sum()
+
+    def _take(self, pid: int, role: Role) -> None:
+        size = _held(f"{self.target.proc}/{pid}")
+        self.total += size
+        if role == "worker" and size:
+            self.workers.append(size)
+
+    def _sum(self) -> list[Reading]:
+        t = now()
+        readings: list[Reading] = [Sample(JOB, t, self.total)] if self.total else []
+        if self.workers:
+            readings.append(Sample(WORKER, t, sum(self.workers) / len(self.workers)))
+        return readings
+
+
+def _held(folder: str) -> int:
+    """Return the bytes of memory that a process answers for; 0 where it has ended.
+
+    Source: `Pss` of /proc/PID/smaps_rollup. Where that is refused, or the process so large that asking would slow it,
+    its resident pages that are not shared, from /proc/PID/statm: less than the truth.
+    """
+    statm = read_bytes(f"{folder}/statm").split()
+    if len(statm) < 3:
+        return 0
+    resident, shared = (int(pages) * PAGE for pages in statm[1:3])
+    rollup = read_bytes(f"{folder}/smaps_rollup") if resident <= LARGEST else b""
+    at = rollup.find(b"\nPss:")
+    return int(rollup[at + 5 :].split(None, 1)[0]) * 1024 if at >= 0 else resident - shared
+
+
+PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,72 @@
+"""What the network interfaces of this machine received and sent, for anyone."""
+
+from pathlib import Path
+
+from gputune.procfs import Kept, read_text
+from gputune.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
+
+PERIOD = 0.5  # s
+RECEIVED = Metric("net.received", "B", "Bytes received since the interface came up, by anyone.", "counter", "interface")
+SENT = Metric("net.sent", "B", "Bytes sent since the interface came up, by anyone.", "counter", "interface")
+METRICS = (RECEIVED, SENT)
+
+MOST = 16  # interfaces; a container host has hundreds, and the recording a column for each
+LANE_BYTES = 4  # InfiniBand counts data in units of four bytes
+
+
+def attach(target: Target) -> Ticks:
+    """Read `/proc/net/dev` and the ports of InfiniBand, whose RDMA traffic no interface counts.
+
+    Interfaces with a device behind them; in a container, where none has, all but the loopback that ever carried
+    anything. The network namespace is gputune's own.
+    """
+    try:
+        file = Kept(target.proc / "net" / "dev")
+    except OSError as reason:
+        raise Unavailable(f"`{target.proc / 'net/dev'}` cannot be read: {reason.strerror}") from reason
+    try:
+        names = set(_interfaces(target.sys, file.read()))
+        ports = sorted((target.sys / "class" / "infiniband").glob("*/ports/*/counters"))[:MOST]
+        if not names and not ports:
+            raise Unavailable("no network interface but the loopback is visible here")
+        while True:
+            yield _tick(file.read(), names) + [reading for port in ports for reading in _port(port)]
+    finally:
+        file.close()
+
+
+def _rows(data: bytes) -> list[tuple[str, int, int]]:
+    """Return (interface, bytes received, bytes sent) of each line but the two of the heading."""
+    rows = []
+    for line in data.split(b"\n")[2:]:
+        name, colon, numbers = line.rpartition(b":")
+        if colon:
+            words = numbers.split(None, 9)
+            rows.append((name.strip().decode(), int(words[0]), int(words[8])))
+    return rows
+
+
+def _interfaces(sys: Path, data: bytes) -> list[str]:
+    seen = [(name, received + sent) for name, received, sent in _rows(data) if name != "lo"]
+    real = [name for name, _ in seen if (sys / "class" / "net" / name / "device").exists()]
+    return (real or [name for name, carried in seen if carried])[:MOST]
+
+
+def _tick(data: bytes, names: set[str]) -> list[Reading]:
+    t = now()
+    readings: list[Reading] = []
+    for name, received, sent in _rows(data):
+        if name in names:
+            readings += [Sample(RECEIVED, t, received, name), Sample(SENT, t, sent, name)]
+    return readings
+
+
+def _port(counters: Path) -> list[Reading]:
+    """Return the traffic of one InfiniBand port, `mlx5_0/ports/1/counters`."""
+    name = f"{counters.parts[-4]}:{counters.parts[-2]}"
+    readings: list[Reading] = []
+    for metric, file in ((RECEIVED, "port_rcv_data"), (SENT, "port_xmit_data")):
+        text = (read_text(counters / file) or "").strip()
+        if text.isdigit():
+            readings.append(Sample(metric, now(), int(text) * LANE_BYTES, name))
+    return readings
