@@ -1,0 +1,263 @@
+"""The verdict on a terminal: where the time went, why, what the fix is worth, and what to type next.
+
+At most fifteen lines, readable without colour. Every string that came from the watched run passes `hygiene.clean`.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping
+from textwrap import wrap
+
+from gputune.hygiene import clean
+from gputune.report.bar import Part, bar, legend, parts, percent
+from gputune.verdict import FindingRow, ProcessRow, SpeedupRow, Verdict
+
+NARROWEST = 40  # columns: below it no sentence can be set
+LINES = 15  # more is not read between two runs
+FINDINGS = 3  # shown; the document holds all of them
+# (findings shown, lines for each sentence of the first), best first: the first that keeps to LINES is taken
+SIZES = ((FINDINGS, 2), (2, 2), (1, 2), (1, 1))
+TEXT = 300  # characters of any one string from outside
+NAME = 60  # characters of the command in the first line
+LONG_STARTUP = 0.5  # share of the run: above it the ledger says more of importing than of training
+QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
+AFTER_LAST = "   "  # the indent under a finding's number
+
+EFFECTS = {
+    "identical": "",
+    "same-order": "same order of samples, other randomness in augmentation",
+    "changes-order": "the order of the samples changes",
+    "changes-learning": "the training learns differently: check the learning rate",
+    "may-duplicate": "samples may come twice unless the dataset shards itself",
+}
+COLOURS = {"high": "31", "medium": "33", "low": "36"}
+Paint = Callable[[str, str], str]
+
+
+def render(verdict: Verdict, *, width: int = 80, colour: bool = False, run_folder: str | None = None) -> str:
+    """Return the verdict in lines of at most `width` columns, without a newline at its end.
+
+    `run_folder` is what the user would type after `gputune report`; None where nothing was recorded.
+    """
+    width = max(NARROWEST, width)
+
+    def paint(text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if colour else text
+
+    above = [*_header(verdict, width, paint), *_ledger(verdict, width, colour=colour)]
+    below = [*_notes(verdict, width), *_next(verdict, width, run_folder)]
+    for findings, each in SIZES:
+        lines = [*above, *_findings(verdict, width, paint, findings, each), *below]
+        if len(lines) <= LINES:
+            break
+    return "\n".join(lines)
+
+
+def colour_wanted(environ: Mapping[str, str], *, terminal: bool) -> bool:
+    """Return whether colour may be written: to a terminal that is not dumb, and NO_COLOR is unset or empty."""
+    return terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def encodable(text: str, encoding: str | None) -> str:
+    """Return `text` with plain letters for what `encoding` (a stream's) cannot hold: a verdict never fails to print."""
+    try:
+        text.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return text.translate(PLAIN).encode("ascii", "replace").decode("ascii")
+    return text
+
+
+PLAIN = str.maketrans({"×": "x", "–": "-", "·": "|", "█": "#", "▓": "=", "▒": "-", "░": ".", "µ": "u", "→": ">"})
+
+
+def _header(verdict: Verdict, width: int, paint: Paint) -> list[str]:
+    """Return what ran, for how long, and how fast."""
+    facts = [seconds(verdict.wall_s)]
+    if verdict.samples_per_s is not None:
+        facts.append(f"{number(verdict.samples_per_s)} samples/s")
+    elif verdict.steps_per_s is not None:
+        facts.append(f"{number(verdict.steps_per_s)} steps/s")
+    if verdict.batches:
+        facts.append(f"{verdict.batches:,} batches")
+    if len(verdict.processes) > 1:
+        facts.append(f"{len(verdict.processes)} training processes")
+    if verdict.device.name:
+        busy = "" if verdict.device.busy is None else f" {percent(verdict.device.busy)} busy"
+        count = f"{verdict.device.count} × " if verdict.device.count > 1 else ""
+        facts.append(f"{count}{clean(verdict.device.name, NAME)}{busy}")
+    if verdict.exit_code:
+        facts.append(f"exit status {verdict.exit_code}")
+    first, *rest = _flowed([f"gputune: {clean(shlex.join(verdict.command), NAME)}", *facts], width)
+    return [paint("gputune:", "1") + first.removeprefix("gputune:"), *rest]
+
+
+def _flowed(facts: list[str], width: int) -> list[str]:
+    """Return the facts in one line or two, none of them broken between."""
+    lines = [clip(facts[0], width)]
+    for fact in facts[1:]:
+        longer = f"{lines[-1]} · {fact}"
+        if len(longer) <= width or len(lines) > 1:
+            lines[-1] = clip(longer, width)
+        else:
+            lines.append(clip(f"{AFTER_LAST}{fact}", width))
+    return lines
+
+
+def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
+    """Return where the time went, and a sentence where no finding says what follows from it."""
+    shown = parts(verdict.ledger, width)
+    if not shown:
+        return wrap(_nothing(verdict), width)
+    drawn = [bar(shown, width, colour=colour), legend(shown, colour=colour)]
+    if verdict.abstained:
+        return [*drawn, *wrap(f"{verdict.abstained}; let it run longer", width)]
+    if not verdict.findings:
+        return [*drawn[1:], *wrap(_healthy(verdict), width)]
+    if _share(verdict, "startup") >= LONG_STARTUP:
+        return [*drawn, clip(f"start-up left out, this is about the {seconds(verdict.loop_s)} of training:", width)]
+    return drawn
+
+
+def _findings(verdict: Verdict, width: int, paint: Paint, most: int, each: int) -> list[str]:
+    """Return the first finding whole, the others with what to do."""
+    lines = []
+    for index, finding in enumerate(verdict.findings[:most], start=1):
+        lines += _title(index, finding, width, paint)
+        if index == 1:
+            lines += _whole(finding, width, each)
+        else:
+            lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=1)
+    return lines
+
+
+def _title(index: int, finding: FindingRow, width: int, paint: Paint) -> list[str]:
+    """Return the line with a finding's name, gain and place."""
+    where = f"  at {clean(finding.where, NAME)}" if finding.where else ""
+    name = clean(finding.id, NAME)
+    line = clip(f"{index}. {name}  {times(finding.speedup)}{where}", width)
+    return [line.replace(name, paint(name, f"1;{COLOURS.get(finding.severity, '0')}"), 1)]
+
+
+def _whole(finding: FindingRow, width: int, each: int) -> list[str]:
+    """Return what was seen, what to do, and what that does to the training's results."""
+    lines = indented(clean(finding.says, TEXT), width, most=each)
+    lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=each)
+    effect = EFFECTS[finding.effect]
+    return [*lines, *indented(f"results: {effect}", width, most=1)] if effect else lines
+
+
+def _healthy(verdict: Verdict) -> str:
+    after = 1.0 - _share(verdict, "startup")
+    step = _share(verdict, "step") / after if after > 0 else 0.0
+    waiting = _share(verdict, "loader.wait") / after if after > 0 else 0.0
+    if waiting < QUIET_LOADER:
+        return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step itself"
+    return (
+        f"nothing found that is worth changing: {percent(step)} of the time after start-up is the step itself, "
+        f"{percent(waiting)} loader.wait"
+    )
+
+
+def _nothing(verdict: Verdict) -> str:
+    """Return why there is no ledger, as far as it is known."""
+    unheard = [p for p in verdict.processes if not p.seen]
+    if unheard:
+        return "no training was seen from inside, so nothing can be said of its time"
+    sighted = verdict.sighted
+    if sighted is None:
+        return "no training was seen: no DataLoader was iterated and no optimizer made a step"
+    if not sighted.python:
+        return "no training was seen: the command started no Python that gputune could reach"
+    if not sighted.torch:
+        return f"no training was seen: {_counted(sighted.python)} ran, none of them used torch"
+    return "no training was seen: torch was used, but no DataLoader was iterated and no optimizer made a step"
+
+
+def _counted(count: int) -> str:
+    return "one Python process" if count == 1 else f"{count} Python processes"
+
+
+def _notes(verdict: Verdict, width: int) -> list[str]:
+    """Return what was not seen, and what could not be measured: one line each."""
+    lines = []
+    unheard = [p for p in verdict.processes if not p.seen]
+    if unheard:
+        lines.append(_unheard(unheard, width))
+    if verdict.dropped:
+        lines.append(clip(f"{verdict.dropped:,} records were lost: the recorder came too late for them", width))
+    if verdict.unavailable:
+        lines.append(_unavailable(verdict, width))
+    return lines
+
+
+def _unavailable(verdict: Verdict, width: int) -> str:
+    """Return what could not be measured in one line: with the reasons where they fit, else where to read them."""
+    rows = [(clean(row.probe, NAME), clean(row.why, TEXT)) for row in verdict.unavailable]
+    line = f"not measured: {'; '.join(f'{probe} ({why})' for probe, why in rows)}"
+    if len(line) > width:
+        line = f"not measured: {', '.join(probe for probe, _ in rows)} (`gputune doctor` says why)"
+    return clip(line, width)
+
+
+def _unheard(unheard: list[ProcessRow], width: int) -> str:
+    more = f" and {len(unheard) - 1} more" if len(unheard) > 1 else ""
+    return clip(f"not seen from inside: process {unheard[0].pid}{more}: {clean(unheard[0].why, TEXT)}", width)
+
+
+def _next(verdict: Verdict, width: int, run_folder: str | None) -> list[str]:
+    """Return what to type next. A command is never clipped: it is to be copied."""
+    commands = [f"gputune explain {clean(verdict.findings[0].id, NAME)}"] if verdict.findings else []
+    if run_folder is not None and verdict.findings:
+        commands.append(f"gputune report {shlex.quote(clean(run_folder, TEXT))}")
+    if not commands and not verdict.ledger:
+        commands.append("gputune doctor")
+    line = f"next: {' · '.join(commands)}"
+    if commands and len(line) > width:
+        return [f"next: {commands[0]}", *(f"      {command}" for command in commands[1:])]
+    return [line] if commands else []
+
+
+def _share(verdict: Verdict, span: str) -> float:
+    return sum(row.share for row in verdict.ledger if row.span == span)
+
+
+def indented(text: str, width: int, *, most: int) -> list[str]:
+    """Return `text` in at most `most` lines under a finding's title."""
+    return wrap(
+        text,
+        width,
+        initial_indent=AFTER_LAST,
+        subsequent_indent=AFTER_LAST,
+        max_lines=most,
+        placeholder=" …",
+        break_on_hyphens=False,
+    )
+
+
+def clip(text: str, width: int) -> str:
+    """Return `text` cut to `width` columns, with an ellipsis where something is missing."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def times(gain: SpeedupRow) -> str:
+    """Return a speed-up and its interval as a person reads them: `×2.2 (1.9–2.3)`, `×1.10 (1.05–1.15)`."""
+    digits = 2 if gain.likely < 1.5 else 1 if gain.likely < 10 else 0
+    return f"×{gain.likely:.{digits}f} ({gain.low:.{digits}f}–{gain.high:.{digits}f})"
+
+
+def number(value: float) -> str:
+    """Return a rate with three digits that count: 0.123, 8.12, 812, 12,300."""
+    if value >= 100:
+        return f"{float(f'{value:.3g}'):,.0f}"
+    return f"{value:.3g}"
+
+
+def seconds(value: float) -> str:
+    """Return a duration: `0.12 s`, `61.2 s`, `12 min 5 s`, `3 h 20 min`."""
+    if value < 10:
+        return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
+    if value < 120:
+        return f"{value:.0f} s" if value >= 99.95 else f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
