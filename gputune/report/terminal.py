@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from textwrap import wrap
 
 from gputune.hygiene import clean
-from gputune.report.bar import Part, bar, legend, parts, percent
+from gputune.report.bar import bar, legend, parts, percent
 from gputune.verdict import FindingRow, ProcessRow, SpeedupRow, Verdict
 
 NARROWEST = 40  # columns: below it no sentence can be set
