@@ -83,15 +83,23 @@ class Outlook:
         """Return the mean CPU s that the training process itself needs per step."""
         return self.loader.step_cpu or 0.0
 
-    def most_workers(self) -> int:
-        """Return the largest number of workers that the CPUs and /dev/shm can feed.
+    @property
+    def queued(self) -> float:
+        """Return the share of the time of making batches in which their makers had to wait for a CPU."""
+        wall = sum(f.wall for f in self.loader.fetches)
+        return sum(f.queued for f in self.loader.fetches) / wall if wall else 0.0
+
+    def fitting_workers(self) -> int:
+        """Return how many workers the CPUs of this job can keep running.
 
         Workers that wait for disk or network need no CPU meanwhile, so their number may exceed the CPUs'.
         """
-        cpu = sum(f.cpu for f in self.loader.fetches)
-        wall = sum(f.cpu + f.blocked for f in self.loader.fetches)
-        fit = self.run.machine.cpus / self.run.machine.ranks * (wall / cpu if cpu else float("inf"))
-        most = max(1, round(fit), self.loader.num_workers)
+        busy = self.making_cpu / self.making if self.making else 0.0
+        return max(1, round(min(CANDIDATES[-1], self.job.cpus / busy if busy else CANDIDATES[-1])))
+
+    def most_workers(self) -> int:
+        """Return the largest number of workers that the CPUs and /dev/shm can feed."""
+        most = max(self.fitting_workers(), self.loader.num_workers)
         free, size = self.run.machine.shm_free, self.loader.batch_bytes
         if free is not None and size:
             most = min(most, max(1, int(free * 0.8 / (size * self.now.prefetch))))
@@ -132,6 +140,11 @@ class Outlook:
         other = self if job is None else self._with(job)
         then = other.loop(setting)
         return self._interval(now, then)
+
+    def relieved(self, setting: Setting) -> Speedup:
+        """Return what `setting` would buy if all that the model cannot explain now is the crowd on the CPUs."""
+        measured, then = self.process.loop, self.loop(setting)
+        return interval(max(1.0, measured / then), 3 * ERROR)
 
     def _with(self, job: Job) -> "Outlook":
         other = Outlook(self.run, self.process, self.loader)

@@ -1,0 +1,62 @@
+"""More workers want to run than this job has CPUs: they stand in each other's way, and in the training's.
+
+What it sees: the time that workers were runnable but had no CPU (`/proc/PID/schedstat`), against the CPUs that this
+job may use: affinity, cgroup quota, ranks on the node. `os.cpu_count()` shows none of these.
+
+Why it matters: beyond the CPUs, a worker adds no batches, but takes time to start, memory, caches, and turns at the
+CPU that the training's own thread needs to feed the device.
+
+What to do: set `num_workers` to the number named. Where workers use threads of their own (OpenMP, BLAS, OpenCV), set
+these to one (`OMP_NUM_THREADS=1`, `cv2.setNumThreads(0)`).
+
+When it is wrong: when the CPUs are full of foreign processes (`busy-host`) that leave again.
+
+Sources: Lightning issues 15572 and 18723 (advice that ignores cpusets and ranks); the model is `gputune/replay.py`.
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Features
+from gputune.finding import Finding
+from gputune.prediction import Outlook, Setting, outlooks
+
+CROWDED = 1.5  # runnable workers per CPU: below it, one more worker only fills the others' gaps
+QUEUED = 0.3  # of the time of making a batch spent without a CPU: below it, nobody stands in the way much
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for outlook in outlooks(run):
+        loader = outlook.loader
+        fits = outlook.fitting_workers()
+        if loader.num_workers < 2 or loader.num_workers < CROWDED * fits:
+            continue
+        if outlook.queued >= QUEUED:
+            yield _finding(outlook, fits)
+
+
+def _finding(outlook: Outlook, fits: int) -> Finding:
+    loader = outlook.loader
+    speedup = outlook.relieved(Setting(fits, outlook.now.prefetch, outlook.now.persistent))
+    threads = loader.worker_threads or 1
+    return Finding(
+        id="oversubscribed-workers",
+        says=(
+            f"{loader.num_workers} workers share {outlook.job.cpus:g} CPUs: making a batch, they queue for a CPU "
+            f"{outlook.queued:.0%} of the time"
+        ),
+        do=f"set num_workers={fits}" + (", and one thread in each" if threads > 1 else ""),
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="the work replayed with as many workers as there are CPUs for, against the loop as measured",
+        falsified_by=f"samples/s with num_workers={fits} below x{speedup.low:.2f} of this run's",
+        effect="same-order",
+        evidence={
+            "queued": outlook.queued,
+            "num_workers": loader.num_workers,
+            "cpus": outlook.job.cpus,
+            "batch_cpu_s": outlook.making_cpu,
+            "threads": threads,
+        },
+        where=loader.where,
+        change={"num_workers": fits},
+    )
