@@ -1,0 +1,52 @@
+"""Print what an advisor looks for, why it matters and what to do about it.
+
+Example: gputune explain few-workers
+"""
+
+import difflib
+import inspect
+
+import click
+import msgspec
+
+from gputune import rooms
+from gputune.errors import BadUsage
+
+ROOM = "gputune.advisors"
+
+
+class NoSuchFinding(BadUsage):
+    """`explain` was asked for an id that no advisor has."""
+
+    def __init__(self, asked: str, known: tuple[str, ...]) -> None:
+        near = difflib.get_close_matches(asked, known, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else "`gputune explain --list`"
+        super().__init__(f"no advisor is named `{asked[:60]}`", hint=hint)
+
+
+@click.command(short_help="what a finding means", help=__doc__)
+@click.argument("finding", required=False)
+@click.option("--list", "every", is_flag=True, help="List all findings, with one line each.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(finding: str | None, *, every: bool, as_json: bool) -> None:  # noqa: D103 - the module's docstring is its help
+    if every or finding is None:
+        said = {rooms.identity(name): documentation(name) for name in rooms.names(ROOM)}
+        lines = {identity: text.partition("\n")[0] for identity, text in said.items()}
+        width = max(map(len, lines), default=0)
+        click.echo(_json(lines) if as_json else "\n".join(f"{i:{width}}  {line}" for i, line in lines.items()))
+        return
+    name = finding.strip().lower().replace("-", "_")
+    if name not in rooms.names(ROOM):
+        raise NoSuchFinding(finding, tuple(map(rooms.identity, rooms.names(ROOM))))
+    text = documentation(name)
+    click.echo(_json({rooms.identity(name): text}) if as_json else text)
+
+
+def documentation(name: str) -> str:
+    """Return an advisor's documentation, which is its module's docstring."""
+    return inspect.getdoc(rooms.load(ROOM, name)) or ""
+
+
+def _json(findings: dict[str, str]) -> str:
+    document = {"schema_version": 1, "findings": [{"id": i, "says": text} for i, text in findings.items()]}
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
