@@ -1,0 +1,65 @@
+"""What the zoo's scripts share: their options, a clock around their loop, and work that takes a known time.
+
+The clock is the zoo's own truth: it does not come from gputune, so a predicted speed-up is held against what a
+script really did. It writes `{"samples": n, "seconds": s}` to the file named by `ZOO_PACE`, and one line to stdout.
+"""
+
+import argparse
+import atexit
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+Setting = bool | int | float
+
+
+def settings(zoo: Mapping[str, object], **defaults: Setting) -> argparse.Namespace:
+    """Return the script's settings: its defaults, then `zoo["fix"]` if `--fixed`, then its options (`--num-workers 6`)."""
+    parser = argparse.ArgumentParser(description=str(zoo["says"]))
+    parser.add_argument("--fixed", action="store_true", help="run the repaired twin: the same work without the cause")
+    for name, value in defaults.items():
+        kind = _truth if isinstance(value, bool) else type(value)
+        parser.add_argument("--" + name.replace("_", "-"), type=kind, default=None, help=f"instead of {value}")
+    given = vars(parser.parse_args())
+    fix = zoo["fix"] if given["fixed"] else {}
+    if not isinstance(fix, dict) or not set(fix) <= set(defaults):
+        parser.error(f"the fix {fix} names settings that this script does not have")
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return argparse.Namespace(**{**defaults, **fix, **chosen})
+
+
+def _truth(word: str) -> bool:
+    return word.lower() in {"1", "true", "yes"}
+
+
+class Pace:
+    """A clock around the training loop: from its making to the last `saw`."""
+
+    def __init__(self) -> None:
+        self.began = self.last = time.perf_counter()
+        self.samples = 0
+        self.owner = os.getpid()
+        atexit.register(self.tell)
+
+    def saw(self, samples: int) -> None:
+        """Count one trained batch."""
+        self.samples += samples
+        self.last = time.perf_counter()
+
+    def tell(self) -> None:
+        """Say how it went."""
+        if os.getpid() != self.owner or not self.samples:
+            return
+        seconds = self.last - self.began
+        print(f"{self.samples} samples in {seconds:.2f} s: {self.samples / seconds:.1f} samples/s")
+        if target := os.environ.get("ZOO_PACE"):
+            Path(target).write_text(json.dumps({"samples": self.samples, "seconds": seconds}))
+
+
+def burn(seconds: float) -> None:
+    """Use so many seconds of this thread's CPU time, however long that takes on a busy machine."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(200))
