@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")  # units of CPU time in a second, in /proc/stat and /proc/PID/stat
@@ -91,3 +92,30 @@ def cpu_list(text: str) -> frozenset[int]:
             first, _, last = part.partition("-")
             found.update(range(int(first), int(last or first) + 1))
     return frozenset(found)
+
+
+def affinity(proc: Path, pids: Iterable[int]) -> frozenset[int]:
+    """Return the CPUs that at least one of these processes may run on; none where all of them have ended."""
+    found: set[int] = set()
+    for pid in pids:
+        status = read_bytes(f"{proc}/{pid}/status").decode(errors="replace")
+        _, _, rest = status.partition("Cpus_allowed_list:")
+        found |= cpu_list(rest.partition("\n")[0])
+    return frozenset(found)
+
+
+def cpu_clocks(stat: bytes) -> dict[int, tuple[int, int]]:
+    """Return (in use, idle but waiting for storage) of each CPU in clock ticks since boot, from /proc/stat.
+
+    Its first lines are `cpuN user nice system idle iowait irq softirq steal guest …`; guest time is part of user time,
+    and what the hypervisor stole was used, if not by us. Source: proc_stat(5).
+    """
+    clocks: dict[int, tuple[int, int]] = {}
+    for line in stat.split(b"\n"):
+        if line[:3] != b"cpu":
+            break
+        if line[3:4] != b" ":
+            words = line.split(None, 9)
+            user, nice, system, _idle, iowait, irq, softirq, steal = map(int, words[1:9])
+            clocks[int(words[0][3:])] = (user + nice + system + irq + softirq + steal, iowait)
+    return clocks

@@ -1,10 +1,10 @@
 """How busy the CPUs are that this job may use, by anyone, and how many they are."""
 
 import time
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from gputune.cgroup import cpu_quota
-from gputune.procfs import CLOCK_TICKS, Kept, cpu_list, read_text
+from gputune.procfs import CLOCK_TICKS, Kept, affinity, cpu_clocks
 from gputune.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.units import NS
 
@@ -23,10 +23,7 @@ DEAREST = 0.001  # of a core: where /proc/stat is slow to read (many CPUs and in
 
 
 def attach(target: Target) -> Ticks:
-    """Read `/proc/stat`, and the affinity and control group of the processes that train (of the command before).
-
-    Source: proc_stat(5). Guest time is part of user time there, so it is not added again.
-    """
+    """Read `/proc/stat`, and the affinity and control group of the processes that train (of the command before)."""
     try:
         stat = Kept(target.proc / "stat")
     except OSError as reason:
@@ -39,13 +36,7 @@ def attach(target: Target) -> Ticks:
         stat.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """Clock ticks since boot of each CPU: in use, and idle while waiting for storage."""
-
-    t: int
-    busy: dict[int, int]
-    iowait: dict[int, int]
+Clocks: TypeAlias = dict[int, tuple[int, int]]
 
 
 class _Cores:
@@ -57,8 +48,9 @@ class _Cores:
         self._cpus: frozenset[int] = frozenset()
         self._allowed_due = self._stat_due = 0.0
         self._looks = 0
-        self._last: _Clock | None = None
-        self._cores_last: _Clock | None = None
+        self._last: Clocks = {}
+        self._cores_last: Clocks = {}
+        self._t = self._cores_t = 0  # ns; when those were read
 
     def tick(self) -> list[Reading]:
         """Return what is due."""
@@ -70,70 +62,49 @@ class _Cores:
             readings += self._allowed()
         if at >= self._stat_due:
             before = time.thread_time()
-            clock = self._clock()
+            clocks = cpu_clocks(self._stat.read())
             self._stat_due = at + (time.thread_time() - before) / DEAREST - SHORT
-            readings += self._busy(clock)
+            readings += self._busy(now(), clocks)
         return readings
 
     def _allowed(self) -> list[Reading]:
         """Look up affinity and quota. Several training processes may be bound to different CPUs: all of them count."""
         target = self._target
         mains = [pid for pid, role in target.pids().items() if role == "main"] or [target.root_pid]
-        online = self._clock().busy.keys()
-        cpus = frozenset[int]().union(*(_affinity(target, pid) for pid in mains)) & online or frozenset(online)
+        online = cpu_clocks(self._stat.read()).keys()
+        cpus = affinity(target.proc, mains) & online or frozenset(online)
         if cpus != self._cpus:
-            self._cpus, self._last, self._cores_last = cpus, None, None
+            self._cpus, self._last = cpus, {}
         quotas = [cpu_quota(pid, target.proc, target.sys) for pid in mains]
         cores = min(float(len(cpus)), max((q for q in quotas if q is not None), default=float("inf")))
         t = now()
         return [Sample(ALLOWED, t, cores), Sample(COUNT, t, len(online))]
 
-    def _clock(self) -> _Clock:
-        """Read the lines `cpuN user nice system idle iowait irq softirq steal …`; they come first in the file."""
-        clock = _Clock(now(), {}, {})
-        for line in self._stat.read().split(b"\n"):
-            if line[:3] != b"cpu":
-                break
-            if line[3:4] == b" ":
-                continue
-            words = line.split(None, 9)
-            cpu = int(words[0][3:])
-            user, nice, system, _idle, iowait, irq, softirq, steal = map(int, words[1:9])
-            clock.busy[cpu] = user + nice + system + irq + softirq + steal
-            clock.iowait[cpu] = iowait
-        return clock
-
-    def _busy(self, clock: _Clock) -> list[Reading]:
-        last = self._last
-        if last is None:
-            self._last = self._cores_last = clock
+    def _busy(self, t: int, clocks: Clocks) -> list[Reading]:
+        last, passed = self._last, t - self._t
+        if not last:
+            self._last = self._cores_last = clocks
+            self._t = self._cores_t = t
             return []
-        if clock.t - last.t < SHORT * NS:
+        if passed < SHORT * NS:
             return []
-        self._last = clock
-        room = (clock.t - last.t) / NS * CLOCK_TICKS  # ticks that one CPU had
-        cpus = self._cpus & last.busy.keys() & clock.busy.keys()  # one of them may have gone offline
-        busy = sum(clock.busy[c] - last.busy[c] for c in cpus) / room
-        waiting = sum(max(0, clock.iowait[c] - last.iowait[c]) for c in cpus) / room
+        self._last, self._t = clocks, t
+        room = passed / NS * CLOCK_TICKS  # ticks that one CPU had
+        cpus = self._cpus & last.keys() & clocks.keys()  # one of them may have gone offline
+        busy = sum(clocks[c][0] - last[c][0] for c in cpus) / room
+        waiting = sum(max(0, clocks[c][1] - last[c][1]) for c in cpus) / room  # the kernel's iowait may step back
         count = max(1, len(cpus))
         return [
-            Sample(BUSY, clock.t, min(max(0.0, busy), count)),
-            Sample(IOWAIT, clock.t, min(1.0, waiting / count)),
-            *self._each(clock),
+            Sample(BUSY, t, min(max(0.0, busy), count)),
+            Sample(IOWAIT, t, min(1.0, waiting / count)),
+            *self._each(t, clocks),
         ]
 
-    def _each(self, clock: _Clock) -> list[Reading]:
-        last = self._cores_last
-        if last is None or len(self._cpus) > MOST_CORES or clock.t - last.t < CORES_BEAT * NS:
+    def _each(self, t: int, clocks: Clocks) -> list[Reading]:
+        last, passed = self._cores_last, t - self._cores_t
+        if len(self._cpus) > MOST_CORES or passed < CORES_BEAT * NS:
             return []
-        self._cores_last = clock
-        room = (clock.t - last.t) / NS * CLOCK_TICKS
-        cpus = sorted(self._cpus & last.busy.keys() & clock.busy.keys())
-        return [Sample(CORE, clock.t, min(1.0, max(0, clock.busy[c] - last.busy[c]) / room), str(c)) for c in cpus]
-
-
-def _affinity(target: Target, pid: int) -> frozenset[int]:
-    for line in (read_text(target.proc / str(pid) / "status") or "").splitlines():
-        if line.startswith("Cpus_allowed_list:"):
-            return cpu_list(line.partition(":")[2])
-    return frozenset()
+        self._cores_last, self._cores_t = clocks, t
+        room = passed / NS * CLOCK_TICKS
+        cpus = sorted(self._cpus & last.keys() & clocks.keys())
+        return [Sample(CORE, t, min(1.0, max(0, clocks[c][0] - last[c][0]) / room), str(c)) for c in cpus]

@@ -4,7 +4,7 @@ from gputune.procfs import Kept
 from gputune.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.units import NS
 
-PERIOD = 0.5  # s; a disk's counters say nothing that a training feels within less
+PERIOD = 1.0  # s; a disk's counters say nothing that a training feels within less
 READ = Metric("disk.read", "B", "Bytes read from the disk since boot, by anyone.", "counter", per="disk")
 WRITTEN = Metric("disk.write", "B", "Bytes written to the disk since boot, by anyone.", "counter", per="disk")
 BUSY = Metric(

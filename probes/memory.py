@@ -8,7 +8,7 @@ from gputune.cgroup import memory_limit, memory_used
 from gputune.procfs import Kept, read_bytes
 from gputune.sample import Metric, Reading, Role, Sample, Target, Ticks, Unavailable, now
 
-PERIOD = 0.5  # s
+PERIOD = 1.0  # s
 TOTAL = Metric("memory.total", "B", "The machine's memory.")
 AVAILABLE = Metric("memory.available", "B", "What could be had without swapping, by the kernel's estimate.")
 SWAPPED = Metric("memory.swapped", "B", "The machine's swap that is in use.")
@@ -23,7 +23,8 @@ METRICS = (TOTAL, AVAILABLE, SWAPPED, LIMIT, LIMITED, JOB, WORKER, SHM_TOTAL, SH
 ROUND_BEAT = 10.0  # s between sums over the tree: adding up a large process's pages takes the kernel milliseconds
 FIRST_ROUND = 2.0  # s; soon enough for a short run, late enough to find its workers
 SLICE = 0.002  # s of CPU that a tick may spend on adding up pages; at least one process is done
-LARGEST = 4 << 30  # B resident; walking more holds up that process's own page faults, so its private part stands for it
+LARGEST = 512 << 20  # B resident; adding up costs 10 ms a GiB, and a fault of that process may have to wait for it
+DEAREST = 0.001  # of a core, on average: a round that was dear is followed by a longer pause
 LIMIT_BEAT = 5.0  # s between looks at the control group
 
 
@@ -96,19 +97,23 @@ class _Round:
     left: list[tuple[int, Role]] = field(default_factory=list)
     total: int = 0
     workers: list[int] = field(default_factory=list)
+    cost: float = 0.0
 
     def tick(self, at: float) -> list[Reading]:
         """Go on with the round that is under way, or begin one when it is time."""
         if not self.left:
             if at < self.due:
                 return []
-            self.due = at + ROUND_BEAT
-            self.total, self.workers = 0, []
+            self.total, self.workers, self.cost = 0, [], 0.0
             self.left = list(self.target.pids().items())
         began = time.thread_time()
         while self.left and time.thread_time() - began < SLICE:
             self._take(*self.left.pop())
-        return [] if self.left else self._sum()
+        self.cost += time.thread_time() - began
+        if self.left:
+            return []
+        self.due = at + max(ROUND_BEAT, self.cost / DEAREST)
+        return self._sum()
 
     def _take(self, pid: int, role: Role) -> None:
         size = _held(f"{self.target.proc}/{pid}")
@@ -128,7 +133,7 @@ def _held(folder: str) -> int:
     """Return the bytes of memory that a process answers for; 0 where it has ended.
 
     Source: `Pss` of /proc/PID/smaps_rollup. Where that is refused, or the process so large that asking would slow it,
-    its resident pages that are not shared, from /proc/PID/statm: less than the truth.
+    its resident pages that are no file's, from /proc/PID/statm: pages shared by fork then count in full.
     """
     statm = read_bytes(f"{folder}/statm").split()
     if len(statm) < 3:

@@ -5,7 +5,7 @@ from pathlib import Path
 from gputune.procfs import Kept, read_text
 from gputune.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
 
-PERIOD = 0.5  # s
+PERIOD = 1.0  # s
 RECEIVED = Metric("net.received", "B", "Bytes received since the interface came up, by anyone.", "counter", "interface")
 SENT = Metric("net.sent", "B", "Bytes sent since the interface came up, by anyone.", "counter", "interface")
 METRICS = (RECEIVED, SENT)

@@ -3,7 +3,7 @@
 from gputune.procfs import Kept
 from gputune.sample import Metric, Sample, Target, Ticks, Unavailable, now
 
-PERIOD = 0.5  # s; the kernel averages every 2 s, but counts at once
+PERIOD = 1.0  # s; the counters lose nothing in between
 CPU = Metric("pressure.cpu", "us", "Time since boot in which some task of the machine waited for a CPU.", "counter")
 IO = Metric("pressure.io", "us", "Time since boot in which some task of the machine waited for storage.", "counter")
 MEMORY = Metric("pressure.memory", "us", "Time since boot in which some task waited for memory.", "counter")

@@ -1,0 +1,270 @@
+"""What the command's processes use, by role: CPU, storage, and how often they wait for a CPU."""
+
+from collections.abc import Mapping
+
+from gputune.procfs import (
+    CLOCK_TICKS,
+    CSTIME,
+    CUTIME,
+    PPID,
+    STARTED,
+    STATE,
+    STIME,
+    THREADS,
+    UTIME,
+    Kept,
+    affinity,
+    cpu_clocks,
+    monotonic_of,
+    stat_fields,
+)
+from gputune.sample import Metric, Reading, Role, Sample, Target, Ticks, now
+from gputune.units import NS
+
+JOB = Metric("cpu.job", "cores", "CPU used by the process tree.")
+BY_ROLE: dict[Role, Metric] = {
+    "main": Metric("cpu.main", "cores", "CPU used by the processes that train, all their threads."),
+    "worker": Metric("cpu.workers", "cores", "CPU used by DataLoader workers."),
+    "other": Metric("cpu.rest", "cores", "CPU used by the tree's other processes, those never met included."),
+}
+OTHERS = Metric("cpu.others", "cores", "CPU used by anybody outside of the tree, on the CPUs this job may use.")
+QUEUED: dict[Role, Metric] = {
+    "main": Metric(
+        "cpu.queued.main", "cores", "Training processes whose first thread wanted a CPU and had none, mean."
+    ),
+    "worker": Metric("cpu.queued.workers", "cores", "Workers whose first thread wanted a CPU and had none, mean."),
+}
+COUNT = Metric("workers.count", "1", "DataLoader workers that live.")
+RUNNING = Metric("workers.running", "ratio", "Share of the workers that were running or wanted to.")
+BLOCKED = Metric("workers.blocked", "ratio", "Share of the workers in uninterruptible sleep, as a rule on storage.")
+THREADED = Metric("job.threads", "1", "Threads of the process tree.")
+READ = Metric("job.read", "B", "Bytes that the tree had storage read for it; page cache hits are not in it.", "counter")
+WRITTEN = Metric("job.written", "B", "Bytes that the tree had written to storage.", "counter")
+ASKED = Metric("job.asked", "B", "Bytes that read() and its like returned to the tree, cached or not.", "counter")
+METRICS = (JOB, *BY_ROLE.values(), OTHERS, *QUEUED.values(), COUNT, RUNNING, BLOCKED, THREADED, READ, WRITTEN, ASKED)
+
+SHORT = 0.05  # s; the kernel counts CPU time in 10 ms, so a shorter interval is mostly rounding
+SLOW_BEAT = 1.0  # s between readings of what is not worth two more system calls a process on every tick
+
+
+def attach(target: Target) -> Ticks:
+    """Read `stat` of each process on every tick, `io` and `schedstat` on a slow beat. Source: proc_pid_stat(5)."""
+    job = _Job(target)
+    try:
+        while True:
+            yield job.tick()
+    finally:
+        job.close()
+
+
+class _Process:
+    """One process, held by open files: what it used since the last reading, and in all when it was last read.
+
+    The kernel adds what a child has used to its parent when that waits for it: CPU time in fields of its own, storage
+    bytes into the same ones. `owed` is what was already counted for children that ended, to be taken off again.
+    """
+
+    def __init__(self, target: Target, pid: int) -> None:
+        folder = f"{target.proc}/{pid}"
+        self.pid = pid
+        self.role: Role = "other"
+        self.stat = Kept(f"{folder}/stat")
+        self.io = _optional(f"{folder}/io")
+        self.schedstat = _optional(f"{folder}/schedstat")
+        self.parent = self.started = self.cpu = self.waited = self.queued = 0
+        self.ran = self.inherited = 0  # clock ticks since the last reading
+        self.owed = 0
+        self.bytes = self.owed_bytes = (0, 0, 0)  # read, written, asked for
+        self.state = b"S"
+        self.threads = 1
+        self.heir: Role = "other"  # what the children were whose CPU time it inherits
+
+    def read(self) -> bool:
+        """Read its stat; False if it has ended."""
+        try:
+            fields = stat_fields(self.stat.read())
+        except OSError:
+            return False
+        cpu, waited = int(fields[UTIME]) + int(fields[STIME]), int(fields[CUTIME]) + int(fields[CSTIME])
+        self.ran, self.inherited = cpu - self.cpu, waited - self.waited
+        self.cpu, self.waited = cpu, waited
+        self.state, self.parent = fields[STATE], int(fields[PPID])
+        self.threads, self.started = int(fields[THREADS]), int(fields[STARTED])
+        return True
+
+    def forget(self) -> None:
+        """Count from here: what it used before is not of this run."""
+        self.ran = self.inherited = 0
+        self.moved()
+        self.waited_for_cpu()
+
+    def settled(self) -> int:
+        """Return the CPU time since the last reading of children that nobody met while they lived."""
+        extra = self.inherited - self.owed
+        self.owed = max(0, -extra)
+        return max(0, extra)
+
+    def moved(self) -> tuple[int, int, int]:
+        """Return the bytes (read, written, asked for) since the last call; they are 0 where that is not to be seen."""
+        words = _words(self.io)
+        if len(words) < 12:
+            return (0, 0, 0)
+        current = (int(words[9]), int(words[11]), int(words[1]))
+        new = tuple(c - b - o for c, b, o in zip(current, self.bytes, self.owed_bytes, strict=True))
+        self.bytes = current
+        self.owed_bytes = (max(0, -new[0]), max(0, -new[1]), max(0, -new[2]))
+        return (max(0, new[0]), max(0, new[1]), max(0, new[2]))
+
+    def waited_for_cpu(self) -> int:
+        """Return the ns since the last call in which its first thread was runnable without a CPU."""
+        words = _words(self.schedstat)
+        if len(words) < 2:
+            return 0
+        before, self.queued = self.queued, int(words[1])
+        return self.queued - before
+
+    def close(self) -> None:
+        """Let go of its files."""
+        for file in (self.stat, self.io, self.schedstat):
+            if file is not None:
+                file.close()
+
+
+def _optional(path: str) -> Kept | None:
+    try:
+        return Kept(path)
+    except OSError:  # of another user, or not built into this kernel
+        return None
+
+
+def _words(file: Kept | None) -> list[bytes]:
+    try:
+        return file.read().split() if file is not None else []
+    except OSError:
+        return []
+
+
+def _by_role() -> dict[Role, int]:
+    return {"main": 0, "worker": 0, "other": 0}
+
+
+class _Job:
+    """The tree between two readings."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._known: dict[int, _Process] = {}
+        self._began = now()
+        self._last = self._slow_last = 0
+        self._bytes = (0, 0, 0)
+        self._used = self._used_last = 0  # clock ticks of the job since we began, now and at the slow beat before
+        self._machine: dict[int, tuple[int, int]] = {}
+        self._stat = _optional(f"{target.proc}/stat")
+
+    def tick(self) -> list[Reading]:
+        """Return what is due. The first tick only learns where everybody stands."""
+        t = now()
+        if self._last and t - self._last < SHORT * NS:
+            return []
+        used = self._cpu()
+        self._used += sum(used.values())
+        readings: list[Reading] = []
+        if self._last:
+            room = (t - self._last) / NS * CLOCK_TICKS
+            readings.append(Sample(JOB, t, sum(used.values()) / room))
+            readings += [Sample(metric, t, used[role] / room) for role, metric in BY_ROLE.items()]
+        self._last = t
+        readings += self._workers(t)
+        if t - self._slow_last >= SLOW_BEAT * NS:
+            readings += self._slow(t)
+            self._slow_last = t
+        return readings
+
+    def close(self) -> None:
+        """Let go of every file."""
+        for process in self._known.values():
+            process.close()
+        if self._stat is not None:
+            self._stat.close()
+
+    def _cpu(self) -> dict[Role, int]:
+        """Return the clock ticks used since the last reading, by role."""
+        roles = self._target.pids()
+        gone = {p.pid: p for p in self._known.values() if p.pid not in roles or not p.read()}
+        for process in gone.values():
+            self._bury(process, gone)
+        for pid in roles.keys() - self._known.keys():
+            self._meet(pid)
+        used = _by_role()
+        for pid, process in self._known.items():
+            process.role = roles[pid]
+            used[process.role] += process.ran
+            used[process.heir] += process.settled()
+        return used
+
+    def _meet(self, pid: int) -> None:
+        """Take a process in. One that began after us counts from its start, an older one from now."""
+        try:
+            process = _Process(self._target, pid)
+        except OSError:
+            return
+        if not process.read():
+            process.close()
+            return
+        if monotonic_of(process.started) < self._began:
+            process.forget()
+        self._known[pid] = process
+
+    def _bury(self, process: _Process, gone: Mapping[int, _Process]) -> None:
+        """Let a process go that has ended. What it used was counted; an ancestor that lives will inherit it."""
+        del self._known[process.pid]
+        process.close()
+        parent = process.parent
+        while parent in gone:
+            parent = gone[parent].parent
+        heir = self._known.get(parent)
+        if heir is not None:
+            heir.owed += process.cpu + process.waited
+            heir.owed_bytes = _sum(heir.owed_bytes, process.bytes)
+            heir.heir = process.role
+
+    def _workers(self, t: int) -> list[Reading]:
+        states = [p.state for p in self._known.values() if p.role == "worker"]
+        readings: list[Reading] = [Sample(COUNT, t, len(states))]
+        if states:
+            readings.append(Sample(RUNNING, t, states.count(b"R") / len(states)))
+            readings.append(Sample(BLOCKED, t, states.count(b"D") / len(states)))
+        return readings
+
+    def _slow(self, t: int) -> list[Reading]:
+        queued = _by_role()
+        threads = 0
+        for process in self._known.values():
+            self._bytes = _sum(self._bytes, process.moved())
+            queued[process.role] += process.waited_for_cpu()
+            threads += process.threads
+        read, written, asked = self._bytes
+        readings: list[Reading] = [Sample(THREADED, t, threads)]
+        if any(p.io is not None for p in self._known.values()):
+            readings += [Sample(READ, t, read), Sample(WRITTEN, t, written), Sample(ASKED, t, asked)]
+        if self._slow_last:
+            passed = t - self._slow_last
+            readings += [Sample(metric, t, queued[role] / passed) for role, metric in QUEUED.items()]
+        return readings + self._others(t)
+
+    def _others(self, t: int) -> list[Reading]:
+        """Return what the machine used on the job's CPUs and the job did not. Both are read at nearly the same time."""
+        if self._stat is None:
+            return []
+        before, self._machine = self._machine, cpu_clocks(self._stat.read())
+        mine, self._used_last = self._used - self._used_last, self._used
+        if not before or not self._slow_last:
+            return []
+        mains = [p.pid for p in self._known.values() if p.role == "main"] or [self._target.root_pid]
+        cpus = (affinity(self._target.proc, mains) or self._machine.keys()) & self._machine.keys() & before.keys()
+        busy = sum(self._machine[c][0] - before[c][0] for c in cpus)
+        return [Sample(OTHERS, t, max(0, busy - mine) / ((t - self._slow_last) / NS * CLOCK_TICKS))]
+
+
+def _sum(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
