@@ -27,7 +27,7 @@ class NoSuchFinding(BadUsage):
 @click.command(short_help="what a finding means", help=__doc__)
 @click.argument("finding", required=False)
 @click.option("--list", "every", is_flag=True, help="List all findings, with one line each.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_EXPLAIN_JSON", help="Print JSON.")
 def command(finding: str | None, *, every: bool, as_json: bool) -> None:  # noqa: D103 - the module's docstring is its help
     if every or finding is None:
         said = {rooms.identity(name): documentation(name) for name in rooms.names(ROOM)}
