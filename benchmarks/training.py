@@ -1,0 +1,169 @@
+"""A small real training whose watching can be switched on and off, block by block. Runs under the tool it measures.
+
+Blocks come as on, off, off, on. Under gputune, "off" takes the guest's patches out and stops the recorder; under
+TraceML, it leaves `trace_step` away.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+BLOCK = 25  # steps in a block: a quarter of a second, so that drifts of the machine hit both sides
+SETTLE = 3  # steps after a switch that are not timed
+WIDTH = 512
+
+
+class Switch(Protocol):
+    """Something that can be on or off around a step."""
+
+    def set(self, *, on: bool) -> None:
+        """Switch."""
+
+    def step(self) -> contextlib.AbstractContextManager[object]:
+        """Return what a step runs in."""
+
+
+class GuestSwitch:
+    """Takes every patch of the guest out and puts it back, and stops and continues the recorder."""
+
+    def __init__(self) -> None:
+        from gputune_guest import patching  # noqa: PLC0415 - only there under `gputune watch`
+
+        self.done = list(patching._done)
+        self.absent = patching._ABSENT
+        optimizer = torch.optim.optimizer
+        self.hooks = [optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks]
+        self.kept = [dict(h) for h in self.hooks]
+
+    def set(self, *, on: bool) -> None:
+        """Switch everything on or off."""
+        for owner, name, own, ours in self.done:
+            if on:
+                setattr(owner, name, ours)
+            elif own is self.absent:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
+        for hooks, kept in zip(self.hooks, self.kept, strict=True):
+            hooks.clear()
+            hooks.update(kept if on else {})
+        for pid in recorder_pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT if on else signal.SIGSTOP)
+
+    def step(self) -> contextlib.AbstractContextManager[object]:
+        """Return what a step runs in: nothing."""
+        return contextlib.nullcontext()
+
+
+class TraceMLSwitch:
+    """Runs steps inside or outside of TraceML's `trace_step`."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        import traceml_ai  # noqa: PLC0415 - only there in TraceML's interpreter
+
+        self.trace = traceml_ai.trace_step
+        self.model = model
+        self.on = False
+
+    def set(self, *, on: bool) -> None:
+        """Switch."""
+        self.on = on
+
+    def step(self) -> contextlib.AbstractContextManager[object]:
+        """Return what a step runs in."""
+        return self.trace(self.model) if self.on else contextlib.nullcontext()
+
+
+def recorder_pids() -> list[int]:
+    """Return the recorder's processes: what the supervisor, our parent, started beside us, and their children."""
+    found, todo = [], [p for p in _children(os.getppid()) if p != os.getpid()]
+    while todo:
+        pid = todo.pop()
+        found.append(pid)
+        todo.extend(_children(pid))
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+class Training:
+    """The model, its data and one step of about `step_ms`."""
+
+    def __init__(self, step_ms: float) -> None:
+        torch.set_num_threads(1)
+        self.model = torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH) for _ in range(4)))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+        self.batches = self._batches()
+        self.repeat = 1
+        x = next(self.batches)
+        began = time.perf_counter()
+        for _ in range(10):
+            self.step(x)
+        self.repeat = max(1, round(step_ms / 1e3 / ((time.perf_counter() - began) / 10)))
+
+    @staticmethod
+    def _batches() -> Iterator[torch.Tensor]:
+        data = TensorDataset(torch.randn(64 * 400, WIDTH))
+        while True:
+            for (x,) in DataLoader(data, batch_size=64, num_workers=1):
+                yield x
+
+    def step(self, x: torch.Tensor) -> None:
+        """Train on one batch."""
+        self.optimizer.zero_grad()
+        y = x
+        for _ in range(self.repeat):
+            y = self.model(y)
+        y.square().mean().backward()
+        self.optimizer.step()
+
+    def block(self, switch: Switch) -> float:
+        """Return the median time of a step over one block, its batch included."""
+        times = []
+        for number in range(SETTLE + BLOCK):
+            began = time.perf_counter()
+            with switch.step():
+                self.step(next(self.batches))
+            if number >= SETTLE:
+                times.append(time.perf_counter() - began)
+        return statistics.median(times)
+
+
+def main() -> None:
+    """Train, toggling, and write the medians of the blocks."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--tool", required=True)
+    options.add_argument("--quads", type=int, required=True)
+    options.add_argument("--step-ms", type=float, required=True)
+    chosen = options.parse_args()
+    training = Training(chosen.step_ms)
+    switch: Switch = GuestSwitch() if chosen.tool == "gputune" else TraceMLSwitch(training.model)
+    medians = []
+    try:
+        for _ in range(chosen.quads):
+            for on in (True, False, False, True):
+                switch.set(on=on)
+                medians.append(training.block(switch))
+    finally:
+        switch.set(on=True)
+    Path(os.environ["SLOWDOWN_OUT"]).write_text(json.dumps(medians))
+
+
+if __name__ == "__main__":
+    main()
