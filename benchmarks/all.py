@@ -1,0 +1,114 @@
+"""Runs every benchmark and writes `benchmarks/results.md` and `results.json`: one row a figure, with its budget.
+
+A budget is compared with the upper end of the 95 % interval. A slow-down whose A/A control excludes zero is void.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from common import Figure
+
+HERE = Path(__file__).parent
+OURS = ("fixed_cost", "guest_cost", "slowdown", "recorder_cost", "recording_size", "verdict_time")
+HEAD = """# Results
+
+Made by `make bench` on {cpu}, {cores} cores, {memory:.0f} GiB, Linux {kernel}, CPython {python}, {date}.
+The machine is shared; trust ratios. Value: median; interval: bootstrap, 95 %; a budget holds if the upper end keeps it.
+
+| what | value | 95 % interval | budget | holds |
+|---|---|---|---|---|
+"""
+
+
+def run(name: str, *arguments: str) -> list[Figure]:
+    """Run one benchmark; return its figures, none where it failed (said on stderr)."""
+    began = time.monotonic()
+    command = [sys.executable, str(HERE / f"{name}.py"), *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    print(f"{name} {' '.join(arguments)}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    if done.returncode:
+        print(f"{name} failed with status {done.returncode}", file=sys.stderr)
+    return [Figure(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def amount(value: float, unit: str) -> str:
+    """Return a figure as a person reads it."""
+    if unit == "s" and abs(value) < 1e-3:
+        return f"{value * 1e6:.2f} µs"
+    if unit == "s" and abs(value) < 1:
+        return f"{value * 1e3:.1f} ms"
+    if unit == "ratio":
+        return f"{value:.2%}"
+    return f"{value:.3g} {unit}"
+
+
+def row(one: Figure) -> str:
+    """Return the row of one figure."""
+    budget = "" if one.budget is None else f"≤ {amount(one.budget, one.unit)}"
+    holds = "" if one.budget is None else ("yes" if one.holds else "**no**")
+    interval = f"{amount(one.low, one.unit)} … {amount(one.high, one.unit)}"
+    name = one.name + (f" ({one.note})" if one.note else "")
+    return f"| {name} | {amount(one.value, one.unit)} | {interval} | {budget} | {holds} |\n"
+
+
+def cpu_model() -> str:
+    """Return the processor's name."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def main() -> None:
+    """Run, print and write."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--traceml", help="the interpreter of an environment that has traceml-ai and torch")
+    options.add_argument("--only", action="append", help="one of: " + ", ".join(OURS))
+    chosen = options.parse_args()
+    figures: list[Figure] = []
+    for name in chosen.only or OURS:
+        figures += run(name)
+    if chosen.traceml and not chosen.only:
+        figures += run("slowdown", "--tool", "traceml", "--python", chosen.traceml)
+    figures += ratios(figures)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    text = HEAD.format(
+        cpu=cpu_model(),
+        cores=os.cpu_count(),
+        memory=memory,
+        kernel=platform.release().split("-")[0],
+        python=platform.python_version(),
+        date=time.strftime("%Y-%m-%d"),
+    ) + "".join(map(row, figures))
+    print(text)
+    if not chosen.only:
+        (HERE / "results.md").write_text(text)
+        (HERE / "results.json").write_text(json.dumps([f.__dict__ for f in figures], indent=1) + "\n")
+
+
+def ratios(figures: list[Figure]) -> list[Figure]:
+    """Return gputune's cost per batch over TraceML's in the same run."""
+    ours = next((f for f in figures if f.name.startswith("guest, per batch")), None)
+    theirs = next((f for f in figures if f.name == "traceml: the same, per step"), None)
+    if ours is None or theirs is None or theirs.low <= 0:
+        return []
+    return [
+        Figure(
+            "guest's cost per batch over TraceML's per step",
+            "ratio",
+            ours.value / theirs.value,
+            ours.low / theirs.high,
+            ours.high / theirs.low,
+            1 / 40,
+        )
+    ]
+
+
+if __name__ == "__main__":
+    main()
