@@ -1,0 +1,192 @@
+"""How batches are made: in each worker, and in the training process itself where there are no workers."""
+
+import functools
+import os
+import time
+
+from gputune_guest import patching, ring, spans
+from gputune_guest.words import FETCH, INLINE, WORKER
+
+now = ring.now
+record = ring.record
+cpu_of_thread = getattr(time, "thread_time_ns", time.process_time_ns)
+cpu_of_process = time.process_time_ns
+
+FIRST, EVERY = 3, 64  # batches whose bytes are counted: the first ones and each 64th, for counting walks the batch
+MOST = 4096  # parts of a batch that are looked at to count its bytes
+SHORT = 1_000_000  # ns; after a fetch in the training process shorter than this, only
+SELDOM = 16  # each 16th is asked how long it waited for a CPU: asking costs two system calls
+
+_worker = None  # (id, how many) in a DataLoader worker
+_told = False
+_schedstat = None  # descriptor of the worker's own
+_local = spans.local
+_threads = None  # torch.get_num_threads
+
+
+class _Collate:
+    """Stands for the collate function inside a fetcher, which is torch's own object, and takes its time."""
+
+    __slots__ = ("count", "function", "ns")
+
+    def __init__(self, function):
+        self.function, self.ns, self.count = function, 0, 0
+
+    def __call__(self, data):
+        t0 = now()
+        try:
+            return self.function(data)
+        finally:
+            self.ns = now() - t0
+            self.count = len(data) if type(data) is list else 0
+
+
+def _constructed(original):
+    @functools.wraps(original)
+    def wrapper(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        try:
+            if callable(self.collate_fn):
+                self.collate_fn = _Collate(self.collate_fn)
+        except Exception as error:
+            ring.failed(error)
+
+    return wrapper
+
+
+def _opened(path):
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # no /proc, or a kernel without it
+        return -1
+
+
+def _queued(inline):
+    """Return ns that this thread was runnable without a CPU so far, from field 2 of its schedstat; -1 when unknown."""
+    global _schedstat
+    if inline:
+        fd = _local.schedstat
+        if fd is None:
+            fd = _local.schedstat = _opened("/proc/thread-self/schedstat")
+    else:
+        fd = _schedstat
+        if fd is None:
+            fd = _schedstat = _opened("/proc/self/schedstat")
+    return int(os.pread(fd, 64, 0).split()[1]) if fd >= 0 else -1
+
+
+def _bytes(data):
+    """Return the bytes of tensors and arrays in lists, tuples and dicts; what is of any other type counts nothing."""
+    total, looked, stack = 0, 0, [data]
+    while stack and looked < MOST:
+        looked += 1
+        part = stack.pop()
+        kind = type(part)
+        if kind in (list, tuple):
+            stack.extend(part[:MOST])
+        elif kind is dict:
+            stack.extend(part.values())
+        elif kind in (bytes, str):
+            total += len(part)
+        else:
+            size = getattr(part, "nbytes", None)
+            if size is None and hasattr(part, "element_size"):  # a tensor of torch before 2
+                size = part.element_size() * part.nelement()
+            total += size if type(size) is int else 0
+    return total
+
+
+def _fetch(original):
+    @functools.wraps(original)
+    def fetch(self, index):
+        try:
+            inline = _worker is None
+            cpu = cpu_of_thread if inline else cpu_of_process
+            collate = self.collate_fn
+            depth = _local.depth
+            _local.depth = depth + 1
+            wait = -1 if inline and _local.short and _written % SELDOM else _queued(inline)
+            used = cpu()
+            t0 = now()
+        except Exception as error:
+            ring.failed(error)
+            return original(self, index)
+        try:
+            data = original(self, index)
+        finally:
+            t1 = now()
+            _local.depth = depth
+        try:
+            used = cpu() - used
+            waited = _queued(inline) - wait if wait >= 0 else -1
+            _local.short = t1 - t0 < SHORT
+            _write(t0, t1, used, waited, collate, data, inline)
+        except Exception as error:
+            ring.failed(error)
+        return data
+
+    return fetch
+
+
+_written = 0
+
+
+def _write(t0, t1, used, waited, collate, data, inline):  # noqa: PLR0913, PLR0917 - one record's fields
+    global _written, _told
+    size = 0
+    if _written < FIRST or _written % EVERY == 0:
+        size = _bytes(data)
+    _written += 1
+    if not inline and not _told:
+        _told = True
+        ring.note(n="worker", worker_id=_worker[0], num_workers=_worker[1], threads=_threads())
+    ns, count = (collate.ns, collate.count) if type(collate) is _Collate else (0, 0)
+    record(FETCH, INLINE if inline else 0, t0, t1, used, waited, ns, size, count)
+
+
+def _worker_loop(original):
+    names = original.__code__.co_varnames[: original.__code__.co_argcount]
+
+    @functools.wraps(original)
+    def _worker_loop(*args, **kwargs):
+        global _worker
+        t0 = now()
+        try:
+            given = dict(zip(names, args))  # noqa: B905 - 3.8 has no strict
+            given.update(kwargs)
+            _worker = (given.get("worker_id", -1), given.get("num_workers", 0))
+            ring.become_worker()
+            record(WORKER, 0, t0, 0, _worker[0], _worker[1])
+        except Exception as error:
+            ring.failed(error)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            record(WORKER, 0, t0, now(), *(_worker or (-1, 0)))
+            ring.end()
+
+    return _worker_loop
+
+
+def _hook_worker(module):
+    patching.patch(module, "_worker_loop", _worker_loop)
+
+
+def _hook_fetch(module):
+    import torch
+
+    global _threads
+    _threads = torch.get_num_threads
+    patching.patch(module._BaseDatasetFetcher, "__init__", _constructed)
+    patching.patch(module._MapDatasetFetcher, "fetch", _fetch)
+    patching.patch(module._IterableDatasetFetcher, "fetch", _fetch)
+
+
+def _forked():
+    global _worker, _told, _written, _schedstat
+    _worker, _told, _written = None, False, 0
+    _schedstat = _local.schedstat = None
+
+
+os.register_at_fork(after_in_child=_forked)
+HOOKS = {"torch.utils.data._utils.worker": _hook_worker, "torch.utils.data._utils.fetch": _hook_fetch}

@@ -1,0 +1,92 @@
+"""Called once, right after the user's own `import torch` has finished: puts every family of hooks in its place.
+
+A family is a file with `HOOKS`, a dict of module name to function: the function gets the module as soon as that is
+there, which is now or when they import it.
+"""
+
+import atexit
+import ctypes
+import importlib
+import os
+import sys
+
+from gputune_guest import ring
+
+FAMILIES = ("loader", "fetch", "step")
+PR_SET_PTRACER = 0x59616D61
+
+
+def begin(finder, torch):
+    """Put hooks into all that is there, and wait for the rest. The finder of sitecustomize calls this."""
+    ring.begin(lambda: _process(torch))
+    for name in FAMILIES:
+        try:
+            family = importlib.import_module("gputune_guest." + name)
+        except Exception as error:
+            ring.failed(error)
+            continue
+        for module, function in family.HOOKS.items():
+            _when_there(finder, module, function)
+    atexit.register(ring.end)
+    _let_the_recorder_look()
+
+
+def _when_there(finder, name, function):
+    """Call `function` with the module called `name`, now or after it was imported."""
+
+    def hook(module):
+        try:
+            function(module)
+        except Exception as error:
+            ring.failed(error)
+
+    module = sys.modules.get(name)
+    half = getattr(getattr(module, "__spec__", None), "_initializing", False)
+    if module is not None and (name == "torch" or not half):  # torch itself has just finished
+        hook(module)
+        return
+    earlier = finder.hooks.get(name)
+
+    def both(module):
+        if earlier is not None:
+            earlier(module)
+        hook(module)
+
+    finder.hooks[name] = both
+
+
+def _process(torch):
+    """Return the note that says what this process is. Of argv only the program: the rest may hold secrets."""
+    if ring.is_worker():
+        return None
+    version = getattr(torch, "version", None)
+
+    def number(name):
+        try:
+            return int(os.environ[name])
+        except (KeyError, ValueError):
+            return None
+
+    return {
+        "n": "process",
+        "argv0": (getattr(sys, "argv", None) or [""])[0],
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "torch": str(getattr(torch, "__version__", "")),
+        "cuda": getattr(version, "cuda", None) or getattr(version, "hip", None),
+        "rank": number("RANK"),
+        "local_rank": number("LOCAL_RANK"),
+        "world_size": number("WORLD_SIZE"),
+    }
+
+
+def _let_the_recorder_look():
+    """Let py-spy, a descendant of the recorder, read our stacks where the kernel's Yama would refuse it.
+
+    torch has imported ctypes already; `prctl` needs no privilege for this, and fails without harm without Yama.
+    """
+    host = os.environ.get("GPUTUNE_HOST_PID", "")
+    if host.isdigit():
+        try:
+            ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(int(host)), 0, 0, 0)
+        except Exception as error:
+            ring.failed(error)

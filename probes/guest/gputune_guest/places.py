@@ -1,0 +1,82 @@
+"""Where in the user's code something happens: `train.py:41`."""
+
+import os
+import sys
+
+# frames of these packages are never the place that a user would change
+LIBRARIES = frozenset(
+    [
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "torchdata",
+        "lightning",
+        "pytorch_lightning",
+        "lightning_fabric",
+        "accelerate",
+        "transformers",
+        "ignite",
+        "fastai",
+        "datasets",
+        "tqdm",
+        "tensorboard",
+        "tensorboardX",
+        "wandb",
+        "mlflow",
+        "requests",
+        "urllib3",
+        "safetensors",
+        "deepspeed",
+    ]
+)
+_USER, _PACKAGE, _LIBRARY = 1, 2, 3
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_STDLIB = os.path.dirname(os.__file__) + os.sep
+_kinds = {}
+
+
+def _kind(filename):
+    for folder in ("/site-packages/", "/dist-packages/"):
+        if folder in filename:
+            top = filename.rpartition(folder)[2].partition("/")[0]
+            return _LIBRARY if top.partition(".")[0] in LIBRARIES else _PACKAGE
+    if filename.startswith((_HERE, _STDLIB, "<frozen ", "<__array_function__")):
+        return _LIBRARY
+    return _USER
+
+
+def user_frame(frame):
+    """Return the innermost frame, from `frame` outwards, that is the user's own.
+
+    Else the innermost of a package that is no library of training; else `frame` itself.
+    """
+    nearest, second = frame, None
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        kind = _kinds.get(filename)
+        if kind is None:
+            kind = _kinds[filename] = _kind(filename)
+        if kind == _USER:
+            return frame
+        if kind == _PACKAGE and second is None:
+            second = frame
+        frame = frame.f_back
+    return second or nearest
+
+
+def name(filename, line):
+    """Return `train.py:41`: relative to the working directory where the file lies under it, else the file's name."""
+    try:
+        here = os.getcwd() + os.sep
+    except OSError:
+        here = os.sep
+    if filename.startswith(here) and here != os.sep:
+        return "%s:%d" % (filename[len(here) :], line)
+    return "%s:%d" % (os.path.basename(filename), line)
+
+
+def caller(depth):
+    """Return (where, file) of the user's code that is calling, `depth` frames above the caller of this function."""
+    frame = user_frame(sys._getframe(depth + 1))
+    filename = frame.f_code.co_filename
+    return name(filename, frame.f_lineno), filename

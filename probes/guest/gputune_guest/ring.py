@@ -1,0 +1,227 @@
+"""The file that a guest writes and the recorder reads: docs/ring.md has its layout.
+
+Writing a record costs one `next()` of a counter (atomic under the GIL) and one `pack_into` a shared mapping: no lock,
+no system call, and what was written survives a kill. Everything here swallows its own errors, counts them in the
+header, and turns the guest off after too many.
+"""
+
+import _thread
+import contextlib
+import itertools
+import json
+import mmap
+import os
+import struct
+import sys
+import time
+
+now = time.monotonic_ns
+
+MAGIC = b"GPUTUNE1"
+VERSION = 1
+NOTES_AT = 4096
+# capacity in records and size of the notes; a worker writes one record a batch, and there may be many workers
+SIZES = {"main": (4096, 61440), "worker": (1024, 4096)}
+IS_WORKER, HAS_TORCH = 1, 2
+TOO_MANY = 100  # swallowed errors after which staying would be rude
+TOLD = 3  # errors that are told in words
+
+_pack = struct.Struct("<IHHqqqqqqII").pack_into
+_pack_mark = struct.Struct("<IIq").pack_into
+_pack_long = struct.Struct("<q").pack_into
+_HEADER = struct.Struct("<8sIIIIIIiiqII")
+
+_buffer = None
+_count = itertools.count()
+_mask = 0
+_base = 0
+_notes = 0  # bytes of notes written
+_room = 0
+_dead = False  # no ring could be made, or the guest stepped back
+_errors = 0
+_role = "main"
+_lock = _thread.allocate_lock()
+_first = []  # notes that each new ring begins with: functions that return one
+_farewells = []  # called when the guest steps back
+
+
+def record(kind, code, t0, t1, a=0, b=0, d=0, e=0, c=0):  # noqa: PLR0913, PLR0917 - the fields of a record
+    """Append one record. Never raises."""
+    try:
+        buffer = _buffer
+        if buffer is None:
+            buffer = _opened()
+            if buffer is None:
+                return
+        n = next(_count)
+        seq = (n + 1) & 0xFFFFFFFF
+        _pack(buffer, _base + ((n & _mask) << 6), seq, kind, code, t0, t1, a, b, d, e, c, seq)
+    except Exception as error:
+        failed(error)
+
+
+def mark(kind, code, t0):
+    """Say what this process is about to do, so that a process that never returns from it is seen to be in it."""
+    try:
+        buffer = _buffer
+        if buffer is None:
+            buffer = _opened()
+            if buffer is None:
+                return
+        _pack_mark(buffer, 64, kind, code, t0)
+    except Exception as error:
+        failed(error)
+
+
+def since(t0):
+    """Say that an evaluation phase is open since `t0`, or that none is (0)."""
+    _put(104, t0)
+
+
+def end():
+    """Say that this process ends by itself."""
+    _put(96, now())
+
+
+def _put_flags(flags):
+    struct.pack_into("<I", _buffer, 52, flags)
+
+
+def _put(at, value):
+    buffer = _buffer
+    if buffer is not None:
+        try:
+            _pack_long(buffer, at, value)
+        except Exception as error:
+            failed(error)
+
+
+def note(**fields):
+    """Append a line of JSON: what is said once. Dropped when the notes are full."""
+    global _notes
+    try:
+        buffer = _buffer if _buffer is not None else _opened()
+        if buffer is None:
+            return
+        line = (json.dumps(fields, default=str) + "\n").encode("utf-8", "replace")
+        with _lock:
+            if _notes + len(line) <= _room:
+                at = NOTES_AT + _notes
+                buffer[at : at + len(line)] = line
+                _notes += len(line)
+                _pack_long(buffer, 56, _notes)
+    except Exception as error:
+        failed(error)
+
+
+def begin(make):
+    """Make the ring now. `make()`, the fields of a note, is said first in it, and in the ring of every forked child."""
+    _first.append(make)
+    _opened()
+
+
+def become_worker():
+    """Turn this process into a DataLoader worker: from here on, before its first record."""
+    global _role
+    _role = "worker"
+    if _buffer is not None:  # a spawned worker made one when it imported torch
+        _put_flags(HAS_TORCH | IS_WORKER)
+
+
+def is_worker():
+    """Return whether this process is a DataLoader worker."""
+    return _role == "worker"
+
+
+def at_farewell(restore):
+    """Call `restore()` when the guest steps back."""
+    _farewells.append(restore)
+
+
+def failed(error):
+    """Count an error of ours; after too many of them take everything back."""
+    global _errors
+    _errors += 1
+    _put(80, _errors)
+    if _errors <= TOLD:
+        note(n="error", what="%s: %s" % (type(error).__name__, str(error)[:300]), where=_where(error))
+    if _errors == TOO_MANY:
+        step_back("%d errors, the last one %s: %s" % (_errors, type(error).__name__, error))
+
+
+def _where(error):
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else "%s:%d" % (os.path.basename(trace.tb_frame.f_code.co_filename), trace.tb_lineno)
+
+
+def step_back(why):
+    """Take all patches back and say so; the process goes on as if we had never been here."""
+    global _buffer, _dead
+    for restore in _farewells:
+        with contextlib.suppress(Exception):
+            restore()
+    note(n="off", why=why[:500])
+    _dead = True
+    _buffer = None
+
+
+def _opened():
+    """Return the mapping, making the ring if it is the first time here; None when there can be none."""
+    global _buffer, _dead
+    if _dead:
+        return None
+    with _lock:
+        if _buffer is None:
+            try:
+                _buffer = _make()
+            except Exception:  # read-only folder, full disk, no such folder any more: no ring then
+                _dead = True
+                return None
+            first = True
+        else:
+            first = False
+    if first:
+        for make in _first:
+            fields = make()
+            if fields:
+                note(**fields)
+    return _buffer
+
+
+def _make():
+    global _count, _mask, _base, _notes, _room
+    capacity, room = SIZES[_role]
+    base = NOTES_AT + room
+    size = base + capacity * 64
+    created = now()
+    pid = os.getpid()
+    path = "%s/%d-%d.ring" % (os.environ["GPUTUNE_RINGS"], pid, created)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, size)  # a full disk is an error here, and never a SIGBUS later
+        buffer = mmap.mmap(fd, size, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
+    except Exception:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(fd)
+    flags = HAS_TORCH | (IS_WORKER if _role == "worker" else 0)
+    header = (VERSION, capacity, NOTES_AT, room, base, 64, pid, os.getppid(), created, sys.hexversion, flags)
+    _HEADER.pack_into(buffer, 0, b"", *header)
+    buffer[0:8] = MAGIC  # last: a reader takes a file without it for one that is being made
+    _count, _mask, _base, _notes, _room = itertools.count(), capacity - 1, base, 0, room
+    return buffer
+
+
+def _forked():
+    """In a forked child: the parent's ring is the parent's."""
+    global _buffer, _lock, _role, _dead
+    _dead = _errors >= TOO_MANY
+    _buffer = None
+    _role = "main"
+    _lock = _thread.allocate_lock()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,140 @@
+"""The settings of a DataLoader, as they are when it is iterated, and the line of the user's code that built it."""
+
+import functools
+import multiprocessing
+import os
+import weakref
+
+from gputune_guest import places, ring
+
+MOST = 64  # loaders of one key that are told apart; a script that keeps more alive at once shares their last id
+
+_built = {}  # id of a loader to (weak reference, where, file)
+_told = {}  # id of a loader to (settings, what of() returned)
+_ids = {}  # settings to [(id, weak reference to the loader that has it)]
+_count = 0
+_default_collate = ()
+
+
+def prepare(torch):
+    """Learn what torch's own collate functions are."""
+    global _default_collate
+    collate = getattr(torch.utils.data, "_utils", None)
+    collate = getattr(collate, "collate", None)
+    _default_collate = tuple(
+        getattr(collate, name) for name in ("default_collate", "default_convert") if hasattr(collate, name)
+    )
+
+
+def remember(original):
+    """Wrap `DataLoader.__init__`: remember who called it. `wraps` keeps the signature that frameworks inspect."""
+
+    @functools.wraps(original)
+    def wrapper(self, *args, **kwargs):
+        try:
+            _remember(self, 2)
+        except Exception as error:
+            ring.failed(error)
+        return original(self, *args, **kwargs)
+
+    return wrapper
+
+
+def _remember(loader, depth):
+    where, file = places.caller(depth)
+    key = id(loader)
+
+    def forget(_ref):
+        _built.pop(key, None)
+        _told.pop(key, None)
+
+    _built[key] = (weakref.ref(loader, forget), where, file)
+
+
+def of(loader, depth):
+    """Return (id of the loader, its batch size or 0, whether torch's own collate function makes its batches).
+
+    Says the settings in a note when they are new. A loader that is built again with the same settings on the
+    same line, after the earlier one is gone, is the same loader. `depth` is the caller's distance from the user's code.
+    """
+    key = id(loader)
+    if key not in _built:  # unpickled, copied, or built before us: the line that iterates it is the next best
+        _remember(loader, depth)
+    mine = _settings(loader)
+    told = _told.get(key)
+    if told is not None and told[0] == mine:
+        return told[1]
+    number = _number(loader, mine, key)
+    sized = loader.collate_fn in _default_collate
+    result = (number, mine["batch_size"] or 0, sized)
+    _told[key] = (mine, result)
+    return result
+
+
+def _settings(loader):
+    where, file = _built[id(loader)][1:]
+    sampler = type(getattr(loader, "sampler", None)).__name__
+    batch_size = loader.batch_size
+    if batch_size is None:
+        batch_size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return {
+        "where": where,
+        "file": file,
+        "num_workers": loader.num_workers,
+        "prefetch_factor": loader.prefetch_factor if loader.num_workers else None,
+        "pin_memory": bool(loader.pin_memory),
+        "persistent_workers": bool(getattr(loader, "persistent_workers", False)),
+        "batch_size": batch_size if type(batch_size) is int else None,
+        "in_order": bool(getattr(loader, "in_order", True)),
+        "iterable": loader._dataset_kind == 1,  # _DatasetKind.Iterable
+        "drop_last": bool(loader.drop_last),
+        "shuffle": {"RandomSampler": True, "SequentialSampler": False}.get(sampler),
+        "dataset": type(loader.dataset).__name__,
+        "start_method": _start_method(loader),
+        "collate": getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__),
+    }
+
+
+def _start_method(loader):
+    """Return how its workers start, without deciding it: asking multiprocessing for the default would fix it."""
+    context = getattr(loader, "multiprocessing_context", None)
+    name = getattr(context, "_name", None)
+    return name or multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
+def _number(loader, mine, key):
+    """Return the id for these settings, and say them if they are new."""
+    global _count
+    length, samples = _lengths(loader, mine)
+    same = _ids.setdefault((length, samples, *sorted(mine.items(), key=str)), [])
+    for index, (number, owner) in enumerate(same):
+        if owner() is None or owner() is loader or index == MOST - 1:
+            same[index] = (number, _built[key][0])
+            return number
+    _count += 1
+    same.append((_count, _built[key][0]))
+    ring.note(n="loader", id=_count, length=length, samples=samples, **mine)
+    return _count
+
+
+def _lengths(loader, mine):
+    """Return (batches, samples), None where unknown; not asked of an iterable dataset: torch remembers being asked."""
+    if mine["iterable"]:
+        return None, None
+    return _length(getattr(loader, "_index_sampler", None)), _length(loader.dataset)
+
+
+def _length(what):
+    try:
+        return len(what)
+    except Exception:  # theirs to raise, or there is none
+        return None
+
+
+def _forked():
+    """In a forked child: what the parent's ring was told, its own was not."""
+    _told.clear()
+    _ids.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

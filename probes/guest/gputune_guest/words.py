@@ -1,0 +1,16 @@
+"""The numbers of `gputune/events.py`, said again: the island imports nothing of gputune. A test compares them."""
+
+BATCH, FETCH, SPAN, STEP, GAP, WORKER, BACKWARD, ITERATOR, MEMBER = range(1, 10)
+
+LOADER_START = 2
+COPY_H2D = 4
+SYNC = 5
+CHECKPOINT = 6
+LOGGING = 7
+REPORTING = 8
+EVALUATION = 9
+COLLECTIVE = 10
+
+END = 1
+FAILED = 2
+INLINE = 1

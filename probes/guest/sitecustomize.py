@@ -1,0 +1,119 @@
+"""The first line of gputune that runs inside somebody else's Python process.
+
+We are a guest here. The interpreter is theirs, its packages are theirs, and it may be as old as Python 3.8. So this
+file
+
+- imports nothing that the interpreter has not loaded already, and does nothing unless `GPUTUNE_RINGS` names a folder;
+- leaves `PID.hello` there, so that the recorder can tell "no torch" from "no guest";
+- takes its folder off `sys.path` again, and runs the `sitecustomize` that we stand in front of, as it would have run;
+- patches nothing: it waits, by import hook, until *they* import torch, and hands over to `gputune_guest.hook`.
+
+`tests/guest/test_sitecustomize.py` runs it under every interpreter that it promises, from 3.8 upwards.
+"""
+
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = "gputune_guest"
+
+
+class _Finder:
+    """Stands first in `sys.meta_path`, answers None to all names but a few, and runs a hook after their import."""
+
+    def __init__(self):
+        self.hooks = {"torch": self._torch}  # module name to what to call with the module, once
+        self._busy = set()
+
+    def find_spec(self, name, path=None, target=None):
+        """Return the spec that the other finders have for a name of ours, its loader lent to us for one call."""
+        if name == _PACKAGE:
+            return _path_finder().find_spec(name, [_HERE])
+        if name not in self.hooks or name in self._busy:
+            return None
+        self._busy.add(name)  # other people's hooks ask sys.meta_path again: answer None then
+        try:
+            spec = self._found(name, path, target)
+            if spec is not None:
+                self._lend(spec, name)
+            return spec
+        finally:
+            self._busy.discard(name)
+
+    def _found(self, name, path, target):
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec = find(name, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+    def _lend(self, spec, name):
+        """Have our hook called after the module was executed; the loader is itself again as soon as that begins."""
+        try:
+            loader = spec.loader
+            execute = loader.exec_module
+
+            def exec_module(module):
+                try:
+                    del loader.exec_module
+                except AttributeError:
+                    pass
+                execute(module)
+                self.fire(name, module)
+
+            loader.exec_module = exec_module
+        except Exception:  # an odd loader: not seen from inside, and not disturbed
+            return
+
+    def fire(self, name, module):
+        """Run the hook of `name`, which runs once whatever comes of it."""
+        hook = self.hooks.pop(name, None)
+        if hook is not None:
+            try:
+                hook(module)
+            except Exception:  # a hook that fails is a hook that is not there
+                return
+
+    def _torch(self, module):
+        from gputune_guest import hook
+
+        hook.begin(self, module)
+
+
+def _path_finder():
+    import _frozen_importlib_external
+
+    return _frozen_importlib_external.PathFinder
+
+
+def _arrive():
+    """Say hello and put the finder in place. Whatever fails, the process goes on without us."""
+    try:
+        folder = os.environ.get("GPUTUNE_RINGS")
+        if not folder or not os.path.isdir(folder):
+            return
+        flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open("%s/%d.hello" % (folder, os.getpid()), flags, 0o600))
+        sys.meta_path.insert(0, _Finder())
+    except Exception:
+        return
+
+
+def _step_aside():
+    """Run the `sitecustomize` behind us, if there is one. Its errors are its own, and `site` reports them as ever."""
+    sys.path[:] = [entry for entry in sys.path if entry != _HERE]
+    mine = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize  # noqa: F401 - theirs
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+        if mine is not None:
+            sys.modules["sitecustomize"] = mine  # the import system looks for what it has just loaded
+
+
+_arrive()
+_step_aside()
