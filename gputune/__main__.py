@@ -1,0 +1,46 @@
+"""The way in: `gputune` and `python -m gputune`.
+
+It imports next to nothing, because under `watch` this process becomes the supervisor, which must start the command
+at once and stay small. What is parsed and printed happens in `gputune/cli.py`, there in a forked process.
+"""
+
+import sys
+
+from gputune import __version__
+
+SUPERVISED = frozenset({"watch"})  # the commands that run somebody else's program in our place
+
+
+def main() -> None:
+    """Run the command line. Does not return."""
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
+        sys.stdout.write(f"gputune {__version__}\n")
+        sys.exit(0)
+    if arguments and arguments[0] in SUPERVISED:
+        _supervised(arguments)
+    from gputune import cli  # noqa: PLC0415 - click costs 20 ms that `watch` does not have before its fork
+
+    sys.exit(cli.run(arguments))
+
+
+def _supervised(arguments: list[str]) -> None:
+    from gputune.launch.link import Link  # noqa: PLC0415 - as above
+    from gputune.launch.supervisor import supervise  # noqa: PLC0415 - as above
+
+    def first(link: Link, _run: dict[str, object]) -> int:
+        from gputune import cli  # noqa: PLC0415 - in the fork
+
+        return cli.run(arguments, link)
+
+    def again(link: Link, run: dict[str, object]) -> int:
+        from gputune import recorder  # noqa: PLC0415 - in the fork
+        from gputune.launch.run import restored  # noqa: PLC0415 - in the fork
+
+        return recorder.record(link, restored(run), resumed=True)
+
+    supervise(first, again)
+
+
+if __name__ == "__main__":
+    main()

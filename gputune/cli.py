@@ -1,0 +1,159 @@
+"""The command line: finds the commands by their folder, and is the one place that prints an error.
+
+A command is a file of `gputune/commands/` with a click command named `command`. Every option can also be given as
+`GPUTUNE_<COMMAND>_<OPTION>` or `GPUTUNE_<OPTION>`, and in `gputune.toml` or `[tool.gputune]` (`gputune/config.py`).
+Status: 0, 2 for what was typed, 1 for a failure of gputune. Errors are `error: …`, a blank line, `hint: …`.
+"""
+
+import os
+import signal
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from gputune import __version__, config
+from gputune.errors import BadUsage, GputuneError
+
+COMMANDS = Path(__file__).parent / "commands"
+PREFIX = "GPUTUNE"
+ISSUES = "please open an issue with"
+
+
+class Rooms(click.Group):
+    """Lists the files of `gputune/commands/`, and imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of all commands, sorted."""
+        return sorted(_shown(f.stem) for f in COMMANDS.glob("*.py") if not f.name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command; None if there is none of that name."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = import_module(f"gputune.commands.{cmd_name.replace('-', '_')}").command
+        command.name = cmd_name
+        for option in command.params:
+            if isinstance(option, click.Option) and option.envvar is None and option.name:
+                name = option.name.upper()
+                option.envvar = [f"{PREFIX}_{cmd_name.upper().replace('-', '_')}_{name}", f"{PREFIX}_{name}"]
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was typed, and read what the configuration file says of its options."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name and command and not ctx.resilient_parsing:
+            known = {o.name for o in command.params if isinstance(o, click.Option) and o.name}
+            ctx.default_map = {name: config.defaults(name, known, Path.cwd())}
+        return name, command, rest
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from the first lines of their files: importing them all costs too much."""
+        rows = [(name, _first_line(COMMANDS / f"{name.replace('-', '_')}.py")) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(
+    cls=Rooms,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: gputune watch -- python train.py",
+    no_args_is_help=True,
+)
+@click.version_option(__version__, message="gputune %(version)s")
+def group() -> None:
+    """Find out why a GPU is not busy during a training, and what the fix is worth."""
+
+
+def run(arguments: list[str], link: object = None) -> int:
+    """Run the command line and return the exit status. `link` leads to the supervisor, where there is one."""
+    try:
+        status = group.main(args=arguments, prog_name="gputune", standalone_mode=False, obj=link)
+        sys.stdout.flush() if sys.stdout is not None else None
+    except BrokenPipeError:  # the reader has what it wanted
+        _die_of_pipe()
+        return 1
+    except Exception as error:  # noqa: BLE001 - this is the place where every error ends
+        return _explain(error)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+        return 128 + signal.SIGINT
+    return status if isinstance(status, int) else 0
+
+
+def _explain(error: Exception) -> int:
+    """Print an error and return the status that it stands for."""
+    if isinstance(error, GputuneError):
+        _say(str(error))
+        return error.status
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        _say(error.format_message())
+        return BadUsage.status
+    if isinstance(error, click.UsageError):
+        _say(str(_usage(error)))
+        return BadUsage.status
+    if isinstance(error, click.Abort):
+        return 128 + signal.SIGINT
+    if isinstance(error, click.ClickException):
+        _say(str(GputuneError(_sentence(error.format_message()), hint="see `gputune --help`")))
+        return 1
+    _say(str(_unexpected(error)))
+    return 1
+
+
+def _usage(error: click.UsageError) -> BadUsage:
+    path = error.ctx.command_path if error.ctx is not None else "gputune"
+    hint = f"see `{path} --help`"
+    possible = getattr(error, "possibilities", None)
+    if possible:
+        hint = f"did you mean `{sorted(possible)[0]}`?"
+    return BadUsage(_sentence(error.format_message().partition("\n")[0]), hint=hint)
+
+
+def _sentence(text: str) -> str:
+    """Turn click's `No such option '--x'.` into ours: lower case, backticks, no full stop."""
+    from gputune.hygiene import clean  # noqa: PLC0415 - only where there is an error
+
+    text = clean(text.strip().removesuffix("."), 300).replace("'", "`")
+    return text[:1].lower() + text[1:]
+
+
+def _unexpected(error: Exception) -> GputuneError:
+    """Keep the traceback in a file of its own: it is for us, not for the terminal."""
+    import tempfile  # noqa: PLC0415 - only where something went wrong
+    import traceback  # noqa: PLC0415 - as above
+
+    from gputune.hygiene import clean  # noqa: PLC0415 - as above
+
+    says = f"gputune stumbled over something unexpected: {type(error).__name__}: {clean(str(error))}"
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="gputune-", suffix=".txt", delete=False) as file:
+            file.write("".join(traceback.format_exception(error)))
+    except OSError:
+        return GputuneError(says, hint=f"{ISSUES} what you typed")
+    return GputuneError(says, hint=f"{ISSUES} `{file.name}`")
+
+
+def _say(text: str) -> None:
+    try:
+        click.echo(text, err=True)
+    except OSError:  # nobody listens
+        return
+
+
+def _die_of_pipe() -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+
+
+def _shown(stem: str) -> str:
+    return stem.replace("_", "-")
+
+
+def _first_line(file: Path) -> str:
+    with file.open(encoding="utf-8") as lines:
+        return lines.readline().strip().strip('"').rstrip(".")

@@ -1,0 +1,92 @@
+"""Run a training unchanged, then say where its time went, why, and what the fix is worth."""
+
+import click
+
+from gputune.errors import BadUsage, GputuneError
+from gputune.launch.link import Link
+
+FASTEST = 100.0  # readings a second: beyond it the reading itself becomes a load
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+LEAST_SIZE = 1 << 20  # bytes: a recording cannot be cut down below its first segment
+DEFAULT_SIZE = "512MiB"
+
+HELP = f"""{__doc__}
+
+CMD is anything: a script with its interpreter, a shell script, torchrun, accelerate. Its input, output, exit status
+and signals stay its own; gputune speaks on stderr, once it has ended.
+
+\b
+Example:
+  gputune watch -- python train.py --epochs 3
+"""
+
+
+def _hz(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
+    if not 0 < value <= FASTEST:
+        raise BadUsage(
+            f"`--hz {value:g}` is not a rate between 0 and {FASTEST:g} readings a second",
+            hint="10 is the default and enough: `gputune watch --hz 10 -- CMD`",
+        )
+    return value
+
+
+def _size(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
+    text = value.strip().upper().removesuffix("B")
+    digits = text.rstrip("KMGTI")
+    try:
+        size = int(float(digits) * UNITS[text[len(digits) :]])
+    except (ValueError, KeyError, OverflowError):
+        size = 0
+    if size < LEAST_SIZE:
+        raise BadUsage(f"`--max-size {value}` is not a size of at least 1MiB", hint="like `--max-size 512MiB`")
+    return size
+
+
+# allow_interspersed_args: what follows the name of the command belongs to the command, with or without `--`
+@click.command(short_help=__doc__, help=HELP, context_settings={"allow_interspersed_args": False})
+@click.option("--out", metavar="DIR", help="Folder of the recording: new or empty.  [default: gputune-runs/…]")
+@click.option("--hz", type=float, default=10.0, callback=_hz, show_default=True, help="Readings a second.")
+@click.option("--json", metavar="FILE", help="Write the verdict as JSON too; - is stdout, after the run.")
+@click.option(
+    "--max-size",
+    metavar="SIZE",
+    default=DEFAULT_SIZE,
+    callback=_size,
+    show_default=True,
+    help="Most disk a recording may take.",
+)
+@click.option("--no-stacks", is_flag=True, help="Take no stacks of the training (no py-spy).")
+@click.option("--quiet", is_flag=True, help="Print no verdict; `gputune report` shows it later.")
+@click.option("--all-devices", is_flag=True, help="Read every GPU, not only those of the command.")
+@click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
+    ctx: click.Context,
+    out: str | None,
+    hz: float,
+    json: str | None,
+    max_size: int,
+    cmd: tuple[str, ...],
+    *,
+    no_stacks: bool,
+    quiet: bool,
+    all_devices: bool,
+) -> int:
+    """Hand what was asked for to the undertaking."""
+    from gputune import watching  # noqa: PLC0415 - not for --help
+
+    if not cmd:
+        raise BadUsage("no command to watch", hint="put it after two dashes: `gputune watch -- python train.py`")
+    if not isinstance(ctx.obj, Link):
+        raise GputuneError("`watch` was called without its supervisor", hint="start it as `gputune watch -- CMD`")
+    wishes = watching.Wishes(
+        command=cmd,
+        out=out,
+        hz=hz,
+        json=json,
+        max_size=max_size,
+        stacks=not no_stacks,
+        quiet=quiet,
+        all_devices=all_devices,
+    )
+    return watching.watch(wishes, ctx.obj)

@@ -1,0 +1,83 @@
+"""Options from a file: `gputune.toml`, or `[tool.gputune]` of `pyproject.toml`, nearest to the current folder.
+
+A key at the top is for every command that has such an option; one in a table named for a command is for that command:
+
+    hz = 5
+    [watch]
+    max-size = "256MB"
+
+A flag wins over the environment, the environment over the file.
+"""
+
+import sys
+from collections.abc import Mapping, Set
+from pathlib import Path
+
+from gputune.errors import BadUsage
+
+OWN = "gputune.toml"
+SHARED = "pyproject.toml"
+
+Value = str | int | float | bool | list[object] | dict[str, object]
+
+
+def defaults(command: str, known: Set[str], start: Path) -> dict[str, Value]:
+    """Return the options that the nearest file sets for `command`, by the option's name with underscores.
+
+    `known` are the options that the command has. Raises BadUsage for a file that cannot be read as TOML, and for a
+    key in the command's own table that it does not know.
+    """
+    found = _nearest(start)
+    if found is None:
+        return {}
+    file, settings = found
+    options = {_name(k): v for k, v in settings.items() if not isinstance(v, dict)}
+    options = {name: value for name, value in options.items() if name in known}
+    own = settings.get(command, settings.get(_name(command)))
+    if isinstance(own, Mapping):
+        for key, value in own.items():
+            if _name(key) not in known:
+                offer = ", ".join(f"`{name.replace('_', '-')}`" for name in sorted(known))
+                raise BadUsage(
+                    f"`{file}` sets `{key}`, which `gputune {command}` does not have", hint=f"it has {offer}"
+                )
+            options[_name(key)] = value  # type: ignore[assignment] # TOML's dates end here as click's complaint
+    return options
+
+
+def _nearest(start: Path) -> tuple[Path, dict[str, Value]] | None:
+    for folder in (start, *start.parents):
+        if (folder / OWN).is_file():
+            return folder / OWN, _read(folder / OWN)
+        if (folder / SHARED).is_file():
+            tool = _tool(folder / SHARED)
+            if tool is not None:
+                return folder / SHARED, tool
+    return None
+
+
+def _tool(file: Path) -> dict[str, Value] | None:
+    """Return `[tool.gputune]`; None without one. A file that never names it is not parsed: it is not ours to check."""
+    try:
+        if b"gputune" not in file.read_bytes():
+            return None
+    except OSError:
+        return None
+    tool = _read(file).get("tool")
+    own = tool.get("gputune") if isinstance(tool, dict) else None
+    return own if isinstance(own, dict) else None  # type: ignore[return-value] # a TOML table, as Value says
+
+
+def _read(file: Path) -> dict[str, Value]:
+    if sys.version_info >= (3, 11):
+        import tomllib  # noqa: PLC0415 - most runs have no file
+    else:
+        import tomli as tomllib  # noqa: PLC0415 - as above
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadUsage(f"`{file}` cannot be read: {error}", hint="mend that line, or move the file away") from None
+
+
+def _name(key: str) -> str:
+    return key.replace("-", "_")

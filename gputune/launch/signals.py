@@ -1,0 +1,56 @@
+"""Which signals the supervisor passes on, and how it tells a terminal's from somebody's kill."""
+
+import os
+import signal
+
+# Everything that can be caught but the news of children. Faults of our own (SEGV, ...) stay deadly though blocked:
+# the kernel does not hold them back.
+WATCHED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+FORWARDED = WATCHED - {signal.SIGCHLD}
+STOPS = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
+
+# What ends a supervisor that no longer has a command to protect.
+LEAVES = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+
+# A recorder ends by itself, never by what was meant for the command's process group. Faults stay deadly.
+FAULTS = frozenset(
+    {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS}
+)
+
+
+def deaf() -> None:
+    """Ignore what a terminal or a kill of the process group sends (in the recorder; its children inherit it)."""
+    for number in FORWARDED - FAULTS:
+        try:
+            signal.signal(number, signal.SIG_IGN)
+        except (OSError, ValueError):  # the C library keeps a few real-time signals to itself
+            continue
+
+
+def from_group(info: signal.struct_siginfo, child: int) -> bool:
+    """Return whether the kernel sent this to our whole process group (a terminal does), so that `child` has it too."""
+    if info.si_code <= 0:  # SI_USER, SI_QUEUE, SI_TKILL: somebody's kill, to us
+        return False
+    try:
+        return os.getpgid(child) == os.getpgrp()
+    except ProcessLookupError:
+        return True
+
+
+def send(pid: int, number: int) -> None:
+    """Send a signal to a process that may be gone."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):  # ended just now, or runs as somebody else (sudo)
+        return
+
+
+def die_of(number: int) -> None:
+    """End this process by the signal, leaving no core dump of its own; returns only where the kernel refuses."""
+    import resource  # noqa: PLC0415 - needed once, at the end
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if number not in {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)

@@ -1,0 +1,298 @@
+"""The loop of the supervisor: one command, one recorder, and every signal in between.
+
+What it promises is docs/contracts.md, "Process". It holds no thread, no handler and no timer: all signals are blocked
+and taken one by one with sigwaitinfo, which also says who sent them.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from gputune.launch import signals
+from gputune.launch.link import Ended, Failed, Link, Message, Plan, Started, pair
+from gputune.launch.program import OURS, Refused, start
+
+LIVES = 4  # a recorder that dies is started again, three times: a fourth death has a cause that will not go away
+PATIENCE = 60.0  # s that a recorder gets after the command's end: closing a week's recording takes seconds
+STOP_WINDOW = 5.0  # s in which a stop of the command belongs to the stop signal that we saw
+
+Record = Callable[[Link, "dict[str, object]"], int]
+
+
+class Supervisor:
+    """Starts `first` as the recorder's first life, and `again` as its next ones (with the plan's `run`)."""
+
+    def __init__(self, first: Record, again: Record) -> None:
+        self._first = first
+        self._again = again
+        self._lives = 0
+        self._recorder = 0
+        self._recorder_status = 0
+        self._link: Link | None = None
+        self._command = 0
+        self._told: list[Message] = []
+        self._stop_asked = -STOP_WINDOW
+        self._stop_signal: int = signal.SIGTSTP
+
+    def run(self) -> int:
+        """Run the command to its end; return its exit code, negative if it died of a signal."""
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent that ignored it would cost us the exit status
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WATCHED)
+        self._begin_recorder(self._first, {}, mask)
+        plan = self._plan(mask)
+        if plan is None:
+            return self._recorder_status
+        lock = _hold(plan.rings)
+        try:
+            self._command = start(plan.argv, _environment(plan), mask)
+        except Refused as refused:
+            _say(str(refused))
+            self._tell(Failed(refused.status))
+            self._wait_for_recorder(plan, mask)
+            return refused.status
+        self._tell(Started(self._command, time.monotonic_ns()))
+        self._let_go(plan, lock)
+        ended = self._watch(plan, mask)
+        self._tell(ended)
+        self._wait_for_recorder(plan, mask)
+        if not self._recorder:  # else it still reads them, and removes them itself
+            _remove(plan.rings)
+        return ended.code or 0
+
+    def _begin_recorder(self, record: Record, run: "dict[str, object]", mask: "set[signal.Signals]") -> None:
+        ours, theirs = pair()
+        self._lives += 1
+        self._recorder = os.fork()
+        if not self._recorder:
+            _be_recorder(record, run, theirs, mask, first=self._lives == 1)
+        theirs.close()
+        if self._link is not None:
+            self._link.close()
+        self._link = ours
+        for message in self._told:
+            ours.send(message)
+
+    def _plan(self, mask: "set[signal.Signals]") -> "Plan | None":
+        """Wait for the plan as any program waits: nothing runs yet, so a Ctrl-C simply ends us."""
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        plan = self._link.receive() if self._link is not None else None
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals.WATCHED)
+        if isinstance(plan, Plan):
+            return plan
+        code = os.waitstatus_to_exitcode(os.waitpid(self._recorder, 0)[1])
+        if code < 0:
+            _say("error: the recorder of gputune was killed before it could start the command\n\nhint: try again\n")
+        self._recorder_status = code if code >= 0 else OURS
+        return None
+
+    def _tell(self, message: Message) -> None:
+        self._told.append(message)
+        if self._link is not None:
+            self._link.send(message)
+
+    def _let_go(self, plan: Plan, lock: int) -> None:
+        """Give back what belongs to the command alone: its stdin, its stdout, and whatever else was handed to it."""
+        _null(0)
+        if not plan.keeps_stdout:
+            _null(1)
+        _close_others({lock, *((self._link.reads, self._link.writes) if self._link else ())})
+
+    def _watch(self, plan: Plan, mask: "set[signal.Signals]") -> Ended:
+        while True:
+            info = signal.sigwaitinfo(signals.WATCHED)
+            if info.si_signo == signal.SIGCHLD:
+                ended = self._reap(plan, mask)
+                if ended is not None:
+                    return ended
+            else:
+                self._forward(info)
+
+    def _forward(self, info: signal.struct_siginfo) -> None:
+        number = info.si_signo
+        if not signals.from_group(info, self._command):
+            signals.send(self._command, number)
+        if number in signals.STOPS:
+            self._stop_asked = time.monotonic()
+            self._stop_signal = number
+            if _is_stopped(self._command):
+                self._stop(number)
+
+    def _reap(self, plan: Plan, mask: "set[signal.Signals]") -> "Ended | None":
+        ended = None
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return ended
+            if not pid:
+                return ended
+            if os.WIFSTOPPED(status):
+                if pid == self._command:
+                    self._stopped(os.WSTOPSIG(status))
+            elif pid == self._command:
+                cpu = usage.ru_utime + usage.ru_stime
+                code = os.waitstatus_to_exitcode(status)
+                ended = Ended(code, time.monotonic_ns(), cpu, usage.ru_maxrss * 1024)
+            elif pid == self._recorder:
+                self._recorder = 0
+                if os.waitstatus_to_exitcode(status) and self._lives < LIVES:
+                    self._begin_recorder(self._again, plan.run, mask)
+
+    def _stopped(self, number: int) -> None:
+        if time.monotonic() - self._stop_asked < STOP_WINDOW:
+            self._stop(self._stop_signal)
+        elif _has_terminal():  # a shell waits there: it should see that its job has stopped, and can continue it
+            self._stop(number)
+
+    def _stop(self, number: int) -> None:
+        """Stop as the command did, so that the shell sees it; once continued, continue the command."""
+        self._stop_asked = -STOP_WINDOW
+        signal.sigtimedwait({signal.SIGCONT}, 0)
+        os.kill(os.getpid(), number)
+        if number != signal.SIGSTOP:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+            signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+        signal.sigtimedwait({signal.SIGCONT}, 0)  # the one that woke us
+        if _is_stopped(self._command):  # it was sent to us alone
+            signals.send(self._command, signal.SIGCONT)
+
+    def _wait_for_recorder(self, plan: Plan, mask: "set[signal.Signals]") -> None:
+        """Wait until the recorder has spoken and closed its files; a signal that asks us to leave is obeyed."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            self._reap(plan, mask)
+            left = until - time.monotonic()
+            if not self._recorder:
+                return
+            if left <= 0:
+                signals.send(self._recorder, signal.SIGKILL)
+                return
+            info = signal.sigtimedwait(signals.LEAVES | {signal.SIGCHLD}, left)
+            if info is not None and info.si_signo != signal.SIGCHLD:
+                return
+
+
+def supervise(first: Record, again: Record) -> None:
+    """Run a command under a recorder and leave as the command left. Does not return."""
+    try:
+        code = Supervisor(first, again).run()
+    except BaseException as error:  # noqa: BLE001 - the last line of defence: one sentence, never a traceback
+        _say(f"error: gputune could not supervise the command: {type(error).__name__}: {error}\n\nhint: try again\n")
+        code = OURS
+    if code < 0:
+        signals.die_of(-code)
+        code = 128 - code  # only where the kernel refuses: process 1 of a container
+    os._exit(code)
+
+
+def _be_recorder(
+    record: Record, run: "dict[str, object]", link: Link, mask: "set[signal.Signals]", *, first: bool
+) -> None:
+    """Live the recorder's life in the forked process. Does not return."""
+    status = OURS
+    try:
+        signals.deaf()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        _close_others({link.reads, link.writes})
+        _null(0)
+        if first:
+            for standard in (1, 2):
+                if not _is_open(standard):
+                    _null(standard)
+        status = record(link, run)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except OSError:
+        pass
+    finally:
+        os._exit(status)
+
+
+def _environment(plan: Plan) -> "dict[str, str]":
+    env = dict(os.environ)
+    for name, value in plan.env.items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    return env
+
+
+def _hold(rings: str) -> int:
+    """Hold a shared lock on the folder of the rings, by which others see that it is in use; -1 without one."""
+    if not rings:
+        return -1
+    import fcntl  # noqa: PLC0415 - only where there are rings
+
+    try:
+        folder = os.open(rings, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(folder, fcntl.LOCK_SH)
+    except OSError:
+        return -1
+    return folder
+
+
+def _remove(rings: str) -> None:
+    """Remove the rings where the recorder is no longer there to do it."""
+    try:
+        for entry in os.listdir(rings) if rings else ():
+            os.unlink(os.path.join(rings, entry))
+        if rings:
+            os.rmdir(rings)
+    except OSError:
+        return
+
+
+def _say(text: str) -> None:
+    try:
+        os.write(2, text.encode("utf-8", "backslashreplace"))
+    except OSError:
+        return
+
+
+def _null(descriptor: int) -> None:
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != descriptor:
+            os.dup2(null, descriptor, inheritable=False)
+            os.close(null)
+    except OSError:
+        return
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _close_others(kept: "set[int]") -> None:
+    low = 3
+    for descriptor in sorted(kept):
+        if descriptor >= low:
+            os.closerange(low, descriptor)
+            low = descriptor + 1
+    os.closerange(low, 1 << 16)  # close_range(2) where the kernel has it: one call
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"T"
+    except (OSError, IndexError):
+        return False
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

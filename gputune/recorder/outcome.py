@@ -1,0 +1,111 @@
+"""What comes of a run: features to findings, `findings.json`, and a few words on stderr."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from gputune.gathering import Gatherer
+from gputune.hygiene import clean
+from gputune.launch.link import Ended
+from gputune.launch.run import Run
+from gputune.sample import Guest
+from gputune.verdict import Overhead, Verdict, build, to_json
+
+FINDINGS = "findings.json"
+WIDTH = 80  # columns where stderr is no terminal
+
+
+class Outcome:
+    """Judges one run that has ended, and tells of it. `alone`: nobody is there any more to be told."""
+
+    def __init__(self, run: Run, ended: Ended, *, alone: bool) -> None:
+        self._run = run
+        self._ended = ended
+        self._silent = alone
+        self._json = b""
+        self.troubles: list[str] = []
+        self.exit_code = None if ended.code is None else ended.code if ended.code >= 0 else 128 - ended.code
+
+    def judge(
+        self, gatherer: Gatherer, unavailable: Mapping[str, str], own_cpu: float, guests: Iterable[Guest]
+    ) -> Verdict | None:
+        """Return the verdict, or None where it cannot be made."""
+        from gputune import judging  # noqa: PLC0415 - advisors are imported once the command has ended
+
+        failed: dict[str, str] = {}
+        try:
+            features = gatherer.features(self._ended.t, exit_code=self.exit_code, unavailable=unavailable)
+            findings = judging.judge(features, failed)
+            verdict = build(features, findings, overhead=Overhead(sampler_cpu_share=own_cpu), guests=guests)
+            self._json = to_json(verdict)
+        except Exception as error:  # noqa: BLE001 - the recording is still worth keeping
+            self.troubles.append(f"the run could not be judged ({type(error).__name__}: {error})")
+            return None
+        self.troubles += [f"advisor `{name}` failed ({why})" for name, why in failed.items()]
+        return verdict
+
+    def keep(self, verdict: Verdict | None) -> None:
+        """Write `findings.json` into the run folder, and the file that `--json` names."""
+        if verdict is None:
+            return
+        if self._run.folder:
+            self._write(f"{self._run.folder}/{FINDINGS}", os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        if self._run.json == "-":
+            if not self._silent:
+                _put(1, self._json)
+        elif self._run.json:
+            self._write(self._run.json, os.O_TRUNC, 0o666)
+
+    def speak(self, verdict: Verdict | None, troubles: Sequence[str]) -> None:
+        """Print the verdict, and what went wrong on the way to it, in one write."""
+        lines = [f"gputune: {clean(trouble, 300)}" for trouble in troubles if trouble]
+        if verdict is not None and not self._run.quiet:
+            try:
+                lines.insert(0, self._rendered(verdict))
+            except Exception as error:  # noqa: BLE001 - the file has it all the same
+                lines.append(f"gputune: the verdict could not be shown ({type(error).__name__}: {error})")
+        self._print(lines)
+
+    def add(self, trouble: str) -> None:
+        """Print one more thing that went wrong, after the verdict."""
+        self._print([f"gputune: {clean(trouble, 300)}"])
+
+    def _rendered(self, verdict: Verdict) -> str:
+        from gputune.report import terminal  # noqa: PLC0415 - not with --quiet
+
+        is_terminal = os.isatty(2)
+        width = WIDTH
+        if is_terminal:
+            try:
+                width = os.get_terminal_size(2).columns or WIDTH
+            except OSError:
+                width = WIDTH
+        colour = terminal.colour_wanted(os.environ, terminal=is_terminal)
+        text = terminal.render(verdict, width=width, colour=colour, run_folder=self._run.shown or None)
+        return terminal.encodable(text, getattr(sys.stderr, "encoding", None))
+
+    def _print(self, lines: Sequence[str]) -> None:
+        if lines and not self._silent:
+            _put(2, ("\n" + "\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
+
+    def _write(self, file: str, flags: int, mode: int) -> None:
+        try:
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | flags, mode)
+            try:
+                _all(descriptor, self._json)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self.troubles.append(f"`{file}` was not written ({error.strerror or error})")
+
+
+def _put(descriptor: int, data: bytes) -> None:
+    try:
+        _all(descriptor, data)
+    except OSError:  # nobody reads
+        return
+
+
+def _all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
