@@ -1,0 +1,57 @@
+"""Fixtures that all rooms share: simulated GPUs, and a guard that no test leaves a process behind."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "simgpu"))
+import simgpu as simulation
+
+PATIENCE = 5.0  # s for a child that is about to end
+PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # they end with the test process
+
+
+@pytest.fixture
+def simgpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., simulation.Cards]:
+    """Return a maker of simulated cards: after `simgpu(devices=2)`, NVML of every child process is theirs."""
+
+    def make(devices: int = 1) -> simulation.Cards:
+        folders = [str(simulation.build()), os.environ.get("LD_LIBRARY_PATH", "")]
+        monkeypatch.setenv("LD_LIBRARY_PATH", os.pathsep.join(filter(None, folders)))
+        monkeypatch.setenv("SIMGPU_STATE", "")  # so that it is taken back
+        return simulation.Cards(simulation.create(tmp_path / "simgpu-state", devices))
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def no_child_is_left() -> Iterator[None]:
+    """Fail a test that leaves a child process running, and end it."""
+    me = psutil.Process()
+    before = set(me.children(recursive=True))
+    yield
+    deadline = time.monotonic() + PATIENCE
+    while left := [child for child in me.children(recursive=True) if child not in before and not _harmless(child)]:
+        if time.monotonic() > deadline:
+            said = [_command(child) for child in left]
+            for child in left:
+                child.kill()
+            pytest.fail(f"left running: {said}")
+        time.sleep(0.02)
+
+
+def _harmless(child: psutil.Process) -> bool:
+    command = _command(child)
+    return any(name in command for name in PYTHONS_OWN)
+
+
+def _command(child: psutil.Process) -> str:
+    try:
+        return " ".join(child.cmdline()) or child.name()
+    except psutil.Error:
+        return PYTHONS_OWN[0]  # it has just ended
