@@ -1,0 +1,18 @@
+"""The run folder: what was measured, kept raw, so that it can be judged again elsewhere and later.
+
+`Recording` writes it while a run goes on, `readings` and `load` read it, finished, torn or still growing. The files,
+tables and columns are in docs/recording.md. Only this package imports pyarrow, and it does so when it first needs it.
+
+ writing    the recorder's side: takes readings, writes frames once a second, rolls them into Parquet
+ reading    the other side
+ encoding   readings to frames          frames    what a frame is: it needs no pyarrow
+ tables     frames to the tables that are kept, and back
+ parquet    tables to bytes that were verified
+ folder     the files and their names
+"""
+
+from gputune.recording.lean import lean
+from gputune.recording.reading import NewerRun, NotARun, Run, load, readings
+from gputune.recording.writing import MAX_SIZE, Recording
+
+__all__ = ["MAX_SIZE", "NewerRun", "NotARun", "Recording", "Run", "lean", "load", "readings"]

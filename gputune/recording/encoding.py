@@ -1,0 +1,211 @@
+"""Readings to frames, once a second: the hot path of a recording.
+
+A tick's samples almost always have the metrics of an earlier tick, in the same order. So a tick is a few list
+comprehensions and one comparison, and a frame is made of whole buffers: pyarrow never looks at a single value.
+"""
+
+import json
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from gputune.events import Event
+from gputune.recording.frames import SCHEMA, Table, frame
+from gputune.sample import Guest, Metric, Note, Open, Reading, Sample, Stack
+
+LAYOUTS = 64  # kept for reuse: beats of 1, 2 and 10 s make a handful of combinations
+COLUMNS = 2000  # 8 devices and 192 cores need 600; instances without end (pids) must not make a table without end
+FIELDS = 10  # process, and the nine numbers of a record
+LEFT_OUT = 0xFFFF  # the id of a column beyond COLUMNS
+
+SCHEMAS = {
+    Table.COLUMNS: pa.schema([("id", pa.uint16()), ("about", pa.string())]),
+    Table.SAMPLES: pa.schema([("t", pa.int64()), ("column", pa.list_(pa.uint16())), ("value", pa.list_(pa.float64()))]),
+    Table.EVENTS: pa.schema([("fields", pa.list_(pa.int64(), FIELDS))]),
+    Table.NOTES: pa.schema(
+        [("t", pa.int64()), ("what", pa.string()), ("process", pa.int64()), ("fields", pa.string())]
+    ),
+    Table.STACKS: pa.schema(
+        [("t", pa.int64()), ("pid", pa.int64()), ("frames", pa.list_(pa.string())), ("count", pa.int64())]
+    ),
+}
+
+
+class Said(NamedTuple):
+    """A row of the notes table: what is `guest`, `note` or `open`, fields are JSON."""
+
+    t: int
+    what: str
+    process: int
+    fields: str
+
+
+class Layout(NamedTuple):
+    """Which columns a tick's samples go into, in their order. `plain`: each column once, and none left out."""
+
+    metrics: list[Metric]
+    instances: list[str]
+    ids: "array[int]"
+    plain: bool
+
+
+class Rows:
+    """Ticks as flat buffers: a time, and a run of column ids and values each."""
+
+    def __init__(self) -> None:
+        self.times = array("q")
+        self.ends = array("i", [0])
+        self.ids = array("H")
+        self.values = array("d")
+
+    def add(self, t: int, ids: "array[int]", values: Iterable[float]) -> None:
+        """Add one tick."""
+        self.ids.extend(ids)
+        self.values.extend(values)
+        self.times.append(t)
+        self.ends.append(len(self.ids))
+
+    def arrays(self) -> list[pa.Array]:
+        """Return the columns of the samples table, without a copy."""
+        n, flat = len(self.times), len(self.ids)
+        ends = pa.py_buffer(self.ends)
+        ids = pa.Array.from_buffers(pa.uint16(), flat, [None, pa.py_buffer(self.ids)])
+        values = pa.Array.from_buffers(pa.float64(), flat, [None, pa.py_buffer(self.values)])
+        return [
+            pa.Array.from_buffers(pa.int64(), n, [None, pa.py_buffer(self.times)]),
+            pa.Array.from_buffers(pa.list_(pa.uint16()), n, [None, ends], children=[ids]),
+            pa.Array.from_buffers(pa.list_(pa.float64()), n, [None, ends], children=[values]),
+        ]
+
+
+class Encoder:
+    """Makes the frames of one segment, and knows which columns the segment has declared."""
+
+    def __init__(self) -> None:
+        self._columns: dict[tuple[str, str], int] = {}
+        self._declared: list[tuple[int, str]] = []
+        self._again: list[tuple[int, str]] = []  # without its declaration a column is lost: each is written twice
+        self._layouts: list[Layout] = []
+
+    def encode(self, taken: Iterable[tuple[int, Sequence[Reading]]]) -> tuple[bytes, list[Said]]:
+        """Return the frames, one a table, of what was taken ((ns, readings) of each tick), and what was said in it."""
+        rows = Rows()
+        events = array("q")
+        notes: list[Said] = []
+        stacks: list[Stack] = []
+        for now, readings in taken:
+            samples = [r for r in readings if isinstance(r, Sample)]
+            t = self._samples(samples, rows) if samples else now
+            if len(samples) < len(readings):
+                for reading in readings:
+                    if isinstance(reading, Event):
+                        events.append(reading.process)
+                        events.extend(reading.record)
+                    elif isinstance(reading, Stack):
+                        stacks.append(reading)
+                notes.extend(said(t, readings))
+        out = []
+        if self._declared or self._again:
+            out.append(_message(Table.COLUMNS, _transposed(Table.COLUMNS, self._declared + self._again)))
+            self._declared, self._again = [], self._declared
+        if rows.times:
+            out.append(_message(Table.SAMPLES, rows.arrays()))
+        if events:
+            numbers = pa.Array.from_buffers(pa.int64(), len(events), [None, pa.py_buffer(events)])
+            out.append(_message(Table.EVENTS, [pa.FixedSizeListArray.from_arrays(numbers, FIELDS)]))
+        if notes:
+            out.append(_message(Table.NOTES, _transposed(Table.NOTES, notes)))
+        if stacks:
+            out.append(_message(Table.STACKS, _transposed(Table.STACKS, stacks)))
+        return b"".join(out), notes
+
+    def _samples(self, samples: list[Sample], rows: Rows) -> int:
+        """Add one tick; return its time, which is the latest of its samples'."""
+        metrics = [s.metric for s in samples]
+        instances = [s.instance for s in samples]
+        for layout in self._layouts:
+            if layout.instances == instances and layout.metrics == metrics:
+                break
+        else:
+            layout = self._layout(metrics, instances)
+        t = max([s.t for s in samples])
+        if layout.plain:
+            rows.add(t, layout.ids, [s.value for s in samples])
+        else:
+            _add_each(samples, layout.ids, rows)
+        return t
+
+    def _layout(self, metrics: list[Metric], instances: list[str]) -> Layout:
+        ids = array("H")
+        for metric, instance in zip(metrics, instances, strict=True):
+            key = (metric.name, instance)
+            if key not in self._columns and len(self._columns) < COLUMNS:
+                self._columns[key] = len(self._columns)
+                self._declared.append((self._columns[key], declaration(metric, instance)))
+            ids.append(self._columns.get(key, LEFT_OUT))
+        plain = len(set(ids)) == len(ids) and LEFT_OUT not in ids
+        layout = Layout(metrics, instances, ids, plain)
+        self._layouts = [layout, *self._layouts[: LAYOUTS - 1]]
+        return layout
+
+
+def _add_each(samples: list[Sample], ids: "array[int]", rows: Rows) -> None:
+    """Add a tick that has several samples of one column, as rows of their own: each sample in the first that is free."""
+    ticks: list[dict[int, Sample]] = []
+    for column, sample in zip(ids, samples, strict=True):
+        if column == LEFT_OUT:
+            continue
+        tick = next((tick for tick in ticks if column not in tick), None)
+        if tick is None:
+            tick = {}
+            ticks.append(tick)
+        tick[column] = sample
+    for tick in ticks:
+        rows.add(max(s.t for s in tick.values()), array("H", tick), [s.value for s in tick.values()])
+
+
+def said(t: int, readings: Sequence[Reading]) -> list[Said]:
+    """Return the rows of the notes table: what was said of a process is dated before the records it came with."""
+    first: dict[int, int] = {}
+    found = []
+    for reading in reversed(readings):
+        if isinstance(reading, Event):
+            ended = reading.record.t1 or reading.record.t0
+            first[reading.process] = min(ended, first.get(reading.process, ended))
+        elif isinstance(reading, Open):
+            found.append(Said(t, "open", reading.process, json.dumps(reading._asdict())))
+        elif isinstance(reading, Guest):
+            when = min(t, first.get(reading.process, t))
+            found.append(Said(when, "guest", reading.process, json.dumps(reading._asdict())))
+        elif isinstance(reading, Note):
+            when = min(t, first.get(reading.process, t))
+            found.append(Said(when, "note", reading.process, json.dumps(reading.fields)))
+    return found[::-1]
+
+
+def declaration(metric: Metric, instance: str) -> str:
+    """Return a column's metric and instance as text, for `declared`."""
+    return json.dumps([metric.name, metric.unit, metric.says, metric.kind, metric.per, instance])
+
+
+def declared(text: str) -> tuple[Metric, str]:
+    """Return the metric and the instance of a column."""
+    name, unit, says, kind, per, instance = json.loads(text)
+    return Metric(name, unit, says, kind, per), instance
+
+
+def schema_frames() -> bytes:
+    """Return the frames that begin a file of frames: the schema of every table."""
+    return b"".join(frame(table | SCHEMA, schema.serialize().to_pybytes()) for table, schema in SCHEMAS.items())
+
+
+def _transposed(table: Table, rows: Sequence[tuple[object, ...]]) -> list[pa.Array]:
+    columns = zip(*rows, strict=True)
+    return [pa.array(column, field.type) for column, field in zip(columns, SCHEMAS[table], strict=True)]
+
+
+def _message(table: Table, arrays: list[pa.Array]) -> bytes:
+    batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[table])
+    return frame(table, batch.serialize().to_pybytes())

@@ -1,0 +1,131 @@
+"""The files of a run folder and their names. Every file is 0600, and none is reached through a link.
+
+    run.json                    what is known of the run (rewritten whole, atomically)
+    frames-00003                what was measured last, as frames
+    samples/00002.parquet       what was measured before, one file a segment and table
+
+While `frames-N` is there, part N of every table is ignored: the frames go only when all of them are verified.
+"""
+
+import os
+import re
+import stat
+from pathlib import Path
+
+
+RUN = "run.json"
+TABLES = ("samples", "batches", "fetches", "steps", "gaps", "spans", "events", "notes", "stacks")
+_FRAMES = re.compile(r"frames-(\d{5,})")
+_PART = re.compile(r"(\d{5,})\.parquet")
+
+
+def frames_name(segment: int) -> str:
+    """Return the name of a segment's frames."""
+    return f"frames-{segment:05d}"
+
+
+def part_name(table: str, segment: int) -> str:
+    """Return the name of a segment's part of a table."""
+    return f"{table}/{segment:05d}.parquet"
+
+
+class Folder:
+    """A run folder that is held open: it may be renamed, and no link put in its place is followed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        os.close(self._fd)
+
+    def append(self, name: str) -> int:
+        """Make a new file and return its descriptor, open for appending."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, 0o600, dir_fd=self._fd)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a whole file under its name, or nothing: readers see the old one or the new one."""
+        if "/" in name:
+            self._make(name.partition("/")[0])
+        draft = f"{name}.new"
+        self.remove(draft)
+        fd = self.append(draft)
+        try:
+            try:
+                write_all(fd, data)
+            finally:
+                os.close(fd)
+            os.rename(draft, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        except OSError:
+            self.remove(draft)
+            raise
+
+    def _make(self, table: str) -> None:
+        try:
+            os.mkdir(table, 0o700, dir_fd=self._fd)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.stat(table, dir_fd=self._fd, follow_symlinks=False).st_mode):
+                raise
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content; FileNotFoundError if it is not there."""
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+        with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+            return file.read()
+
+    def remove(self, name: str) -> None:
+        """Remove a file if it is there."""
+        try:
+            os.unlink(name, dir_fd=self._fd)
+        except FileNotFoundError:
+            pass
+
+    def cut(self, name: str, size: int) -> None:
+        """Shorten a file to `size` bytes."""
+        fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+        try:
+            os.ftruncate(fd, size)
+        finally:
+            os.close(fd)
+
+    def names(self) -> list[str]:
+        """Return the names of everything in the folder."""
+        return os.listdir(self._fd)
+
+    def frames(self) -> list[int]:
+        """Return the segments that are there as frames."""
+        return sorted(int(m[1]) for m in map(_FRAMES.fullmatch, self.names()) if m)
+
+    def complete(self) -> list[int]:
+        """Return the segments that are there as Parquet and not as frames any more."""
+        return sorted(self.parts().keys() - set(self.frames()))
+
+    def parts(self) -> dict[int, dict[str, int]]:
+        """Return the segments that are there as Parquet: segment to table to size in bytes."""
+        found: dict[int, dict[str, int]] = {}
+        for table in TABLES:
+            for name in self._list(table):
+                match = _PART.fullmatch(name)
+                if match:
+                    size = os.stat(f"{table}/{name}", dir_fd=self._fd, follow_symlinks=False).st_size
+                    found.setdefault(int(match[1]), {})[table] = size
+        return dict(sorted(found.items()))
+
+    def _list(self, table: str) -> list[str]:
+        try:
+            fd = os.open(table, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        try:
+            return os.listdir(fd)
+        finally:
+            os.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`; a disk that takes only a part of it raises at the next attempt."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

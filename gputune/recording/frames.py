@@ -1,0 +1,65 @@
+"""What a frame is: a message with a length and a checksum, so that a torn or damaged file loses only what was hit.
+
+A frame is a header of 16 bytes and a payload: magic, table (high bit set: its schema), version, zero,
+length of the payload, CRC-32 of the header so far and the payload. The payload is one Arrow IPC message. A reader that meets
+damage goes on at the next magic whose checksum is right.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+MAGIC = b"\x89GPT"  # not text, so that a file opened by mistake says what it is
+VERSION = 1
+SCHEMA = 0x80  # added to a table's number: the payload is its schema
+_HEAD = struct.Struct("<4sBBHI")
+_CRC = struct.Struct("<I")
+HEADER = _HEAD.size + _CRC.size
+
+
+class Table(IntEnum):
+    """The tables of the frames: nearer to readings than the tables that are kept in the end."""
+
+    COLUMNS = 1
+    SAMPLES = 2
+    EVENTS = 3
+    NOTES = 4
+    STACKS = 5
+
+
+class Frame(NamedTuple):
+    """One whole frame, and where it ends in the data."""
+
+    table: int
+    payload: bytes
+    end: int
+
+
+def frame(table: int, payload: bytes) -> bytes:
+    """Return the bytes of one frame."""
+    head = _HEAD.pack(MAGIC, table, VERSION, 0, len(payload))
+    return head + _CRC.pack(zlib.crc32(payload, zlib.crc32(head))) + payload
+
+
+def whole(data: bytes) -> Iterator[Frame]:
+    """Yield every frame of `data` that is whole, in order; what lies between them was torn or damaged."""
+    at = data.find(MAGIC)
+    while 0 <= at <= len(data) - HEADER:
+        found = _at(data, at)
+        if found is not None:
+            yield found
+        at = data.find(MAGIC, found.end if found else at + 1)
+
+
+def _at(data: bytes, at: int) -> Frame | None:
+    _, table, version, zero, length = _HEAD.unpack_from(data, at)
+    start = at + HEADER
+    if version != VERSION or zero or start + length > len(data):
+        return None
+    (crc,) = _CRC.unpack_from(data, at + _HEAD.size)
+    payload = data[start : start + length]
+    if zlib.crc32(payload, zlib.crc32(data[at : at + _HEAD.size])) != crc:
+        return None
+    return Frame(table, payload, start + length)

@@ -1,0 +1,34 @@
+"""pyarrow at half its price, for a process that only records."""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+HEAVY = ("numpy", "pandas")  # pyarrow takes them along where they are installed: +200 ms and +60 MiB
+
+
+@contextmanager
+def _absent(names: tuple[str, ...]) -> Iterator[None]:
+    """Make imports of `names` fail, unless they are there already."""
+    hidden = [name for name in names if name not in sys.modules]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment] - None is how the import system is told "not there"
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
+def lean() -> None:
+    """Import pyarrow now, without numpy and pandas: about 60 ms and 45 MiB instead of 260 ms and 105 MiB.
+
+    For the recorder's process only: `to_pandas()` and `to_numpy()` do not work in it afterwards. Without this call
+    pyarrow is imported as it is when a recording first writes.
+    """
+    with _absent(HEAVY):
+        arrow = importlib.import_module("pyarrow")
+        arrow.array([None])  # pyarrow looks for pandas at its first conversion, and remembers the answer
+        importlib.import_module("pyarrow.compute")
+        importlib.import_module("pyarrow.parquet")

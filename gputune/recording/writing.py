@@ -1,0 +1,199 @@
+"""The recorder's side of a run folder: cheap on every tick, one `write()` a second, never an exception."""
+
+import importlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gputune import __version__
+from gputune.recording.folder import RUN, Folder, frames_name, write_all
+from gputune.recording.frames import whole
+from gputune.sample import Json, Reading, now
+from gputune.units import NS
+
+if TYPE_CHECKING:  # they import pyarrow, which a run that has written nothing yet does not need
+    from gputune.recording.encoding import Encoder
+    from gputune.recording.keeping import Keeper
+    from gputune.recording.story import Story
+
+SCHEMA_VERSION = 1
+MAX_SIZE = 512 << 20  # B: weeks of 40 columns and 20 batches a second
+SEGMENT = 8 << 20  # B of frames, half an hour of 40 columns: what is in memory at once when it becomes Parquet
+LEAST_SEGMENT = 256 << 10  # B: smaller ones would be mostly Parquet's own words
+BEAT = int(0.9 * NS)  # a beat that comes a little early is one all the same
+ABOUT = 10 * NS  # run.json is rewritten at most that often for what readings tell
+DROPPED = 1000  # gaps that run.json lists; older ones are merged into the first
+MS = 1_000_000
+
+
+class Recording:
+    """A run folder that is being written. Made by `create` or `resume`; no method raises.
+
+    When writing fails, `broken` says why and the recording takes nothing more; what is on the disk by then stays
+    readable. The frames of a segment live in memory for a second, on the disk until they are verified Parquet.
+    """
+
+    def __init__(self, folder: Folder | None, about: dict[str, Json], max_size: int) -> None:
+        self.broken = ""
+        self._folder = folder
+        self._about = about
+        self._max_size = max_size
+        self._segment_size = min(SEGMENT, max(LEAST_SEGMENT, max_size // 8))
+        self._taken: list[tuple[int, Sequence[Reading]]] = []
+        self._segment = 1
+        self._waiting: list[int] = []  # segments whose frames are to become Parquet
+        self._file = -1
+        self._size = 0
+        self._encoder: Encoder | None = None
+        self._keeper: Keeper | None = None
+        self._story: Story | None = None
+        self._beaten = self._told = now()
+
+    @classmethod
+    def create(cls, folder: Path, about: Mapping[str, Json], *, max_size: int = MAX_SIZE) -> "Recording":
+        """Begin a recording in `folder`, which is made (0700) or empty. `about` is what run.json says from the start."""
+        offset = (time.time_ns() - now()) // MS * MS  # whole milliseconds keep grids aligned in both clocks
+        whole_about: dict[str, Json] = {
+            "schema_version": SCHEMA_VERSION,
+            "gputune": __version__,
+            "finished": False,
+            "unix_minus_monotonic_ns": offset,
+            "dropped": [],
+            **about,
+        }
+        self = cls(None, whole_about, max_size)
+        self._guarded(lambda: self._begin(folder))
+        return self
+
+    @classmethod
+    def resume(cls, folder: Path, *, max_size: int = MAX_SIZE) -> "Recording":
+        """Go on with the recording of a recorder that was killed."""
+        self = cls(None, {}, max_size)
+        self._guarded(lambda: self._go_on(folder))
+        return self
+
+    def _begin(self, folder: Path) -> None:
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        self._folder = Folder(folder)
+        if RUN in self._folder.names():
+            raise FileExistsError(f"`{folder}` is another run")
+        self._tell()
+
+    def _go_on(self, folder: Path) -> None:
+        self._folder = Folder(folder)
+        self._about.update(json.loads(self._folder.read(RUN)))
+        self._waiting = self._folder.frames()
+        self._segment = 1 + max([*self._waiting, *self._folder.parts()], default=0)
+        if self._waiting:
+            torn = self._folder.read(frames_name(self._waiting[-1]))
+            self._folder.cut(frames_name(self._waiting[-1]), max((f.end for f in whole(torn)), default=0))
+
+    def take(self, readings: Sequence[Reading]) -> None:
+        """Take the readings of one tick. They are on the disk after the next beat."""
+        if readings and not self.broken:
+            self._taken.append((now(), readings))
+
+    def beat(self, now_ns: int) -> None:
+        """Write what was taken, once a second (`now_ns`: the monotonic clock); more frequent calls do nothing."""
+        if now_ns - self._beaten >= BEAT and not self.broken:
+            self._beaten = now_ns
+            self._guarded(self._write)
+            if self._size >= self._segment_size:
+                self._guarded(self._roll)
+            if self._story is not None and self._story.changed and now_ns - self._told >= ABOUT:
+                self._told = now_ns
+                self._guarded(self._tell)
+
+    def about(self, **changes: Json) -> None:
+        """Change fields of run.json."""
+        self._about.update(changes)
+        if not self.broken:
+            self._guarded(self._tell)
+
+    def close(self) -> None:
+        """Write the rest and make everything Parquet. What cannot be made stays readable as frames."""
+        if self._folder is None:
+            return
+        if not self.broken:
+            self._guarded(self._write)
+        self._guarded(self._finish)
+        self._folder.close()
+        self._folder = None
+        self.broken = self.broken or "closed"
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Do something that must cost no more than the recording itself."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, what is watched and the verdict go on
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self.broken = self.broken or f"{why or type(error).__name__} (the recording stops here)"
+            self._taken.clear()
+
+    def _write(self) -> None:
+        if not self._taken or self._folder is None:
+            return
+        if self._encoder is None:
+            self._open_segment(self._folder)
+        if self._encoder is None or self._story is None:
+            return
+        taken, self._taken = self._taken, []
+        data, said = self._encoder.encode(taken)
+        self._story.take(said)
+        self._append(data)
+
+    def _open_segment(self, folder: Folder) -> None:
+        encoding = importlib.import_module("gputune.recording.encoding")
+        if self._story is None:
+            self._story = importlib.import_module("gputune.recording.story").Story()
+        self._file, self._size = folder.append(frames_name(self._segment)), 0
+        self._encoder = encoding.Encoder()
+        self._append(encoding.schema_frames())
+
+    def _append(self, data: bytes) -> None:
+        try:
+            write_all(self._file, data)
+        except OSError:
+            os.ftruncate(self._file, self._size)  # half a beat is none
+            raise
+        self._size += len(data)
+
+    def _roll(self) -> None:
+        """End the segment and make its frames Parquet."""
+        if self._folder is None:
+            return
+        if self._file >= 0:
+            os.close(self._file)
+            self._waiting.append(self._segment)
+            self._segment += 1
+            self._file, self._size, self._encoder = -1, 0, None
+        if self._waiting and self._keeper is None:
+            offset = int(str(self._about["unix_minus_monotonic_ns"]))
+            self._keeper = importlib.import_module("gputune.recording.keeping").Keeper(self._folder, offset)
+        while self._waiting and self._keeper is not None:
+            self._keeper.keep(self._waiting[0])
+            del self._waiting[0]
+            self._drop(self._keeper.bound(self._max_size))
+
+    def _drop(self, dropped: list[Json]) -> None:
+        before = self._about["dropped"]
+        if dropped and isinstance(before, list):
+            self._about["dropped"] = [*before, *dropped]
+            self._tell()
+
+    def _finish(self) -> None:
+        self._roll()
+        if self._keeper is not None:
+            self._keeper.unify()
+        self._about["finished"] = True
+        self._tell()
+
+    def _tell(self) -> None:
+        """Rewrite run.json."""
+        if self._folder is not None:
+            if self._story is not None:
+                self._about.update(self._story.tell())
+            self._folder.write(RUN, json.dumps(self._about, indent=1).encode() + b"\n")
