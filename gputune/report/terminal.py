@@ -12,6 +12,7 @@ from gputune.report.bar import bar, legend, parts, percent
 from gputune.verdict import FindingRow, ProcessRow, SpeedupRow, Verdict
 
 NARROWEST = 40  # columns: below it no sentence can be set
+WIDEST = 100  # columns: longer lines are harder to read
 LINES = 15  # more is not read between two runs
 FINDINGS = 3  # shown; the document holds all of them
 # (findings shown, lines for each sentence of the first), best first: the first that keeps to LINES is taken
@@ -38,7 +39,7 @@ def render(verdict: Verdict, *, width: int = 80, colour: bool = False, run_folde
 
     `run_folder` is what the user would type after `gputune report`; None where nothing was recorded.
     """
-    width = max(NARROWEST, width)
+    width = min(max(NARROWEST, width), WIDEST)
 
     def paint(text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if colour else text
@@ -150,9 +151,9 @@ def _healthy(verdict: Verdict) -> str:
     step = _share(verdict, "step") / after if after > 0 else 0.0
     waiting = _share(verdict, "loader.wait") / after if after > 0 else 0.0
     if waiting < QUIET_LOADER:
-        return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step itself"
+        return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step"
     return (
-        f"nothing found that is worth changing: {percent(step)} of the time after start-up is the step itself, "
+        f"nothing found that is worth changing: {percent(step)} of the time after start-up is the step, "
         f"{percent(waiting)} loader.wait"
     )
 

@@ -1,0 +1,37 @@
+"""Show the verdict on a recorded run again, also while it still goes on.
+
+Example: gputune report gputune-runs/2026-11-21T10-01-06-train
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from gputune.recording import lean
+from gputune.rejudging import rejudge
+from gputune.report.terminal import colour_wanted, encodable, render
+from gputune.verdict import to_json
+
+
+@click.command(short_help="the verdict on a run, again", help=__doc__)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_REPORT_JSON", help="Print findings.json instead.")
+def command(run: Path, *, as_json: bool) -> None:  # noqa: D103 - the module's docstring is its help
+    lean()
+    failed: dict[str, str] = {}
+    verdict = rejudge(run, failed)
+    for name, why in failed.items():
+        click.echo(f"gputune: advisor `{name}` failed ({why})", err=True)
+    if as_json:
+        click.echo(to_json(verdict), nl=False)
+        return
+    text = render(
+        verdict,
+        width=shutil.get_terminal_size().columns,
+        colour=colour_wanted(os.environ, terminal=sys.stdout.isatty()),
+        run_folder=None,
+    )
+    click.echo(encodable(text, sys.stdout.encoding), color=True)

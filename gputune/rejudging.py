@@ -1,0 +1,71 @@
+"""A recording judged again: by this gputune, on this machine, also while the run still goes on."""
+
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from gputune import judging, recording
+from gputune.events import Event
+from gputune.gathering import Gatherer
+from gputune.recording.reading import about
+from gputune.sample import Guest, Json, Reading, Sample, Stack
+from gputune.verdict import Overhead, Verdict, build
+
+About: TypeAlias = dict[str, Json]
+
+FINDINGS = "findings.json"
+
+
+class _Measured(msgspec.Struct):
+    """The part of an earlier `findings.json` that a recording does not hold."""
+
+    overhead: Overhead = Overhead()
+
+
+def rejudge(folder: Path, failed: dict[str, str] | None = None) -> Verdict:
+    """Return the verdict on what is in a run folder. Raises NotARun or NewerRun.
+
+    Of a run that goes on, everything until its last reading counts. Advisors that fail are named in `failed`.
+    """
+    story = about(folder)
+    gatherer = Gatherer(_command(story), int(str(story.get("started", 0))))
+    guests: dict[int, Guest] = {}
+    last = gatherer.started
+    for readings in recording.readings(folder):
+        gatherer.take(readings)
+        guests.update({reading.process: reading for reading in readings if isinstance(reading, Guest)})
+        last = max(last, _latest(readings))
+    ended = story.get("ended")
+    exit_code = story.get("exit_code")
+    features = gatherer.features(
+        ended if isinstance(ended, int) and ended else last,
+        exit_code=exit_code if isinstance(exit_code, int) else None,
+        unavailable=_unavailable(story),
+    )
+    return build(features, judging.judge(features, failed), overhead=_overhead(folder), guests=guests.values())
+
+
+def _command(story: About) -> tuple[str, ...]:
+    command = story.get("command")
+    return tuple(map(str, command)) if isinstance(command, list) else ()
+
+
+def _unavailable(story: About) -> dict[str, str]:
+    unavailable = story.get("unavailable")
+    return {k: str(v) for k, v in unavailable.items()} if isinstance(unavailable, dict) else {}
+
+
+def _overhead(folder: Path) -> Overhead:
+    """Return what recording cost, as it was known when the run ended; nothing is known before."""
+    try:
+        return msgspec.json.decode((folder / FINDINGS).read_bytes(), type=_Measured).overhead
+    except (OSError, msgspec.DecodeError):
+        return Overhead()
+
+
+def _latest(readings: list[Reading]) -> int:
+    times = (
+        r.t if isinstance(r, Sample | Stack) else r.record.t1 for r in readings if isinstance(r, Sample | Stack | Event)
+    )
+    return max(times, default=0)

@@ -1,0 +1,174 @@
+"""The verdict on a terminal: short, right without colour, and safe to show."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gputune.features import Features
+from gputune.finding import Effect, Finding, Speedup
+from gputune.report.terminal import clip, colour_wanted, encodable, number, render, seconds, times
+from gputune.sample import Guest
+from gputune.verdict import Overhead, SpeedupRow, build
+
+Make = Callable[..., Any]
+FOLDER = "gputune-runs/2026-11-21T10-01-06-train"
+
+
+def shown(run: Features, *findings: Finding, width: int = 80, guests: tuple[Guest, ...] = ()) -> list[str]:
+    """Return the lines of a verdict without colour."""
+    verdict = build(run, findings, overhead=Overhead(), guests=guests)
+    return render(verdict, width=width, colour=False, run_folder=FOLDER).split("\n")
+
+
+def test_says_where_the_time_went_why_what_it_is_worth_and_what_to_type(features: Make, finding: Make) -> None:
+    text = "\n".join(shown(features(), finding()))
+    assert "python train.py · 61.2 s · 855 samples/s · 3,100 batches" in text
+    assert "NVIDIA H200 41 % busy" in text
+    assert "loader.wait 57 %" in text
+    assert "1. few-workers  ×2.2 (1.9–2.3)  at train.py:41" in text
+    assert "do: set num_workers=6" in text
+    assert "results: same order of samples, other randomness in augmentation" in text
+    assert "gputune explain few-workers" in text
+    assert f"gputune report {FOLDER}" in text
+
+
+def test_a_healthy_run_says_so_in_three_lines(features: Make, process: Make) -> None:
+    lines = shown(features(processes=(process(ledger={"step": 57.0, "loader.wait": 1.7, "startup": 2.5}),), devices=()))
+    assert (
+        lines
+        == [
+            "gputune: python train.py · 61.2 s · 855 samples/s · 3,100 batches",
+            "█ step 93 %  ▓ startup 4 %  ▒ loader.wait 3 %",
+            "nothing to gain from the loader: 97 % of the time after start-up is the step",
+        ]
+        or len(lines) == 4
+    )
+
+
+def test_does_not_call_waiting_healthy_because_nobody_knows_a_cure(features: Make) -> None:
+    text = "\n".join(shown(features()))
+    assert "nothing to gain from the loader" not in text
+    assert "nothing found that is worth changing" in text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("count", [0, 1, 3, 7])
+def test_keeps_to_fifteen_lines_of_the_given_width(features: Make, finding: Make, width: int, count: int) -> None:
+    long = "a sentence that goes on about the many things that were seen in this run " * 4
+    run = features(
+        unavailable={f"probe{n}": long for n in range(5)},
+        dropped=12,
+        command=("python", "a-very-long-name-of-a-script.py", *["--option"] * 30),
+    )
+    findings = [finding(says=long, do=long, where="some/long/path/to/" * 3 + "train.py:41")] * count
+    lines = shown(run, *findings, width=width)
+    assert len(lines) <= 15
+    assert [line for line in lines if len(line) > width and "gputune " not in line] == []
+
+
+def test_every_effect_on_the_results_is_in_words(features: Make, finding: Make) -> None:
+    effects: tuple[Effect, ...] = ("same-order", "changes-order", "changes-learning", "may-duplicate")
+    for effect in effects:
+        assert [line for line in shown(features(), finding(effect=effect)) if "results: " in line and "…" not in line]
+    assert "results:" not in "\n".join(shown(features(), finding(effect="identical")))
+
+
+def test_names_a_process_that_was_not_heard_with_the_reason(features: Make, process: Make) -> None:
+    lines = shown(features(processes=(process(guest="it runs with -I"),)))
+    assert "not seen from inside: process 4711: it runs with -I" in lines
+    assert "%" not in "".join(lines[1:])
+
+
+def test_abstains_from_too_few_batches(features: Make, process: Make, loader: Make) -> None:
+    text = "\n".join(shown(features(processes=(process(loaders=(loader(waits=(0.01,) * 5),)),))))
+    assert "too few batches: 5 after the warm-up" in text
+    assert "nothing to gain" not in text
+
+
+def guest(state: str, role: str = "main") -> Guest:
+    """Return a process as it was sighted."""
+    return Guest(0, 1, 0, 0, 0, role, state)  # type: ignore[arg-type] # a role is one of three words
+
+
+@pytest.mark.parametrize(
+    ("guests", "says"),
+    [
+        ((), "no DataLoader was iterated and no optimizer made a step"),
+        ((guest("none", "worker"),), "started no Python that gputune could reach"),
+        ((guest("hello"),), "one Python process ran, none of them used torch"),
+        ((guest("ring"),), "torch was used, but no DataLoader was iterated"),
+    ],
+)
+def test_a_run_without_training_says_what_was_seen(features: Make, guests: tuple[Guest, ...], says: str) -> None:
+    text = " ".join(shown(features(processes=()), guests=guests))
+    assert says in text
+    assert "gputune doctor" in text
+
+
+def test_a_training_that_was_mostly_start_up_says_what_is_judged(features: Make, process: Make, finding: Make) -> None:
+    short = process(ledger={"startup": 40.0, "step": 10.0, "loader.wait": 11.2}, loop=20.0)
+    assert "start-up left out, this is about the 20.0 s of training:" in shown(features(processes=(short,)), finding())
+
+
+def test_an_exit_status_is_shown_where_it_is_not_zero(features: Make) -> None:
+    assert "exit status 137" in "\n".join(shown(features(exit_code=137)))
+    assert "exit status" not in "\n".join(shown(features()))
+
+
+def test_escape_sequences_from_the_run_do_not_reach_the_terminal(features: Make, process: Make, finding: Make) -> None:
+    bad = "x\x1b]52;c;ZXZpbA==\x07\u202e\x9b31m"
+    run = features(command=("python", bad), unavailable={bad: bad})
+    text = "\n".join(shown(run, finding(where=bad, says=bad, do=bad)))
+    text += "\n".join(shown(features(processes=(process(guest=bad),))))
+    assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text) is None
+
+
+def test_colour_changes_no_word(features: Make, finding: Make) -> None:
+    verdict = build(features(), [finding()], overhead=Overhead())
+    plain = render(verdict, width=80, colour=False, run_folder=None)
+    assert re.sub(r"\x1b\[[\d;]+m", "", render(verdict, width=80, colour=True, run_folder=None)) == plain
+    assert "gputune report" not in plain
+
+
+@pytest.mark.parametrize(
+    ("environ", "terminal", "wanted"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+        ({"TERM": "dumb"}, True, False),
+    ],
+)
+def test_colour_only_where_it_is_wanted(environ: dict[str, str], *, terminal: bool, wanted: bool) -> None:
+    assert colour_wanted(environ, terminal=terminal) is wanted
+
+
+def test_a_terminal_without_unicode_gets_plain_letters(features: Make, finding: Make) -> None:
+    text = "\n".join(shown(features(), finding()))
+    assert encodable(text, "utf-8") == text
+    plain = encodable(text, "ascii")
+    assert "x2.2 (1.9-2.3)" in plain
+    assert plain.isascii()
+    assert encodable("é ×", None) == "? x"
+
+
+def test_numbers_read_as_a_person_writes_them() -> None:
+    assert [seconds(s) for s in (0.123, 4.56, 61.23, 725, 12000)] == [
+        "0.12 s",
+        "4.6 s",
+        "61.2 s",
+        "12 min 5 s",
+        "3 h 20 min",
+    ]
+    assert [number(n) for n in (0.1234, 8.123, 812.4, 12345)] == ["0.123", "8.12", "812", "12,300"]
+    assert times(SpeedupRow(low=1.05, likely=1.1, high=1.15)) == "×1.10 (1.05–1.15)"
+    assert times(SpeedupRow(low=11, likely=14.2, high=17)) == "×14 (11–17)"
+    assert clip("abcdef", 4) == "abc…"
+
+
+def test_gains_below_a_half_show_the_digits_that_differ(features: Make, finding: Make) -> None:
+    lines = shown(features(), finding(speedup=Speedup(low=1.02, likely=1.08, high=1.13)))
+    assert any("×1.08 (1.02–1.13)" in line for line in lines)
