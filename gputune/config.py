@@ -11,6 +11,7 @@ A flag wins over the environment, the environment over the file.
 
 import sys
 from collections.abc import Mapping, Set
+from importlib import import_module
 from pathlib import Path
 
 from gputune.errors import BadUsage
@@ -18,10 +19,10 @@ from gputune.errors import BadUsage
 OWN = "gputune.toml"
 SHARED = "pyproject.toml"
 
-Value = str | int | float | bool | list[object] | dict[str, object]
+Settings = Mapping[str, object]  # a TOML table
 
 
-def defaults(command: str, known: Set[str], start: Path) -> dict[str, Value]:
+def defaults(command: str, known: Set[str], start: Path) -> dict[str, object]:
     """Return the options that the nearest file sets for `command`, by the option's name with underscores.
 
     `known` are the options that the command has. Raises BadUsage for a file that cannot be read as TOML, and for a
@@ -41,11 +42,11 @@ def defaults(command: str, known: Set[str], start: Path) -> dict[str, Value]:
                 raise BadUsage(
                     f"`{file}` sets `{key}`, which `gputune {command}` does not have", hint=f"it has {offer}"
                 )
-            options[_name(key)] = value  # type: ignore[assignment] # TOML's dates end here as click's complaint
+            options[_name(key)] = value
     return options
 
 
-def _nearest(start: Path) -> tuple[Path, dict[str, Value]] | None:
+def _nearest(start: Path) -> tuple[Path, Settings] | None:
     for folder in (start, *start.parents):
         if (folder / OWN).is_file():
             return folder / OWN, _read(folder / OWN)
@@ -56,7 +57,7 @@ def _nearest(start: Path) -> tuple[Path, dict[str, Value]] | None:
     return None
 
 
-def _tool(file: Path) -> dict[str, Value] | None:
+def _tool(file: Path) -> Settings | None:
     """Return `[tool.gputune]`; None without one. A file that never names it is not parsed: it is not ours to check."""
     try:
         if b"gputune" not in file.read_bytes():
@@ -65,18 +66,16 @@ def _tool(file: Path) -> dict[str, Value] | None:
         return None
     tool = _read(file).get("tool")
     own = tool.get("gputune") if isinstance(tool, dict) else None
-    return own if isinstance(own, dict) else None  # type: ignore[return-value] # a TOML table, as Value says
+    return own if isinstance(own, dict) else None
 
 
-def _read(file: Path) -> dict[str, Value]:
-    if sys.version_info >= (3, 11):
-        import tomllib  # noqa: PLC0415 - most runs have no file
-    else:
-        import tomli as tomllib  # noqa: PLC0415 - as above
+def _read(file: Path) -> Settings:
+    toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")  # late: most runs have no file
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        settings: Settings = toml.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadUsage(f"`{file}` cannot be read: {error}", hint="mend that line, or move the file away") from None
+    return settings
 
 
 def _name(key: str) -> str:

@@ -67,8 +67,14 @@ class Ended:
         self.peak = peak
 
 
-Message = Plan | Started | Failed | Ended
-_KINDS: "dict[str, type[Message]]" = {kind.__name__: kind for kind in (Plan, Started, Failed, Ended)}
+class Spoken:
+    """The recorder has given its verdict: should it die now, nobody is to give it again."""
+
+    __slots__ = ()
+
+
+Message = Plan | Started | Failed | Ended | Spoken
+_KINDS: "dict[str, type[Message]]" = {kind.__name__: kind for kind in (Plan, Started, Failed, Ended, Spoken)}
 
 
 class Link:
@@ -113,7 +119,10 @@ class Link:
     def _read(self, size: int) -> "bytes | None":
         data = b""
         while len(data) < size:
-            part = os.read(self.reads, size - len(data))
+            try:
+                part = os.read(self.reads, size - len(data))
+            except OSError:  # nothing there, where the reader does not wait
+                return None
             if not part:
                 return None
             data += part

@@ -20,7 +20,7 @@ class Refused(Exception):  # noqa: N818 - it is the shell's word for it
         self.status = status
 
 
-def start(argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[signal.Signals]") -> int:
+def start(argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[int | signal.Signals]") -> int:
     """Start the command with signal mask `mask` and return its pid; raise Refused when that is not possible."""
     path = _find(argv[0], env.get("PATH", os.defpath))
     try:
@@ -34,7 +34,7 @@ def start(argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[signal.Sign
         raise _refusal(argv[0], path, error) from None
 
 
-def _spawn(path: str, argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[signal.Signals]") -> int:
+def _spawn(path: str, argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[int | signal.Signals]") -> int:
     return os.posix_spawn(path, argv, env, setsigmask=mask, setsigdef=IGNORED_BY_PYTHON)
 
 

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable
 
 from gputune.launch import signals
-from gputune.launch.link import Ended, Failed, Link, Message, Plan, Started, pair
+from gputune.launch.link import Ended, Failed, Link, Message, Plan, Spoken, Started, pair
 from gputune.launch.program import OURS, Refused, start
 
 LIVES = 4  # a recorder that dies is started again, three times: a fourth death has a cause that will not go away
 PATIENCE = 60.0  # s that a recorder gets after the command's end: closing a week's recording takes seconds
 STOP_WINDOW = 5.0  # s in which a stop of the command belongs to the stop signal that we saw
 
+Mask = set[int | signal.Signals]
 Record = Callable[[Link, "dict[str, object]"], int]
 
 
@@ -61,7 +62,7 @@ class Supervisor:
             _remove(plan.rings)
         return ended.code or 0
 
-    def _begin_recorder(self, record: Record, run: "dict[str, object]", mask: "set[signal.Signals]") -> None:
+    def _begin_recorder(self, record: Record, run: "dict[str, object]", mask: Mask) -> None:
         ours, theirs = pair()
         self._lives += 1
         self._recorder = os.fork()
@@ -74,7 +75,7 @@ class Supervisor:
         for message in self._told:
             ours.send(message)
 
-    def _plan(self, mask: "set[signal.Signals]") -> "Plan | None":
+    def _plan(self, mask: Mask) -> "Plan | None":
         """Wait for the plan as any program waits: nothing runs yet, so a Ctrl-C simply ends us."""
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -101,7 +102,7 @@ class Supervisor:
             _null(1)
         _close_others({lock, *((self._link.reads, self._link.writes) if self._link else ())})
 
-    def _watch(self, plan: Plan, mask: "set[signal.Signals]") -> Ended:
+    def _watch(self, plan: Plan, mask: Mask) -> Ended:
         while True:
             info = signal.sigwaitinfo(signals.WATCHED)
             if info.si_signo == signal.SIGCHLD:
@@ -121,7 +122,7 @@ class Supervisor:
             if _is_stopped(self._command):
                 self._stop(number)
 
-    def _reap(self, plan: Plan, mask: "set[signal.Signals]") -> "Ended | None":
+    def _reap(self, plan: Plan, mask: Mask) -> "Ended | None":
         ended = None
         while True:
             try:
@@ -139,8 +140,15 @@ class Supervisor:
                 ended = Ended(code, time.monotonic_ns(), cpu, usage.ru_maxrss * 1024)
             elif pid == self._recorder:
                 self._recorder = 0
-                if os.waitstatus_to_exitcode(status) and self._lives < LIVES:
+                if os.waitstatus_to_exitcode(status) and self._lives < LIVES and not self._spoken():
                     self._begin_recorder(self._again, plan.run, mask)
+
+    def _spoken(self) -> bool:
+        """Return whether the recorder, now dead, had given its verdict."""
+        if self._link is None:
+            return False
+        os.set_blocking(self._link.reads, False)
+        return isinstance(self._link.receive(), Spoken)
 
     def _stopped(self, number: int) -> None:
         if time.monotonic() - self._stop_asked < STOP_WINDOW:
@@ -160,7 +168,7 @@ class Supervisor:
         if _is_stopped(self._command):  # it was sent to us alone
             signals.send(self._command, signal.SIGCONT)
 
-    def _wait_for_recorder(self, plan: Plan, mask: "set[signal.Signals]") -> None:
+    def _wait_for_recorder(self, plan: Plan, mask: Mask) -> None:
         """Wait until the recorder has spoken and closed its files; a signal that asks us to leave is obeyed."""
         until = time.monotonic() + PATIENCE
         while True:
@@ -189,9 +197,7 @@ def supervise(first: Record, again: Record) -> None:
     os._exit(code)
 
 
-def _be_recorder(
-    record: Record, run: "dict[str, object]", link: Link, mask: "set[signal.Signals]", *, first: bool
-) -> None:
+def _be_recorder(record: Record, run: "dict[str, object]", link: Link, mask: Mask, *, first: bool) -> None:
     """Live the recorder's life in the forked process. Does not return."""
     status = OURS
     try:

@@ -17,7 +17,7 @@ from gputune import rooms
 from gputune.gathering import Gatherer
 from gputune.hygiene import mask
 from gputune.launch import folders
-from gputune.launch.link import Failed, Link, Started
+from gputune.launch.link import Failed, Link, Spoken, Started
 from gputune.launch.run import Run
 from gputune.recorder.end import End
 from gputune.recorder.kept import Kept
@@ -59,6 +59,7 @@ class _Life:
 
     def __init__(self, link: Link, run: Run, started: Started, *, resumed: bool) -> None:
         self._run = run
+        self._link = link
         self._end = End(link, started.pid)
         self._troubles = list(run.troubles)
         command = mask(run.command)
@@ -87,10 +88,11 @@ class _Life:
         unavailable = {**self._ticker.unavailable, **self._ticker.failed}
         self._ticker.close()
         verdict = outcome.judge(self._gatherer, unavailable, own_cpu, self._guests.values())
-        self._kept.about(outcome.exit_code, unavailable)
+        self._kept.about(exit_code=outcome.exit_code, ended=self._end.result().t, unavailable=dict(unavailable))
         outcome.keep(verdict)
         before = self._kept.trouble
         outcome.speak(verdict, [*self._troubles, *outcome.troubles, before])
+        self._link.send(Spoken())
         self._kept.close()
         if self._kept.trouble != before:
             outcome.add(self._kept.trouble)

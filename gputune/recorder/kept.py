@@ -1,21 +1,20 @@
-"""The recording, held at arm's length: it begins late, and whatever fails in it costs the recording only."""
+"""The recording, held at arm's length: pyarrow comes late, and whatever fails costs the recording only."""
 
 import os
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputune import __version__
+from gputune.events import Event
 from gputune.launch.link import Started
 from gputune.launch.run import Run
-from gputune.sample import Json, Reading
+from gputune.sample import Json, Reading, now
+from gputune.units import NS
 
 if TYPE_CHECKING:
     from gputune.recording import Recording  # at run time it is imported where its failure costs only itself
 
-BEAT = 1.0  # s between writes: what a kill -9 of the recorder may cost
-LATE = 0.25  # s: importing pyarrow takes 60 ms, which a command that ends at once need not wait for
+BRIEF = 0.3  # s: a command that ends before, and trained nothing, does not wait 60 ms for pyarrow to keep 3 readings
 
 # Of the environment only these are kept: what a verdict may depend on, and nothing that could be a secret.
 TELLING = (
@@ -34,103 +33,94 @@ class Kept:
 
     def __init__(self, run: Run, command: tuple[str, ...], started: Started, *, resumed: bool) -> None:
         self.trouble = ""
-        self._run = run
-        self._about = _about(run, command, started)
+        self._folder = Path(run.folder) if run.folder else None
         self._resumed = resumed
-        self._begin_at = time.monotonic() + LATE
-        self._beat_due = 0.0
-        self._waiting: list[list[Reading]] = []
+        self._brief_until = started.t + int(BRIEF * NS)
+        self._held: list[list[Reading]] = []
+        self._began = False
         self._recording: Recording | None = None
-        self._off = not run.folder
+        if self._folder is not None:
+            self._open(self._folder, run, _about(run, command, started))
 
     def earlier(self) -> Iterator[list[Reading]]:
         """Yield what earlier lives of the recorder kept."""
-        if not self._resumed or self._off:
+        if not self._resumed or self._folder is None:
             return
         try:
-            from gputune import recording  # noqa: PLC0415 - see above
+            from gputune import recording  # noqa: PLC0415 - where its failure costs only itself
 
             recording.lean()
-            yield from recording.readings(Path(self._run.folder))
-        except Exception as error:  # noqa: BLE001 - what comes from here on is still worth recording
-            self._fail("the first part of the run is not in the verdict", error)
+            yield from recording.readings(self._folder)
+        except Exception as error:  # noqa: BLE001 - what comes from here on is still worth a verdict
+            self.trouble = f"the first part of the run is missing in the verdict ({_why(error)})"
 
     def take(self, readings: list[Reading]) -> None:
-        """Keep the readings of one tick."""
-        if self._off:
-            return
-        at = time.monotonic()
+        """Keep the readings of one tick; they are written once a second."""
         if self._recording is None:
-            self._waiting.append(readings)
-            if at >= self._begin_at:
-                self._begin()
             return
-        try:
-            self._recording.take(readings)
-            if at >= self._beat_due:
-                self._beat_due = at + BEAT
-                self._recording.beat(time.monotonic_ns())
-        except Exception as error:  # noqa: BLE001 - the verdict does not need the recording
-            self._stop("the recording stopped", error)
-
-    def about(self, exit_code: int | None, unavailable: Mapping[str, str]) -> None:
-        """Keep how the run ended."""
-        if self._recording is None:
+        if not self._began:
+            self._held.append(readings)
+            if now() < self._brief_until and not any(isinstance(r, Event) for r in readings):
+                return
             self._begin()
+        else:
+            self._recording.take(readings)
+        self._recording.beat(now())
+
+    def about(self, **changes: Json) -> None:
+        """Keep how the run ended."""
         if self._recording is not None:
-            try:
-                self._recording.about(exit_code=exit_code, unavailable=dict(unavailable))
-            except Exception as error:  # noqa: BLE001 - as above
-                self._stop("the recording stopped", error)
+            self._recording.about(**changes)
 
     def close(self) -> None:
         """Finish the recording."""
         if self._recording is None:
             return
+        broken = self._recording.broken
+        self._recording.close()
+        if broken:
+            self.trouble = f"the recording is not whole: {broken}"
+
+    def _open(self, folder: Path, run: Run, about: dict[str, Json]) -> None:
         try:
-            self._recording.close()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._stop("the recording was not finished", error)
-        else:
-            if self._recording.broken:
-                self.trouble = f"the recording stopped: {self._recording.broken}"
+            from gputune.recording import Recording  # noqa: PLC0415 - as above
+
+            if self._resumed:
+                self._recording = Recording.resume(folder, max_size=run.max_size)
+                self._begin()
+            else:
+                self._recording = Recording.create(folder, about, max_size=run.max_size)
+        except Exception as error:  # noqa: BLE001 - the verdict does not need the recording
+            self._recording = None
+            self.trouble = f"nothing was recorded ({_why(error)})"
 
     def _begin(self) -> None:
-        if self._off:
+        """Load what writes tables, and write what was held back."""
+        if self._recording is None:
             return
-        folder = Path(self._run.folder)
+        self._began = True
         try:
-            from gputune import recording  # noqa: PLC0415 - see above
+            from gputune.recording import lean  # noqa: PLC0415 - as above
 
-            recording.lean()
-            if self._resumed:
-                self._recording = recording.Recording.resume(folder)
-            else:
-                self._recording = recording.Recording.create(folder, self._about, max_size=self._run.max_size)
-            for readings in self._waiting:
-                self._recording.take(readings)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._stop("nothing was recorded", error)
-        self._waiting = []
-
-    def _stop(self, what: str, error: Exception) -> None:
-        self._off = True
-        self._recording = None
-        self._fail(what, error)
-
-    def _fail(self, what: str, error: Exception) -> None:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
-        self.trouble = f"{what} ({why})"
+            lean()
+        except Exception as error:  # noqa: BLE001 - the recording will find it missing too, and say so
+            self.trouble = f"nothing was recorded ({_why(error)})"
+        for readings in self._held:
+            self._recording.take(readings)
+        self._held = []
 
 
 def _about(run: Run, command: tuple[str, ...], started: Started) -> dict[str, Json]:
     """Return what run.json says from the start."""
     return {
-        "gputune": __version__,
         "command": list(command),
-        "folder": str(Path.cwd()),
+        "cwd": str(Path.cwd()),
         "pid": started.pid,
         "started": started.t,
         "hz": run.hz,
         "environment": {name: os.environ[name] for name in TELLING if name in os.environ},
     }
+
+
+def _why(error: Exception) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"

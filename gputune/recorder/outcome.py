@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from gputune.gathering import Gatherer
 from gputune.hygiene import clean
@@ -49,7 +50,8 @@ class Outcome:
         if verdict is None:
             return
         if self._run.folder:
-            self._write(f"{self._run.folder}/{FINDINGS}", os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            file = f"{self._run.folder}/{FINDINGS}"
+            self._write(f"{file}.new", os.O_EXCL | os.O_NOFOLLOW, 0o600, then=file)
         if self._run.json == "-":
             if not self._silent:
                 _put(1, self._json)
@@ -88,13 +90,15 @@ class Outcome:
         if lines and not self._silent:
             _put(2, ("\n" + "\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
 
-    def _write(self, file: str, flags: int, mode: int) -> None:
+    def _write(self, file: str, flags: int, mode: int, *, then: str = "") -> None:
         try:
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | flags, mode)
             try:
                 _all(descriptor, self._json)
             finally:
                 os.close(descriptor)
+            if then:
+                Path(file).rename(then)
         except OSError as error:
             self.troubles.append(f"`{file}` was not written ({error.strerror or error})")
 
