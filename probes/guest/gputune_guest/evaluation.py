@@ -1,13 +1,159 @@
-"""Evaluation phases."""
+"""Evaluation phases: from `model.eval()`, or from a loader iterated with gradients off, until training goes on.
+
+Nobody says "evaluation", so it is concluded, and doubt means that there was none:
+
+- `eval()` on an outermost module opens a phase, and so does a new iterator while gradients are off.
+- `train()` closes it, and so does the next batch of an iterator that is older than the phase, or a new iterator of a
+  loader that was seen to train.
+- A step or a backward pass in between says that training goes on: the phase is closed where it was last seen to be one
+  (at the end of an inner iterator, or at a batch that came with gradients off), or forgotten. That is the frozen
+  teacher in eval mode.
+- A phase with neither an iterator in it nor gradients off counts only if it comes less often than every step, which
+  a generator put into eval mode for each discriminator step does not.
+"""
+
+import functools
+import os
+import sys
+
+from gputune_guest import patching, ring, spans
+from gputune_guest.words import END, EVALUATION, SPAN
+
+now = ring.now
+local = spans.local
+
+SELDOM = 2  # steps of the first optimizer between two phases that nothing else confirms
+
+_phase = None
+_last = None  # the iterator of the last batch outside of all phases
+_trains = set()  # ids of loaders between whose batches steps were made
+_steps = 0  # of the first optimizer
+_steps_before = 0  # at the end of the last phase that had no iterator in it
+_born = 0  # iterators that came to life or began again so far
+
+
+class _Phase:
+    """A phase that is open: `certain` when gradients were off, `seen` when it had a batch, `proved` until when."""
+
+    __slots__ = ("certain", "first", "proved", "seen", "site", "t0")
+
+    def __init__(self, t0, first, certain, site):
+        self.t0, self.first, self.certain, self.site = t0, first, certain, site
+        self.seen = False
+        self.proved = 0
+
+
+def _open(t0, first, certain, frame):
+    global _phase
+    _phase = _Phase(t0, first, certain, spans.site(frame, "evaluation"))
+    ring.since(t0)
+
+
+def _close(t1, confirmed=False):
+    global _phase, _steps_before
+    phase, _phase = _phase, None
+    ring.since(0)
+    if phase.seen or phase.certain or confirmed:
+        ring.record(SPAN, EVALUATION, phase.t0, t1, phase.site)
+    if not phase.seen:
+        _steps_before = _steps
+
+
+def open():  # noqa: A001 - read as evaluation.open()
+    """Return whether a phase is open."""
+    return _phase is not None
 
 
 def on_batch(mine, t0, t1, code):
-    """Take notice of a next()."""
+    """Take notice of a `next()` that took from `t0` to `t1`."""
+    global _last
+    phase = _phase
+    if phase is None:
+        _last = mine
+    elif spans.get_ident() != spans.trainer:
+        return
+    elif mine.born < phase.first:
+        _close(t0)
+        _last = mine
+    else:
+        phase.seen = True
+        if code == END or not mine.grad:
+            phase.proved = t1
 
 
-def on_iterator(mine, t0):
-    """Take notice of a new iterator."""
+def on_iterator(mine, t0, frame):
+    """Take notice of an iterator that came to life, or began again, at `t0`."""
+    global _born
+    _born += 1
+    mine.born = _born
+    if spans.get_ident() != spans.trainer or spans.silent:
+        return
+    if _phase is None:
+        if not mine.grad:
+            _open(t0, _born, True, frame)
+    elif mine.grad and mine.loader in _trains:
+        _close(t0)
 
 
-def on_step(t0):
-    """Take notice of an optimizer step or a backward pass."""
+def on_step(number):
+    """Take notice of an optimizer step (its number) or a backward pass (0)."""
+    global _phase, _steps
+    if number == 1:
+        _steps += 1
+    phase = _phase
+    if phase is not None:
+        if spans.get_ident() != spans.trainer:
+            return
+        if phase.proved:
+            _close(phase.proved)
+        else:
+            _phase = None
+            ring.since(0)
+    if _last is not None:
+        _trains.add(_last.loader)
+
+
+def _train(original):
+    tracing = spans.compiling()
+
+    @functools.wraps(original)
+    def wrapper(self, mode=True):
+        if tracing() or local.modes:
+            return original(self, mode)
+        local.modes = True  # train() and eval() call train() of every module inside
+        try:
+            return original(self, mode)
+        finally:
+            local.modes = False
+            try:
+                _mode(mode, sys._getframe(1))
+            except Exception as error:
+                ring.failed(error)
+
+    return wrapper
+
+
+def _mode(training, frame):
+    if spans.get_ident() != spans.trainer or spans.silent:
+        return
+    if training and _phase is not None:
+        _close(now(), confirmed=_steps - _steps_before >= SELDOM)
+    elif not training and _phase is None:
+        _open(now(), _born + 1, not sys.modules["torch"].is_grad_enabled(), frame)
+
+
+def _forked():
+    global _phase, _last, _steps, _steps_before, _born
+    _phase = _last = None
+    _steps = _steps_before = _born = 0
+    _trains.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def _hook(module):
+    patching.patch(module.Module, "train", _train)
+
+
+HOOKS = {"torch.nn.modules.module": _hook}

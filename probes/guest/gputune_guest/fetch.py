@@ -156,6 +156,7 @@ def _worker_loop(original):
             given.update(kwargs)
             _worker = (given.get("worker_id", -1), given.get("num_workers", 0))
             ring.become_worker()
+            spans.silence()
             record(WORKER, 0, t0, 0, _worker[0], _worker[1])
         except Exception as error:
             ring.failed(error)

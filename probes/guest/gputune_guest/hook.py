@@ -12,7 +12,9 @@ import sys
 
 from gputune_guest import ring
 
-FAMILIES = ("loader", "fetch", "step")
+FAMILIES = (
+    *("loader", "fetch", "step", "evaluation", "checkpoint", "logs", "reporting", "sync", "collective", "device"),
+)
 PR_SET_PTRACER = 0x59616D61
 
 

@@ -7,9 +7,10 @@ holds stay as they were. All that we remember of an object is kept here, beside 
 import functools
 import itertools
 import os
+import sys
 import weakref
 
-from gputune_guest import evaluation, patching, ring, settings, spans
+from gputune_guest import device, evaluation, patching, ring, settings, spans
 from gputune_guest.words import BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, SPAN
 
 now = ring.now
@@ -25,7 +26,10 @@ _grad_enabled = None  # torch.is_grad_enabled, once torch is there
 class _Iterator:
     """What we know of one iterator of theirs."""
 
-    __slots__ = ("batch_size", "count", "device", "gone", "grad", "loader", "number", "pid", "several", "sized")
+    __slots__ = (
+        *("number", "loader", "count", "batch_size", "sized", "several", "grad", "gone", "born"),
+        *("started", "ended", "asked", "returned"),  # events and times of the device's clock, see device.py
+    )
 
     def __init__(self, theirs, loader_number, batch_size, sized):
         self.number = next(_numbers)
@@ -35,7 +39,9 @@ class _Iterator:
         self.sized = sized  # the collate function is torch's own: the first dimension counts samples
         self.several = hasattr(theirs, "_tasks_outstanding")
         self.grad = True
-        self.device = None  # the state of the device's clock, see device.py
+        self.born = 0  # its place in the order of all iterators, later again after a reset
+        self.started = self.ended = None
+        self.asked = self.returned = 0
         key = id(theirs)
         self.gone = weakref.ref(theirs, lambda _ref: _iterators.pop(key, None))
         _iterators[key] = self
@@ -65,6 +71,9 @@ def _next(original):
     def wrapper(self):
         try:
             mine = _iterators.get(id(self)) or _adopt(self)
+            clock = device.clock
+            if clock is not None:
+                clock.before(mine)
             ready = len(self._task_info) - self._tasks_outstanding if mine.several else -1
             t0 = now()
             mark(BATCH, 0, t0)
@@ -92,6 +101,8 @@ def _next(original):
                 record(BATCH, code, t0, t1, mine.number, mine.count, ready, 0, count)
                 mine.count += 1
                 on_batch(mine, t0, t1, code)
+                if clock is not None and not code:
+                    clock.after(mine, t1)
             except Exception as error:
                 ring.failed(error)
 
@@ -158,7 +169,7 @@ def _came(theirs, loader, t0, made, again):
     record(SPAN, LOADER_START, t0, t1, 0, 0, mine.number)
     for index, worker in enumerate(workers):
         record(MEMBER, 0, t0, t1, mine.number, worker.pid or 0, 0, 0, index)
-    evaluation.on_iterator(mine, t0)
+    evaluation.on_iterator(mine, t0, sys._getframe(2))
 
 
 def _shutdown(original):

@@ -6,16 +6,24 @@ _done = []  # (owner, name, what stood in owner's own namespace or _ABSENT, ours
 _ABSENT = object()
 
 
-def patch(owner, name, make):
-    """Replace `owner.name` by `make(original)`. Does nothing where there is no such name, or ours stands there already.
+def patch(owner, name, make, *others):
+    """Replace `owner.name` by `make(original)`, and in `others` where the very same object goes by that name.
 
-    `owner` is a module or a class; a name that a class inherits is put into the class itself.
+    `owner` is a module or a class; a name that a class inherits is put into the class itself. Does nothing where
+    there is no such name, or ours stands there already.
     """
     original = getattr(owner, name, None)
     if original is None or any(done[0] is owner and done[1] == name for done in _done):
         return
-    own = vars(owner).get(name, _ABSENT)
     ours = make(original)
+    _put(owner, name, ours)
+    for other in others:
+        if other is not None and vars(other).get(name) is original:
+            _put(other, name, ours)
+
+
+def _put(owner, name, ours):
+    own = vars(owner).get(name, _ABSENT)
     setattr(owner, name, ours)
     _done.append((owner, name, own, ours))
 

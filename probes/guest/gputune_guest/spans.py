@@ -1,11 +1,33 @@
-"""Pauses of the training: one record around a call that is no training."""
+"""Pauses of the training: one record around a call that is no training, and the place in the user's code that made it.
+
+A pause counts once, for the outermost call: the `fsync` inside `torch.save` is checkpoint, and what a dataset prints
+or downloads inside `next()` is waiting for data. In a DataLoader worker nothing is recorded here.
+"""
 
 import _thread
+import functools
+import os
 import sys
+
+from gputune_guest import places, ring
+from gputune_guest.words import SPAN
+
+now = ring.now
+record = ring.record
+mark = ring.mark
+get_ident = _thread.get_ident
+
+MOST_SITES = 512  # places that are told apart; the ones that come later have none
+SHORT = 5_000  # ns; calls that may come by the thousand are not worth a record below this
+
+trainer = get_ident()  # the training thread: the one that imported torch, until another makes the first step
+silent = False  # in a worker
+_sites = {}  # (code, line, what) to id
 
 
 class _Local(_thread._local):
     depth = 0  # how many calls this thread is in that count as one thing, whatever they call
+    modes = False  # it is inside Module.train() of an outer module
     schedstat = None  # descriptor of this thread's schedstat (fetch.py)
     short = False  # its last fetch was a short one
 
@@ -17,3 +39,91 @@ def compiling():
     """Return torch's function that dynamo takes for a constant True while it traces; old ones say False."""
     compiler = getattr(sys.modules["torch"], "compiler", None)
     return getattr(compiler, "is_dynamo_compiling", None) or bool
+
+
+def timed(code, what, least=0, marked=False, anywhere=True, wanted=None, size=None):  # noqa: PLR0913, PLR0917 - options
+    """Return a function for `patching.patch` that puts a span of `code` around the original.
+
+    `least` ns is worth a record; `marked`: say that it begins, because it may be long; `anywhere`: on all threads;
+    `wanted(args)` decides before the call, `size(args, kwargs)` tells the bytes after it.
+    """
+
+    def make(original):
+        tracing = compiling()
+
+        @functools.wraps(original)
+        def wrapper(*args, **kwargs):
+            if tracing() or silent or local.depth:
+                return original(*args, **kwargs)
+            if not (anywhere or get_ident() == trainer) or not (wanted is None or wanted(args)):
+                return original(*args, **kwargs)
+            local.depth = 1
+            t0 = now()
+            if marked:
+                mark(SPAN, code, t0)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                t1 = now()
+                local.depth = 0
+                if t1 - t0 >= least:
+                    write(code, t0, t1, what, sys._getframe(1), _measured(size, args, kwargs))
+
+        return wrapper
+
+    return make
+
+
+def _measured(size, args, kwargs):
+    """Return the bytes that `size` tells, 0 if it cannot: what the arguments are is theirs."""
+    if size is None:
+        return 0
+    try:
+        return int(size(args, kwargs))
+    except Exception:
+        return 0
+
+
+def write(code, t0, t1, what, frame, size=0, c=0):  # noqa: PLR0913, PLR0917 - one record's fields
+    """Record a span that the code above `frame` made."""
+    try:
+        ident = get_ident()
+        record(SPAN, code, t0, t1, site(frame, what), size, 0, 0 if ident == trainer else ident, c)
+    except Exception as error:
+        ring.failed(error)
+
+
+def site(frame, what):
+    """Return the id of the user's place that is calling, and tell it when it is new. 0 when there are too many."""
+    frame = places.user_frame(frame)
+    key = (frame.f_code, frame.f_lineno, what)
+    number = _sites.get(key)
+    if number is None:
+        if len(_sites) >= MOST_SITES:
+            return 0
+        number = _sites[key] = len(_sites) + 1
+        filename = frame.f_code.co_filename
+        ring.note(n="site", id=number, where=places.name(filename, frame.f_lineno), what=what, file=filename)
+    return number
+
+
+def silence():
+    """Record no spans from here on: this process makes batches, it does not train."""
+    global silent
+    silent = True
+
+
+def train_here():
+    """Take the calling thread for the training thread."""
+    global trainer
+    trainer = get_ident()
+
+
+def _forked():
+    global silent
+    silent = False
+    _sites.clear()
+    train_here()
+
+
+os.register_at_fork(after_in_child=_forked)

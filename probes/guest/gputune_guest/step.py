@@ -1,6 +1,7 @@
 """Optimizer steps and backward passes: where one round of training ends and the next begins."""
 
 import functools
+import os
 import weakref
 
 from gputune_guest import evaluation, patching, ring, spans
@@ -22,9 +23,22 @@ def _number(optimizer):
     number = _numbers.get(key)
     if number is None:
         _count += 1
+        if _count == 1:
+            spans.train_here()
         number = _numbers[key] = _count
         _known[key] = weakref.ref(optimizer, lambda _ref: (_numbers.pop(key, None), _known.pop(key, None)))
     return number
+
+
+def _forked():
+    """In a forked child: its optimizers are counted anew."""
+    global _count
+    _count = 0
+    _numbers.clear()
+    _began.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _hook_optimizer(module):
@@ -47,7 +61,7 @@ def _hook_optimizer(module):
             if t0:
                 number = _numbers.get(id(optimizer)) or _number(optimizer)
                 record(STEP, 0, t0, t1, number)
-                evaluation.on_step(t0)
+                evaluation.on_step(number)
 
     handles = [module.register_optimizer_step_pre_hook(before), module.register_optimizer_step_post_hook(after)]
     ring.at_farewell(lambda: [handle.remove() for handle in handles])
@@ -66,7 +80,7 @@ def _hook_backward(module):
                 return original(*args, **kwargs)
             finally:
                 record(BACKWARD, 0, t0, now())
-                evaluation.on_step(t0)
+                evaluation.on_step(0)
 
         return wrapper
 

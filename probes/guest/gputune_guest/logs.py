@@ -1,0 +1,24 @@
+"""Logging: handlers, `print`, progress bars, and files forced to the disk."""
+
+from gputune_guest import patching, spans
+from gputune_guest.words import LOGGING
+
+
+def _hook_logging(module):
+    patching.patch(module.Handler, "handle", spans.timed(LOGGING, "logging", least=spans.SHORT))
+
+
+def _hook_print(module):
+    patching.patch(module, "print", spans.timed(LOGGING, "print", least=spans.SHORT))
+
+
+def _hook_os(module):
+    for name in ("fsync", "fdatasync"):
+        patching.patch(module, name, spans.timed(LOGGING, "os." + name, least=spans.SHORT))
+
+
+def _hook_tqdm(module):
+    patching.patch(module.tqdm, "refresh", spans.timed(LOGGING, "tqdm", least=spans.SHORT))
+
+
+HOOKS = {"logging": _hook_logging, "builtins": _hook_print, "os": _hook_os, "tqdm.std": _hook_tqdm}
