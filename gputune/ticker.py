@@ -18,8 +18,8 @@ from gputune.tree import Tree
 OWN = Metric("gputune.cpu", "cores", "CPU that the recorder and its child processes used, not the supervisor.")
 METRICS = (OWN,)
 ROOM = "gputune.probes"
-TREE_BEAT = 0.25  # s between looks for new processes; their CPU time is counted from their start all the same
-OWN_BEAT = 1.0  # s between readings of our own cost
+TREE_BEAT = 0.5  # s between looks for new processes; their CPU time is counted from their start all the same
+OWN_BEAT = 2.0  # s between readings of our own cost
 SLOWEST_RETRY = 60.0  # s; back-off doubles up to here
 
 

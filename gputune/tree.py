@@ -114,8 +114,8 @@ class Tree:
             self._silent.pop(guest.pid, None)
         elif guest.role == "worker":
             self.workers([guest.pid])
-        elif guest.state == "none" and guest.role == "main":
-            self.trainers([guest.pid])
+        elif guest.state == "none":
+            self._tell([guest.pid], guest.role)
         elif guest.role == "main" and self._roles.get(guest.pid) != "main":
             self._guests[guest.process] = guest
             if guest.state == "ring":

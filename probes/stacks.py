@@ -1,0 +1,189 @@
+"""What the training thread is doing, from outside: py-spy looks at it in short bursts, ever more rarely.
+
+py-spy runs as a process of its own and does not stop the one it looks at (`--nonblocking`: a third of its looks may
+fail, which costs samples, not time). Measured with 0.4.3: a burst of 61 looks is about 30 ms of CPU, a single
+`py-spy dump` 12 to 28 ms, so bursts. Their rate is a prime number of Hz, so that they do not march in step with the
+training.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from gputune.procfs import read_text
+from gputune.sample import Metric, Reading, Stack, Target, Ticks, Unavailable, now
+
+METRICS: tuple[Metric, ...] = ()
+PERIOD = 0.2  # s; a pipe that fills up would hold up py-spy, nothing else
+
+RATE = 61  # Hz
+BURST = 1  # s; py-spy takes whole seconds
+FIRST = 1.5  # s from the first sight of a training to the first burst: its warm-up is of no interest
+GROWTH = 2.0  # each pause is that much longer than the one before
+LONGEST = 60.0  # s; 30 ms of CPU a minute is 0.05 % of a core
+SHARED = 20.0  # s; with many training processes the pauses grow, so that all bursts together cost no more than three
+PATIENCE = 5.0  # s that py-spy may take longer than its burst before it is ended
+GIVE_UP = 3  # failures in a row after which a process is left alone
+NOISE = 4096  # bytes of what py-spy says that are kept
+
+
+@dataclass(slots=True)
+class _Training:
+    """One process to look at, and when."""
+
+    pid: int
+    due: float
+    pause: float = FIRST
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class _Burst:
+    """A py-spy that runs."""
+
+    training: _Training
+    child: subprocess.Popen[bytes]
+    began: float
+    said: bytearray = field(default_factory=bytearray)
+    complained: bytearray = field(default_factory=bytearray)
+
+
+def attach(target: Target) -> Ticks:
+    """Look at the processes that train, one at a time. Needs py-spy, and leave to read the memory of the others."""
+    program = find()
+    if program is None:
+        raise Unavailable("py-spy is not installed", hint="pip install py-spy")
+    looker = _Looker(target, program)
+    try:
+        while True:
+            yield looker.tick(time.monotonic())
+    finally:
+        looker.close()
+
+
+def find() -> str | None:
+    """Return the py-spy beside our own interpreter, else the one on the PATH."""
+    beside = Path(sys.executable).parent / "py-spy"
+    return str(beside) if beside.exists() else shutil.which("py-spy")
+
+
+class _Looker:
+    """Starts one burst after another and collects what they say, without ever waiting for one."""
+
+    def __init__(self, target: Target, program: str) -> None:
+        self._target = target
+        self._program = program
+        self._trainings: dict[int, _Training] = {}
+        self._burst: _Burst | None = None
+        self._worked = False
+
+    def tick(self, at: float) -> list[Reading]:
+        """Return the stacks of a burst that is over; begin the next one that is due."""
+        mains = [pid for pid, role in self._target.pids().items() if role == "main"]
+        self._trainings = {pid: self._trainings.get(pid) or _Training(pid, at + FIRST) for pid in mains}
+        stacks = self._collect(at)
+        if self._burst is None:
+            due = [t for t in self._trainings.values() if at >= t.due and t.failures < GIVE_UP]
+            if due:
+                self._begin(min(due, key=lambda t: t.due), at)
+        return stacks
+
+    def close(self) -> None:
+        """End a burst that is under way: it never stopped its target, so nothing has to be set going again."""
+        if self._burst is not None:
+            self._burst.child.kill()
+            self._end(self._burst)
+
+    def _begin(self, training: _Training, at: float) -> None:
+        what = ["record", "--nonblocking", "--rate", str(RATE), "--duration", str(BURST), "--format", "raw"]
+        how = ["--threads", "--idle", "--full-filenames", "--output", "/proc/self/fd/1", "--pid", str(training.pid)]
+        child = subprocess.Popen(
+            [self._program, *what, *how],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"RUST_LOG": "error"},
+            start_new_session=True,  # a Ctrl-C of the terminal is not for it
+        )
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+        self._burst = _Burst(training, child, at)
+
+    def _collect(self, at: float) -> list[Reading]:
+        burst = self._burst
+        if burst is None:
+            return []
+        ended = burst.child.poll() is not None  # asked before reading, so that nothing written before is missed
+        _drain(burst.child.stdout, burst.said)
+        _drain(burst.child.stderr, burst.complained)
+        del burst.complained[:-NOISE]
+        if not ended:
+            if at - burst.began > BURST + PATIENCE:
+                burst.child.kill()
+            return []
+        self._end(burst)
+        return self._judge(burst, at)
+
+    def _end(self, burst: _Burst) -> None:
+        burst.child.wait()
+        for pipe in (burst.child.stdout, burst.child.stderr):
+            if pipe is not None:
+                pipe.close()
+        self._burst = None
+
+    def _judge(self, burst: _Burst, at: float) -> list[Reading]:
+        """Plan the next burst by how this one went."""
+        training = burst.training
+        training.pause = min(training.pause * GROWTH, max(LONGEST, SHARED * len(self._trainings)))
+        training.due = at + training.pause
+        stacks = list(training_stacks(burst.said.decode(errors="replace"), training.pid))
+        if stacks:
+            self._worked = True
+            training.failures = 0
+        elif training.pid in self._trainings:  # else it has only ended
+            training.failures += 1
+            self._refused(burst.complained.decode(errors="replace"))
+        return [*stacks]
+
+    def _refused(self, complaint: str) -> None:
+        """Give up for good where the system does not allow it; any other failure may be one process's own."""
+        lowered = complaint.lower()
+        if self._worked or not ("permission denied" in lowered or "operation not permitted" in lowered):
+            return
+        scope = (read_text(self._target.proc / "sys/kernel/yama/ptrace_scope") or "0").strip()
+        if scope != "0":
+            why = f"the system does not let py-spy look into other processes (ptrace_scope is {scope})"
+            raise Unavailable(why, hint="sudo sysctl kernel.yama.ptrace_scope=0")
+        why = "the system does not let py-spy look into other processes (no CAP_SYS_PTRACE, as in a plain container)"
+        raise Unavailable(why, hint="start the container with `--cap-add=SYS_PTRACE`")
+
+
+def _drain(pipe: IO[bytes] | None, into: bytearray) -> None:
+    while pipe is not None and (data := pipe.read(65536)):
+        into += data
+
+
+def training_stacks(raw: str, pid: int) -> list[Stack]:
+    """Return the stacks of the training thread out of py-spy's raw format.
+
+    A line is `thread (4242): MainThread;<module> (/home/u/train.py:12);step (/home/u/train.py:8) 31`: frames from the
+    outermost to the innermost, and how often they were seen. The training thread is the main thread; where no thread
+    is known by that name, the one that was seen most.
+    """
+    threads: dict[str, list[Stack]] = {}
+    t = now()
+    for line in raw.splitlines():
+        stack, _, count = line.rpartition(" ")
+        thread, *frames = stack.split(";")
+        if frames and count.isdigit():
+            threads.setdefault(thread, []).append(Stack(t, pid, tuple(frames), int(count)))
+    main = [name for name in threads if name.endswith(": MainThread") or name.startswith(f"thread ({pid})")]
+    candidates = main or list(threads)
+    chosen = max(candidates, key=lambda name: sum(s.count for s in threads[name]), default="")
+    return threads.get(chosen, [])

@@ -1,0 +1,114 @@
+"""Which processes of the tree have torch inside and no guest of ours: nothing is known of their time from within.
+
+They are named, with the reason as far as it shows, so that nobody is told "0 % wait" of a process that was not seen.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+
+from gputune.procfs import PPID, STARTED, monotonic_of, read_bytes, stat_fields
+from gputune.sample import Guest, Metric, Reading, Role, Target, Ticks, now
+
+METRICS: tuple[Metric, ...] = ()
+PERIOD = 2.0  # s; importing torch takes about as long
+
+TORCH = b"libtorch"  # in the name of a mapped file; every build of torch has it
+PAGE = os.sysconf("SC_PAGE_SIZE")
+SMALLEST = 64 << 20  # B resident; nothing below it has torch inside, and its maps need not be read
+LONGEST = 64.0  # s; a process without torch is looked at ever more rarely
+GUEST = b"probes/guest"  # where PYTHONPATH leads when it is as we set it
+WORKERS = (b"multiprocessing.spawn", b"multiprocessing.forkserver")  # in the command of a worker not made by fork
+
+
+@dataclass(slots=True)
+class _Suspect:
+    """A process without a guest: whether torch is in it, and when to look again."""
+
+    due: float
+    pause: float = PERIOD / 2
+    guest: Guest | None = None
+
+
+def attach(target: Target) -> Ticks:
+    """Look through `/proc/PID/maps` of processes that have made no `.hello` file among the rings."""
+    suspects: dict[int, _Suspect] = {}
+    while True:
+        yield _tick(target, suspects, time.monotonic())
+
+
+def _tick(target: Target, suspects: dict[int, _Suspect], at: float) -> list[Reading]:
+    pids = target.pids()
+    found: list[Reading] = []
+    for pid in suspects.keys() - pids.keys():
+        guest = suspects.pop(pid).guest
+        if guest is not None:
+            found.append(guest._replace(ended=now()))
+    for pid in pids:
+        suspect = suspects.setdefault(pid, _Suspect(at))
+        if suspect.guest is None and at >= suspect.due - PERIOD / 2:
+            suspect.pause = min(2 * suspect.pause, LONGEST)
+            suspect.due = at + suspect.pause
+            suspect.guest = _look(target, pid)
+            if suspect.guest is not None:
+                found.append(suspect.guest)
+    return found + _launchers(suspects)
+
+
+def _launchers(suspects: dict[int, _Suspect]) -> list[Reading]:
+    """Take back that a process trains which started one that does: torchrun has torch inside, too."""
+    guests = {pid: suspect.guest for pid, suspect in suspects.items() if suspect.guest and suspect.guest.role == "main"}
+    found: list[Reading] = []
+    for parent in {guest.ppid for guest in guests.values()} & guests.keys():
+        launcher = suspects[parent].guest = guests[parent]._replace(role="other")
+        found.append(launcher)
+    return found
+
+
+def _look(target: Target, pid: int) -> Guest | None:
+    """Return what is to be said of a process: nothing where a guest is, or no torch."""
+    if (target.rings / f"{pid}.hello").exists() or not _has_torch(target, pid):
+        return None
+    stat = read_bytes(f"{target.proc}/{pid}/stat")
+    if not stat:
+        return None
+    fields = stat_fields(stat)
+    parent, started = int(fields[PPID]), monotonic_of(int(fields[STARTED]))
+    return Guest(-pid, pid, parent, started, 0, _role(target, pid, parent), "none", _why(target, pid))
+
+
+def _has_torch(target: Target, pid: int) -> bool:
+    statm = read_bytes(f"{target.proc}/{pid}/statm").split()
+    if len(statm) < 2 or int(statm[1]) * PAGE < SMALLEST:
+        return False
+    try:
+        with (target.proc / str(pid) / "maps").open("rb") as maps:
+            return any(TORCH in line for line in maps)
+    except OSError:
+        return False
+
+
+def _role(target: Target, pid: int, parent: int) -> Role:
+    """Tell a worker by its command: a forked one has its parent's, the others name multiprocessing in theirs."""
+    command = read_bytes(f"{target.proc}/{pid}/cmdline")
+    if any(mark in command for mark in WORKERS):
+        return "worker"
+    forked = parent in target.pids() and command == read_bytes(f"{target.proc}/{parent}/cmdline")
+    return "worker" if forked and _has_torch(target, parent) else "main"
+
+
+def _why(target: Target, pid: int) -> str:
+    """Return why no guest may be there. Of the environment only the two names that matter are looked at."""
+    flags = {b"-I": "-I", b"-E": "-E", b"-S": "-S"}
+    for word in read_bytes(f"{target.proc}/{pid}/cmdline").split(b"\0")[1:]:
+        if not word.startswith(b"-"):
+            break
+        for flag, name in flags.items():
+            if not word.startswith(b"--") and flag[1:] in word[1:]:
+                return f"Python was started with {name}, which leaves PYTHONPATH or sitecustomize out"
+    variables = read_bytes(f"{target.proc}/{pid}/environ").split(b"\0")
+    if not any(variable.startswith(b"GPUTUNE_RINGS=") for variable in variables):
+        return "it was started with an environment of its own"
+    if not any(variable.startswith(b"PYTHONPATH=") and GUEST in variable for variable in variables):
+        return "PYTHONPATH was replaced on the way to it"
+    return "no guest spoke from inside it"
