@@ -148,7 +148,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build(
-    features: Features, findings: Sequence[Finding], *, overhead: Overhead, guests: Iterable[Guest] = ()
+    features: Features, findings: Sequence[Finding], *, overhead: Overhead, guests: Iterable[Guest] | None = None
 ) -> Verdict:
     """Return the document for one run. `guests` are the processes that were sighted, if the caller knows them."""
     heard = [p for p in features.processes if p.guest == SEEN]
@@ -170,7 +170,7 @@ def build(
         abstained=abstained(heard),
         processes=[_process(p) for p in features.processes],
         frames=_frames(heard),
-        sighted=_sighted(list(guests)),
+        sighted=None if guests is None else _sighted(list(guests)),
         dropped=features.dropped,
     )
 
@@ -288,9 +288,7 @@ def _frames(processes: Sequence[Process]) -> list[FrameRow]:
     return [FrameRow(where=f.where, function=f.function, share=_short(f.share), compute=f.compute) for f in frames]
 
 
-def _sighted(guests: Sequence[Guest]) -> Sighted | None:
-    if not guests:
-        return None
+def _sighted(guests: Sequence[Guest]) -> Sighted:
     return Sighted(
         python=sum(g.role != "worker" for g in guests),
         torch=sum(g.state == SEEN and g.role != "worker" for g in guests),

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from gputune.verdict import LedgerRow
 
 SMALLEST = 0.01  # a smaller share is counted as `other`: it would be drawn as nothing
+VISIBLE = 0.005  # what is left over is named when it rounds to a percent
 MOST = 4  # spans with a name: with `other`, one for each glyph
 GLYPHS = "█▓▒░·"  # by rank of share, so that neighbours always differ
 OTHER = "other"
@@ -49,9 +50,8 @@ def parts(ledger: Sequence[LedgerRow], width: int) -> list[Part]:
 
 def _largest(shares: Sequence[tuple[str, float]], most: int) -> list[tuple[str, float]]:
     kept = [item for item in shares[:most] if item[1] >= SMALLEST] or list(shares[:1])
-    if len(kept) == len(shares):
-        return kept
-    return [*kept, (OTHER, max(0.0, 1.0 - sum(share for _, share in kept)))]
+    rest = 1.0 - sum(share for _, share in kept)
+    return [*kept, (OTHER, rest)] if rest >= VISIBLE else kept
 
 
 def apportion(shares: Sequence[float], total: int) -> list[int]:

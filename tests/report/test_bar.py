@@ -23,6 +23,11 @@ def test_small_spans_are_counted_as_other() -> None:
     assert [(part.span, part.percent) for part in shown] == [("step", 98), ("other", 2)]
 
 
+def test_what_rounds_to_nothing_is_not_named() -> None:
+    shown = parts(ledger(step=0.998, sync=0.002), 80)
+    assert [(part.span, part.percent) for part in shown] == [("step", 100)]
+
+
 def test_the_legend_fits_a_narrow_terminal_and_still_adds_up() -> None:
     many = ledger(step=0.4, loader_wait=0.2, evaluation=0.2, checkpoint=0.1, collective=0.06, reporting=0.04)
     for width in (40, 60, 80):

@@ -24,7 +24,7 @@ CONTRACT = {
 Make = Callable[..., Any]
 
 
-def document(run: Features, *findings: Finding, guests: tuple[Guest, ...] = ()) -> dict[str, Any]:
+def document(run: Features, *findings: Finding, guests: tuple[Guest, ...] | None = None) -> dict[str, Any]:
     """Return the document as an outsider reads it, after holding it against the schema."""
     overhead = Overhead(sampler_cpu_share=0.004, guest_us_per_batch=1.1)
     read: dict[str, Any] = json.loads(to_json(build(run, findings, overhead=overhead, guests=guests)))

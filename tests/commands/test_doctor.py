@@ -1,0 +1,89 @@
+"""`gputune doctor`: each check tried, alone, with a fix where something is missing."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gputune import checks
+from gputune.checks import Check, Place
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Place]:
+    """A /proc and a /sys with nothing in them."""
+    for name in ("proc", "sys", "shm"):
+        (tmp_path / name).mkdir()
+    return Place(
+        python=sys.executable, proc=tmp_path / "proc", sys=tmp_path / "sys", shm=tmp_path / "shm", here=tmp_path
+    )
+
+
+def test_every_row_that_is_not_well_says_what_would_help(gputune: Run) -> None:
+    done = gputune("doctor", "--json", "--python", sys.executable)
+    assert done.returncode == 0
+    rows = json.loads(done.stdout)["checks"]
+    assert {"guest", "nvml", "stacks", "cpus", "shm", "folder"} <= {row["name"] for row in rows}
+    assert [row for row in rows if row["state"] not in {"ok", "limited", "missing"} or not row["says"]] == []
+    unfixable = {"gpm", "mig"}  # the card itself cannot do it
+    assert [r for r in rows if r["state"] != "ok" and not r["fix"] and r["name"] not in unfixable] == []
+
+
+def test_the_guest_reaches_this_interpreter(machine: Place) -> None:
+    (row,) = checks.guest(machine)
+    assert row.state == "ok"
+    assert sys.executable in row.says
+
+
+def test_an_interpreter_that_shuts_the_guest_out_is_said(machine: Place, tmp_path: Path) -> None:
+    isolated = tmp_path / "python"
+    isolated.write_text(f'#!/bin/sh\nexec {sys.executable} -I "$@"\n')
+    isolated.chmod(0o755)
+    (row,) = checks.guest(Place(python=str(isolated)))
+    assert (row.state, "was not reached" in row.says) == ("missing", True)
+
+
+def test_an_interpreter_that_is_not_there_is_said(gputune: Run) -> None:
+    done = gputune("doctor", "--python", "no-such-python")
+    assert done.returncode == 0
+    assert "`no-such-python` was not found" in done.stdout
+
+
+def test_a_program_that_is_no_python_is_said(machine: Place) -> None:
+    (row,) = checks.guest(Place(python="true"))
+    assert row.state == "missing"
+
+
+def test_pressure_needs_a_kernel_that_has_it(machine: Place) -> None:
+    assert [row.state for row in checks.pressure(machine)] == ["missing"]
+    (machine.proc / "pressure").mkdir()
+    (machine.proc / "pressure" / "io").write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n")
+    assert [row.state for row in checks.pressure(machine)] == ["ok"]
+
+
+@pytest.mark.parametrize(("text", "state"), [("1234 56 7\n", "ok"), ("0 0 0\n", "missing")])
+def test_schedstat_that_stays_zero_is_off(machine: Place, text: str, state: str) -> None:
+    (machine.proc / "self").mkdir()
+    (machine.proc / "self" / "schedstat").write_text(text)
+    assert [row.state for row in checks.schedstat(machine)] == [state]
+
+
+def test_shared_memory_that_is_not_there_is_missing(machine: Place) -> None:
+    machine.shm.rmdir()
+    assert [row.state for row in checks.shm(machine)] == ["missing"]
+
+
+def test_a_check_that_stumbles_takes_no_other_with_it(machine: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_place: Place) -> Iterator[Check]:
+        raise RuntimeError("boo")
+        yield  # pragma: no cover - makes it a generator
+
+    monkeypatch.setattr(checks, "CHECKS", (("broken", broken), ("pressure", checks.pressure)))
+    first, second = checks.run(machine)
+    assert (first.name, first.state, first.says) == ("broken", "missing", "could not be checked: RuntimeError: boo")
+    assert second.name == "pressure"
