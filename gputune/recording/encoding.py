@@ -6,7 +6,7 @@ comprehensions and one comparison, and a frame is made of whole buffers: pyarrow
 
 import json
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -80,6 +80,35 @@ class Rows:
         ]
 
 
+class Rest:
+    """Readings that are no samples: records as flat numbers, and what is rare as rows."""
+
+    def __init__(self) -> None:
+        self.records = array("q")
+        self.said: list[Said] = []
+        self.stacks: list[Stack] = []
+
+    def add(self, t: int, readings: Sequence[Reading]) -> None:
+        """Add the readings of a tick."""
+        for reading in readings:
+            if isinstance(reading, Event):
+                self.records.append(reading.process)
+                self.records.extend(reading.record)
+            elif isinstance(reading, Stack):
+                self.stacks.append(reading)
+        self.said.extend(said(t, readings))
+
+    def messages(self) -> Iterator[bytes]:
+        """Yield the frames of the tables that have rows."""
+        if self.records:
+            numbers = pa.Array.from_buffers(pa.int64(), len(self.records), [None, pa.py_buffer(self.records)])
+            yield _message(Table.EVENTS, [pa.FixedSizeListArray.from_arrays(numbers, FIELDS)])
+        if self.said:
+            yield _message(Table.NOTES, _transposed(Table.NOTES, self.said))
+        if self.stacks:
+            yield _message(Table.STACKS, _transposed(Table.STACKS, self.stacks))
+
+
 class Encoder:
     """Makes the frames of one segment, and knows which columns the segment has declared."""
 
@@ -92,34 +121,19 @@ class Encoder:
     def encode(self, taken: Iterable[tuple[int, Sequence[Reading]]]) -> tuple[bytes, list[Said]]:
         """Return the frames, one a table, of what was taken ((ns, readings) of each tick), and what was said in it."""
         rows = Rows()
-        events = array("q")
-        notes: list[Said] = []
-        stacks: list[Stack] = []
+        rest = Rest()
         for now, readings in taken:
             samples = [r for r in readings if isinstance(r, Sample)]
             t = self._samples(samples, rows) if samples else now
             if len(samples) < len(readings):
-                for reading in readings:
-                    if isinstance(reading, Event):
-                        events.append(reading.process)
-                        events.extend(reading.record)
-                    elif isinstance(reading, Stack):
-                        stacks.append(reading)
-                notes.extend(said(t, readings))
+                rest.add(t, readings)
         out = []
         if self._declared or self._again:
             out.append(_message(Table.COLUMNS, _transposed(Table.COLUMNS, self._declared + self._again)))
             self._declared, self._again = [], self._declared
         if rows.times:
             out.append(_message(Table.SAMPLES, rows.arrays()))
-        if events:
-            numbers = pa.Array.from_buffers(pa.int64(), len(events), [None, pa.py_buffer(events)])
-            out.append(_message(Table.EVENTS, [pa.FixedSizeListArray.from_arrays(numbers, FIELDS)]))
-        if notes:
-            out.append(_message(Table.NOTES, _transposed(Table.NOTES, notes)))
-        if stacks:
-            out.append(_message(Table.STACKS, _transposed(Table.STACKS, stacks)))
-        return b"".join(out), notes
+        return b"".join([*out, *rest.messages()]), rest.said
 
     def _samples(self, samples: list[Sample], rows: Rows) -> int:
         """Add one tick; return its time, which is the latest of its samples'."""
@@ -152,7 +166,7 @@ class Encoder:
 
 
 def _add_each(samples: list[Sample], ids: "array[int]", rows: Rows) -> None:
-    """Add a tick that has several samples of one column, as rows of their own: each sample in the first that is free."""
+    """Add a tick that has several samples of one column, as several rows: each sample in the first with room."""
     ticks: list[dict[int, Sample]] = []
     for column, sample in zip(ids, samples, strict=True):
         if column == LEFT_OUT:

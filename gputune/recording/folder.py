@@ -10,8 +10,8 @@ While `frames-N` is there, part N of every table is ignored: the frames go only 
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
-
 
 RUN = "run.json"
 TABLES = ("samples", "batches", "fetches", "steps", "gaps", "spans", "events", "notes", "stacks")
@@ -35,6 +35,12 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def __enter__(self) -> "Folder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -77,10 +83,8 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._fd)
-        except FileNotFoundError:
-            pass
 
     def cut(self, name: str, size: int) -> None:
         """Shorten a file to `size` bytes."""
@@ -92,7 +96,7 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return the names of everything in the folder."""
-        return os.listdir(self._fd)
+        return os.listdir(self._fd)  # noqa: PTH208 - a descriptor has no Path
 
     def frames(self) -> list[int]:
         """Return the segments that are there as frames."""
@@ -119,7 +123,7 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return []
         try:
-            return os.listdir(fd)
+            return os.listdir(fd)  # noqa: PTH208 - as above
         finally:
             os.close(fd)
 

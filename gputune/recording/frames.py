@@ -1,8 +1,8 @@
 """What a frame is: a message with a length and a checksum, so that a torn or damaged file loses only what was hit.
 
 A frame is a header of 16 bytes and a payload: magic, table (high bit set: its schema), version, zero,
-length of the payload, CRC-32 of the header so far and the payload. The payload is one Arrow IPC message. A reader that meets
-damage goes on at the next magic whose checksum is right.
+length of the payload, CRC-32 of the header so far and the payload. The payload is one Arrow IPC message. A reader that
+meets damage goes on at the next magic whose checksum is right.
 """
 
 import struct

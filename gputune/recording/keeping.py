@@ -13,7 +13,7 @@ KEY = b"gputune"  # of Parquet's key-value metadata: the declarations of the sam
 
 
 class Keeper:
-    """Turns the segments of one folder into Parquet. Raises OSError or Damaged, and leaves the frames where they are."""
+    """Turns the segments of one folder into Parquet. Raises OSError or Damaged; the frames are then still there."""
 
     def __init__(self, folder: Folder, offset: int) -> None:
         self._folder = folder

@@ -4,6 +4,8 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
+from typing import cast
 
 HEAVY = ("numpy", "pandas")  # pyarrow takes them along where they are installed: +200 ms and +60 MiB
 
@@ -12,8 +14,9 @@ HEAVY = ("numpy", "pandas")  # pyarrow takes them along where they are installed
 def _absent(names: tuple[str, ...]) -> Iterator[None]:
     """Make imports of `names` fail, unless they are there already."""
     hidden = [name for name in names if name not in sys.modules]
+    modules = cast("dict[str, ModuleType | None]", sys.modules)
     for name in hidden:
-        sys.modules[name] = None  # type: ignore[assignment] - None is how the import system is told "not there"
+        modules[name] = None  # how the import system is told "not there"
     try:
         yield
     finally:

@@ -83,7 +83,10 @@ KINDS: Mapping[str, tuple[Kind, ...]] = {
     "gaps": (Kind.GAP,),
     "spans": (Kind.SPAN,),
 }  # what is in none of them is in `events`
-NAMES = {"span": dict(SPAN_NAMES), "kind": {Kind.STEP: "optimizer", Kind.BACKWARD: "backward"}}
+NAMES: Mapping[str, Mapping[int, str]] = {
+    "span": SPAN_NAMES,
+    "kind": {Kind.STEP: "optimizer", Kind.BACKWARD: "backward"},
+}
 _START = [("time", pa.timestamp("ms", "UTC")), ("us", pa.int16()), ("process", pa.int32())]
 SHAPES = {table: pa.schema([*_START, *((c.name, c.type) for c in columns)]) for table, columns in COLUMNS.items()}
 

@@ -30,11 +30,15 @@ class Mark(NamedTuple):
 def segments(folder: Folder) -> Iterator[Segment]:
     """Yield the segments in order, as frames where they still are."""
     for segment in sorted({*folder.frames(), *folder.parts()}):
-        try:
-            yield tables.raw(whole(folder.read(frames_name(segment))))
-        except FileNotFoundError:  # they are Parquet, perhaps since a moment ago
-            parts = folder.parts().get(segment, ())
-            yield {name: parquet.decode(folder.read(part_name(name, segment))) for name in parts}
+        yield _segment(folder, segment)
+
+
+def _segment(folder: Folder, segment: int) -> Segment:
+    try:
+        return tables.raw(whole(folder.read(frames_name(segment))))
+    except FileNotFoundError:  # they are Parquet, perhaps since a moment ago
+        parts = folder.parts().get(segment, ())
+        return {name: parquet.decode(folder.read(part_name(name, segment))) for name in parts}
 
 
 def whole_tables(folder: Folder, offset: int) -> dict[str, pa.Table]:
@@ -132,4 +136,4 @@ def numbers(column: pa.ChunkedArray) -> list[int]:
     if data is None:
         return []
     start = whole_column.offset
-    return cast("list[int]", memoryview(data).cast("B").cast("q")[start : start + len(whole_column)].tolist())
+    return memoryview(data).cast("B").cast("q")[start : start + len(whole_column)].tolist()

@@ -92,7 +92,7 @@ def samples(source: Raw, offset: int, known: Mapping[str, str]) -> pa.Table:
     arrays = [stamps(rows["t"], offset, 1)]
     for name, about in {**known, **{name: about for name, (_, about) in here.items()}}.items():
         metric, _ = declared(about)
-        fields.append(pa.field(name, _type(metric)))
+        fields.append(_field(name, about))
         if name in here:
             mine = pc.equal(column, here[name][0])
             arrays.append(_column(metric, value.filter(mine), row.filter(mine), len(rows)))
@@ -103,7 +103,7 @@ def samples(source: Raw, offset: int, known: Mapping[str, str]) -> pa.Table:
 
 def widened(table: pa.Table, known: Mapping[str, str]) -> pa.Table:
     """Return a samples table with all `known` columns, in their order."""
-    fields = [pa.field(name, _type(declared(about)[0])) for name, about in known.items()]
+    fields = [_field(name, about) for name, about in known.items()]
     wanted = pa.schema([table.schema.field("time"), *fields])
     return pa.concat_tables([wanted.empty_table(), table.replace_schema_metadata()], promote_options="default")
 
@@ -118,6 +118,10 @@ def names(source: Raw) -> Iterator[tuple[str, str]]:
     """Yield the name and the declaration of every column of the segment."""
     for about in source.columns.values():
         yield column_name(about), about
+
+
+def _field(name: str, about: str) -> pa.Field:
+    return pa.field(name, _type(declared(about)[0]))
 
 
 def _type(metric: Metric) -> pa.DataType:

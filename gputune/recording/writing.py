@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputune import __version__
+from gputune.recording.about import SCHEMA_VERSION, offset, read
 from gputune.recording.folder import RUN, Folder, frames_name, write_all
 from gputune.recording.frames import whole
 from gputune.sample import Json, Reading, now
@@ -19,13 +20,11 @@ if TYPE_CHECKING:  # they import pyarrow, which a run that has written nothing y
     from gputune.recording.keeping import Keeper
     from gputune.recording.story import Story
 
-SCHEMA_VERSION = 1
 MAX_SIZE = 512 << 20  # B: weeks of 40 columns and 20 batches a second
 SEGMENT = 8 << 20  # B of frames, half an hour of 40 columns: what is in memory at once when it becomes Parquet
 LEAST_SEGMENT = 256 << 10  # B: smaller ones would be mostly Parquet's own words
 BEAT = int(0.9 * NS)  # a beat that comes a little early is one all the same
 ABOUT = 10 * NS  # run.json is rewritten at most that often for what readings tell
-DROPPED = 1000  # gaps that run.json lists; older ones are merged into the first
 MS = 1_000_000
 
 
@@ -36,9 +35,9 @@ class Recording:
     readable. The frames of a segment live in memory for a second, on the disk until they are verified Parquet.
     """
 
-    def __init__(self, folder: Folder | None, about: dict[str, Json], max_size: int) -> None:
+    def __init__(self, about: dict[str, Json], max_size: int) -> None:
         self.broken = ""
-        self._folder = folder
+        self._folder: Folder | None = None
         self._about = about
         self._max_size = max_size
         self._segment_size = min(SEGMENT, max(LEAST_SEGMENT, max_size // 8))
@@ -54,37 +53,32 @@ class Recording:
 
     @classmethod
     def create(cls, folder: Path, about: Mapping[str, Json], *, max_size: int = MAX_SIZE) -> "Recording":
-        """Begin a recording in `folder`, which is made (0700) or empty. `about` is what run.json says from the start."""
-        offset = (time.time_ns() - now()) // MS * MS  # whole milliseconds keep grids aligned in both clocks
-        whole_about: dict[str, Json] = {
-            "schema_version": SCHEMA_VERSION,
-            "gputune": __version__,
-            "finished": False,
-            "unix_minus_monotonic_ns": offset,
-            "dropped": [],
-            **about,
-        }
-        self = cls(None, whole_about, max_size)
+        """Begin a recording in `folder`, made (0700) if need be; `about` is what run.json says from the start."""
+        clocks = (time.time_ns() - now()) // MS * MS  # whole milliseconds keep the grid aligned in both
+        anchor: dict[str, Json] = {"finished": False, "unix_minus_monotonic_ns": clocks, "dropped": []}
+        self = cls({"schema_version": SCHEMA_VERSION, "gputune": __version__, **anchor, **about}, max_size)
         self._guarded(lambda: self._begin(folder))
         return self
 
     @classmethod
     def resume(cls, folder: Path, *, max_size: int = MAX_SIZE) -> "Recording":
         """Go on with the recording of a recorder that was killed."""
-        self = cls(None, {}, max_size)
+        self = cls({}, max_size)
         self._guarded(lambda: self._go_on(folder))
         return self
 
     def _begin(self, folder: Path) -> None:
         folder.mkdir(0o700, parents=True, exist_ok=True)
-        self._folder = Folder(folder)
-        if RUN in self._folder.names():
+        opened = Folder(folder)
+        if RUN in opened.names():
+            opened.close()
             raise FileExistsError(f"`{folder}` is another run")
+        self._folder = opened
         self._tell()
 
     def _go_on(self, folder: Path) -> None:
+        self._about.update(read(folder))
         self._folder = Folder(folder)
-        self._about.update(json.loads(self._folder.read(RUN)))
         self._waiting = self._folder.frames()
         self._segment = 1 + max([*self._waiting, *self._folder.parts()], default=0)
         if self._waiting:
@@ -93,7 +87,7 @@ class Recording:
 
     def take(self, readings: Sequence[Reading]) -> None:
         """Take the readings of one tick. They are on the disk after the next beat."""
-        if readings and not self.broken:
+        if readings and not self.broken and self._folder is not None:
             self._taken.append((now(), readings))
 
     def beat(self, now_ns: int) -> None:
@@ -122,7 +116,6 @@ class Recording:
         self._guarded(self._finish)
         self._folder.close()
         self._folder = None
-        self.broken = self.broken or "closed"
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Do something that must cost no more than the recording itself."""
@@ -171,8 +164,8 @@ class Recording:
             self._segment += 1
             self._file, self._size, self._encoder = -1, 0, None
         if self._waiting and self._keeper is None:
-            offset = int(str(self._about["unix_minus_monotonic_ns"]))
-            self._keeper = importlib.import_module("gputune.recording.keeping").Keeper(self._folder, offset)
+            keeping = importlib.import_module("gputune.recording.keeping")
+            self._keeper = keeping.Keeper(self._folder, offset(self._about))
         while self._waiting and self._keeper is not None:
             self._keeper.keep(self._waiting[0])
             del self._waiting[0]

@@ -1,0 +1,52 @@
+"""run.json: what a run folder says of itself, and what it says when it cannot be read."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from gputune.errors import GputuneError
+from gputune.recording.folder import RUN
+from gputune.sample import Json
+
+SCHEMA_VERSION = 1
+
+
+class NotARun(GputuneError):  # noqa: N818 - named for what happened
+    """The folder has no readable run.json."""
+
+    def __init__(self, folder: Path, why: str) -> None:
+        super().__init__(
+            f"`{folder}` is no run folder: {why}",
+            hint="`gputune watch` names the folder of a run; it holds a `run.json`",
+        )
+
+
+class NewerRun(GputuneError):  # noqa: N818 - as above
+    """The folder was written by a gputune that knows more than this one."""
+
+    def __init__(self, folder: Path, version: Json, by: Json) -> None:
+        super().__init__(
+            f"`{folder}` has schema version {version}, written by gputune {by}; this one reads up to {SCHEMA_VERSION}",
+            hint="pip install --upgrade gputune",
+        )
+
+
+def read(folder: Path) -> dict[str, Json]:
+    """Return run.json. Raises NotARun or NewerRun."""
+    try:
+        found = json.loads(Path(folder, RUN).read_bytes())
+        version = found["schema_version"]
+    except FileNotFoundError:
+        raise NotARun(folder, "it has no `run.json`") from None
+    except OSError as error:
+        raise NotARun(folder, error.strerror or str(error)) from None
+    except (ValueError, KeyError, TypeError):
+        raise NotARun(folder, "its `run.json` is damaged") from None
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise NewerRun(folder, version, found.get("gputune"))
+    return dict(found)
+
+
+def offset(story: Mapping[str, Json]) -> int:
+    """Return the ns from the monotonic clock to Unix time, as they were when the run began."""
+    return int(str(story["unix_minus_monotonic_ns"]))
