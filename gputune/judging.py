@@ -7,10 +7,10 @@ from gputune.features import Features
 from gputune.finding import Finding
 from gputune.rooms import load, names
 
-WORTH_SAYING = 1.05  # predicted samples/s: below five percent, noise and effort eat the gain
-LOADING = frozenset(
-    {"few-workers", "oversubscribed-workers", "heavy-preprocessing", "low-prefetch"}
-)  # they explain the same seconds, the loader's waits: only the best one speaks
+WORTH_SAYING = 1.05  # predicted samples/s at the low end: below five percent, noise and effort eat the gain
+CLOSE = 1.1  # findings that explain the same seconds about as well: the cheaper change speaks
+# They explain the same seconds, the loader's waits, so only one of them speaks. The cheapest change comes first.
+LOADING = ("low-prefetch", "oversubscribed-workers", "few-workers", "heavy-preprocessing")
 
 Advise = Callable[[Features], Iterable[Finding]]
 
@@ -30,7 +30,7 @@ def judge(run: Features, failed: dict[str, str] | None = None) -> list[Finding]:
 def _ask(name: str, run: Features, failed: dict[str, str] | None) -> list[Finding]:
     try:
         advise = cast("Advise", load("gputune.advisors", name).advise)
-        return [f for f in advise(run) if f.speedup.likely >= WORTH_SAYING]
+        return [f for f in advise(run) if f.speedup.low >= WORTH_SAYING]
     except Exception as error:  # noqa: BLE001 - a broken advisor must not silence the others
         if failed is not None:
             failed[name.replace("_", "-")] = f"{type(error).__name__}: {error}"
@@ -38,11 +38,15 @@ def _ask(name: str, run: Features, failed: dict[str, str] | None) -> list[Findin
 
 
 def _apart(found: Iterable[Finding]) -> Iterator[Finding]:
-    """Leave out findings that claim the same seconds as a better one."""
-    taken = False
+    """Leave out findings that claim the same seconds as a better one, or say the same of another rank."""
+    found = list(found)
+    rivals = [f for f in found if f.id in LOADING]
+    best = max((f.speedup.likely for f in rivals), default=1.0)
+    close = [f for f in rivals if f.speedup.likely * CLOSE >= best]
+    chosen = min(close, key=lambda f: LOADING.index(f.id), default=None)
+    said: set[tuple[str, str]] = set()
     for finding in found:
-        if finding.id in LOADING:
-            if taken:
-                continue
-            taken = True
+        if (finding.id in LOADING and finding is not chosen) or (finding.id, finding.where) in said:
+            continue
+        said.add((finding.id, finding.where))
         yield finding

@@ -22,6 +22,7 @@ ERROR = 0.03  # the model's own error where nothing is known of it (docs/evidenc
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PREFETCHES = (2, 4, 8, 16)
 GOOD_ENOUGH = 1.03  # a smaller setting this close to the best one is the better advice
+STRESS = 1.15  # blocked times for which a number of workers must still do: storage is slower at other hours
 PERSIST_GAIN = 1.1  # workers that persist must be this much better before more workers are advised only with it
 TYPICAL_PREFETCH = 2  # torch's own default
 
@@ -177,7 +178,10 @@ class Outlook:
         return chosen[0], persistent, self._interval(self.loop(self.now), self._seconds(*chosen))
 
     def _smallest(self, numbers: Sequence[int], *, persistent: bool) -> tuple[int, bool]:
-        tried = {n: self._seconds(n, persistent) for n in numbers}
+        """Choose for batches a little slower than measured: advice on the very edge would be taken back next time."""
+        stressed = replace(self.job, fetches=tuple(Work(f.cpu, f.blocked * STRESS) for f in self.job.fetches))
+        other = self._with(stressed)
+        tried = {n: other.loop(Setting(n, self.now.prefetch, persistent)) for n in numbers}
         best = min(tried.values())
         return min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH), persistent
 
