@@ -8,7 +8,7 @@ import msgspec
 from gputune import judging, recording
 from gputune.events import Event
 from gputune.gathering import Gatherer
-from gputune.recording.reading import about
+from gputune.recording.about import read
 from gputune.sample import Guest, Json, Reading, Sample, Stack
 from gputune.verdict import Overhead, Verdict, build
 
@@ -28,7 +28,7 @@ def rejudge(folder: Path, failed: dict[str, str] | None = None) -> Verdict:
 
     Of a run that goes on, everything until its last reading counts. Advisors that fail are named in `failed`.
     """
-    story = about(folder)
+    story = read(folder)
     gatherer = Gatherer(_command(story), int(str(story.get("started", 0))))
     guests: dict[int, Guest] = {}
     last = gatherer.started
