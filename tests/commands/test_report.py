@@ -9,7 +9,7 @@ import pytest
 
 from gputune.events import INLINE, Event, Kind, Record, SpanCode
 from gputune.recording import Recording
-from gputune.sample import Guest, Metric, Note, Reading, Sample
+from gputune.sample import Guest, Metric, Note, Reading, Sample, now
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 MS = 1_000_000
@@ -49,7 +49,7 @@ def run(tmp_path: Path) -> Path:
     folder = tmp_path / "run"
     recording = Recording.create(folder, {"command": ["python", "train.py"], "started": BEGAN}, max_size=1 << 24)
     recording.take(readings())
-    recording.beat(BEGAN + 10_000 * MS)
+    recording.beat(now() + 60_000 * MS)  # whenever its last beat was, this one is due
     recording.about(exit_code=0, unavailable={"nvml": "no driver"})
     recording.close()
     return folder
@@ -80,7 +80,7 @@ def test_works_while_the_run_goes_on(gputune: Run, tmp_path: Path) -> None:
     folder = tmp_path / "live"
     recording = Recording.create(folder, {"command": ["python", "train.py"], "started": BEGAN}, max_size=1 << 24)
     recording.take(readings())
-    recording.beat(BEGAN + 10_000 * MS)
+    recording.beat(now() + 60_000 * MS)  # whenever its last beat was, this one is due
     document = json.loads(gputune("report", str(folder), "--json").stdout)
     recording.close()
     assert document["exit_code"] is None
