@@ -29,6 +29,17 @@ def _supervised(arguments: list[str]) -> None:
     from gputune.launch.supervisor import supervise  # noqa: PLC0415 - as above
 
     def first(link: Link, _run: dict[str, object]) -> int:
+        from gputune.launch import express  # noqa: PLC0415 - in the fork
+
+        wishes = express.wishes(arguments[1:])
+        if wishes is not None:
+            from gputune import watching  # noqa: PLC0415 - in the fork
+            from gputune.errors import BadUsage  # noqa: PLC0415 - in the fork
+
+            try:
+                return watching.watch(wishes, link)
+            except BadUsage:  # nothing was done yet: the ordinary road ends there too, and says so
+                pass
         from gputune import cli  # noqa: PLC0415 - in the fork
 
         return cli.run(arguments, link)

@@ -4,29 +4,14 @@ It runs in the recorder, and the supervisor waits for it: from here to `link.sen
 """
 
 import os
-from pathlib import Path
-from typing import NamedTuple
 
 from gputune.errors import BadUsage
 from gputune.launch import folders
 from gputune.launch.link import Link, Plan
-from gputune.launch.run import Run, plain
+from gputune.launch.run import Run, Wishes
 
 # Read by gputune itself, not meant for a gputune inside the command: its output would collide with ours.
 CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_WATCH_JSON", "GPUTUNE_JSON")
-
-
-class Wishes(NamedTuple):
-    """What was asked for on the command line, in the environment or in a file."""
-
-    command: tuple[str, ...]
-    out: str | None
-    hz: float
-    json: str | None
-    max_size: int
-    stacks: bool
-    quiet: bool
-    all_devices: bool
 
 
 def watch(wishes: Wishes, link: Link) -> int:
@@ -38,20 +23,10 @@ def watch(wishes: Wishes, link: Link) -> int:
     troubles: list[str] = []
     folder = _folder(wishes, troubles)
     rings = _rings(troubles)
-    run = Run(
-        command=wishes.command,
-        folder=folder,
-        shown=os.path.relpath(folder) if folder else "",
-        rings=rings,
-        hz=wishes.hz,
-        max_size=wishes.max_size,
-        json=_absolute(wishes.json),
-        stacks=wishes.stacks,
-        quiet=wishes.quiet,
-        all_devices=wishes.all_devices,
-        troubles=tuple(troubles),
-    )
-    link.send(Plan(wishes.command, _environment(rings), rings, plain(run), keeps_stdout=run.json == "-"))
+    wishes.json = _absolute(wishes.json)
+    run = Run(wishes, folder=folder, rings=rings, troubles=troubles)
+    plan = Plan(wishes.command, _environment(rings), rings, run.plain(), keeps_stdout=run.json == "-")
+    link.send(plan)
     from gputune import recorder  # noqa: PLC0415 - the command has started; now there is time
 
     return recorder.record(link, run)
@@ -59,7 +34,7 @@ def watch(wishes: Wishes, link: Link) -> int:
 
 def guest_folder() -> str:
     """Return the folder that goes in front of PYTHONPATH."""
-    return str((Path(__file__).parent / "probes" / "guest").resolve())
+    return os.path.realpath(os.path.join(os.path.dirname(__file__), "probes", "guest"))
 
 
 def _environment(rings: str) -> dict[str, str | None]:
@@ -95,11 +70,11 @@ def _rings(troubles: list[str]) -> str:
 def _check_json(file: str | None) -> None:
     if not file or file == "-":
         return
-    path = Path(file)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        what = "is a folder" if path.is_dir() else f"lies in `{path.parent}`, which does not exist"
+    parent = os.path.dirname(os.path.abspath(file))
+    if os.path.isdir(file) or not os.path.isdir(parent):
+        what = "is a folder" if os.path.isdir(file) else f"lies in `{parent}`, which does not exist"
         raise BadUsage(f"`--json {file}` {what}", hint="name a file, or `-` for stdout after the run")
 
 
-def _absolute(file: str | None) -> str:
-    return str(Path(file).absolute()) if file and file != "-" else file or ""
+def _absolute(file: "str | None") -> "str | None":
+    return os.path.abspath(file) if file and file != "-" else file

@@ -3,9 +3,10 @@
 import click
 
 from gputune.errors import BadUsage, GputuneError
+from gputune.launch.express import FASTEST
 from gputune.launch.link import Link
+from gputune.launch.run import HZ, Wishes
 
-FASTEST = 100.0  # readings a second: beyond it the reading itself becomes a load
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 LEAST_SIZE = 1 << 20  # bytes: a recording cannot be cut down below its first segment
 DEFAULT_SIZE = "512MiB"
@@ -45,7 +46,7 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 # allow_interspersed_args: what follows the name of the command belongs to the command, with or without `--`
 @click.command(short_help=__doc__, help=HELP, context_settings={"allow_interspersed_args": False})
 @click.option("--out", metavar="DIR", help="Folder of the recording: new or empty.  [default: gputune-runs/…]")
-@click.option("--hz", type=float, default=10.0, callback=_hz, show_default=True, help="Readings a second.")
+@click.option("--hz", type=float, default=HZ, callback=_hz, show_default=True, help="Readings a second.")
 @click.option("--json", metavar="FILE", help="Write the verdict as JSON too; - is stdout, after the run.")
 @click.option(
     "--max-size",
@@ -79,8 +80,8 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         raise BadUsage("no command to watch", hint="put it after two dashes: `gputune watch -- python train.py`")
     if not isinstance(ctx.obj, Link):
         raise GputuneError("`watch` was called without its supervisor", hint="start it as `gputune watch -- CMD`")
-    wishes = watching.Wishes(
-        command=cmd,
+    wishes = Wishes(
+        cmd,
         out=out,
         hz=hz,
         json=json,

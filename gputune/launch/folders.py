@@ -4,7 +4,6 @@ import fcntl
 import os
 import stat
 import time
-from pathlib import Path
 
 from gputune.errors import BadUsage
 
@@ -23,35 +22,35 @@ def chosen(out: str) -> str:
 
     Raises OSError where it cannot be made.
     """
-    folder = Path(out)
-    if folder.is_dir():
-        if any(folder.iterdir()):
-            what = "already holds a run" if (folder / "run.json").exists() else "is not empty"
+    if os.path.isdir(out):
+        if os.listdir(out):
+            what = "already holds a run" if os.path.exists(os.path.join(out, "run.json")) else "is not empty"
             raise BadUsage(f"`{out}` {what}", hint=f"name a new folder, like `--out {out.rstrip('/')}-2`")
-        folder.chmod(0o700)
-    elif folder.exists() or folder.is_symlink():
+        os.chmod(out, 0o700)
+    elif os.path.lexists(out):
         raise BadUsage(f"`{out}` is not a folder", hint="name a new folder, like `--out run-1`")
     else:
-        folder.mkdir(0o700, parents=True)
-    return str(folder.resolve())
+        parent = os.path.dirname(os.path.abspath(out))
+        os.makedirs(parent, exist_ok=True)
+        os.mkdir(out, 0o700)
+    return os.path.realpath(out)
 
 
-def fresh(command: tuple[str, ...]) -> str:
+def fresh(command: "tuple[str, ...]") -> str:
     """Make `gputune-runs/<time>-<name>` in the current folder and return its path. Raises OSError where it cannot."""
-    runs = Path(RUNS)
-    runs.mkdir(0o700, exist_ok=True)
-    base = f"{time.strftime('%Y%m%d-%H%M%S')}-{name_of(command)}"
+    os.makedirs(RUNS, 0o700, exist_ok=True)
+    base = os.path.join(RUNS, f"{time.strftime('%Y%m%d-%H%M%S')}-{name_of(command)}")
     for n in range(1, TRIES):
-        folder = runs / (base if n == 1 else f"{base}-{n}")
+        folder = base if n == 1 else f"{base}-{n}"
         try:
-            folder.mkdir(0o700)
+            os.mkdir(folder, 0o700)
         except FileExistsError:  # another watch began in this second
             continue
-        return str(folder.resolve())
+        return os.path.realpath(folder)
     raise FileExistsError(f"{base} and {TRIES} names like it are taken")
 
 
-def name_of(command: tuple[str, ...]) -> str:
+def name_of(command: "tuple[str, ...]") -> str:
     """Return a short file name for a command: its script's, its module's, or its program's."""
     words = [word for word in command if word and not word.startswith("-")]
     name = next((word for word in words if word.endswith((".py", ".sh"))), "")
@@ -90,6 +89,16 @@ def remove_rings(folder: str) -> None:
         os.rmdir(folder)
     except OSError:
         return
+
+
+def remove_empty(folder: str) -> None:
+    """Remove a run folder in which nothing was written, and the folder of all runs where it was the first."""
+    for place in (folder, os.path.dirname(folder)):
+        if place == folder or os.path.basename(place) == RUNS:
+            try:
+                os.rmdir(place)
+            except OSError:
+                return
 
 
 def sweep() -> None:
@@ -131,7 +140,7 @@ def _is_stale(folder: str) -> bool:
     return True
 
 
-def _places() -> list[str]:
+def _places() -> "list[str]":
     """Return where rings may lie, best first: memory with room to spare, then the folder for temporary files."""
     places = []
     try:

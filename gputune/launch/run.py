@@ -1,29 +1,57 @@
-"""What a recorder is told of the run it records: all it needs to begin, and to begin again after it was killed."""
+"""What was asked of a run, and what a recorder is told of it: all it needs to begin, and to begin again.
 
-from typing import NamedTuple
+Plain classes: importing typing or dataclasses would delay the command by five or ten milliseconds.
+"""
 
-
-class Run(NamedTuple):
-    """One watched command. Its fields are plain, because a restarted recorder gets them through a pipe."""
-
-    command: tuple[str, ...]
-    folder: str  # "" where nothing can be kept
-    shown: str  # the folder as the user would type it
-    rings: str  # "" where guests cannot speak
-    hz: float
-    max_size: int  # bytes
-    json: str  # file of the verdict: "" none, "-" stdout
-    stacks: bool
-    quiet: bool
-    all_devices: bool
-    troubles: tuple[str, ...]  # what went wrong before the start, said after the run
+HZ = 10.0  # readings a second
+MAX_SIZE = 512 << 20  # bytes of a recording: weeks of it
 
 
-def plain(run: Run) -> dict[str, object]:
-    """Return the fields of a run by name, to be sent."""
-    return run._asdict()
+class Wishes:
+    """What was asked for on the command line, in the environment or in a file. The defaults are `watch`'s."""
+
+    __slots__ = ("all_devices", "command", "hz", "json", "max_size", "out", "quiet", "stacks")
+
+    def __init__(  # noqa: PLR0913 - one parameter an option
+        self,
+        command: "tuple[str, ...]",
+        *,
+        out: "str | None" = None,
+        hz: float = HZ,
+        json: "str | None" = None,
+        max_size: int = MAX_SIZE,
+        stacks: bool = True,
+        quiet: bool = False,
+        all_devices: bool = False,
+    ) -> None:
+        self.command = command
+        self.out = out
+        self.hz = hz
+        self.json = json  # a file, or "-" for stdout
+        self.max_size = max_size
+        self.stacks = stacks
+        self.quiet = quiet
+        self.all_devices = all_devices
 
 
-def restored(fields: dict[str, object]) -> Run:
-    """Return the run whose fields were sent."""
-    return Run(**fields)  # type: ignore[arg-type] # they were taken from a Run, by plain()
+class Run(Wishes):
+    """One watched command, in fields that go through a pipe."""
+
+    __slots__ = ("folder", "rings", "troubles")
+
+    def __init__(self, wishes: Wishes, *, folder: str, rings: str, troubles: "list[str]") -> None:
+        super().__init__(**{name: getattr(wishes, name) for name in Wishes.__slots__})
+        self.folder = folder  # "" where nothing can be kept
+        self.rings = rings  # "" where guests cannot speak
+        self.troubles = troubles  # what went wrong before the start, said after the run
+
+    def plain(self) -> "dict[str, object]":
+        """Return what `restored` needs."""
+        wishes = {name: getattr(self, name) for name in Wishes.__slots__}
+        return {"wishes": wishes, "folder": self.folder, "rings": self.rings, "troubles": self.troubles}
+
+
+def restored(fields: "dict[str, object]") -> Run:
+    """Return the run that `plain` has taken apart."""
+    wishes = Wishes(**fields.pop("wishes"))  # type: ignore[arg-type] # it went in as a dict of Wishes' own fields
+    return Run(wishes, **fields)  # type: ignore[arg-type] # as above

@@ -3,10 +3,10 @@
 import os
 import select
 import time
-from pathlib import Path
 
-from gputune.launch.link import Ended, Link
+from gputune.launch.link import Ended, Link, Spoken
 
+BEAT = 1.0  # s between looks at /proc, on a kernel that has no pidfd
 UNKNOWN = None  # the exit code of a command whose parent is gone: only a parent is told
 
 
@@ -36,9 +36,23 @@ class End:
                 self._hear()
             else:
                 self._over()
-        if self.alone and self._process < 0 and not Path(f"/proc/{self._pid}").exists():
+        if self.alone and self._process < 0 and not _lives(self._pid):
             self._over()
         return self.ended is not None
+
+    def wait(self, longest: float | None = None) -> bool:
+        """Wait for the end, at most `longest` seconds; return whether it has come."""
+        until = None if longest is None else time.monotonic() + longest
+        while not self():
+            left = BEAT if until is None else min(BEAT, until - time.monotonic())
+            if left <= 0:
+                return False
+            select.select([self._events.fileno()], [], [], left)
+        return True
+
+    def spoken(self) -> None:
+        """Tell the supervisor that the verdict was given: no later life is to give it again."""
+        self._link.send(Spoken())
 
     def result(self) -> Ended:
         """Return how it ended; when that is not known yet, as of now."""
@@ -57,3 +71,13 @@ class End:
     def _over(self) -> None:
         if self.ended is None:
             self.ended = Ended(UNKNOWN, time.monotonic_ns(), 0.0, 0)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it runs as somebody else
+        return True
+    return True

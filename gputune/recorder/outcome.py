@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from gputune.features import Features
+from gputune.finding import Finding
 from gputune.gathering import Gatherer
 from gputune.hygiene import clean
 from gputune.launch.link import Ended
@@ -28,15 +30,13 @@ class Outcome:
         self.exit_code = None if ended.code is None else ended.code if ended.code >= 0 else 128 - ended.code
 
     def judge(
-        self, gatherer: Gatherer, unavailable: Mapping[str, str], own_cpu: float, guests: Iterable[Guest]
+        self, gatherer: Gatherer, unavailable: Mapping[str, str], own_cpu: float | None, guests: Iterable[Guest]
     ) -> Verdict | None:
         """Return the verdict, or None where it cannot be made."""
-        from gputune import judging  # noqa: PLC0415 - advisors are imported once the command has ended
-
         failed: dict[str, str] = {}
         try:
             features = gatherer.features(self._ended.t, exit_code=self.exit_code, unavailable=unavailable)
-            findings = judging.judge(features, failed)
+            findings = _findings(features, failed) if features.processes else []
             verdict = build(features, findings, overhead=Overhead(sampler_cpu_share=own_cpu), guests=guests)
             self._json = to_json(verdict)
         except Exception as error:  # noqa: BLE001 - the recording is still worth keeping
@@ -83,7 +83,12 @@ class Outcome:
             except OSError:
                 width = WIDTH
         colour = terminal.colour_wanted(os.environ, terminal=is_terminal)
-        text = terminal.render(verdict, width=width, colour=colour, run_folder=self._run.shown or None)
+        text = terminal.render(
+            verdict,
+            width=width,
+            colour=colour,
+            run_folder=os.path.relpath(self._run.folder) if self._run.folder else None,
+        )
         return terminal.encodable(text, getattr(sys.stderr, "encoding", None))
 
     def _print(self, lines: Sequence[str]) -> None:
@@ -101,6 +106,12 @@ class Outcome:
                 Path(file).rename(then)
         except OSError as error:
             self.troubles.append(f"`{file}` was not written ({error.strerror or error})")
+
+
+def _findings(features: Features, failed: dict[str, str]) -> list[Finding]:
+    from gputune import judging  # noqa: PLC0415 - only where somebody trained
+
+    return judging.judge(features, failed)
 
 
 def _put(descriptor: int, data: bytes) -> None:

@@ -1,0 +1,73 @@
+"""The short road from a command line to its wishes, for the `watch` that is typed a hundred times a day.
+
+click takes 20 ms to import, a third of the time between Enter and the start of the command. So what is plain here is
+read here, and everything else (help, mistakes, settings in files or in the environment, `--max-size`) takes
+the ordinary road: `gputune/commands/watch.py`. tests/watch/test_express.py holds the two together.
+"""
+
+import os
+
+from gputune.launch.run import Wishes
+
+VALUES = {"--out": "out", "--hz": "hz", "--json": "json"}
+FLAGS = {"--quiet": ("quiet", True), "--all-devices": ("all_devices", True), "--no-stacks": ("stacks", False)}
+FASTEST = 100.0  # readings a second: beyond it the reading itself becomes a load
+INHERITED = frozenset({"GPUTUNE_RINGS", "GPUTUNE_HOST_PID"})  # set for the command of an outer watch: no options
+
+
+def wishes(arguments: "list[str]") -> "Wishes | None":
+    """Return what `watch` was asked for, or None where that is not plain to see."""
+    if _is_configured():
+        return None
+    asked: dict[str, object] = {}
+    rest = list(arguments)
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--":
+            break
+        name, sign, value = word.partition("=")
+        if word in FLAGS:
+            field, asked[field] = FLAGS[word][0], FLAGS[word][1]
+        elif name in VALUES and (sign or rest):
+            asked[VALUES[name]] = value if sign else rest.pop(0)
+        else:
+            return None
+    return _checked(tuple(rest), asked)
+
+
+def _checked(command: "tuple[str, ...]", asked: "dict[str, object]") -> "Wishes | None":
+    if not command or not all(asked.get(name, "-") for name in ("out", "json")):
+        return None
+    if "hz" in asked:
+        try:
+            asked["hz"] = hz = float(str(asked["hz"]))
+        except ValueError:
+            return None
+        if not 0 < hz <= FASTEST:
+            return None
+    return Wishes(command, **asked)  # type: ignore[arg-type] # by name, as VALUES and FLAGS say
+
+
+def _is_configured() -> bool:
+    """Return whether the environment or a file may have something to say."""
+    if any(name.startswith("GPUTUNE_") and name not in INHERITED for name in os.environ):
+        return True
+    try:
+        folder = os.getcwd()
+    except OSError:
+        return True
+    while True:
+        if os.path.exists(os.path.join(folder, "gputune.toml")) or _mentions_us(os.path.join(folder, "pyproject.toml")):
+            return True
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return False
+        folder = parent
+
+
+def _mentions_us(file: str) -> bool:
+    try:
+        with open(file, "rb") as text:
+            return b"gputune" in text.read()
+    except OSError:
+        return False

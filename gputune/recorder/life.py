@@ -1,0 +1,115 @@
+"""One life of the recorder: readings go to the gatherer and into the recording, in the end to the outcome."""
+
+import os
+from pathlib import Path
+
+from gputune.gathering import Gatherer
+from gputune.hygiene import mask
+from gputune.launch import folders
+from gputune.launch.link import Started
+from gputune.launch.run import Run
+from gputune.recorder.end import End
+from gputune.recorder.kept import Kept
+from gputune.recorder.outcome import Outcome
+from gputune.sample import Guest, Reading, Target, now
+from gputune.units import NS
+
+GLANCE = 0.05  # s: a command that ends before has nothing to measure; recording later loses nothing, rings keep it
+PREPARE = 2 * NS  # ns after the start: then there is time to load what the end of the run will need
+
+
+class Life:
+    """Records from the start of the command (or from the death of an earlier life) to the command's end."""
+
+    def __init__(self, run: Run, started: Started, end: End, *, resumed: bool) -> None:
+        self._run = run
+        self._started = started
+        self._end = end
+        self._troubles = list(run.troubles)
+        self._unavailable: dict[str, str] = {}
+        command = mask(run.command)
+        self._gatherer = Gatherer(command, started.t)
+        self._guests: dict[int, Guest] = {}
+        self._gathering = True
+        self._prepared = False
+        self._kept = Kept(run, command, started, resumed=resumed)
+        for readings in self._kept.earlier():
+            self._gather(readings)
+        if not resumed:
+            folders.sweep()
+
+    def live(self) -> None:
+        """Record until the command has ended, then say what was found."""
+        own_cpu = None
+        if not self._end.wait(GLANCE) or self._has_guests():
+            own_cpu = self._measure()
+        ended = self._end.result()
+        outcome = Outcome(self._run, ended, alone=self._end.alone)
+        verdict = outcome.judge(self._gatherer, self._unavailable, own_cpu, self._guests.values())
+        self._kept.about(exit_code=outcome.exit_code, ended=ended.t, unavailable=dict(self._unavailable))
+        outcome.keep(verdict)
+        before = self._kept.trouble
+        outcome.speak(verdict, [*self._troubles, *outcome.troubles, before])
+        self._end.spoken()
+        self._kept.close()
+        if self._kept.trouble != before:
+            outcome.add(self._kept.trouble)
+
+    def _measure(self) -> float:
+        """Tick until the command has ended, and once more; return our own cost in cores."""
+        from gputune import rooms  # noqa: PLC0415 - a command that ends at once needs none of these
+        from gputune.ticker import ROOM, Ticker  # noqa: PLC0415 - as above
+        from gputune.tree import Tree  # noqa: PLC0415 - as above
+
+        pid = self._started.pid
+        tree = Tree(pid)
+        target = Target(pid, tree.pids, rings=Path(self._run.rings or os.devnull), hz=self._run.hz)
+        probes = [name for name in rooms.names(ROOM) if self._run.stacks or name != "stacks"]
+        ticker = Ticker(target, hz=self._run.hz, sink=self._take, tree=tree, probes=probes)
+        try:
+            ticker.run(self._end, wakeup=self._end.fileno())
+            ticker.tick(everything=True)
+        except Exception as error:  # noqa: BLE001 - what was read by then can still be judged
+            self._troubles.append(f"the measuring stopped early ({type(error).__name__}: {error})")
+            self._end.wait()
+        own_cpu = ticker.own_cpu
+        self._unavailable = {**ticker.unavailable, **ticker.failed}
+        ticker.close()
+        return own_cpu
+
+    def _take(self, readings: list[Reading]) -> None:
+        self._kept.take(readings)
+        self._gather(readings)
+        if not self._prepared and now() - self._started.t > PREPARE:
+            self._prepared = True
+            prepare(quiet=self._run.quiet)
+
+    def _gather(self, readings: list[Reading]) -> None:
+        for reading in readings:
+            if isinstance(reading, Guest):
+                self._guests[reading.process] = reading
+        if self._gathering:
+            try:
+                self._gatherer.take(readings)
+            except Exception as error:  # noqa: BLE001 - the recording goes on, and can be judged by a mended gputune
+                self._gathering = False
+                self._troubles.append(f"the run cannot be judged ({type(error).__name__}: {error})")
+
+    def _has_guests(self) -> bool:
+        try:
+            return bool(self._run.rings) and any(Path(self._run.rings).iterdir())
+        except OSError:
+            return False
+
+
+def prepare(*, quiet: bool) -> None:
+    """Import now what judging and printing need, so that the verdict comes at once when the command ends."""
+    from gputune import rooms  # noqa: PLC0415 - as above
+
+    try:
+        for name in rooms.names("gputune.advisors"):
+            rooms.load("gputune.advisors", name)
+        if not quiet:
+            rooms.load("gputune.report", "terminal")
+    except Exception:  # noqa: BLE001 - it will be met again, and named, where it is needed
+        return
