@@ -1,0 +1,149 @@
+"""A pretended training run, as features: what a test says of it is the one interesting thing, the rest is healthy."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from gputune.features import Device, Epoch, Features, Fetch, Frame, Loader, Machine, Place, Process
+
+BATCH = 32
+
+
+def _epochs(number: int, batches: int, start: float, first_wait: float, shutdown: float, seconds: float):
+    return tuple(
+        Epoch(
+            began=i * seconds,
+            start=start,
+            first_wait=first_wait,
+            shutdown=shutdown,
+            batches=batches // number,
+            seconds=seconds / number,
+            complete=True,
+        )
+        for i in range(number)
+    )
+
+
+def pretend(
+    *,
+    num_workers: int = 4,
+    prefetch_factor: int = 2,
+    cpu: float = 0.0,
+    blocked: float = 0.0,
+    queued: float = 0.0,
+    fetches: Sequence[tuple[float, float]] = (),  # (cpu, blocked) of each, instead of the three above
+    step: float = 0.010,
+    steps: Sequence[float] = (),
+    waits: Sequence[float] = (),  # default: what constant times lead to
+    pauses: Mapping[str, Sequence[float]] | None = None,  # parts of `steps`
+    between: Mapping[str, float] | None = None,  # s of spans in the loop, but between epochs
+    batches: int = 400,
+    kept: int = 200,
+    epochs: int = 1,
+    start: float = 0.0,
+    first_wait: float = 0.0,
+    shutdown: float = 0.0,
+    step_cpu: float | None = None,
+    cpus: float = 8.0,
+    others: float = 0.0,
+    ranks: int = 1,
+    shm_free: int | None = None,
+    batch_bytes: int | None = None,
+    devices: tuple[Device, ...] = (),
+    works: tuple[float, ...] = (),
+    persistent: bool = False,
+    iterable: bool = False,
+    training: bool = True,
+    places: tuple[Place, ...] = (),
+    frames: tuple[Frame, ...] = (),
+    before_forward: tuple[float, ...] = (),
+    worker_threads: int | None = None,
+) -> Features:
+    """Return a run of `ranks` equal processes with one loader each. Times in s, per batch."""
+    made = list(fetches) or [(cpu, blocked)]
+    making = sum(c + b for c, b in made) / len(made) + queued
+    series = (tuple(steps) or (step,)) * kept
+    series = series[:kept]
+    mean = sum(series) / kept
+    supply = making if num_workers == 0 else max(0.0005, making / num_workers - mean)
+    waited = ((tuple(waits) or (supply,)) * kept)[:kept]
+    fetched = tuple(Fetch(wall=c + b + queued, cpu=c, queued=queued, collate=0.0, samples=BATCH) for c, b in made)
+    wait = sum(waited) / kept
+    loop = batches * (mean + wait) + epochs * (first_wait + shutdown + start) + sum((between or {}).values())
+    in_loop = {"loader.wait": batches * wait, **(between or {})}
+    inside = {name: (tuple(values) * kept)[:kept] for name, values in (pauses or {}).items()}
+    for name, values in inside.items():
+        in_loop[name] = in_loop.get(name, 0.0) + batches * sum(values) / kept
+    loader = Loader(
+        where="train.py:41",
+        num_workers=num_workers,
+        prefetch_factor=prefetch_factor if num_workers else None,
+        pin_memory=False,
+        persistent_workers=persistent,
+        batch_size=BATCH,
+        iterable=iterable,
+        training=training,
+        batches=batches,
+        samples=batches * BATCH,
+        waits=waited,
+        steps=series,
+        pauses=inside,
+        step_cpu=step_cpu,
+        fetches=(fetched * kept)[:kept],
+        epochs=_epochs(epochs, batches, start, first_wait, shutdown, loop),
+        batch_bytes=batch_bytes,
+        worker_threads=worker_threads,
+        wait_total=batches * wait,
+        seconds=loop,
+    )
+    process = Process(
+        pid=100,
+        rank=None,
+        wall=loop + 1.0,
+        ledger={"startup": 1.0, "loader.wait": batches * wait, "step": batches * mean},
+        inclusive=in_loop,
+        in_loop=in_loop,
+        loop=loop,
+        batches=batches,
+        samples=batches * BATCH,
+        optimizer_steps=batches,
+        loaders=(loader,),
+        places=places,
+        frames=frames,
+        before_forward=before_forward,
+        works=works,
+    )
+    processes = (process,) if ranks == 1 else tuple(replace(process, pid=100 + r, rank=r) for r in range(ranks))
+    return Features(
+        command=("python", "train.py"),
+        wall=loop + 1.0,
+        machine=Machine(cpus=cpus, cpus_seen=int(max(1, cpus)), others=others, shm_free=shm_free, ranks=ranks),
+        processes=processes,
+        devices=devices,
+    )
+
+
+@pytest.fixture
+def run() -> Callable[..., Features]:
+    """The builder of pretended runs."""
+    return pretend
+
+
+@pytest.fixture
+def device() -> Callable[..., Device]:
+    """The builder of pretended devices: an idle-free card of 80 GB, most of it in use, at full clock."""
+
+    def build(**differs: object) -> Device:
+        card = Device(
+            index="0",
+            name="Pretended H200",
+            busy=0.95,
+            memory_used=60_000_000_000,
+            memory_total=80_000_000_000,
+            clock=1.98e9,
+            clock_max=1.98e9,
+        )
+        return replace(card, **differs)
+
+    return build

@@ -1,0 +1,92 @@
+"""few-workers speaks when more workers would help, and only then."""
+
+import pytest
+
+from gputune.advisors.few_workers import advise
+
+
+def test_is_silent_while_data_arrives_in_time(run) -> None:
+    assert list(advise(run(num_workers=4, blocked=0.020, step=0.010))) == []
+
+
+def test_is_silent_when_the_wait_is_below_five_percent(run) -> None:
+    assert list(advise(run(num_workers=0, blocked=0.0004, step=0.010))) == []
+
+
+def test_is_silent_with_too_few_batches_to_judge(run) -> None:
+    assert list(advise(run(num_workers=0, blocked=0.050, batches=19, kept=19))) == []
+
+
+def test_is_silent_when_the_cpus_cannot_feed_more_workers(run) -> None:
+    assert list(advise(run(num_workers=2, cpu=0.040, step=0.001, cpus=2))) == []
+
+
+def test_is_silent_about_a_loader_that_only_evaluates(run) -> None:
+    assert list(advise(run(num_workers=0, blocked=0.050, training=False))) == []
+
+
+def test_promises_nothing_where_a_busy_device_hides_the_wait(run, device) -> None:
+    hidden = run(num_workers=0, blocked=0.010, step=0.010, devices=(device(busy=0.99),))
+    assert all(finding.speedup.likely < 1.05 for finding in advise(hidden))
+
+
+def test_names_a_number_that_covers_the_making_of_a_batch(run) -> None:
+    (finding,) = advise(run(num_workers=0, blocked=0.050, step=0.010))
+    assert finding.id == "few-workers"
+    assert 5 <= finding.change["num_workers"] <= 8
+    assert finding.speedup.likely == pytest.approx(6.0, rel=0.12)
+    assert finding.share_lost == pytest.approx(1 - 1 / finding.speedup.likely)
+    assert finding.severity.value == "high"
+    assert finding.where == "train.py:41"
+    assert finding.evidence["waiting"] == pytest.approx(5 / 6)
+    assert finding.evidence["batch_s"] == pytest.approx(0.050)
+
+
+def test_the_numbers_in_the_sentence_carry_units(run) -> None:
+    (finding,) = advise(run(num_workers=1, blocked=0.050, step=0.010))
+    assert "50 ms" in finding.says
+    assert "10 ms" in finding.says
+    assert "80%" in finding.says
+    assert "num_workers is 1" in finding.says
+
+
+def test_takes_the_cpus_of_this_job_as_the_ceiling(run) -> None:
+    (finding,) = advise(run(num_workers=1, cpu=0.040, step=0.001, cpus=3))
+    assert finding.change["num_workers"] <= 3
+
+
+def test_shares_the_cpus_out_among_the_ranks(run) -> None:
+    assert all(f.change["num_workers"] <= 2 for f in advise(run(num_workers=1, cpu=0.080, step=0.001, cpus=8, ranks=4)))
+
+
+def test_a_worker_that_waits_for_the_network_needs_no_cpu_of_its_own(run) -> None:
+    (finding,) = advise(run(num_workers=2, cpu=0.001, blocked=0.080, step=0.010, cpus=2))
+    assert 8 <= finding.change["num_workers"] <= 10
+
+
+def test_stays_within_the_room_in_shared_memory(run) -> None:
+    full = run(num_workers=1, blocked=0.080, step=0.010, batch_bytes=10_000_000, shm_free=100_000_000)
+    assert all(f.change["num_workers"] <= 4 for f in advise(full))
+
+
+def test_going_from_no_workers_to_some_changes_the_order(run) -> None:
+    (finding,) = advise(run(num_workers=0, blocked=0.050))
+    assert finding.effect == "changes-order"
+
+
+def test_more_workers_than_some_keep_the_order(run) -> None:
+    (finding,) = advise(run(num_workers=1, blocked=0.050))
+    assert finding.effect == "same-order"
+
+
+def test_an_iterable_dataset_may_return_its_samples_twice(run) -> None:
+    (finding,) = advise(run(num_workers=1, blocked=0.050, iterable=True))
+    assert finding.effect == "may-duplicate"
+
+
+def test_short_epochs_call_for_workers_that_persist(run) -> None:
+    (finding,) = advise(
+        run(num_workers=0, blocked=0.050, step=0.010, batches=400, epochs=40)
+    )
+    assert finding.change.get("persistent_workers") is True
+    assert "persistent_workers=True" in finding.do
