@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -174,16 +175,26 @@ def training_stacks(raw: str, pid: int) -> list[Stack]:
 
     A line is `thread (4242): MainThread;<module> (/home/u/train.py:12);step (/home/u/train.py:8) 31`: frames from the
     outermost to the innermost, and how often they were seen. The training thread is the main thread; where no thread
-    is known by that name, the one that was seen most.
+    is known by that name, the one that was seen most. As the process is not stopped, a stack can be torn: one that does
+    not begin in the function where most begin is left out.
     """
     threads: dict[str, list[Stack]] = {}
     t = now()
     for line in raw.splitlines():
-        stack, _, count = line.rpartition(" ")
-        thread, *frames = stack.split(";")
+        path, _, count = line.rpartition(" ")
+        thread, *frames = path.split(";")
         if frames and count.isdigit():
             threads.setdefault(thread, []).append(Stack(t, pid, tuple(frames), int(count)))
     main = [name for name in threads if name.endswith(": MainThread") or name.startswith(f"thread ({pid})")]
     candidates = main or list(threads)
     chosen = max(candidates, key=lambda name: sum(s.count for s in threads[name]), default="")
-    return threads.get(chosen, [])
+    stacks = threads.get(chosen, [])
+    begins = Counter[str]()
+    for stack in stacks:
+        begins[_function(stack)] += stack.count
+    return [stack for stack in stacks if _function(stack) == begins.most_common(1)[0][0]]
+
+
+def _function(stack: Stack) -> str:
+    """Return the outermost function and its file, without the line: a script's top level moves on while we look."""
+    return stack.frames[0].rpartition(":")[0]

@@ -1,0 +1,38 @@
+"""The network probe."""
+
+import pytest
+
+from gputune.probes import network
+from gputune.sample import Unavailable
+
+HEAD = "Inter-|   Receive  |  Transmit\n face |bytes packets\n"
+
+
+def interfaces(machine, **carried: int) -> None:
+    """Interfaces that received that many bytes, and sent twice as many."""
+    rows = "".join(f"  {name}: {n} 1 0 0 0 0 0 0 {2 * n} 1 0 0 0 0 0 0\n" for name, n in carried.items())
+    machine.write("proc/net/dev", HEAD + rows)
+
+
+def test_an_interface_with_a_device_hides_the_virtual_ones(machine, values) -> None:
+    interfaces(machine, lo=7, eth0=100, docker0=50)
+    (machine.sys / "class/net/eth0/device").mkdir(parents=True)
+    assert values(next(network.attach(machine.target()))) == {"net.received[eth0]": 100, "net.sent[eth0]": 200}
+
+
+def test_in_a_container_whatever_carried_something_counts(machine, values) -> None:
+    interfaces(machine, lo=7, eth0=100, tunl0=0)
+    assert values(next(network.attach(machine.target()))) == {"net.received[eth0]": 100, "net.sent[eth0]": 200}
+
+
+def test_infiniband_is_counted_in_bytes(machine, values) -> None:
+    interfaces(machine, lo=7)
+    machine.write("sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data", "10\n")
+    machine.write("sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "5\n")
+    assert values(next(network.attach(machine.target()))) == {"net.received[mlx5_0:1]": 40, "net.sent[mlx5_0:1]": 20}
+
+
+def test_nothing_but_the_loopback_is_said(machine) -> None:
+    interfaces(machine, lo=7)
+    with pytest.raises(Unavailable, match="loopback"):
+        next(network.attach(machine.target()))
