@@ -1,0 +1,76 @@
+# Two commands do everything on a machine with python3, make and a C compiler: `make demo` and `make test`.
+
+PYTHON ?= python3
+TORCH := torch==2.13.0
+VENV := .venv
+WHEEL := .venvs/wheel
+TRACEML := .venvs/traceml
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What only a built wheel can get wrong: entry point, links, data, imports. The rest is the same code as in the tree.
+ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
+
+.PHONY: help demo test check test-tree test-wheel bench zoo fmt clean
+
+help:
+	@echo "make demo    train a small network on real images under gputune watch"
+	@echo "make test    every gate and every test, on the tree and on the built wheel"
+	@echo "make zoo     training scripts with planted causes (ONLY=name for some of them)"
+	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
+	@echo "make fmt     format the code"
+
+# torch comes first: whatever else is installed then has to agree with it.
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) "$(TORCH)"
+	$(PIP) --editable ".[dev,demo]"
+	touch $@
+
+demo: $(READY)
+	$(BIN)/python examples/make_digits.py
+	PATH="$(CURDIR)/$(BIN):$$PATH" gputune watch -- python examples/train_digits.py
+
+test: check test-tree test-wheel
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p gputune
+	$(BIN)/lint-imports
+
+test-tree: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
+
+# The second environment holds the wheel alone and borrows the libraries of the first. It is entered from a folder
+# in which there is no `gputune` to import by accident.
+test-wheel: $(READY)
+	rm -rf dist $(WHEEL)
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps dist/gputune-*.whl
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+		> "$$($(WHEEL)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/libraries.pth"
+	cd $(WHEEL) && bin/python -c "import gputune; assert 'site-packages' in gputune.__file__, gputune.__file__"
+	cd $(WHEEL) && PATH="$(CURDIR)/$(WHEEL)/bin:$(CURDIR)/$(BIN):$$PATH" bin/python -m pytest \
+		-c "$(CURDIR)/pyproject.toml" --rootdir "$(CURDIR)" $(addprefix $(CURDIR)/,$(ON_WHEEL))
+
+# TraceML pins other versions than ours: it gets an environment of its own.
+$(TRACEML)/.ready:
+	$(PYTHON) -m venv $(TRACEML)
+	$(TRACEML)/bin/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" numpy
+	$(TRACEML)/bin/python -m pip install --quiet --disable-pip-version-check traceml-ai
+	touch $@
+
+bench: $(READY) $(TRACEML)/.ready
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/all.py --traceml "$(CURDIR)/$(TRACEML)/bin/python"
+
+zoo: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/zoo/judge.py $(if $(ONLY),--only $(ONLY))
+
+fmt: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf build dist $(WHEEL) *.egg-info
