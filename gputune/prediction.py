@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from gputune.features import Features, Loader, Process
 from gputune.finding import Speedup
-from gputune.replay import DELIVERY_S, Job, Work
+from gputune.replay import BATCHES, DELIVERY_S, Job, Work
 
+PREPARED = 0.05  # of a batch's CPU time: reading, collating and passing it on is never free
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
 STOP_S = 0.003  # s to end one worker, likewise
 SPAWN_S = 1.0  # s for a worker that imports torch anew (spawn, forkserver)
@@ -21,8 +22,11 @@ LEAST_BATCHES = 20  # batches in the steady state below which nothing is predict
 ERROR = 0.03  # the model's own error where nothing is known of it (docs/evidence.md)
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PREFETCHES = (2, 4, 8, 16)
+FAR = 3.0  # a gain beyond which the interval widens no more: the error is one of the model, not of the distance
+TINY = 1e-9  # s; no loop is shorter
 GOOD_ENOUGH = 1.03  # a smaller setting this close to the best one is the better advice
 STRESS = 1.15  # blocked times for which a number of workers must still do: storage is slower at other hours
+ROOM = 0.8  # of what is free in /dev/shm: batches vary in size, and the run's own are in there already
 PERSIST_GAIN = 1.1  # workers that persist must be this much better before more workers are advised only with it
 TYPICAL_PREFETCH = 2  # torch's own default
 
@@ -101,10 +105,14 @@ class Outlook:
     def most_workers(self) -> int:
         """Return the largest number of workers that the CPUs and /dev/shm can feed."""
         most = max(self.fitting_workers(), self.loader.num_workers)
+        return max(1, min(most, int(self.queued_batches() / self.now.prefetch), CANDIDATES[-1]))
+
+    def queued_batches(self) -> float:
+        """Return how many finished batches of this rank find room in /dev/shm; endless where that is not known."""
         free, size = self.run.machine.shm_free, self.loader.batch_bytes
-        if free is not None and size:
-            most = min(most, max(1, int(free * 0.8 / (size * self.now.prefetch))))
-        return min(most, CANDIDATES[-1])
+        if free is None or not size:
+            return float(CANDIDATES[-1] * PREFETCHES[-1])
+        return free * ROOM / size / self.run.machine.ranks
 
     def loop(self, setting: Setting) -> float:
         """Return the predicted time of the whole loop under these settings, in s."""
@@ -144,8 +152,10 @@ class Outlook:
 
     def relieved(self, setting: Setting) -> Speedup:
         """Return what `setting` would buy if all that the model cannot explain now is the crowd on the CPUs."""
-        measured, then = self.process.loop, self.loop(setting)
-        return interval(max(1.0, measured / then), 3 * ERROR)
+        loader, then = self.loader, self.loop(setting)
+        epochs = sum(e.start + e.first_wait + e.shutdown for e in loader.epochs if e.batches)
+        rest = max(0.0, self.process.loop - self.per_batch * loader.batches - epochs)  # evaluations, other loaders
+        return interval(max(1.0, self.process.loop / max(TINY, then + rest)), 3 * ERROR)
 
     def _with(self, job: Job) -> "Outlook":
         other = Outlook(self.run, self.process, self.loader)
@@ -159,9 +169,9 @@ class Outlook:
         """
         measured = self.process.loop if len(self._training()) == 1 else now
         rest = max(0.0, measured - now)
-        likely = (now + rest) / (then + rest)
+        likely = (now + rest) / max(TINY, then + rest)
         off = min(0.5, abs(measured - now) / measured if measured else 0.0)
-        width = ERROR + 0.5 * off + 0.05 * abs(likely - 1)
+        width = ERROR + 0.5 * off + 0.05 * min(FAR, abs(likely - 1))
         return interval(likely, width)
 
     def _training(self) -> list[Loader]:
@@ -190,14 +200,17 @@ class Outlook:
 
     def best_prefetch(self) -> tuple[int, Speedup]:
         """Return the smallest prefetch_factor that is about as good as any, and what it would buy."""
-        tried = {p: self.loop(Setting(self.now.workers, p, self.now.persistent)) for p in PREFETCHES}
+        most = max(self.now.prefetch, self.queued_batches() / max(1, self.now.workers))
+        factors = [p for p in PREFETCHES if p <= most] or [self.now.prefetch]
+        tried = {p: self.loop(Setting(self.now.workers, p, self.now.persistent)) for p in factors}
         best = min(tried.values())
         chosen = min(p for p, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
         return chosen, self._interval(self.loop(self.now), tried[chosen])
 
     def without_waiting(self) -> Speedup:
-        """Return what a loader that is always ready would buy: the bound of everything that can be done to it."""
-        job = replace(self.job, fetches=(Work(0.0, 0.0),), delivery=min(self.job.delivery, DELIVERY_S))
+        """Return what batches that were prepared offline would buy: about the bound of all that can be done to them."""
+        prepared = tuple(Work(f.cpu * PREPARED, 0.0) for f in self.job.fetches)
+        job = replace(self.job, fetches=prepared, delivery=min(self.job.delivery, DELIVERY_S))
         return self.gain(Setting(max(1, self.now.workers), self.now.prefetch, persistent=True), job)
 
     def with_cheaper_batches(self, share: float) -> Speedup:
@@ -213,8 +226,14 @@ class Outlook:
         pauses = self.loader.pauses.get(span, ())
         if not pauses:
             return 0.0
-        job = job_of(self.run, self.process, replace(self.loader, steps=keep_some(self.loader.steps, pauses, keep)))
-        return max(0.0, self.loop(self.now) - self._with(job).loop(self.now))
+        loader = replace(self.loader, steps=keep_some(self.loader.steps, pauses, keep))
+        job = replace(job_of(self.run, self.process, loader), floor=self.job.floor)
+        whole = max(BATCHES, len(pauses))  # a pause may be rarer than the batches of an ordinary replay are many
+        now, then = (
+            j.seconds(self.now.workers, self.now.prefetch, in_order=loader.in_order, batches=whole)
+            for j in (self.job, job)
+        )
+        return max(0.0, now - then) * loader.batches
 
     def inside(self, span: str) -> float:
         """Return the s that a span took inside the loader's steps, over the whole loop."""
@@ -231,7 +250,7 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
         inside += outlook.inside(span)
         saved += outlook.without(span, keep)
     saved += max(0.0, total - inside) * (1 - keep)
-    saved = min(saved, total, 0.99 * process.loop)
+    saved = min(saved, total * (1 - keep), 0.99 * process.loop)  # loaders that take turns see the same pause
     return interval(process.loop / (process.loop - saved), ERROR)
 
 
@@ -246,9 +265,10 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
     else:
         cpu = (process.cpu or 0.0) * process.loop / steps
         whole = process.loop / steps
-        width = min(cpus, max(1.0, cpu / whole))
+        width = max(1.0, min(cpus, cpu / whole))
         busy = min(whole, cpu / width)
-        job = Job(fetches=(Work(0.0, 0.0),), steps=(Work(busy, whole - busy, width),), cpus=cpus)
+        floor = device_time(run, process, whole)
+        job = Job(fetches=(Work(0.0, 0.0),), steps=(Work(busy, whole - busy, width),), cpus=cpus, floor=floor)
         present = 0
     now = job.seconds(present, TYPICAL_PREFETCH)
     moved = replace(
@@ -259,7 +279,8 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
     tried = {n: moved.seconds(n, TYPICAL_PREFETCH) for n in CANDIDATES if n <= max(1, round(cpus), present)}
     best = min(tried.values())
     chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
-    return chosen, interval(now / tried[chosen], 2 * ERROR)
+    rest = max(0.0, process.loop / steps - now)  # pauses, evaluations: they stay
+    return chosen, interval((now + rest) / max(TINY, tried[chosen] + rest), 2 * ERROR)
 
 
 def _less(step: Work, seconds: float) -> Work:
@@ -297,9 +318,9 @@ def job_of(run: Features, process: Process, loader: Loader) -> Job:
         fetches=fetches,
         steps=tuple(_steps(run, loader, delivery)) or (Work(0.0, 0.0),),
         cpus=max(0.1, run.machine.cpus / run.machine.ranks),
-        others=run.machine.others or 0.0,
+        others=(run.machine.others or 0.0) / run.machine.ranks,
         delivery=delivery,
-        floor=device_time(run, process, loader),
+        floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
     )
 
 
@@ -318,18 +339,14 @@ def _steps(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
         yield Work(alone * share, alone * (1 - share), width)
 
 
-def device_time(run: Features, process: Process, loader: Loader) -> float:
+def device_time(run: Features, process: Process, per_batch: float) -> float:
     """Return the s per batch that the device works in any case: no loader setting can go below it.
 
-    From the device's own clock where the guest had it, else from NVML's busy share of the time per batch.
+    From the device's own clock where the guest had it, else from NVML's busy share of the time per batch (s).
     """
     if process.works:
         return _mean(process.works)
-    busy = [d.busy for d in run.devices if d.busy is not None]
-    if not busy or not loader.waits:
-        return 0.0
-    per_batch = (sum(loader.waits) + sum(loader.steps)) / len(loader.waits)
-    return sum(busy) / len(busy) * per_batch
+    return _mean(d.busy for d in run.devices if d.busy is not None) * per_batch
 
 
 def _mean(values: Iterable[float]) -> float:
