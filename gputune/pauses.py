@@ -22,6 +22,7 @@ class Words:
     change: str  # the setting's name in `change`
     least: float  # share of the loop from which on it is worth saying
     effect: Effect
+    affordable: float = AFFORDABLE  # share of the loop that the advised interval leaves it
 
 
 def advise_pause(run: Features, words: Words) -> Finding | None:
@@ -50,9 +51,9 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
     share = _share(process, words.span)
     places = [p for p in process.places if p.span == words.span]
     place = places[0] if places else Place(span=words.span, where="", what="", count=0, seconds=0.0)
-    count = sum(p.count for p in places)
+    count = place.count  # of the costliest place: a model and its optimizer, or a file and its fsync, are saved at once
     steps = process.batches or process.optimizer_steps
-    factor = rarer(share / AFFORDABLE)
+    factor = rarer(share / words.affordable)
     gain = pause_gain(run, process, words.span, 1 / factor)
     each = place.seconds / place.count if place.count else 0.0
     every = max(1, round(steps / count)) if count else 1
