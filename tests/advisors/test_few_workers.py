@@ -85,8 +85,6 @@ def test_an_iterable_dataset_may_return_its_samples_twice(run) -> None:
 
 
 def test_short_epochs_call_for_workers_that_persist(run) -> None:
-    (finding,) = advise(
-        run(num_workers=0, blocked=0.050, step=0.010, batches=400, epochs=40)
-    )
+    (finding,) = advise(run(num_workers=0, blocked=0.050, step=0.010, batches=400, epochs=40))
     assert finding.change.get("persistent_workers") is True
     assert "persistent_workers=True" in finding.do

@@ -1,0 +1,50 @@
+"""heavy-preprocessing speaks when the CPUs set the pace and more workers cannot help."""
+
+import pytest
+
+from gputune.advisors.heavy_preprocessing import advise
+
+# Two CPUs, 40 ms of CPU a batch, a step of 5 ms: 20 ms a batch at best.
+FULL = {"num_workers": 2, "cpu": 0.040, "step": 0.005, "cpus": 2}
+
+
+def test_is_silent_while_the_cpus_have_room(run) -> None:
+    assert list(advise(run(num_workers=4, cpu=0.020, step=0.010, cpus=8))) == []
+
+
+def test_is_silent_when_the_loop_does_not_wait_though_the_cpus_are_full(run) -> None:
+    assert list(advise(run(num_workers=2, cpu=0.020, step=0.0105, cpus=2))) == []
+
+
+def test_leaves_it_to_more_workers_while_they_would_help(run) -> None:
+    assert list(advise(run(num_workers=1, cpu=0.040, step=0.005, cpus=4))) == []
+
+
+def test_is_silent_when_workers_wait_for_storage_instead(run) -> None:
+    assert list(advise(run(num_workers=2, cpu=0.002, blocked=0.040, step=0.005, cpus=2))) == []
+
+
+def test_says_how_much_cpu_a_batch_takes_and_that_workers_cannot_help(run) -> None:
+    (finding,) = advise(run(**FULL))
+    assert finding.id == "heavy-preprocessing"
+    assert "40 ms of CPU" in finding.says
+    assert "2 CPUs" in finding.says
+    assert finding.change == {}
+    assert finding.evidence["cpus_full"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_promises_at_least_the_halved_work_and_at_most_a_loop_that_never_waits(run) -> None:
+    (finding,) = advise(run(**FULL))
+    assert finding.speedup.low == pytest.approx(2.0, rel=0.2)
+    assert finding.speedup.likely == pytest.approx(4.0, rel=0.2)
+    assert finding.speedup.high >= finding.speedup.likely
+
+
+def test_a_busy_device_bounds_what_it_promises(run, device) -> None:
+    (finding,) = advise(run(**FULL, devices=(device(busy=0.5),)))
+    assert finding.speedup.likely == pytest.approx(2.0, rel=0.1)
+
+
+def test_never_promises_the_moon_to_a_loop_that_does_nothing_else(run) -> None:
+    (finding,) = advise(run(num_workers=2, cpu=0.400, step=0.0001, cpus=2))
+    assert finding.speedup.high <= 100

@@ -1,0 +1,49 @@
+"""oversubscribed-workers speaks when workers stand in each other's way, and only then."""
+
+import pytest
+
+from gputune.advisors.oversubscribed_workers import advise
+
+CROWD = {"num_workers": 16, "cpu": 0.010, "queued": 0.060, "step": 0.010, "cpus": 2}
+
+
+def test_is_silent_while_every_worker_finds_a_cpu(run) -> None:
+    assert list(advise(run(num_workers=8, cpu=0.010, cpus=8))) == []
+
+
+def test_is_silent_about_many_workers_that_only_wait_for_storage(run) -> None:
+    assert list(advise(run(num_workers=32, cpu=0.001, blocked=0.100, step=0.005, cpus=2))) == []
+
+
+def test_is_silent_when_workers_queue_though_there_are_few_of_them(run) -> None:
+    assert list(advise(run(num_workers=2, cpu=0.010, queued=0.020, cpus=2))) == []
+
+
+def test_names_the_number_that_the_cpus_can_keep_running(run) -> None:
+    (finding,) = advise(run(**CROWD))
+    assert finding.id == "oversubscribed-workers"
+    assert finding.change == {"num_workers": 2}
+    assert finding.evidence["queued"] == pytest.approx(6 / 7)
+    assert finding.evidence["cpus"] == 2
+
+
+def test_promises_what_the_crowd_costs(run) -> None:
+    """Two CPUs make a batch in 5 ms; as measured the loop takes 15 ms a batch, of which the step is 10."""
+    (finding,) = advise(run(**{**CROWD, "waits": (0.005,)}))
+    assert finding.speedup.likely == pytest.approx(1.5, rel=0.1)
+
+
+def test_does_not_blame_the_crowd_for_an_evaluation_between_epochs(run) -> None:
+    alone = next(iter(advise(run(**{**CROWD, "waits": (0.005,)}))))
+    with_evaluation = next(iter(advise(run(**{**CROWD, "waits": (0.005,)}, between={"evaluation": 6.0}))))
+    assert with_evaluation.speedup.likely < alone.speedup.likely
+
+
+def test_ranks_share_the_cpus(run) -> None:
+    findings = list(advise(run(num_workers=4, cpu=0.010, queued=0.030, cpus=4, ranks=2)))
+    assert {f.change["num_workers"] for f in findings} == {2}
+
+
+def test_threads_in_workers_are_named_where_there_are_several(run) -> None:
+    (finding,) = advise(run(**CROWD, worker_threads=4))
+    assert "one thread in each" in finding.do
