@@ -20,21 +20,38 @@ PATIENCE = 10 * NS  # a process with torch and no such record is taken for a tra
 THOROUGH = 8  # every that many refreshes all threads are asked for children, not only the first of each process
 
 
-@dataclass(slots=True)
-class _Member:
-    """One process of the tree, held by an open file so that its pid cannot come to mean another one."""
+class _Kin:
+    """The children of a process's first thread, where the kernel lists them."""
 
-    pid: int
-    started: int  # clock ticks since boot
-    file: Kept  # its children, or its stat where the kernel does not list children
-    role: Role = "other"
+    def __init__(self, folder: str, pid: int) -> None:
+        self._life = Kept(f"{folder}/comm")
+        try:
+            self._list = Kept(f"{folder}/task/{pid}/children")
+        except OSError:
+            self._life.close()
+            raise
 
     def children(self) -> list[int] | None:
-        """Return the children of its first thread, or None if it has ended."""
+        """Return them, or None if the process has ended: the list is merely empty then, so its name is asked for."""
         try:
-            return [int(pid) for pid in self.file.read().split()]
+            found = self._list.read()
+            return [int(pid) for pid in found.split()] if found or self._life.read() else []
         except OSError:
             return None
+
+    def close(self) -> None:
+        """Let go of its files."""
+        self._life.close()
+        self._list.close()
+
+
+@dataclass(slots=True)
+class _Member:
+    """One process of the tree. Its open files, or its start time in a scan, tell it from a later one of that pid."""
+
+    started: int  # clock ticks since boot
+    kin: _Kin | None
+    role: Role = "other"
 
 
 class Tree:
@@ -93,9 +110,8 @@ class Tree:
 
     def close(self) -> None:
         """Let go of every open file."""
-        for member in self._members.values():
-            member.file.close()
-        self._members = {}
+        for pid in list(self._members):
+            self._drop(pid)
 
     def _event(self, event: Event) -> None:
         kind = event.record.kind
@@ -140,27 +156,27 @@ class Tree:
     def _enter(self, pid: int) -> bool:
         """Take a process in; False if it has ended already or must not be looked at."""
         folder = f"{self._proc}/{pid}"
-        try:
-            file = Kept(f"{folder}/task/{pid}/children" if self._lists_children else f"{folder}/stat")
-        except OSError:
-            return False
         stat = read_bytes(f"{folder}/stat")
         if not stat:
-            file.close()
             return False
-        started = int(stat_fields(stat)[STARTED])
-        self._members[pid] = _Member(pid, started, file, self._told.pop(pid, "other"))
+        try:
+            kin = _Kin(folder, pid) if self._lists_children else None
+        except OSError:
+            return False
+        self._members[pid] = _Member(int(stat_fields(stat)[STARTED]), kin, self._told.pop(pid, "other"))
         return True
 
     def _drop(self, pid: int) -> None:
-        self._members.pop(pid).file.close()
+        kin = self._members.pop(pid).kin
+        if kin is not None:
+            kin.close()
 
     def _ask_children(self) -> list[int]:
         """Drop who has ended, and return the children of the others."""
         self._refreshes += 1
         found: list[int] = []
         for pid, member in list(self._members.items()):
-            children = member.children()
+            children = member.kin.children() if member.kin is not None else []
             if children is None:
                 self._drop(pid)
             elif self._refreshes % THOROUGH:

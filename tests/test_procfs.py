@@ -1,0 +1,46 @@
+"""What is read from /proc is understood."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from gputune.procfs import STATE, Kept, affinity, children_of, cpu_list, monotonic_of, started_ticks, stat_fields
+
+
+def test_a_name_with_brackets_and_spaces_does_not_shift_the_fields() -> None:
+    assert stat_fields(b"7 (a) R 1 (b) ) S 1 2 3\n")[STATE] == b"S"
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("0-3,8\n", {0, 1, 2, 3, 8}), ("5", {5}), ("", set())])
+def test_lists_of_cpus_are_read_as_the_kernel_writes_them(text: str, cpus: set[int]) -> None:
+    assert cpu_list(text) == cpus
+
+
+def test_a_start_time_lies_on_the_monotonic_clock() -> None:
+    before = time.monotonic_ns()
+    child = subprocess.Popen(["sleep", "30"])
+    try:
+        started = monotonic_of(started_ticks(Path(f"/proc/{child.pid}/stat").read_bytes()))
+        assert before - 50_000_000 < started < time.monotonic_ns() + 50_000_000
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_kept_file_of_an_ended_process_says_so() -> None:
+    child = subprocess.Popen(["sleep", "30"])
+    file = Kept(f"/proc/{child.pid}/stat")
+    child.kill()
+    child.wait()
+    with pytest.raises(ProcessLookupError):
+        file.read()
+    file.close()
+    file.close()
+
+
+def test_own_affinity_and_children_are_found(tmp_path) -> None:
+    assert affinity(Path("/proc"), [os.getpid()]) == os.sched_getaffinity(0)
+    assert children_of(str(tmp_path)) == []

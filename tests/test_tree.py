@@ -1,0 +1,162 @@
+"""The process tree, of real processes and of folders."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from gputune import tree as room
+from gputune.events import Event, Kind, Record
+from gputune.sample import Guest
+from gputune.tree import Tree
+
+PATIENCE = 10.0  # s
+TALK = """
+import os, sys, time
+child = os.fork()
+if child == 0:
+    grandchild = os.fork()
+    if grandchild == 0:
+        while True: time.sleep(1)
+    print(os.getpid(), grandchild, flush=True)
+    while True: time.sleep(1)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def family() -> Iterator[tuple[subprocess.Popen[str], int, int]]:
+    """A process with a child and a grandchild, all of which wait."""
+    root = subprocess.Popen([sys.executable, "-c", TALK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert root.stdout is not None
+    child, grandchild = map(int, root.stdout.readline().split())
+    yield root, child, grandchild
+    for pid in (child, grandchild):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    root.kill()
+    root.wait()
+    for pipe in (root.stdin, root.stdout):
+        pipe.close()
+
+
+def until(truth: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not truth():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("lists_children", [True, False])
+def test_descendants_are_found_and_an_orphan_is_kept(family, monkeypatch, lists_children: bool) -> None:
+    root, child, grandchild = family
+    tree = Tree(root.pid)
+    monkeypatch.setattr(tree, "_lists_children", tree._lists_children and lists_children)
+    tree.refresh()
+    assert tree.pids() == {root.pid: "other", child: "other", grandchild: "other"}
+    os.kill(child, signal.SIGKILL)
+    root.stdin.close()  # the root ends, and with it the waiting for its child
+    root.wait()
+    until(lambda: not Path(f"/proc/{child}").exists())
+    tree.refresh()
+    assert tree.pids() == {grandchild: "other"}
+    os.kill(grandchild, signal.SIGKILL)
+    until(lambda: tree.refresh() or not tree.pids())
+    tree.close()
+
+
+def test_a_root_that_does_not_exist_yet_is_an_empty_tree(tmp_path: Path) -> None:
+    tree = Tree(100, tmp_path)
+    tree.refresh()
+    assert tree.pids() == {}
+
+
+def stat(proc: Path, pid: int, parent: int, started: int = 5) -> None:
+    (proc / str(pid)).mkdir(parents=True, exist_ok=True)
+    (proc / str(pid) / "stat").write_text(f"{pid} (p) S {parent} {'0 ' * 17}{started} 0 0\n")
+
+
+def test_a_pid_that_came_to_mean_another_process_is_dropped(tmp_path: Path) -> None:
+    stat(tmp_path, 100, 1)
+    stat(tmp_path, 101, 100)
+    tree = Tree(100, tmp_path)
+    tree.refresh()
+    assert set(tree.pids()) == {100, 101}
+    stat(tmp_path, 101, 1, started=9)
+    tree.refresh()
+    assert set(tree.pids()) == {100}
+
+
+def test_the_root_is_not_found_again_under_a_reused_pid(tmp_path: Path) -> None:
+    stat(tmp_path, 100, 1)
+    tree = Tree(100, tmp_path)
+    tree.refresh()
+    stat(tmp_path, 100, 1, started=9)
+    tree.refresh()
+    tree.refresh()
+    assert tree.pids() == {}
+
+
+def test_roles_are_told_also_of_a_process_not_found_yet(tmp_path: Path) -> None:
+    stat(tmp_path, 100, 1)
+    tree = Tree(100, tmp_path)
+    tree.trainers([100])
+    tree.workers([101])
+    tree.refresh()
+    assert tree.pids() == {100: "main"}
+    stat(tmp_path, 101, 100)
+    tree.workers([101])
+    tree.refresh()
+    assert tree.pids() == {100: "main", 101: "worker"}
+
+
+def record(kind: Kind, b: int = 0) -> Record:
+    return Record(kind, 0, 1, 2, 0, b, 0, 0, 0)
+
+
+def guest(process: int, pid: int, state: str = "ring", role: str = "main") -> Guest:
+    return Guest(process, pid, 1, 1, 0, role, state)  # type: ignore[arg-type] # the words of the guest
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Tree:
+    """A tree of 100 and its children 101 and 102."""
+    stat(tmp_path, 100, 1)
+    stat(tmp_path, 101, 100)
+    stat(tmp_path, 102, 100)
+    tree = Tree(100, tmp_path)
+    tree.refresh()
+    return tree
+
+
+def test_a_guest_trains_once_it_wrote_a_batch_or_a_step(small: Tree) -> None:
+    small.learn([guest(0, 100), guest(1, 101)])
+    assert "main" not in small.pids().values()
+    small.learn([Event(1, record(Kind.STEP)), Event(1, record(Kind.BATCH))])
+    assert small.pids() == {100: "other", 101: "main", 102: "other"}
+
+
+def test_an_iterator_names_its_workers(small: Tree) -> None:
+    small.learn([Event(0, record(Kind.MEMBER, b=102))])
+    assert small.pids()[102] == "worker"
+
+
+def test_a_training_that_no_guest_speaks_from_is_taken_at_the_word_of_who_saw_it(small: Tree) -> None:
+    small.learn([guest(-100, 100, "none"), guest(-101, 101, "none", "worker")])
+    assert small.pids() == {100: "main", 101: "worker", 102: "other"}
+    small.learn([guest(-100, 100, "none", "other")])
+    assert small.pids()[100] == "other"
+
+
+def test_a_ring_without_a_loop_is_taken_for_a_training_after_a_while(small: Tree, monkeypatch) -> None:
+    small.learn([guest(0, 100)])
+    later = room.now() + room.PATIENCE + 1
+    monkeypatch.setattr(room, "now", lambda: later)
+    small.learn([])
+    assert small.pids()[100] == "main"
