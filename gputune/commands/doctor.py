@@ -15,7 +15,7 @@ TEXT = 300  # characters of what the driver or the interpreter said
 @click.command(short_help="what can be measured here", help=__doc__)
 @click.option("--python", default=checks.PYTHON, show_default=True, help="The interpreter of your training.")
 @click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_DOCTOR_JSON", help="Print JSON.")
-def command(python: str, *, as_json: bool) -> None:  # noqa: D103 - the module's docstring is its help
+def command(python: str, *, as_json: bool) -> None:
     rows = checks.run(checks.Place(python=python))
     if as_json:
         document = {"schema_version": 1, "checks": rows}

@@ -28,7 +28,7 @@ class NoSuchFinding(BadUsage):
 @click.argument("finding", required=False)
 @click.option("--list", "every", is_flag=True, help="List all findings, with one line each.")
 @click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_EXPLAIN_JSON", help="Print JSON.")
-def command(finding: str | None, *, every: bool, as_json: bool) -> None:  # noqa: D103 - the module's docstring is its help
+def command(finding: str | None, *, every: bool, as_json: bool) -> None:
     if every or finding is None:
         said = {rooms.identity(name): documentation(name) for name in rooms.names(ROOM)}
         lines = {identity: text.partition("\n")[0] for identity, text in said.items()}

@@ -19,7 +19,7 @@ from gputune.verdict import to_json
 @click.command(short_help="the verdict on a run, again", help=__doc__)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_REPORT_JSON", help="Print findings.json instead.")
-def command(run: Path, *, as_json: bool) -> None:  # noqa: D103 - the module's docstring is its help
+def command(run: Path, *, as_json: bool) -> None:
     lean()
     failed: dict[str, str] = {}
     verdict = rejudge(run, failed)
