@@ -1,0 +1,161 @@
+"""Stacks from outside: planned, collected and given up without ever waiting for py-spy."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gputune.probes import stacks
+from gputune.sample import Reading, Stack, Ticks, Unavailable
+
+PATIENCE = 20.0  # s
+RAW = """thread (7): MainThread;<module> (/u/train.py:12);step (/u/train.py:8) 31
+thread (8): pin;run (/usr/lib/python3/threading.py:9) 61
+thread (7): MainThread;<module> (/u/train.py:14);<listcomp> (/u/a b.py:3) 29
+thread (7): MainThread;torn (/u/other.py:1) 1
+"""
+
+
+def test_the_main_thread_is_taken_and_torn_stacks_are_left_out() -> None:
+    found = stacks.training_stacks(RAW, 7)
+    assert [(stack.frames, stack.count) for stack in found] == [
+        (("<module> (/u/train.py:12)", "step (/u/train.py:8)"), 31),
+        (("<module> (/u/train.py:14)", "<listcomp> (/u/a b.py:3)"), 29),
+    ]
+
+
+def test_without_a_main_thread_the_one_seen_most_is_taken() -> None:
+    found = stacks.training_stacks("thread (8): a;f (x.py:1) 3\nthread (9): b;g (x.py:2) 5\nnonsense\n", 7)
+    assert [stack.frames for stack in found] == [("g (x.py:2)",)]
+
+
+def test_nothing_is_made_of_nothing() -> None:
+    assert stacks.training_stacks("", 7) == []
+
+
+@pytest.fixture
+def spy(tmp_path: Path, monkeypatch) -> Callable[[str], None]:
+    """Put a shell script in py-spy's place."""
+
+    def to(script: str) -> None:
+        program = tmp_path / "py-spy"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(stacks, "find", lambda: str(program))
+
+    return to
+
+
+def collect(ticks: Ticks, enough: Callable[[list[Reading]], bool]) -> list[Reading]:
+    """Tick on until enough was read."""
+    deadline = time.monotonic() + PATIENCE
+    found: list[Reading] = []
+    while not enough(found):
+        assert time.monotonic() < deadline
+        found += next(ticks)
+        time.sleep(0.01)
+    return found
+
+
+@pytest.fixture
+def at_once(monkeypatch) -> None:
+    monkeypatch.setattr(stacks, "FIRST", 0.0)
+
+
+def test_only_processes_that_train_are_looked_at(machine, spy, at_once, tmp_path) -> None:
+    spy(f'echo "$@" >> {tmp_path}/calls; echo "thread (101): MainThread;f (x.py:1) 3"')
+    machine.roles = {100: "other", 101: "main", 102: "worker"}
+    ticks = stacks.attach(machine.target())
+    assert collect(ticks, bool) == [Stack(pytest.approx(time.monotonic_ns(), rel=1), 101, ("f (x.py:1)",), 3)]
+    ticks.close()
+    (call,) = (tmp_path / "calls").read_text().splitlines()
+    assert call.endswith("--pid 101")
+    assert "--nonblocking" in call
+
+
+def test_the_first_burst_waits_and_the_pauses_grow(machine, clock) -> None:
+    machine.roles = {101: "main"}
+    looker = stacks._Looker(machine.target(), "/bin/false")
+    looker.tick(0.0)
+    training = looker._trainings[101]
+    assert training.due == stacks.FIRST
+    pauses = []
+    for _ in range(8):
+        looker._judge(stacks._Burst(training, subprocess.Popen(["true"]), 0.0), 0.0)
+        training.failures = 0
+        pauses.append(training.pause)
+    assert pauses[:3] == [3.0, 6.0, 12.0]
+    assert pauses[-1] == stacks.LONGEST
+
+
+def test_a_hung_one_never_holds_up_a_tick_and_is_ended_with_the_probe(machine, spy, at_once) -> None:
+    spy("exec sleep 600")
+    machine.roles = {101: "main"}
+    ticks = stacks.attach(machine.target())
+    for _ in range(5):
+        assert next(ticks) == []
+    ticks.close()  # the guard of the suite sees whether it is gone
+
+
+def test_a_hung_one_is_ended_after_its_time(machine, spy, at_once, monkeypatch) -> None:
+    monkeypatch.setattr(stacks, "PATIENCE", -10.0)
+    monkeypatch.setattr(stacks, "GROWTH", 0.0)
+    spy("exec sleep 600")
+    machine.roles = {101: "main"}
+    looker = stacks._Looker(machine.target(), str(stacks.find()))
+    deadline = time.monotonic() + PATIENCE
+    looker.tick(time.monotonic())
+    while looker._trainings[101].failures < stacks.GIVE_UP:
+        looker.tick(time.monotonic())
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    looker.close()
+
+
+@pytest.mark.parametrize(("scope", "hint"), [("1", "ptrace_scope=0"), ("0", "SYS_PTRACE")])
+def test_where_ptrace_is_refused_the_reason_and_the_way_out_are_said(machine, spy, at_once, scope, hint) -> None:
+    spy('echo "Permission Denied: Try running again with elevated permissions" >&2; exit 1')
+    machine.write("proc/sys/kernel/yama/ptrace_scope", scope)
+    machine.roles = {101: "main"}
+    ticks = stacks.attach(machine.target())
+    with pytest.raises(Unavailable, match="does not let py-spy look") as reason:
+        collect(ticks, bool)
+    assert hint in reason.value.hint
+
+
+def test_a_missing_py_spy_is_said(machine, monkeypatch) -> None:
+    monkeypatch.setattr(stacks, "find", lambda: None)
+    with pytest.raises(Unavailable, match="not installed"):
+        next(stacks.attach(machine.target()))
+
+
+SPIN = """
+def training_step():
+    while True:
+        sum(range(10000))
+
+training_step()
+"""
+
+
+def test_a_real_process_is_looked_at(machine, at_once, tmp_path) -> None:
+    if stacks.find() is None:
+        pytest.skip("py-spy is not installed here")
+    script = tmp_path / "spin.py"
+    script.write_text(SPIN)
+    child = subprocess.Popen([sys.executable, str(script)])
+    machine.roles = {child.pid: "main"}
+    ticks = stacks.attach(machine.target())
+    try:
+        found = collect(ticks, bool)
+    except Unavailable as reason:
+        pytest.skip(f"not here: {reason}")
+    finally:
+        child.kill()
+        child.wait()
+        ticks.close()
+    assert all(isinstance(stack, Stack) and stack.pid == child.pid for stack in found)
+    assert any("training_step" in frame and str(script) in frame for stack in found for frame in stack.frames)
