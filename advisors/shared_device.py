@@ -33,7 +33,8 @@ def _finding(run: Features, device: Device, theirs: float) -> Finding:
     busy = max(theirs, device.busy if device.busy is not None else 1.0)
     ours = device.jobs_busy if device.jobs_busy is not None else max(0.0, busy - theirs)
     waiting = waiting_for_data(run)
-    bound = (ours + theirs) / ours if ours > 0 else 1.0
+    turns = 1 + len(device.others)  # equal time slices: nobody is held up by more than the number of those who share
+    bound = min(turns, (ours + theirs) / ours) if ours > 0 else 1.0
     likely = 1 + (bound - 1) * busy * (1 - waiting)
     speedup = interval(max(1.0, likely), UNSURE)
     pids = [pid for pid in sorted(device.others, key=lambda p: -device.others[p]) if pid]

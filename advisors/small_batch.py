@@ -20,6 +20,7 @@ from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding, Speedup
 
 UNDERUSED = 0.7  # busy share: above it, a larger batch buys less than a tenth
+UNUSED = 0.02  # busy share: below it, the job does not compute on this device, or a display server alone does
 EMPTY = 0.5  # of the device's memory ever used: twice the batch is sure to fit below it
 BLAMELESS = 0.10  # of the loop in waits and pauses: above it, they are the first thing to mend
 ROOM = 0.8  # of the memory to be used at most, a margin for fragmentation and longer samples
@@ -30,12 +31,12 @@ LEAST_BATCHES = 20  # below it, nothing is predicted
 
 def advise(run: Features) -> Iterator[Finding]:
     for process, loader in ((p, x) for p in run.processes for x in p.loaders if x.training and x.batch_size):
-        used = [d for d in run.devices if d.busy is not None and d.memory_total]
+        used = [d for d in run.devices if d.busy is not None and d.memory_used is not None and d.memory_total]
         if len(used) != len(run.devices) or not used or loader.batches < LEAST_BATCHES:
             continue
         device = max(used, key=lambda d: d.busy or 0.0)
         full = (device.memory_used or 0) / (device.memory_total or 1)
-        if (device.busy or 0.0) < UNDERUSED and full < EMPTY and _elsewhere(process) < BLAMELESS:
+        if UNUSED <= (device.busy or 0.0) < UNDERUSED and full < EMPTY and _elsewhere(process) < BLAMELESS:
             yield from _finding(process, loader, device, full)
 
 
@@ -45,7 +46,7 @@ def _elsewhere(process: Process) -> float:
 
 
 def _finding(process: Process, loader: Loader, device: Device, full: float) -> Iterator[Finding]:
-    busy = max(0.01, device.busy or 0.0)
+    busy = device.busy or 1.0
     fits = min(MOST, int(ROOM / max(full, ROOM / MOST)))
     times = 2
     while times * 2 <= fits and amdahl(busy, times) < WORTHWHILE / busy:

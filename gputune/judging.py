@@ -46,7 +46,8 @@ def _apart(found: Iterable[Finding]) -> Iterator[Finding]:
     chosen = min(close, key=lambda f: LOADING.index(f.id), default=None)
     said: set[tuple[str, str]] = set()
     for finding in found:
-        if (finding.id in LOADING and finding is not chosen) or (finding.id, finding.where) in said:
+        same = (finding.id, finding.where or finding.says)  # what has no place in the code is about a device
+        if (finding.id in LOADING and finding is not chosen) or same in said:
             continue
-        said.add((finding.id, finding.where))
+        said.add(same)
         yield finding
