@@ -10,16 +10,14 @@ from gputune.features import Device, Epoch, Features, Fetch, Frame, Loader, Mach
 BATCH = 32
 
 
-def _epochs(number: int, batches: int, start: float, first_wait: float, shutdown: float, seconds: float):
+def _epochs(number: int, batches: int, seconds: float, **times: float) -> tuple[Epoch, ...]:
     return tuple(
         Epoch(
-            began=i * seconds,
-            start=start,
-            first_wait=first_wait,
-            shutdown=shutdown,
+            began=i * seconds / number,
             batches=batches // number,
             seconds=seconds / number,
             complete=True,
+            **times,
         )
         for i in range(number)
     )
@@ -91,7 +89,7 @@ def pretend(
         pauses=inside,
         step_cpu=step_cpu,
         fetches=(fetched * kept)[:kept],
-        epochs=_epochs(epochs, batches, start, first_wait, shutdown, loop),
+        epochs=_epochs(epochs, batches, loop, start=start, first_wait=first_wait, shutdown=shutdown),
         batch_bytes=batch_bytes,
         worker_threads=worker_threads,
         wait_total=batches * wait,

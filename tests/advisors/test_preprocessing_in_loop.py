@@ -1,0 +1,78 @@
+"""preprocessing-in-loop speaks when data work runs between next() and the model."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.advisors.preprocessing_in_loop import advise
+from gputune.features import Frame
+
+WORK = (Frame(where="train.py:50", function="augment", share=0.4, compute=False),)
+
+
+def without_loader(plain, *, cpu: float = 1.0, seconds: float = 8.0, steps: int = 400):
+    """The same loop with a get_batch() of its own: no DataLoader, `cpu` cores in use."""
+    process = replace(
+        plain.processes[0], loaders=(), batches=0, samples=0, optimizer_steps=steps, loop=seconds, cpu=cpu,
+        batch_gotten=False,
+    )  # fmt: skip
+    return replace(plain, processes=(process,))
+
+
+def test_is_silent_when_the_model_runs_at_once(run) -> None:
+    assert list(advise(run(before_forward=(0.0002,) * 30))) == []
+
+
+def test_is_silent_with_too_few_sampled_steps(run) -> None:
+    assert list(advise(run(before_forward=(0.008,) * 19))) == []
+
+
+def test_is_silent_where_nothing_was_sampled(run) -> None:
+    assert list(advise(run())) == []
+
+
+def test_names_the_function_and_what_moving_it_buys(run) -> None:
+    busy = run(num_workers=4, cpu=0.001, waits=(0.0005,), step=0.020, step_cpu=0.020, before_forward=(0.010,) * 30,
+               frames=WORK)  # fmt: skip
+    (finding,) = advise(busy)
+    assert finding.id == "preprocessing-in-loop"
+    assert "10 ms a step after next()" in finding.says
+    assert "augment" in finding.says
+    assert finding.where == "train.py:50"
+    assert finding.speedup.likely == pytest.approx(2.0, rel=0.1)
+
+
+def test_promises_nothing_where_the_cpus_are_full_anyway(run) -> None:
+    """One CPU: whoever does the work, it takes the same time."""
+    full = run(num_workers=0, cpu=0.001, step=0.020, step_cpu=0.020, before_forward=(0.010,) * 30, cpus=1)
+    (finding,) = advise(full)
+    assert finding.speedup.likely == pytest.approx(1.0, abs=0.05)
+
+
+def test_promises_nothing_where_the_device_is_busy_meanwhile(run, device) -> None:
+    hidden = run(num_workers=4, cpu=0.001, waits=(0.0005,), step=0.020, step_cpu=0.020, before_forward=(0.010,) * 30,
+                 devices=(device(busy=0.99),))  # fmt: skip
+    (finding,) = advise(hidden)
+    assert finding.speedup.likely < 1.05
+
+
+def test_a_loop_that_draws_its_own_batches_is_seen_too(run) -> None:
+    (finding,) = advise(without_loader(run(before_forward=(0.010,) * 30, frames=WORK)))
+    assert "without a DataLoader" in finding.says
+    assert finding.speedup.likely == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_busy_device_hides_the_work_of_such_a_loop_as_well(run, device) -> None:
+    (finding,) = advise(without_loader(run(before_forward=(0.010,) * 30, devices=(device(busy=0.98),))))
+    assert finding.speedup.likely < 1.05
+
+
+def test_evaluations_between_epochs_are_not_promised_back(run) -> None:
+    alone = {"num_workers": 4, "cpu": 0.001, "waits": (0.0005,), "step": 0.020, "step_cpu": 0.020}
+    (finding,) = advise(run(**alone, before_forward=(0.010,) * 30, between={"evaluation": 8.0}))
+    assert finding.speedup.likely == pytest.approx(16.2 / 12.2, rel=0.05)
+
+
+def test_a_loop_without_an_end_promises_nothing(run) -> None:
+    plain = run(before_forward=(0.010,) * 30)
+    assert list(advise(replace(plain, processes=(replace(plain.processes[0], loop=0.0),)))) == []

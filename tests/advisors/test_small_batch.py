@@ -1,0 +1,70 @@
+"""small-batch speaks when the device has room and nothing but the batch is to blame."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.advisors.small_batch import advise, amdahl
+
+HALF = {"busy": 0.40, "memory_used": 4_000_000_000}
+READY = {"num_workers": 4, "blocked": 0.002, "step": 0.010, "waits": (0.0004,)}
+
+
+def test_is_silent_on_a_busy_device(run, device) -> None:
+    assert list(advise(run(**READY, devices=(device(),)))) == []
+
+
+def test_is_silent_without_a_device(run) -> None:
+    assert list(advise(run(**READY))) == []
+
+
+def test_is_silent_about_a_device_that_the_job_does_not_use(run, device) -> None:
+    assert list(advise(run(**READY, devices=(device(busy=0.0, memory_used=300_000_000),)))) == []
+
+
+def test_is_silent_when_the_memory_is_full(run, device) -> None:
+    assert list(advise(run(**READY, devices=(device(busy=0.40),)))) == []
+
+
+def test_is_silent_when_memory_was_not_measured(run, device) -> None:
+    assert list(advise(run(**READY, devices=(device(busy=0.40, memory_used=None),)))) == []
+
+
+def test_is_silent_while_the_loop_waits_for_data(run, device) -> None:
+    assert list(advise(run(num_workers=0, blocked=0.010, step=0.010, devices=(device(**HALF),)))) == []
+
+
+def test_is_silent_when_pauses_explain_the_idle_time(run, device) -> None:
+    assert list(advise(run(**READY, between={"checkpoint": 3.0}, devices=(device(**HALF),)))) == []
+
+
+def test_is_silent_when_one_of_the_devices_cannot_be_read(run, device) -> None:
+    assert list(advise(run(**READY, devices=(device(**HALF), device(index="1", busy=None))))) == []
+
+
+def test_names_a_batch_size_that_fits_and_what_it_buys(run, device) -> None:
+    (finding,) = advise(run(**READY, devices=(device(**HALF),)))
+    assert finding.id == "small-batch"
+    times = finding.change["batch_size"] / 32
+    assert times in {2, 4, 8, 16}
+    assert times * 0.05 <= 0.8
+    assert finding.speedup.likely == pytest.approx(amdahl(0.40, times))
+    assert finding.speedup.high <= 1 / 0.40 + 1e-9
+    assert finding.effect == "changes-learning"
+
+
+def test_a_device_that_is_hardly_busy_promises_no_more_than_the_batch_grows(run, device) -> None:
+    (finding,) = advise(run(**READY, devices=(device(busy=0.03, memory_used=1_000_000_000),)))
+    assert finding.speedup.high <= finding.change["batch_size"] / 32
+
+
+def test_an_unknown_batch_size_cannot_be_doubled(run, device) -> None:
+    plain = run(**READY, devices=(device(**HALF),))
+    process = plain.processes[0]
+    unknown = replace(process, loaders=(replace(process.loaders[0], batch_size=None),))
+    assert list(advise(replace(plain, processes=(unknown,)))) == []
+
+
+@pytest.mark.parametrize(("busy", "times", "gain"), [(1.0, 16, 1.0), (0.5, 2, 4 / 3), (0.0, 4, 4.0)])
+def test_only_the_idle_share_shrinks(busy, times, gain) -> None:
+    assert amdahl(busy, times) == pytest.approx(gain)
