@@ -53,9 +53,10 @@ class Folder:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a whole file under its name, or nothing: readers see the old one or the new one."""
-        if "/" in name:
-            self._make(name.partition("/")[0])
-        draft = f"{name}.new"
+        table, _, base = name.rpartition("/")
+        if table:
+            self._make(table)
+        draft = f"{table}/.{base}.{os.getpid()}" if table else f".{base}.{os.getpid()}"
         self.remove(draft)
         fd = self.append(draft)
         try:
@@ -85,6 +86,14 @@ class Folder:
         """Remove a file if it is there."""
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._fd)
+
+    def tidy(self) -> None:
+        """Remove the drafts of writers that were killed."""
+        drafts = [name for name in self.names() if name.startswith(".")]
+        for table in TABLES:
+            drafts += [f"{table}/{name}" for name in self._list(table) if name.startswith(".")]
+        for name in drafts:
+            self.remove(name)
 
     def cut(self, name: str, size: int) -> None:
         """Shorten a file to `size` bytes."""

@@ -1,6 +1,14 @@
-"""Segments: frames become Parquet, the folder stays below its size, and all parts get the same columns."""
+"""Segments: frames become Parquet, the folder stays below its size, and all parts get the same columns.
+
+While a run goes on this is a process of its own (`main`): turning a segment around takes a tenth of a second and 20 MB,
+which the recorder's beat and memory are spared.
+"""
 
 import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -19,14 +27,11 @@ class Keeper:
         self._folder = folder
         self._offset = offset
         self._known: dict[str, str] = {}  # column of samples to its declaration
-        self._columns: dict[int, int] = {}  # segment to how many columns its samples have
-        for segment in folder.complete():
-            self._learn(segment)
+        for segment in folder.complete()[-1:]:  # the newest one has the columns of all before it
+            self._known.update(self._declared(segment))
 
-    def _learn(self, segment: int) -> None:
-        columns = declarations(parquet.decode(self._folder.read(part_name("samples", segment))))
-        self._known.update(columns)
-        self._columns[segment] = len(columns)
+    def _declared(self, segment: int) -> dict[str, str]:
+        return declarations(parquet.metadata(self._folder.read(part_name("samples", segment))))
 
     def keep(self, segment: int) -> None:
         """Write the segment's parts, verify them, then remove its frames."""
@@ -37,7 +42,6 @@ class Keeper:
                 self._write(name, segment, table)
             else:
                 self._folder.remove(part_name(name, segment))  # of an attempt that was cut short
-        self._columns[segment] = len(self._known)
         self._folder.remove(frames_name(segment))
 
     def _write(self, name: str, segment: int, table: pa.Table) -> None:
@@ -49,11 +53,10 @@ class Keeper:
 
     def unify(self) -> None:
         """Give the samples of early segments the columns that came later, so that every reader takes them as one."""
-        for segment, columns in self._columns.items():
-            if columns < len(self._known):
+        for segment in self._folder.complete():
+            if len(self._declared(segment)) < len(self._known):
                 table = parquet.decode(self._folder.read(part_name("samples", segment)))
                 self._write("samples", segment, tables.widened(table, self._known))
-                self._columns[segment] = len(self._known)
 
     def bound(self, max_size: int) -> list[Json]:
         """Drop the oldest segments but the first until the folder is below `max_size` bytes; say which (run.json)."""
@@ -68,13 +71,34 @@ class Keeper:
                 self._folder.remove(part_name(name, segment))
             size = sum(parts[segment].values())
             total -= size
-            self._columns.pop(segment, None)
             first, last = (str(times[i].as_py()) if len(times) else "" for i in (0, -1))
             dropped.append({"segment": segment, "from": first, "to": last, "bytes": size})
         return dropped
 
 
-def declarations(samples: pa.Table) -> dict[str, str]:
-    """Return the declarations that a samples table carries: column to text."""
-    found = json.loads((samples.schema.metadata or {}).get(KEY, b"{}"))
+def declarations(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+    """Return the declarations that a samples part carries in its metadata: column to text."""
+    found = json.loads((metadata or {}).get(KEY, b"{}"))
     return {str(name): str(about) for name, about in found.items()}
+
+
+def keep(folder: Folder, clocks: int, max_size: int, segments: Iterable[int]) -> list[Json]:
+    """Make segments Parquet and keep the folder below its size; return what was dropped for that."""
+    keeper = Keeper(folder, clocks)
+    dropped: list[Json] = []
+    for segment in segments:
+        keeper.keep(segment)
+        dropped += keeper.bound(max_size)
+    return dropped
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Do `keep` for the folder, the clocks, the size and the segments of a command line; print what was dropped."""
+    os.nice(10)  # a training's process goes first
+    folder, clocks, max_size, *segments = arguments
+    with Folder(Path(folder)) as opened:
+        print(json.dumps(keep(opened, int(clocks), int(max_size), map(int, segments))))  # noqa: T201 - read by the recorder
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -14,8 +14,8 @@ def encode(table: pa.Table) -> bytes:
     """Return the table as Parquet with page checksums.
 
     Times, indices and the counters of `samples` are stored as differences, gauges (float32) by byte planes, all else
-    (durations on the grid, names, what hardly changes) in a dictionary. Arrow's own schema is left out: it would be half
-    of a small file.
+    (durations on the grid, names, what hardly changes) in a dictionary. Arrow's own schema is left out: it would be
+    half of a small file.
     """
     encodings = {field.name: encoding for field in table.schema if (encoding := _encoding(field, table))}
     sink = pa.BufferOutputStream()
@@ -46,3 +46,9 @@ def decode(data: bytes) -> pa.Table:
     """Return the table of a Parquet file; a page that was damaged raises."""
     with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
         return file.read(use_threads=False).replace_schema_metadata(file.metadata.metadata)
+
+
+def metadata(data: bytes) -> dict[bytes, bytes]:
+    """Return the key-value metadata of a Parquet file."""
+    with pq.ParquetFile(pa.BufferReader(data)) as file:
+        return dict(file.metadata.metadata or {})

@@ -65,7 +65,7 @@ def replay(folder: Folder, offset: int) -> Iterator[list[Reading]]:
             notes, stacks = segment.table(Table.NOTES), segment.table(Table.STACKS)
         else:
             samples = segment["samples"]
-            columns = declarations(samples)
+            columns = declarations(samples.schema.metadata)
             events = records.join(segment, offset)
             notes, stacks = (
                 _clocked(segment.get(name, tables.SHAPES[name].empty_table()), offset) for name in ("notes", "stacks")

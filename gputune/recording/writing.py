@@ -12,18 +12,19 @@ from gputune import __version__
 from gputune.recording.about import SCHEMA_VERSION, offset, read
 from gputune.recording.folder import RUN, Folder, frames_name, write_all
 from gputune.recording.frames import whole
+from gputune.recording.turning import Turning
 from gputune.sample import Json, Reading, now
 from gputune.units import NS
 
 if TYPE_CHECKING:  # they import pyarrow, which a run that has written nothing yet does not need
     from gputune.recording.encoding import Encoder
-    from gputune.recording.keeping import Keeper
     from gputune.recording.story import Story
 
 MAX_SIZE = 512 << 20  # B: weeks of 40 columns and 20 batches a second
-SEGMENT = 8 << 20  # B of frames, half an hour of 40 columns: what is in memory at once when it becomes Parquet
+SEGMENT = 8 << 20  # B of frames, half an hour of 40 columns: what is read into memory at once, beside the recorder
 LEAST_SEGMENT = 256 << 10  # B: smaller ones would be mostly Parquet's own words
 BEAT = int(0.9 * NS)  # a beat that comes a little early is one all the same
+FIRST = 1  # segment
 ABOUT = 10 * NS  # run.json is rewritten at most that often for what readings tell
 MS = 1_000_000
 
@@ -32,22 +33,22 @@ class Recording:
     """A run folder that is being written. Made by `create` or `resume`; no method raises.
 
     When writing fails, `broken` says why and the recording takes nothing more; what is on the disk by then stays
-    readable. The frames of a segment live in memory for a second, on the disk until they are verified Parquet.
+    readable.
     """
 
     def __init__(self, about: dict[str, Json], max_size: int) -> None:
         self.broken = ""
         self._folder: Folder | None = None
+        self._path = Path()
         self._about = about
         self._max_size = max_size
         self._segment_size = min(SEGMENT, max(LEAST_SEGMENT, max_size // 8))
         self._taken: list[tuple[int, Sequence[Reading]]] = []
-        self._segment = 1
-        self._waiting: list[int] = []  # segments whose frames are to become Parquet
+        self._segment = FIRST
         self._file = -1
         self._size = 0
         self._encoder: Encoder | None = None
-        self._keeper: Keeper | None = None
+        self._turning: Turning | None = None
         self._story: Story | None = None
         self._beaten = self._told = now()
 
@@ -73,17 +74,18 @@ class Recording:
         if RUN in opened.names():
             opened.close()
             raise FileExistsError(f"`{folder}` is another run")
-        self._folder = opened
+        self._folder, self._path = opened, folder.absolute()
         self._tell()
 
     def _go_on(self, folder: Path) -> None:
         self._about.update(read(folder))
         self._folder = Folder(folder)
-        self._waiting = self._folder.frames()
-        self._segment = 1 + max([*self._waiting, *self._folder.parts()], default=0)
-        if self._waiting:
-            torn = self._folder.read(frames_name(self._waiting[-1]))
-            self._folder.cut(frames_name(self._waiting[-1]), max((f.end for f in whole(torn)), default=0))
+        self._path = folder.absolute()
+        left = self._folder.frames()
+        self._segment = 1 + max([*left, *self._folder.parts()], default=FIRST)
+        for segment in left[-1:]:
+            torn = self._folder.read(frames_name(segment))
+            self._folder.cut(frames_name(segment), max((frame.end for frame in whole(torn)), default=0))
 
     def take(self, readings: Sequence[Reading]) -> None:
         """Take the readings of one tick. They are on the disk after the next beat."""
@@ -97,6 +99,8 @@ class Recording:
             self._guarded(self._write)
             if self._size >= self._segment_size:
                 self._guarded(self._roll)
+            elif self._turning is not None:
+                self._guarded(self._turned)
             if self._story is not None and self._story.changed and now_ns - self._told >= ABOUT:
                 self._told = now_ns
                 self._guarded(self._tell)
@@ -155,21 +159,22 @@ class Recording:
         self._size += len(data)
 
     def _roll(self) -> None:
-        """End the segment and make its frames Parquet."""
-        if self._folder is None:
-            return
+        """End the segment; its frames become Parquet beside the recorder."""
+        self._end_segment()
+        if self._turning is None:
+            self._turning = Turning(str(self._path), offset(self._about), self._max_size)
+        if self._folder is not None:
+            self._turning.start(self._folder.frames())
+
+    def _end_segment(self) -> None:
         if self._file >= 0:
             os.close(self._file)
-            self._waiting.append(self._segment)
             self._segment += 1
             self._file, self._size, self._encoder = -1, 0, None
-        if self._waiting and self._keeper is None:
-            keeping = importlib.import_module("gputune.recording.keeping")
-            self._keeper = keeping.Keeper(self._folder, offset(self._about))
-        while self._waiting and self._keeper is not None:
-            self._keeper.keep(self._waiting[0])
-            del self._waiting[0]
-            self._drop(self._keeper.bound(self._max_size))
+
+    def _turned(self) -> None:
+        if self._turning is not None:
+            self._drop(self._turning.poll())
 
     def _drop(self, dropped: list[Json]) -> None:
         before = self._about["dropped"]
@@ -178,9 +183,15 @@ class Recording:
             self._tell()
 
     def _finish(self) -> None:
-        self._roll()
-        if self._keeper is not None:
-            self._keeper.unify()
+        self._end_segment()
+        if self._turning is not None:
+            self._drop(self._turning.wait())
+        if self._folder is not None and (left := self._folder.frames()):
+            keeping = importlib.import_module("gputune.recording.keeping")
+            self._drop(keeping.keep(self._folder, offset(self._about), self._max_size, left))
+        if self._folder is not None and self._segment > FIRST + 1:
+            importlib.import_module("gputune.recording.keeping").Keeper(self._folder, offset(self._about)).unify()
+            self._folder.tidy()
         self._about["finished"] = True
         self._tell()
 

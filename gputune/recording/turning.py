@@ -1,0 +1,64 @@
+"""The process that turns segments into Parquet while the recorder goes on with its beat."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from gputune.sample import Json
+
+MODULE = "gputune.recording.keeping"
+PATIENCE = 60  # s: for a process that takes a tenth of a second, however slow the disk
+FAILURES = 3  # in a row, after which frames would only pile up
+
+
+class NotKept(Exception):  # noqa: N818 - named for what happened
+    """Segments could not be made Parquet, again and again."""
+
+
+class Turning:
+    """At most one such process at a time. A segment that it could not turn is tried again with the next one."""
+
+    def __init__(self, folder: str, clocks: int, max_size: int) -> None:
+        self._command = [sys.executable, "-m", MODULE, folder, str(clocks), str(max_size)]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failures = 0
+
+    def start(self, segments: Sequence[int]) -> None:
+        """Turn these segments, unless earlier ones are still being turned."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [*self._command, *map(str, segments)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")},
+            )
+
+    def poll(self) -> list[Json]:
+        """Return what was dropped by a process that is done; nothing while it is at work. Raises NotKept."""
+        if self._process is None or self._process.poll() is None:
+            return []
+        return self._collect(self._process)
+
+    def wait(self) -> list[Json]:
+        """Wait for the process, if there is one, and return what it dropped. One that hangs is ended."""
+        if self._process is None:
+            return []
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        return self._collect(self._process)
+
+    def _collect(self, process: "subprocess.Popen[bytes]") -> list[Json]:
+        self._process = None
+        said, _ = process.communicate()
+        if process.returncode == 0:
+            self._failures = 0
+            return list(json.loads(said))
+        self._failures += 1
+        if self._failures >= FAILURES:
+            raise NotKept(f"{self._failures} segments could not be made Parquet")
+        return []
