@@ -9,8 +9,8 @@ from gputune.rooms import load, names
 
 WORTH_SAYING = 1.05  # predicted samples/s at the low end: below five percent, noise and effort eat the gain
 CLOSE = 1.1  # findings that explain the same seconds about as well: the cheaper change speaks
-# They explain the same seconds, the loader's waits, so only one of them speaks. The cheapest change comes first.
-LOADING = ("low-prefetch", "oversubscribed-workers", "few-workers", "heavy-preprocessing")
+# They explain the same seconds, those before a batch is there, so only one of them speaks. The cheapest comes first.
+LOADING = ("low-prefetch", "worker-restart", "oversubscribed-workers", "few-workers", "heavy-preprocessing")
 
 Advise = Callable[[Features], Iterable[Finding]]
 

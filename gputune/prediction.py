@@ -218,39 +218,22 @@ class Outlook:
         job = replace(self.job, fetches=tuple(Work(f.cpu * share, f.blocked) for f in self.job.fetches))
         return self.gain(self.now, job)
 
-    def without(self, span: str, keep: float) -> float:
-        """Return the s of the loop that are saved by keeping only the share `keep` of a span's pauses.
-
-        Pauses inside a step are replayed: the queue fills up in them, so not all of a pause is lost.
-        """
-        pauses = self.loader.pauses.get(span, ())
-        if not pauses:
-            return 0.0
-        loader = replace(self.loader, steps=keep_some(self.loader.steps, pauses, keep))
-        job = replace(job_of(self.run, self.process, loader), floor=self.job.floor)
-        whole = max(BATCHES, len(pauses))  # a pause may be rarer than the batches of an ordinary replay are many
-        now, then = (
-            j.seconds(self.now.workers, self.now.prefetch, in_order=loader.in_order, batches=whole)
-            for j in (self.job, job)
-        )
-        return max(0.0, now - then) * loader.batches
-
-    def inside(self, span: str) -> float:
-        """Return the s that a span took inside the loader's steps, over the whole loop."""
-        return _mean(self.loader.pauses.get(span, ())) * self.loader.batches
+    def fastest(self) -> float:
+        """Return the s that this loop's batches would take if no step took any time: what the loader can do at best."""
+        job = replace(self.job, steps=(Work(0.0, 0.0),))
+        return job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order) * self.loader.batches
 
 
 def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speedup:
-    """Return what it buys to keep only the share `keep` of all pauses of a span kind in a process's loop."""
+    """Return what it buys to keep only the share `keep` of all pauses of a span kind in a process's loop.
+
+    Workers go on making batches in a pause, so a loop cannot get faster than its loader by losing its pauses.
+    """
     total = process.in_loop.get(span, 0.0)
     if total <= 0 or process.loop <= 0:
         return interval(1.0, ERROR)
-    inside = saved = 0.0
-    for outlook in [o for o in outlooks(run) if o.process is process]:
-        inside += outlook.inside(span)
-        saved += outlook.without(span, keep)
-    saved += max(0.0, total - inside) * (1 - keep)
-    saved = min(saved, total * (1 - keep), 0.99 * process.loop)  # loaders that take turns see the same pause
+    limit = max((o.fastest() for o in outlooks(run) if o.process is process and o.now.workers), default=0.0)
+    saved = min(total * (1 - keep), max(0.0, process.loop - limit), 0.99 * process.loop)
     return interval(process.loop / (process.loop - saved), ERROR)
 
 
@@ -292,20 +275,6 @@ def _less(step: Work, seconds: float) -> Work:
 def interval(likely: float, width: float) -> Speedup:
     """Return a speed-up with a relative half-width."""
     return Speedup(low=max(0.01, likely * (1 - width)), likely=likely, high=likely * (1 + width))
-
-
-def keep_some(steps: tuple[float, ...], pauses: tuple[float, ...], keep: float) -> tuple[float, ...]:
-    """Return the steps with only the share `keep` of the pauses left in, spread evenly over those that had one."""
-    kept: list[float] = []
-    owed = 0.0
-    for step, pause in zip(steps, pauses, strict=True):
-        owed += keep if pause else 0.0
-        if pause and owed >= 1.0:
-            owed -= 1.0
-            kept.append(step)
-        else:
-            kept.append(max(0.0, step - pause))
-    return tuple(kept)
 
 
 def job_of(run: Features, process: Process, loader: Loader) -> Job:
