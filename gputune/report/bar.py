@@ -72,13 +72,8 @@ def bar(shown: Sequence[Part], width: int, *, colour: bool) -> str:
 
 def legend(shown: Sequence[Part], *, colour: bool) -> str:
     """Return every part's glyph, name and percents in one line."""
-    said = (f"{_painted(_glyph(i), p.span, colour=colour)} {p.span} {p.percent} %" for i, p in enumerate(shown))
+    said = (f"{_painted(_glyph(i), p.span, colour=colour)} {p.span} {p.percent}%" for i, p in enumerate(shown))
     return "  ".join(said)
-
-
-def percent(share: float) -> str:
-    """Return a share in whole percents; one that is there but small is not called nothing."""
-    return "under 1 %" if 0 < share < 0.005 else f"{share * 100:.0f} %"
 
 
 def _glyph(index: int) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from textwrap import wrap
 
 from gputune.hygiene import clean
-from gputune.report.bar import bar, legend, parts, percent
-from gputune.verdict import FindingRow, ProcessRow, SpeedupRow, Verdict
+from gputune.report.bar import bar, legend, parts
+from gputune.report.words import clip, number, percent, seconds, times
+from gputune.verdict import FindingRow, ProcessRow, Verdict
 
 NARROWEST = 40  # columns: below it no sentence can be set
 WIDEST = 100  # columns: longer lines are harder to read
@@ -20,6 +21,7 @@ SIZES = ((FINDINGS, 2), (2, 2), (1, 2), (1, 1))
 TEXT = 300  # characters of any one string from outside
 NAME = 60  # characters of the command in the first line
 LONG_STARTUP = 0.5  # share of the run: above it the ledger says more of importing than of training
+HOT = 0.5  # share of the stacks outside of next() that makes a place worth naming
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
 AFTER_LAST = "   "  # the indent under a finding's number
 
@@ -152,9 +154,11 @@ def _healthy(verdict: Verdict) -> str:
     waiting = _share(verdict, "loader.wait") / after if after > 0 else 0.0
     if waiting < QUIET_LOADER:
         return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step"
+    hot = next((f for f in verdict.frames if f.share >= HOT and not f.compute), None)
+    place = f"; most of it at {clean(hot.where, NAME)} in {clean(hot.function, NAME)}" if hot else ""
     return (
-        f"nothing found that is worth changing: {percent(step)} of the time after start-up is the step, "
-        f"{percent(waiting)} loader.wait"
+        f"nothing found that is worth changing: {percent(waiting)} of the time after start-up is loader.wait, "
+        f"{percent(step)} the step{place}"
     )
 
 
@@ -232,33 +236,3 @@ def indented(text: str, width: int, *, most: int) -> list[str]:
         placeholder=" …",
         break_on_hyphens=False,
     )
-
-
-def clip(text: str, width: int) -> str:
-    """Return `text` cut to `width` columns, with an ellipsis where something is missing."""
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def times(gain: SpeedupRow) -> str:
-    """Return a speed-up and its interval as a person reads them: `×2.2 (1.9–2.3)`, `×1.10 (1.05–1.15)`."""
-    digits = 2 if gain.likely < 1.5 else 1 if gain.likely < 10 else 0
-    return f"×{gain.likely:.{digits}f} ({gain.low:.{digits}f}–{gain.high:.{digits}f})"
-
-
-def number(value: float) -> str:
-    """Return a rate with three digits that count: 0.123, 8.12, 812, 12,300."""
-    if value >= 100:
-        return f"{float(f'{value:.3g}'):,.0f}"
-    return f"{value:.3g}"
-
-
-def seconds(value: float) -> str:
-    """Return a duration: `0.12 s`, `61.2 s`, `12 min 5 s`, `3 h 20 min`."""
-    if value < 10:
-        return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
-    if value < 120:
-        return f"{value:.0f} s" if value >= 99.95 else f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 120:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"

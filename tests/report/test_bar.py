@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gputune.report.bar import apportion, bar, legend, parts, percent
+from gputune.report.bar import apportion, bar, legend, parts
 from gputune.verdict import LedgerRow
 
 
@@ -59,7 +59,3 @@ def test_an_empty_ledger_has_no_bar() -> None:
 def test_apportions_by_the_largest_remainders() -> None:
     assert apportion([0.58, 0.27, 0.15], 10) == [6, 3, 1]
     assert apportion([1.0], 80) == [80]
-
-
-def test_a_small_share_is_not_called_nothing() -> None:
-    assert [percent(0.0), percent(0.001), percent(0.57)] == ["0 %", "under 1 %", "57 %"]

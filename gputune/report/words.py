@@ -1,0 +1,38 @@
+"""Numbers as a person reads them, with their units. Nowhere below this floor is there a percent."""
+
+from gputune.verdict import SpeedupRow
+
+
+def percent(share: float) -> str:
+    """Return a share in whole percents; one that is there but small is not called nothing."""
+    return "under 1%" if 0 < share < 0.005 else f"{share * 100:.0f}%"
+
+
+def clip(text: str, width: int) -> str:
+    """Return `text` cut to `width` columns, with an ellipsis where something is missing."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def times(gain: SpeedupRow) -> str:
+    """Return a speed-up and its interval as a person reads them: `×2.2 (1.9–2.3)`, `×1.10 (1.05–1.15)`."""
+    digits = 2 if gain.likely < 1.5 else 1 if gain.likely < 10 else 0
+    return f"×{gain.likely:.{digits}f} ({gain.low:.{digits}f}–{gain.high:.{digits}f})"
+
+
+def number(value: float) -> str:
+    """Return a rate with three digits that count: 0.123, 8.12, 812, 12,300."""
+    if value >= 100:
+        return f"{float(f'{value:.3g}'):,.0f}"
+    return f"{value:.3g}"
+
+
+def seconds(value: float) -> str:
+    """Return a duration: `0.12 s`, `61.2 s`, `12 min 5 s`, `3 h 20 min`."""
+    if value < 10:
+        return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
+    if value < 120:
+        return f"{value:.0f} s" if value >= 99.95 else f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
