@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from gputune.features import Features, Loader, Process
 from gputune.finding import Speedup
-from gputune.replay import BATCHES, DELIVERY_S, Job, Work
+from gputune.replay import DELIVERY_S, Job, Work
 
 PREPARED = 0.05  # of a batch's CPU time: reading, collating and passing it on is never free
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
