@@ -1,0 +1,341 @@
+"""What is read of a device through NVML: each field with its beat, its unit conversion and what it may plausibly be.
+
+Runs in the NVML child only (`gputune/nvml_child.py`): importing pynvml costs 25 ms and belongs to no other process.
+Units are converted here: NVML speaks of MHz, mW, mJ, KB/s and per cent. Sources: NVML API reference,
+<https://docs.nvidia.com/deploy/nvml-api/>, and nvidia-ml-py's pynvml.py.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pynvml
+
+Value: TypeAlias = "tuple[str, float]"
+Process: TypeAlias = "tuple[int, int | None]"  # pid and its memory on the device, B
+MHZ = 1e6
+UNIFIED = ("GB10", "Orin", "Thor", "Xavier")  # parts whose GPU has no memory of its own; NVML gives no figure there
+SUCCESS, NOT_FOUND = 0, 6
+GPM_APART = 0.15  # s; samples closer than 0.1 s give nonsense
+PCIE_SENT, PCIE_RECEIVED = 197, 198  # NVML_FI_DEV_PCIE_COUNT_TX_BYTES and _RX_BYTES: counters, and no 20 ms of waiting
+
+
+class NonsenseError(Exception):
+    """NVML answered SUCCESS with a value that cannot be."""
+
+
+class UnsupportedError(Exception):
+    """The device has no such field, as found without asking NVML."""
+
+
+@dataclass(slots=True)
+class Card:
+    """One device, and what its fields remember between two readings."""
+
+    index: int
+    handle: Any
+    name: str
+    uuid: str
+    minor: int
+    mig: bool
+    instances: tuple[str, ...] = ()  # UUIDs of its MIG instances
+    gpm: "Gpm | None" = None
+    pcie: tuple[float, int, int] | None = None  # when, and the counters, B
+    pcie_counts: bool = True  # it has those counters
+    seen: int = 0  # time stamp of the newest SM sample
+    processes: list[Process] = field(default_factory=list)
+    shares: dict[int, float] | None = None  # pid to SM share; None where that cannot be measured
+    missing: set[str] = field(default_factory=set)  # functions that this library or device lacks
+
+
+# The most that each metric can be. Seen in the field: 17179869184 GiB of memory and power of 4 MW, both with SUCCESS.
+LIMITS = {
+    "gpu.busy": 1.0,
+    "gpu.memory.used": 2.0**42,
+    "gpu.memory.total": 2.0**42,
+    "gpu.memory.reserved": 2.0**42,
+    "gpu.power": 5_000.0,
+    "gpu.power.limit": 5_000.0,
+    "gpu.energy": 2.0**53,
+    "gpu.clock.sm": 10e9,
+    "gpu.clock.sm.max": 10e9,
+    "gpu.clock.memory": 50e9,
+    "gpu.temperature": 150.0,
+    "gpu.pcie.gen": 9.0,
+    "gpu.pcie.gen.max": 9.0,
+    "gpu.pcie.width": 32.0,
+    "gpu.pcie.width.max": 32.0,
+    "gpu.pcie.tx": 1e12,
+    "gpu.pcie.rx": 1e12,
+    "gpu.ecc": 2.0**40,
+    "gpu.sm.active": 1.001,
+    "gpu.tensor.active": 1.001,
+    "gpu.dram.active": 1.001,
+}
+
+
+def checked(values: Iterable[Value]) -> list[Value]:
+    """Return the values, or raise NonsenseError for one that cannot be."""
+    kept = list(values)
+    for metric, value in kept:
+        if not 0 <= value <= LIMITS.get(metric, float("inf")):
+            raise NonsenseError(f"{metric} is said to be {value:g}")
+    return kept
+
+
+def busy(card: Card) -> list[Value]:
+    """Share of the last sample period (1/6 to 1 s, by product) with at least one kernel running; not occupancy."""
+    return [("gpu.busy", pynvml.nvmlDeviceGetUtilizationRates(card.handle).gpu / 100)]
+
+
+def memory(card: Card) -> list[Value]:
+    """Memory in use by processes, what the driver reserves, and the total; version 2 tells the first two apart."""
+    info, reserved = _memory_info(card)
+    if info is None:
+        total = _host_memory()
+        used = sum(taken or 0 for _, taken in card.processes)
+        return [("gpu.memory.used", float(used)), ("gpu.memory.total", float(total))]
+    if info.used > info.total:
+        raise NonsenseError(f"{info.used} B in use of {info.total} B")
+    values = [("gpu.memory.used", float(info.used)), ("gpu.memory.total", float(info.total))]
+    return values if reserved is None else [*values, ("gpu.memory.reserved", float(reserved))]
+
+
+def _memory_info(card: Card) -> tuple[Any, int | None]:
+    """Return NVML's answer and the reserved bytes; no answer on a part that shares the host's memory."""
+    try:
+        if "memory_v2" not in card.missing:
+            try:
+                info = pynvml.nvmlDeviceGetMemoryInfo(card.handle, version=pynvml.nvmlMemory_v2)
+            except pynvml.NVMLError as reason:
+                if reason.value not in {
+                    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+                    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+                    pynvml.NVML_ERROR_NOT_SUPPORTED,
+                }:
+                    raise
+                card.missing.add("memory_v2")
+            else:
+                return info, int(info.reserved)
+        return pynvml.nvmlDeviceGetMemoryInfo(card.handle), None
+    except pynvml.NVMLError_NotSupported:
+        if any(part in card.name for part in UNIFIED):
+            return None, None
+        raise
+
+
+def _host_memory() -> int:
+    line = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal:"))
+    return int(line.split()[1]) * 1024
+
+
+def power(card: Card) -> list[Value]:
+    """Mean power of the last second (Ampere and later); A100 and H100 look at a quarter of that time only."""
+    return [("gpu.power", pynvml.nvmlDeviceGetPowerUsage(card.handle) / 1e3)]
+
+
+def energy(card: Card) -> list[Value]:
+    """Energy since the driver was loaded."""
+    return [("gpu.energy", pynvml.nvmlDeviceGetTotalEnergyConsumption(card.handle) / 1e3)]
+
+
+def clock(card: Card) -> list[Value]:
+    """SM clock now."""
+    return [("gpu.clock.sm", pynvml.nvmlDeviceGetClockInfo(card.handle, pynvml.NVML_CLOCK_SM) * MHZ)]
+
+
+def memory_clock(card: Card) -> list[Value]:
+    """Memory clock now."""
+    return [("gpu.clock.memory", pynvml.nvmlDeviceGetClockInfo(card.handle, pynvml.NVML_CLOCK_MEM) * MHZ)]
+
+
+def clock_max(card: Card) -> list[Value]:
+    """Highest SM clock of the product."""
+    return [("gpu.clock.sm.max", pynvml.nvmlDeviceGetMaxClockInfo(card.handle, pynvml.NVML_CLOCK_SM) * MHZ)]
+
+
+def throttle(card: Card) -> list[Value]:
+    """Bit mask of what holds the clocks down; called throttle reasons before NVML 12.2."""
+    if "events" not in card.missing:
+        try:
+            return [("gpu.throttle", float(pynvml.nvmlDeviceGetCurrentClocksEventReasons(card.handle)))]
+        except (pynvml.NVMLError_FunctionNotFound, AttributeError):
+            card.missing.add("events")
+    return [("gpu.throttle", float(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(card.handle)))]
+
+
+def temperature(card: Card) -> list[Value]:
+    """Temperature of the die."""
+    return [("gpu.temperature", float(pynvml.nvmlDeviceGetTemperature(card.handle, pynvml.NVML_TEMPERATURE_GPU)))]
+
+
+def power_limit(card: Card) -> list[Value]:
+    """Power that the device is held to."""
+    return [("gpu.power.limit", pynvml.nvmlDeviceGetEnforcedPowerLimit(card.handle) / 1e3)]
+
+
+def link(card: Card) -> list[Value]:
+    """Read generation and lanes of the PCIe link now (lower while the device idles) and at most."""
+    return [
+        ("gpu.pcie.gen", float(pynvml.nvmlDeviceGetCurrPcieLinkGeneration(card.handle))),
+        ("gpu.pcie.width", float(pynvml.nvmlDeviceGetCurrPcieLinkWidth(card.handle))),
+        ("gpu.pcie.gen.max", float(pynvml.nvmlDeviceGetMaxPcieLinkGeneration(card.handle))),
+        ("gpu.pcie.width.max", float(pynvml.nvmlDeviceGetMaxPcieLinkWidth(card.handle))),
+    ]
+
+
+def traffic(card: Card) -> list[Value]:
+    """PCIe traffic: mean since the last reading where the device counts it, else over NVML's 20 ms of waiting."""
+    if card.pcie_counts:
+        counts = field_values(card, PCIE_SENT, PCIE_RECEIVED)
+        if None not in counts:
+            sent, received = (int(count or 0) for count in counts)
+            before, card.pcie = card.pcie, (time.monotonic(), sent, received)
+            if before is None or sent < before[1] or received < before[2]:
+                return []
+            seconds = card.pcie[0] - before[0]
+            return [("gpu.pcie.tx", (sent - before[1]) / seconds), ("gpu.pcie.rx", (received - before[2]) / seconds)]
+        card.pcie_counts = False
+    return [
+        ("gpu.pcie.tx", pynvml.nvmlDeviceGetPcieThroughput(card.handle, pynvml.NVML_PCIE_UTIL_TX_BYTES) * 1e3),
+        ("gpu.pcie.rx", pynvml.nvmlDeviceGetPcieThroughput(card.handle, pynvml.NVML_PCIE_UTIL_RX_BYTES) * 1e3),
+    ]
+
+
+def field_values(card: Card, *ids: int) -> list[int | None]:
+    """Return unsigned 64-bit field values, None for each that the device does not have."""
+    try:
+        values = pynvml.nvmlDeviceGetFieldValues(card.handle, list(ids))
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        return [None for _ in ids]
+    return [int(value.value.ullVal) if value.nvmlReturn == SUCCESS else None for value in values]
+
+
+def latency(card: Card) -> list[Value]:
+    """Return what NVML says that it needed itself to read the energy counter."""
+    value = pynvml.nvmlDeviceGetFieldValues(card.handle, [pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION])[0]
+    if value.nvmlReturn != SUCCESS:
+        raise UnsupportedError("no latency of field values")
+    return [("gpu.nvml.latency", max(0.0, value.latencyUsec / 1e6))]
+
+
+def ecc(card: Card) -> list[Value]:
+    """Uncorrected memory errors since the driver was loaded."""
+    errors = pynvml.nvmlDeviceGetTotalEccErrors(
+        card.handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
+    )
+    return [("gpu.ecc", float(errors))]
+
+
+def processes(card: Card) -> list[Value]:
+    """Remember the processes with a compute context on the device; newest struct first, an older one where refused."""
+    card.processes = []
+    card.processes = [(int(p.pid), _bytes(p.usedGpuMemory)) for p in _running(card) if p.pid]
+    return []
+
+
+def _running(card: Card) -> Sequence[Any]:
+    for version in ("v3", "v2"):
+        if version in card.missing:
+            continue
+        try:
+            found: Sequence[Any] = getattr(pynvml, f"nvmlDeviceGetComputeRunningProcesses_{version}")(card.handle)
+        except (pynvml.NVMLError_FunctionNotFound, AttributeError):
+            card.missing.add(version)
+        else:
+            return found
+    raise UnsupportedError("this driver lists no processes")
+
+
+def _bytes(count: int | None) -> int | None:
+    return int(count) if count is not None and 0 <= count <= LIMITS["gpu.memory.used"] else None
+
+
+def shares(card: Card) -> list[Value]:
+    """Remember the SM time of each process in its last sample period, 0 to 1; several samples may be buffered."""
+    card.shares = None
+    try:
+        samples = pynvml.nvmlDeviceGetProcessUtilization(card.handle, card.seen)
+    except pynvml.NVMLError as reason:
+        if reason.value in {SUCCESS, NOT_FOUND}:  # pynvml raises SUCCESS where nobody had any
+            card.shares = {}
+            return []
+        raise
+    newest: dict[int, tuple[int, float]] = {}
+    for sample in samples:
+        at, share = int(sample.timeStamp), sample.smUtil / 100
+        if sample.pid and share <= 1.0 and at >= newest.get(sample.pid, (0, 0.0))[0]:
+            newest[int(sample.pid)] = (at, share)
+    card.seen = max((at for at, _ in newest.values()), default=card.seen)
+    card.shares = {pid: share for pid, (_, share) in newest.items()}
+    return []
+
+
+class Gpm:
+    """Two samples of the device's performance counters (Hopper and later), and the metrics between them."""
+
+    IDS = ((2, "gpu.sm.active"), (5, "gpu.tensor.active"), (10, "gpu.dram.active"))  # NVML_GPM_METRIC_*
+
+    def __init__(self, handle: Any) -> None:
+        self._old, self._new = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
+        pynvml.nvmlGpmSampleGet(handle, self._old)
+        self._at = time.monotonic()
+        self._request = pynvml.c_nvmlGpmMetricsGet_t()
+        self._request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        self._request.numMetrics = len(self.IDS)
+        for place, (number, _) in enumerate(self.IDS):
+            self._request.metrics[place].metricId = number
+
+    def read(self, handle: Any) -> list[Value]:
+        """Return the shares between the last reading and this one; nothing if that was too short ago."""
+        at = time.monotonic()
+        if at - self._at < GPM_APART:
+            return []
+        pynvml.nvmlGpmSampleGet(handle, self._new)
+        self._request.sample1, self._request.sample2 = self._old, self._new
+        pynvml.nvmlGpmMetricsGet(self._request)
+        self._at, self._old, self._new = at, self._new, self._old
+        metrics = [(name, self._request.metrics[place]) for place, (_, name) in enumerate(self.IDS)]
+        return [(name, metric.value / 100) for name, metric in metrics if metric.nvmlReturn == SUCCESS]
+
+
+def activity(card: Card) -> list[Value]:
+    """Share of SMs, tensor cores and memory bandwidth in use between two readings."""
+    if card.gpm is None:
+        if not pynvml.nvmlGpmQueryDeviceSupport(card.handle).isSupportedDevice:
+            raise UnsupportedError("no performance counters (GPM)")
+        card.gpm = Gpm(card.handle)
+        return []
+    return card.gpm.read(card.handle)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One thing to read: its name for people, the seconds between readings, and how."""
+
+    name: str
+    beat: float
+    read: Callable[[Card], list[Value]]
+
+
+FIELDS = (
+    Field("utilisation", 0.2, busy),  # its sample period is 1/6 s at best: reading faster repeats the value
+    Field("clocks", 0.5, clock),
+    Field("throttle reasons", 0.5, throttle),
+    Field("processes", 1.0, processes),  # before memory, which on unified parts is their sum
+    Field("memory", 0.5, memory),
+    Field("SM share of processes", 1.0, shares),
+    Field("power", 1.0, power),  # a mean over 1 s
+    Field("energy", 1.0, energy),
+    Field("SM and tensor activity", 1.0, activity),
+    Field("temperature", 2.0, temperature),
+    Field("memory clock", 5.0, memory_clock),
+    Field("PCIe traffic", 5.0, traffic),  # may block for 40 ms
+    Field("PCIe link", 10.0, link),
+    Field("memory errors", 10.0, ecc),
+    Field("highest clock", 30.0, clock_max),
+    Field("power limit", 30.0, power_limit),
+    Field("NVML's latency", 30.0, latency),
+)

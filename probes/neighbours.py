@@ -1,0 +1,136 @@
+"""Who else uses the job's GPUs and the CPUs: processes that are neither the command's nor gputune's.
+
+On the GPUs these are the processes that NVML lists (`gputune/nvml_process.py`). On the CPUs a slow scan of /proc finds
+whoever used a fifth of a core or more since the last one; small ones together show in `cpu.others` only.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from gputune.hygiene import clean
+from gputune.nvml_devices import Owners
+from gputune.nvml_process import Answer, Subscription, subscribe
+from gputune.procfs import CLOCK_TICKS, STARTED, STIME, UTIME, children_of, read_bytes, stat_fields
+from gputune.sample import Metric, Note, Reading, Sample, Target, Ticks, now
+
+PERIOD = 1.0  # s; NVML's lists of processes have this beat
+SCAN = 5.0  # s between scans of /proc
+DEAREST = 0.0005  # of a core: where a scan is slow (thousands of processes) they are further apart
+NOTABLE = 0.2  # cores; below it a process takes no worker's place
+MOST = 16  # neighbours told of in one scan
+NAME = 32  # characters
+
+GPU_BUSY = Metric("gpu.others.busy", "ratio", "SM time of processes that are not the job's.", per="gpu")
+GPU_MEMORY = Metric("gpu.others.memory", "B", "Device memory of processes that are not the job's.", per="gpu")
+GPU_COUNT = Metric("gpu.others.count", "1", "Processes on the device that are not the job's.", per="gpu")
+GPU_ONE = Metric("gpu.other.busy", "ratio", "SM time of one process that is not the job's (`GPU:PID`).", per="gpu:pid")
+CPU_ONE = Metric("cpu.neighbour", "cores", "CPU of one process that is not the job's, 0.2 cores or more.", per="pid")
+METRICS = (GPU_BUSY, GPU_MEMORY, GPU_COUNT, GPU_ONE, CPU_ONE)
+
+
+def attach(target: Target) -> Ticks:
+    """Share in the NVML process, where there is one, and scan `/proc`."""
+    subscription = subscribe()
+    gpus, cpus = _Gpus(target, subscription), _Cpus(target)
+    try:
+        while True:
+            readings: list[Reading] = []
+            for answer in subscription.read():
+                readings += gpus.take(answer)
+            yield readings + cpus.scan()
+    finally:
+        subscription.close()
+
+
+class _Names:
+    """Tells a neighbour's name once."""
+
+    def __init__(self, proc: Path) -> None:
+        self._proc = proc
+        self._told: set[int] = set()
+
+    def tell(self, pid: int) -> list[Reading]:
+        """Return a note on `pid` if there was none; one without a place in /proc is in another container."""
+        if pid in self._told:
+            return []
+        self._told.add(pid)
+        name = read_bytes(f"{self._proc}/{pid}/comm").decode(errors="replace").strip()
+        return [Note(-1, {"n": "neighbour", "pid": pid, "name": clean(name, NAME) or "unknown"})]
+
+
+class _Gpus:
+    """Strangers on the job's devices."""
+
+    def __init__(self, target: Target, subscription: Subscription) -> None:
+        self._owners = Owners(target)
+        self._subscription = subscription
+        self._minors: dict[int, int] = {}
+        self._names = _Names(target.proc)
+
+    def take(self, answer: Answer) -> list[Reading]:
+        """Return who is on the chosen devices and not of the job; nothing where that cannot be told."""
+        self._minors.update({device.index: device.minor for device in answer.devices})
+        readings: list[Reading] = []
+        for index in self._subscription.chosen:
+            people = answer.people.get(index)
+            split = self._owners.split(people, self._minors.get(index, index)) if people is not None else None
+            if split is None:
+                continue
+            _, others = split
+            name = str(index)
+            shares = [(pid, share) for pid, _, share in others if share is not None]
+            if len(shares) == len(others):
+                readings.append(Sample(GPU_BUSY, answer.t, min(1.0, sum(share for _, share in shares)), name))
+                readings += [Sample(GPU_ONE, answer.t, share, f"{index}:{pid}") for pid, share in shares[:MOST]]
+            readings.append(Sample(GPU_MEMORY, answer.t, float(sum(m or 0 for _, m, _ in others)), name))
+            readings.append(Sample(GPU_COUNT, answer.t, float(len(others)), name))
+            for pid, _, _ in others[:MOST]:
+                readings += self._names.tell(pid)
+        return readings
+
+
+class _Cpus:
+    """CPU time of everybody, between two scans."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._names = _Names(target.proc)
+        self._at = self._due = 0.0
+        self._last: dict[tuple[int, int], int] = {}  # pid and its start to CPU time, in clock ticks
+
+    def scan(self) -> list[Reading]:
+        """Return the neighbours that used most since the last scan, when one is due."""
+        at = time.monotonic()
+        if at < self._due:
+            return []
+        before = time.thread_time()
+        used = self._used()
+        seconds, self._at = at - self._at, at
+        first, last, self._last = not self._last, self._last, used
+        readings = [] if first else self._notable(used, last, seconds)
+        self._due = at + max(SCAN, (time.thread_time() - before) / DEAREST)
+        return readings
+
+    def _used(self) -> dict[tuple[int, int], int]:
+        job = self._target.pids()
+        ours = {os.getpid(), os.getppid(), *children_of(f"{self._target.proc}/self")}
+        used: dict[tuple[int, int], int] = {}
+        for name in os.listdir(self._target.proc):  # noqa: PTH208 - a Path for each process costs more than the reading
+            if name.isdigit() and (pid := int(name)) not in job and pid not in ours:
+                stat = read_bytes(f"{self._target.proc}/{name}/stat")
+                if stat:
+                    fields = stat_fields(stat)
+                    used[pid, int(fields[STARTED])] = int(fields[UTIME]) + int(fields[STIME])
+        return used
+
+    def _notable(
+        self, used: dict[tuple[int, int], int], last: dict[tuple[int, int], int], seconds: float
+    ) -> list[Reading]:
+        cores = {key[0]: (ticks - last.get(key, ticks)) / CLOCK_TICKS / seconds for key, ticks in used.items()}
+        heavy = sorted((pid for pid, share in cores.items() if share >= NOTABLE), key=lambda pid: -cores[pid])[:MOST]
+        readings: list[Reading] = []
+        for pid in heavy:
+            readings.append(Sample(CPU_ONE, now(), cores[pid], str(pid)))
+            readings += self._names.tell(pid)
+        return readings
