@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gputune.verdict import LedgerRow
+from gputune.document import LedgerRow
 
 SMALLEST = 0.01  # a smaller share is counted as `other`: it would be drawn as nothing
 VISIBLE = 0.005  # what is left over is named when it rounds to a percent

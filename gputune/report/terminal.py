@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Callable, Mapping
 from textwrap import wrap
 
+from gputune.document import FindingRow, ProcessRow, Verdict
 from gputune.hygiene import clean
 from gputune.report.bar import bar, legend, parts
 from gputune.report.words import clip, number, percent, seconds, times
-from gputune.verdict import FindingRow, ProcessRow, Verdict
 
 NARROWEST = 40  # columns: below it no sentence can be set
 WIDEST = 100  # columns: longer lines are harder to read

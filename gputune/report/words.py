@@ -1,6 +1,6 @@
 """Numbers as a person reads them, with their units. Nowhere below this floor is there a percent."""
 
-from gputune.verdict import SpeedupRow
+from gputune.document import SpeedupRow
 
 
 def percent(share: float) -> str:

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from gputune.document import LedgerRow
 from gputune.report.bar import apportion, bar, legend, parts
-from gputune.verdict import LedgerRow
 
 
 def ledger(**shares: float) -> list[LedgerRow]:

@@ -1,0 +1,141 @@
+"""The shape of the `findings.json` document, as outsiders read it.
+
+docs/findings.schema.json is its JSON Schema and docs/findings.md its description in words;
+`tests/report/test_verdict.py` holds the three together. Fields are only ever added within one `schema_version`.
+`gputune/verdict.py` fills it in.
+"""
+
+from typing import Final
+
+import msgspec
+
+from gputune.finding import Effect, Setting
+
+SCHEMA_VERSION: Final = 1
+
+
+class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices that the job uses, together. `busy` is a share, 0 to 1; both are null where nothing was measured."""
+
+    name: str | None
+    busy: float | None
+    count: int = 0
+
+
+class LoaderRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One DataLoader as it was set, its batches summed over the processes that built it at the same place."""
+
+    where: str
+    num_workers: int
+    prefetch_factor: int | None
+    pin_memory: bool
+    persistent_workers: bool
+    batch_size: int | None
+    batches: int
+    training: bool = True
+    wait_s: float = 0.0
+    processes: int = 1
+
+
+class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One word of the ledger: seconds per training process (mean over them), and their share of its wall time."""
+
+    span: str
+    seconds: float
+    share: float
+
+
+class SpeedupRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Predicted samples/s after the change over those before it."""
+
+    low: float
+    likely: float
+    high: float
+
+
+class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding, as `gputune.finding.Finding` describes it."""
+
+    id: str
+    severity: str
+    share_lost: float
+    speedup: SpeedupRow
+    says: str
+    do: str
+    where: str
+    change: dict[str, Setting]
+    evidence: dict[str, float]
+    basis: str
+    falsified_by: str
+    effect: Effect
+
+
+class Overhead(msgspec.Struct, frozen=True, kw_only=True):
+    """What gputune itself cost: share of one core for the recorder, µs per batch inside the training; null unknown."""
+
+    sampler_cpu_share: float | None = None
+    guest_us_per_batch: float | None = None
+
+
+class UnavailableRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An instrument that could not measure here, and the reason."""
+
+    probe: str
+    why: str
+
+
+class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One training process. `seen` false: nothing was heard from inside it, for the reason in `why`."""
+
+    pid: int
+    rank: int | None
+    seen: bool
+    why: str
+    wall_s: float
+    startup_s: float
+    loop_s: float
+    batches: int
+    optimizer_steps: int
+    samples_per_s: float | None
+
+
+class FrameRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A place where the stacks met the training thread outside of next(), and its share of those stacks."""
+
+    where: str
+    function: str
+    share: float
+    compute: bool
+
+
+class Sighted(msgspec.Struct, frozen=True, kw_only=True):
+    """What kinds of processes the run had, by count: said when none of them trained."""
+
+    python: int
+    torch: int
+    unheard: int
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole document. Times in s, shares 0 to 1, null where nothing was measured."""
+
+    schema_version: int = SCHEMA_VERSION
+    command: list[str]
+    exit_code: int | None
+    wall_s: float
+    samples_per_s: float | None
+    batches: int
+    device: DeviceRow
+    loaders: list[LoaderRow]
+    ledger: list[LedgerRow]
+    findings: list[FindingRow]
+    overhead: Overhead
+    unavailable: list[UnavailableRow]
+    steps_per_s: float | None = None
+    startup_s: float = 0.0
+    loop_s: float = 0.0
+    abstained: str = ""
+    processes: list[ProcessRow] = []
+    frames: list[FrameRow] = []
+    sighted: Sighted | None = None
+    dropped: int = 0
