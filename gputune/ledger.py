@@ -6,11 +6,13 @@ parents. A second counts for the innermost span that covers it; what no span cov
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from gputune.units import NS
 
+Key = TypeVar("Key")
 ABSORBS = {"loader.wait": frozenset({"loader.start"})}  # inside next() everything is loader wait, but for worker start
-MERGE_AT = 4096  # spans kept apart while no parent has claimed them; an evaluation may hold that many
+MERGE_AT = 4096  # spans kept while no parent has claimed them; the older half is folded when there are more
 
 
 @dataclass(slots=True)
@@ -20,14 +22,25 @@ class Claim:
     t0: int
     t1: int
     covered: int
+    fresh: int = 0  # of its own time and its children's, what no child of the same name has counted already
     self_ns: dict[str, int] = field(default_factory=dict)
     inclusive: dict[str, int] = field(default_factory=dict)
     batches: dict[int, int] = field(default_factory=dict)  # loader id to next() calls inside
 
 
-def _add(into: dict[str, int], what: Mapping[str, int], sign: int = 1) -> None:
-    for name, ns in what.items():
-        into[name] = into.get(name, 0) + sign * ns
+def _add(into: dict[Key, int], what: Mapping[Key, int]) -> None:
+    for name, number in what.items():
+        into[name] = into.get(name, 0) + number
+
+
+def _folded(earlier: Claim, later: Claim) -> Claim:
+    """Return two neighbours as one claim with a gap in it."""
+    whole = Claim(earlier.t0, later.t1, earlier.covered + later.covered)
+    for claim in (earlier, later):
+        _add(whole.self_ns, claim.self_ns)
+        _add(whole.inclusive, claim.inclusive)
+        _add(whole.batches, claim.batches)
+    return whole
 
 
 class Ledger:
@@ -48,18 +61,21 @@ class Ledger:
         while self._open and self._open[-1].t1 > t0:
             child = self._open[-1]
             if child.t0 < t0:  # overlaps without being inside: the earlier claim keeps its seconds
-                inner += min(child.t1, t1) - t0
+                shared = min(child.t1, t1) - t0
+                shared = min(shared, shared * child.covered // (child.t1 - child.t0))  # folded ones have gaps
+                inner += shared
+                mine.t0 = min(child.t1, t1)
+                mine.covered -= shared
                 break
             self._open.pop()
             inner += child.covered
             _add(mine.self_ns, child.self_ns)
             _add(mine.inclusive, child.inclusive)
-            for key, count in child.batches.items():
-                mine.batches[key] = mine.batches.get(key, 0) + count
+            _add(mine.batches, child.batches)
         own = max(0, t1 - t0 - inner)
         if name in ABSORBS:
             own += self._absorb(name, mine)
-        self._record(name, mine, own)
+        self._record(name, mine, own, t1 - t0)
         if loader is not None:
             mine.batches[loader] = mine.batches.get(loader, 0) + 1
         self._open.append(mine)
@@ -76,13 +92,13 @@ class Ledger:
             total += max(0, min(claim.t1, t1) - max(claim.t0, t0))
         return total
 
-    def _record(self, name: str, mine: Claim, own: int) -> None:
+    def _record(self, name: str, mine: Claim, own: int, whole: int) -> None:
         """Count the span's own time, and its whole time once however often the name is nested in itself."""
         _add(self.self_ns, {name: own})
         _add(mine.self_ns, {name: own})
-        again = mine.inclusive.get(name, 0)
-        _add(self.inclusive, {name: mine.t1 - mine.t0 - again})
-        mine.inclusive[name] = mine.t1 - mine.t0
+        mine.fresh = whole - mine.inclusive.get(name, 0)
+        _add(self.inclusive, {name: mine.fresh})
+        mine.inclusive[name] = whole
 
     def _absorb(self, name: str, mine: Claim) -> int:
         """Take the seconds of the enclosed spans over, but those that stay what they are inside `name`."""
@@ -95,16 +111,9 @@ class Ledger:
         return taken
 
     def _merge(self) -> None:
-        """Fold the older half into one claim: a parent of some of them only is not to be expected any more."""
+        """Fold the older half by twos: the longer ago, the coarser, and a late parent still finds its children."""
         half = self._open[: MERGE_AT // 2]
-        whole = Claim(half[0].t0, half[-1].t1, 0)
-        for claim in half:
-            whole.covered += claim.covered
-            _add(whole.self_ns, claim.self_ns)
-            _add(whole.inclusive, claim.inclusive)
-            for key, count in claim.batches.items():
-                whole.batches[key] = whole.batches.get(key, 0) + count
-        self._open[: MERGE_AT // 2] = [whole]
+        self._open[: MERGE_AT // 2] = [_folded(a, b) for a, b in zip(half[::2], half[1::2], strict=True)]
 
     def totals(self, until: int) -> dict[str, float]:
         """Return span to seconds from `start` to `until` (ns); the rest is `step`, so it adds to the wall time."""
