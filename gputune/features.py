@@ -128,7 +128,7 @@ class Process:
     stack_samples: int = 0
     before_forward: tuple[float, ...] = ()  # s of a step before its first module call, spans left out, sampled steps
     batch_gotten: bool = True  # before_forward counts from a next(); else from an optimizer step: no DataLoader
-    cpu: float | None = None  # CPU seconds of the process itself
+    cpu: float | None = None  # cores that the process itself used, mean over the loop
     gaps: tuple[float, ...] = ()  # device idle between steps, on the device's clock
     works: tuple[float, ...] = ()  # device time of the steps' work, on the device's clock
     guest: str = "ring"  # "ring", or why nothing was heard from inside

@@ -4,7 +4,7 @@ The same gatherer serves the recorder (live) and `gputune report` (from a record
 It knows what records mean; it judges nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gputune.events import Event, Kind
@@ -24,6 +24,12 @@ class _Workers:
 
     owner: dict[int, tuple[int, int]] = field(default_factory=dict)  # pid to (process, iterator)
     waiting: list[Event] = field(default_factory=list)
+
+
+def _at_once(trainings: Sequence[Training]) -> int:
+    """Return how many training processes lived at the same time, at the most: ranks, not runs one after the other."""
+    lives = [(t.guest.started, t.guest.ended) for t in trainings]
+    return max((sum(s <= start and (not e or e > start) for s, e in lives) for start, _ in lives), default=1)
 
 
 class Gatherer:
@@ -112,7 +118,10 @@ class Gatherer:
                 self._workers.waiting.append(event)
             return
         process, iterator = owner
-        self._trainings[process].fetched(iterator, event.record)
+        training = self._trainings[process]
+        for note in self._early.pop(event.process, ()):
+            training.worker_note(iterator, note.fields)
+        training.fetched(iterator, event.record)
 
     def _settle(self) -> None:
         waiting, self._workers.waiting = self._workers.waiting, []
@@ -124,8 +133,9 @@ class Gatherer:
     ) -> Features:
         """Return what is known at `until` (ns). Training processes come in the order of their ranks."""
         trainings = [t for t in self._trainings.values() if t.trains]
-        machine = self.host.machine(ranks=max(1, len(trainings)))
-        processes = [t.features(until, self.host, self.stacks, ranks=max(1, len(trainings))) for t in trainings]
+        ranks = _at_once(trainings)
+        machine = self.host.machine(ranks=ranks)
+        processes = [t.features(until, self.host, self.stacks, ranks=ranks) for t in trainings]
         processes.sort(key=lambda p: (p.rank if p.rank is not None else -1, p.pid))
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
         processes.extend(self.host.unseen(g, until) for g in unseen)

@@ -62,11 +62,11 @@ class Host:
 
     def __init__(self) -> None:
         self._means: dict[tuple[str, str], Mean] = {}
-        self._first: dict[tuple[str, str], tuple[int, float]] = {}
         self._cards: dict[str, _Card] = {}
         self._names: dict[str, str] = {}
         self._neighbours: dict[int, str] = {}
         self._pending: list[Sample] = []
+        self._pending_from = 0  # ns; the earliest of them
         self._loop_began = 0
         self._loop_end = 0
 
@@ -74,6 +74,7 @@ class Host:
         """Take one sample; it counts once a batch after it has shown that the loop still went on."""
         if self._loop_began and sample.t > self._loop_end:
             if len(self._pending) < PENDING:
+                self._pending_from = min(self._pending_from, sample.t) if self._pending else sample.t
                 self._pending.append(sample)
             return
         self._count(sample)
@@ -90,13 +91,12 @@ class Host:
             self._cards = {}
         if t1 > self._loop_end:
             self._loop_end = t1
-            if self._pending:
-                pending, self._pending = self._pending, []
-                for sample in pending:
-                    if sample.t <= t1:
-                        self._count(sample)
-                    else:
-                        self._pending.append(sample)
+            if self._pending and t1 >= self._pending_from:  # asked at every batch, true once a tick
+                due = [sample for sample in self._pending if sample.t <= t1]
+                self._pending = [sample for sample in self._pending if sample.t > t1]
+                self._pending_from = min((sample.t for sample in self._pending), default=0)
+                for sample in due:
+                    self._count(sample)
 
     def _count(self, sample: Sample) -> None:
         name = sample.metric.name

@@ -12,6 +12,7 @@ from gputune.units import NS
 KEPT = 2000  # batches kept for the model, the latest: more would not make a mean better
 WARM_UP = 3  # first steps of a run left out: allocators, caches and autotuning settle in them
 EPOCHS = 500  # epochs kept
+UNFINISHED = 64  # epochs under way at once: more were left with a break
 
 
 @dataclass(slots=True)
@@ -22,7 +23,6 @@ class _Pass:
     t0: int
     began: float
     start: int
-    reset: bool
     first_wait: int = 0
     shutdown: int = 0
     batches: int = 0
@@ -30,7 +30,8 @@ class _Pass:
     complete: bool = False
 
 
-def _maybe(value: Json) -> int | None:
+def maybe(value: Json) -> int | None:
+    """Return a number of a note as an int, None for anything else."""
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -39,8 +40,9 @@ class LoaderState:
 
     def __init__(self, settings: Mapping[str, Json]) -> None:
         self.settings = settings
-        self.num_workers = _maybe(settings.get("num_workers")) or 0
-        self.batch_size = _maybe(settings.get("batch_size"))
+        self.num_workers = maybe(settings.get("num_workers")) or 0
+        self.batch_size = maybe(settings.get("batch_size"))
+        self.worker_threads: int | None = None
         self.batches = 0
         self.samples = 0
         self.in_evaluation = 0
@@ -69,7 +71,9 @@ class LoaderState:
         """Begin a pass: an iterator was made, or reset."""
         for done in [p for p in self._passes.values() if p.complete or p.iterator == record.a]:
             self._passes.pop(done.iterator)
-        entry = _Pass(record.a, record.t0, began, record.t1 - record.t0, reset=bool(record.d))
+        if len(self._passes) >= UNFINISHED:
+            self._passes.pop(min(self._passes, key=lambda number: self._passes[number].end))
+        entry = _Pass(record.a, record.t0, began, record.t1 - record.t0, end=record.t1)
         self._passes[record.a] = entry
         self._epochs.append(entry)
         self._gradients = bool(record.e)
@@ -137,16 +141,15 @@ class LoaderState:
         """Return what is known. `cpu` is the process's mean CPU use over the loop in cores, `queued` likewise."""
         settings = self.settings
         per_batch = loop / self.batches if self.batches else 0.0
+        made = self._fetches if self.num_workers == 0 else ()  # in the same process: their part is not the step's
         step_cpu = None
         if cpu is not None and self.batches:
-            inline = 0.0
-            if self.num_workers == 0 and self._fetches:
-                inline = sum(f.cpu for f in self._fetches) / len(self._fetches)
-            step_cpu = max(0.0, cpu * per_batch - inline)
+            step_cpu = max(0.0, cpu * per_batch - sum(f.cpu for f in made) / max(1, len(made)))
+        step_queued = max(0.0, (queued or 0.0) * per_batch - sum(f.queued for f in made) / max(1, len(made)))
         return Loader(
             where=str(settings.get("where", "")),
             num_workers=self.num_workers,
-            prefetch_factor=_maybe(settings.get("prefetch_factor")),
+            prefetch_factor=maybe(settings.get("prefetch_factor")),
             pin_memory=bool(settings.get("pin_memory")),
             persistent_workers=bool(settings.get("persistent_workers")),
             batch_size=self.batch_size,
@@ -154,7 +157,7 @@ class LoaderState:
             iterable=bool(settings.get("iterable")),
             start_method=str(settings.get("start_method") or "fork"),
             dataset=str(settings.get("dataset") or ""),
-            samples_in_dataset=_maybe(settings.get("samples")),
+            samples_in_dataset=maybe(settings.get("samples")),
             training=not self.evaluates,
             batches=self.batches,
             samples=self.samples,
@@ -162,11 +165,11 @@ class LoaderState:
             steps=tuple(self._steps),
             pauses={name: tuple(series) for name, series in self._pauses.items()},
             step_cpu=step_cpu,
-            step_queued=(queued or 0.0) * per_batch,
+            step_queued=step_queued,
             fetches=tuple(self._fetches),
             epochs=tuple(self._epoch(p) for p in self._epochs),
             batch_bytes=self._bytes or None,
-            worker_threads=_maybe(settings.get("worker_threads")),
+            worker_threads=self.worker_threads,
             worker_memory=None if memory is None else int(memory),
             wait_total=self._wait_total / NS,
             seconds=(self._last - self._first) / NS,

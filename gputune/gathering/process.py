@@ -6,13 +6,16 @@ from typing import Protocol
 
 from gputune.events import END, SPAN_NAMES, Kind, Record, SpanCode
 from gputune.features import Frame, Place, Process
-from gputune.gathering.loader import LoaderState
+from gputune.gathering.loader import LoaderState, maybe
 from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
 from gputune.units import NS
 
 GAPS = 4096  # device-clock gaps kept
 FORWARDS = 2000  # timings of what comes before a step's first module call, kept
+ALIVE = 64  # iterators of one process that are listened to: a loop that never ends one makes a new one each epoch
+LATE = 4096  # iterators whose workers' records may still come
+PENDING = 256  # batches made in the training process that wait for the next() they belong to
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
 FSYNC = frozenset({"os.fsync", "os.fdatasync"})
@@ -43,6 +46,7 @@ class _Iterator:
     """An iterator that is alive: which loader it serves and where it stands."""
 
     loader: int
+    moved: int  # when it was last made, reset or advanced, ns
     returned: int = 0  # t1 of its last next(), 0 before the first
     pauses: dict[str, int] = field(default_factory=dict)  # ns per span since then
 
@@ -61,6 +65,7 @@ class Training:
         self._places: dict[tuple[str, str, str], list[int]] = {}
         self._loaders: dict[int, LoaderState] = {}
         self._iterators: dict[int, _Iterator] = {}
+        self._made: list[Record] = []  # FETCH records of this process; their BATCH comes after them
         self._of: dict[int, int] = {}  # iterator to loader, for workers' records that come late
         self._loop_began = 0
         self._loop_end = 0
@@ -88,8 +93,8 @@ class Training:
         kind = record.kind
         if kind == Kind.BATCH:
             self._batch(record)
-        elif kind == Kind.FETCH:
-            self._inline(record)
+        elif kind == Kind.FETCH and len(self._made) < PENDING:
+            self._made.append(record)
         elif kind == Kind.SPAN:
             self._span(record)
         elif kind == Kind.STEP:
@@ -129,34 +134,41 @@ class Training:
         if loader is None:
             return
         self._begin(record.t0)
-        self._iterators[record.a] = _Iterator(record.b)
+        self._iterators[record.a] = _Iterator(record.b, record.t1)
         self._of[record.a] = record.b
+        if len(self._iterators) > ALIVE:
+            self._iterators.pop(min(self._iterators, key=lambda number: self._iterators[number].moved))
+        if len(self._of) > LATE:
+            self._of.pop(next(iter(self._of)))
         loader.epoch(record, (record.t0 - self.started) / NS)
 
     def _batch(self, record: Record) -> None:
         self._begin(record.t0)
         iterator = self._iterators.get(record.a)
+        made, self._made = self._made, []
+        for fetch in made:
+            if fetch.t0 >= record.t0:  # an older one is of a next() that was never told
+                self.fetched(record.a, fetch)
         if record.e:  # advanced by a thread that is not the training's: its waits are not the training's
             return
-        claim = self.ledger.span("loader.wait", record.t0, record.t1, None if iterator is None else iterator.loader)
+        self.ledger.span("loader.wait", record.t0, record.t1, None if iterator is None else iterator.loader)
         if iterator is None:
             return
         loader = self._loaders[iterator.loader]
-        self._pause(claim, but=record.a)
         gap = record.t0 - iterator.returned if iterator.returned else 0
         loader.batch(record, gap, iterator.pauses)
-        iterator.returned = record.t1
+        iterator.returned = iterator.moved = record.t1
         iterator.pauses = {}
         if not loader.evaluates:
             self._looped(record)
         if record.code & END:
             self._iterators.pop(record.a, None)
 
-    def _inline(self, record: Record) -> None:
-        """Take a batch made in the training process itself: it belongs to the iterator that is in next() now."""
-        open_ids = [i for i, it in self._iterators.items() if self._loaders[it.loader].num_workers == 0]
-        if open_ids:
-            self.fetched(open_ids[-1], record)
+    def worker_note(self, iterator: int, fields: dict[str, Json]) -> None:
+        """Take what a worker of one of its iterators said once."""
+        loader = self._loaders.get(self._of.get(iterator, -1))
+        if loader is not None and fields.get("n") == "worker":
+            loader.worker_threads = maybe(fields.get("threads"))
 
     def fetched(self, iterator: int, record: Record) -> None:
         """Take one FETCH record, of this process or of a worker of one of its iterators."""
@@ -180,7 +192,7 @@ class Training:
             return
         if record.code == SpanCode.EVALUATION:
             self._evaluated(claim)
-        self._pause(claim)
+        self._pause(name, claim)
         self._place(name, site, record, claim)
 
     def _evaluated(self, claim: Claim) -> None:
@@ -188,15 +200,16 @@ class Training:
             if loader_id in self._loaders:
                 self._loaders[loader_id].in_evaluation += count
 
-    def _pause(self, claim: Claim, but: int = -1) -> None:
-        """Tell every iterator that is between two batches what this span took from its step."""
-        for number, iterator in self._iterators.items():
-            if number == but or not iterator.returned or claim.t0 < iterator.returned:
-                continue
-            for name in PAUSES:
-                ns = claim.inclusive.get(name, 0)
-                if ns:
-                    iterator.pauses[name] = iterator.pauses.get(name, 0) + ns
+    def _pause(self, name: str, claim: Claim) -> None:
+        """Tell every iterator that is between two batches what this span took from its step.
+
+        The spans inside it have been told when they ended.
+        """
+        if name not in PAUSES:
+            return
+        for iterator in self._iterators.values():
+            if iterator.returned and claim.t0 >= iterator.returned:
+                iterator.pauses[name] = iterator.pauses.get(name, 0) + claim.fresh
 
     def _place(self, name: str, site: _Site | None, record: Record, claim: Claim) -> None:
         key = (name, site.where if site else "", site.what if site else "")
@@ -245,7 +258,7 @@ class Training:
             stack_samples=samples,
             before_forward=tuple(self._forwards),
             batch_gotten=self._gotten,
-            cpu=cores,
+            cpu=None if cores is None else cores / ranks,
             gaps=tuple(self._gaps),
             works=tuple(self._works),
         )
