@@ -5,6 +5,7 @@ At most fifteen lines, readable without colour. Every string that came from the 
 
 import shlex
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from textwrap import wrap
 
 from gputune.document import FindingRow, ProcessRow, Verdict
@@ -89,7 +90,8 @@ def _header(verdict: Verdict, width: int, paint: Paint) -> list[str]:
         facts.append(f"{count}{clean(verdict.device.name, NAME)}{busy}")
     if verdict.exit_code:
         facts.append(f"exit status {verdict.exit_code}")
-    first, *rest = _flowed([f"gputune: {clean(shlex.join(verdict.command), NAME)}", *facts], width)
+    command = shlex.join(PurePath(word).name if word.startswith("/") else word for word in verdict.command)
+    first, *rest = _flowed([f"gputune: {clean(command, NAME)}", *facts], width)
     return [paint("gputune:", "1") + first.removeprefix("gputune:"), *rest]
 
 
@@ -152,14 +154,20 @@ def _healthy(verdict: Verdict) -> str:
     after = 1.0 - _share(verdict, "startup")
     step = _share(verdict, "step") / after if after > 0 else 0.0
     waiting = _share(verdict, "loader.wait") / after if after > 0 else 0.0
+    if not any(loader.training for loader in verdict.loaders):
+        return f"nothing found that is worth changing: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
     if waiting < QUIET_LOADER:
         return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step"
-    hot = next((f for f in verdict.frames if f.share >= HOT and not f.compute), None)
-    place = f"; most of it at {clean(hot.where, NAME)} in {clean(hot.function, NAME)}" if hot else ""
     return (
         f"nothing found that is worth changing: {percent(waiting)} of the time after start-up is loader.wait, "
-        f"{percent(step)} the step{place}"
+        f"{percent(step)} the step{_hot(verdict)}"
     )
+
+
+def _hot(verdict: Verdict) -> str:
+    """Return where most of the step goes, if that is neither the model's work nor known by a span."""
+    hot = next((frame for frame in verdict.frames if frame.share >= HOT and not frame.compute), None)
+    return f"; most of it at {clean(hot.where, NAME)} in {clean(hot.function, NAME)}" if hot else ""
 
 
 def _nothing(verdict: Verdict) -> str:

@@ -59,6 +59,17 @@ def test_names_the_place_where_most_of_an_unexplained_step_goes(features: Make, 
     assert "most of it at train.py:60 in augment" in text
 
 
+def test_does_not_praise_a_loader_that_is_not_there(features: Make, process: Make) -> None:
+    text = " ".join(shown(features(processes=(process(loaders=(), ledger={"step": 58.0, "startup": 3.2}),))))
+    assert "loader" not in text
+    assert "100% of the time after start-up is the step" in text
+
+
+def test_shows_the_name_of_a_script_and_not_its_whole_path(features: Make) -> None:
+    (first, *_rest) = shown(features(command=("/usr/bin/python3", "/home/someone/project/train.py", "--lr=0.1")))
+    assert first.startswith("gputune: python3 train.py --lr=0.1 · ")
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize("count", [0, 1, 3, 7])
 def test_keeps_to_fifteen_lines_of_the_given_width(features: Make, finding: Make, width: int, count: int) -> None:
