@@ -24,6 +24,7 @@ NAME = 60  # characters of the command in the first line
 LONG_STARTUP = 0.5  # share of the run: above it the ledger says more of importing than of training
 HOT = 0.5  # share of the stacks outside of next() that makes a place worth naming
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
+NOTHING = "nothing found that is worth changing"
 AFTER_LAST = "   "  # the indent under a finding's number
 
 EFFECTS = {
@@ -155,11 +156,11 @@ def _healthy(verdict: Verdict) -> str:
     step = _share(verdict, "step") / after if after > 0 else 0.0
     waiting = _share(verdict, "loader.wait") / after if after > 0 else 0.0
     if not any(loader.training for loader in verdict.loaders):
-        return f"nothing found that is worth changing: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
+        return f"{NOTHING}: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
     if waiting < QUIET_LOADER:
         return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step"
     return (
-        f"nothing found that is worth changing: {percent(waiting)} of the time after start-up is loader.wait, "
+        f"{NOTHING}: {percent(waiting)} of the time after start-up is loader.wait, "
         f"{percent(step)} the step{_hot(verdict)}"
     )
 
