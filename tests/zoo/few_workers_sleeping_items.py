@@ -26,6 +26,7 @@ class SlowStore(Dataset):
 
 def main() -> None:
     args = kit.settings(ZOO, num_workers=0)
+    torch.set_num_threads(1)
     model = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     loader = DataLoader(SlowStore(), batch_size=16, shuffle=True, num_workers=args.num_workers)

@@ -1,0 +1,53 @@
+"""A torch module whose work runs on a simulated GPU: forward and backward queue kernels and return at once.
+
+Only for scripts started by `tests/simgpu/run.py`. Like a real device, it runs behind the training: a step waits for it
+only where the script reads a result (`loss.item()` becomes `net.wait()`), or when the queue is full.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "simgpu"))
+import simgpu
+
+GIB = 1 << 30
+
+
+class _Work(torch.autograd.Function):
+    """Two thirds of a step's kernels are its backward pass."""
+
+    @staticmethod
+    def forward(ctx, weight, net, samples):
+        ctx.net, ctx.samples = net, samples
+        net.queue(samples, 1 / 3)
+        return weight.sum() / samples
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.net.queue(ctx.samples, 2 / 3)
+        return grad.expand(8).clone(), None, None
+
+
+class SimNet(torch.nn.Module):
+    """A network of `kernels` kernels a step that keep the card busy for `fixed + per_sample * samples` seconds."""
+
+    def __init__(self, per_sample: float, *, fixed: float = 0.0, kernels: int = 240, memory: int = 4 * GIB) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(8))
+        self.per_sample, self.fixed, self.kernels = per_sample, fixed, kernels
+        self.card = simgpu.Device()
+        self.card.alloc(memory)
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        return _Work.apply(self.weight, self, len(batch))
+
+    def queue(self, samples: int, part: float) -> None:
+        """Put this part of a step's kernels on the card."""
+        count = max(1, round(self.kernels * part))
+        self.card.step(samples, per_sample=self.per_sample * part, fixed=self.fixed * part, kernels=count)
+
+    def wait(self) -> None:
+        """Wait until the card has finished all that was queued, as reading a loss does."""
+        self.card.synchronize()
