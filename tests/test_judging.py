@@ -1,0 +1,101 @@
+"""Judging asks every advisor alone, and says each thing once."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gputune.advisors
+from gputune.features import Features, Machine
+from gputune.judging import CLOSE, WORTH_SAYING, judge
+
+NOTHING = Features(command=("true",), wall=0.0, machine=Machine(cpus=1, cpus_seen=1))
+
+SPEAKER = """
+from gputune.finding import Finding, Speedup
+from gputune.prediction import interval
+
+SAYS = {says!r}
+
+def advise(run):
+    for name, where, says, low, likely in SAYS:
+        yield Finding(id=name, says=says, do="do", share_lost=0.5, basis="b", falsified_by="f", effect="identical",
+                      speedup=Speedup(low=low, likely=likely, high=likely * 2), evidence={{"n": 1.0}}, where=where)
+"""
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator:
+    """Return a maker of advisors in a room of their own, which is all that is judged by."""
+    monkeypatch.setattr(gputune.advisors, "__path__", [str(tmp_path)])
+
+    def add(name: str, text: str = "", says: tuple = ()) -> None:
+        (tmp_path / f"{name}.py").write_text(text or SPEAKER.format(says=says))
+        monkeypatch.delitem(sys.modules, f"gputune.advisors.{name}", raising=False)
+        monkeypatch.delattr(gputune.advisors, name, raising=False)
+
+    before = set(sys.modules)
+    yield add
+    for name in set(sys.modules) - before:
+        if name.startswith("gputune.advisors."):
+            del sys.modules[name]
+
+
+def test_a_run_of_which_nothing_is_known_has_no_finding_and_breaks_no_advisor() -> None:
+    failed: dict[str, str] = {}
+    assert judge(NOTHING, failed) == []
+    assert failed == {}
+
+
+def test_an_advisor_that_raises_is_named_and_takes_no_other_with_it(room) -> None:
+    room("breaks_down", "def advise(run):\n    yield from ()\n    raise KeyError('gone')\n")
+    room("cannot_be_read", "this is no Python")
+    room("says_something", says=(("says-something", "a.py:1", "it", 1.5, 2.0),))
+    failed: dict[str, str] = {}
+    assert [f.id for f in judge(NOTHING, failed)] == ["says-something"]
+    assert failed["breaks-down"] == "KeyError: 'gone'"
+    assert "SyntaxError" in failed["cannot-be-read"]
+    assert set(failed) == {"breaks-down", "cannot-be-read"}
+
+
+def test_an_advisor_may_break_though_nobody_asks_how(room) -> None:
+    room("breaks_down", "def advise(run):\n    return 1 / 0\n")
+    assert judge(NOTHING) == []
+
+
+def test_the_best_gain_comes_first(room) -> None:
+    room("a", says=(("a", "t.py:1", "x", 1.2, 1.3), ("b", "t.py:1", "y", 1.5, 3.0), ("c", "t.py:1", "z", 1.1, 2.0)))
+    assert [f.id for f in judge(NOTHING)] == ["b", "c", "a"]
+
+
+def test_a_gain_that_may_be_noise_is_not_said(room) -> None:
+    low = WORTH_SAYING - 0.001
+    room("a", says=(("a", "t.py:1", "x", low, 1.3), ("b", "t.py:1", "y", WORTH_SAYING, 1.2)))
+    assert [f.id for f in judge(NOTHING)] == ["b"]
+
+
+def test_two_ranks_that_run_the_same_line_are_one_finding(room) -> None:
+    room("a", says=(("a", "t.py:1", "rank 0", 1.2, 1.3), ("a", "t.py:1", "rank 1", 1.2, 1.4)))
+    assert [f.says for f in judge(NOTHING)] == ["rank 1"]
+
+
+def test_two_devices_are_two_findings(room) -> None:
+    room("a", says=(("a", "", "GPU 0", 1.2, 1.3), ("a", "", "GPU 1", 1.2, 1.3)))
+    assert len(judge(NOTHING)) == 2
+
+
+def test_of_findings_that_explain_the_same_wait_the_best_speaks(room) -> None:
+    room("a", says=(("low-prefetch", "t.py:1", "x", 1.2, 1.3), ("few-workers", "t.py:1", "y", 1.2, 3.0)))
+    assert [f.id for f in judge(NOTHING)] == ["few-workers"]
+
+
+def test_of_findings_that_are_about_as_good_the_cheaper_change_speaks(room) -> None:
+    near = 2.0 * CLOSE - 0.01
+    room("a", says=(("low-prefetch", "t.py:1", "x", 1.2, 2.0), ("few-workers", "t.py:1", "y", 1.2, near)))
+    assert [f.id for f in judge(NOTHING)] == ["low-prefetch"]
+
+
+def test_other_findings_speak_beside_them(room) -> None:
+    room("a", says=(("few-workers", "t.py:1", "x", 1.2, 2.0), ("frequent-logging", "t.py:2", "y", 1.2, 1.5)))
+    assert [f.id for f in judge(NOTHING)] == ["few-workers", "frequent-logging"]
