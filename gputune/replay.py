@@ -1,9 +1,10 @@
 """The model behind every predicted speed-up: DataLoader semantics replayed over what was measured.
 
 Batch k is made by worker k mod n. It is handed out when batch k - n x prefetch_factor was received, and delivered in
-the sampler's order. Making a batch takes blocked time (disk, network, sleep), which overlaps freely, and CPU time,
-which competes with the other workers, with the training's own step and with foreign processes for the CPUs that this
-job may use (processor sharing). The training asks for its next batch when its step is over.
+the sampler's order (without `in_order`: as they are made, and the next one goes to a worker that has room). Making a
+batch takes blocked time (disk, network, sleep), which overlaps freely, and CPU time, which competes with the other
+workers, with the training's own step and with foreign processes for the CPUs that this job may use (processor
+sharing). The training asks for its next batch when its step is over.
 
 Nothing here reads a clock or a file: the same measurements always give the same prediction.
 """
@@ -89,7 +90,7 @@ class _Play:
         self.job = job
         self.fetches = list(islice(cycle(job.fetches), batches))
         self.steps = list(islice(cycle(job.steps), batches))
-        self.allowance = workers * prefetch
+        self.prefetch = prefetch
         self.in_order = in_order
         self.ends: list[float] = []
         self.now = self.virtual = 0.0
@@ -98,8 +99,11 @@ class _Play:
         self.running: list[tuple[float, int]] = []  # (virtual time, who)
         self.queues: list[deque[int]] = [deque() for _ in range(workers)]
         self.making = [-1] * workers
-        self.ready: set[int] = set()
+        self.ready: deque[int] = deque()  # batches that are made, in the order in which they were
+        self.held = [0] * workers  # batches handed out to each and not yet received
+        self.maker: dict[int, int] = {}
         self.sent = self.received = 0
+        self.turn = -1
         self.step: Work | None = None
         self._hand_out()
 
@@ -120,20 +124,33 @@ class _Play:
             self._computed(who)
 
     def _hand_out(self) -> None:
-        workers = len(self.queues)
-        while self.sent < len(self.fetches) and self.sent < self.received + self.allowance:
-            self.queues[self.sent % workers].append(self.sent)
+        allowance = len(self.queues) * self.prefetch
+        while self.sent < len(self.fetches) and self.sent < self.received + allowance:
+            who = self._next()
+            self.queues[who].append(self.sent)
+            self.maker[self.sent] = who
+            self.held[who] += 1
             self.sent += 1
         for who, queue in enumerate(self.queues):
             if queue and self.making[who] < 0:
                 self.making[who] = queue.popleft()
                 heapq.heappush(self.blocked, (self.now + self.fetches[self.making[who]].blocked, who))
 
+    def _next(self) -> int:
+        """Return whose turn it is; without order, a worker that is behind is passed over."""
+        while True:
+            self.turn = (self.turn + 1) % len(self.queues)
+            if self.in_order or self.held[self.turn] < self.prefetch:
+                return self.turn
+
     def _receive(self) -> None:
-        found = self.received if self.in_order else min(self.ready, default=-1)
+        if not self.ready:
+            return
+        found = self.received if self.in_order else self.ready[0]
         if found not in self.ready:
             return
-        self.ready.discard(found)
+        self.ready.remove(found)
+        self.held[self.maker.pop(found)] -= 1
         self.step = self.steps[self.received]
         self.received += 1
         self._hand_out()
@@ -150,7 +167,7 @@ class _Play:
     def _computed(self, who: int) -> None:
         if who != TRAINING:
             self.crowd -= 1.0
-            self.ready.add(self.making[who])
+            self.ready.append(self.making[who])
             self.making[who] = -1
             self._hand_out()
         elif self.step is not None:

@@ -1,0 +1,224 @@
+"""The replay against closed forms, against two simulations written another way, and against a real DataLoader."""
+
+import time
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from gputune.replay import Job, Work
+
+STEP = 0.010
+
+
+def job(*, fetches, steps=(STEP,), cpus: float = 1000.0, others: float = 0.0, floor: float = 0.0) -> Job:
+    """Return a job; bare numbers are blocked time, for which no CPU is needed."""
+    return Job(
+        fetches=[f if isinstance(f, Work) else Work(0.0, f) for f in fetches],
+        steps=[s if isinstance(s, Work) else Work(0.0, s) for s in steps],
+        cpus=cpus,
+        others=others,
+        delivery=0.0,
+        floor=floor,
+    )
+
+
+@pytest.mark.parametrize("service", [0.005, 0.030, 0.100])
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 8, 16, 64])
+@pytest.mark.parametrize("prefetch", [1, 2, 4])
+def test_constant_times_give_the_slower_of_step_and_shared_service(service, workers, prefetch) -> None:
+    expected = max(STEP, service / workers)
+    assert job(fetches=[service]).seconds(workers, prefetch) == pytest.approx(expected, rel=0.05)
+
+
+def test_without_workers_a_batch_is_made_and_then_used() -> None:
+    assert job(fetches=[0.030]).seconds(0, 2) == pytest.approx(0.040)
+
+
+@pytest.mark.parametrize(("cpus", "workers", "expected"), [(1, 4, 0.040), (2, 4, 0.020), (2, 1, 0.040), (8, 4, 0.010)])
+def test_workers_that_compute_share_the_cpus(cpus, workers, expected) -> None:
+    busy = job(fetches=[Work(0.040, 0.0)], steps=[Work(0.0, 0.001)], cpus=cpus)
+    assert busy.seconds(workers, 2) == pytest.approx(expected, rel=0.05)
+
+
+def test_the_training_competes_for_the_cpus_as_well() -> None:
+    """Work is conserved: 20 ms of fetch and 10 ms of step on one CPU are 30 ms a batch, whoever is first."""
+    one = job(fetches=[Work(0.020, 0.0)], steps=[Work(0.010, 0.0)], cpus=1)
+    for workers in (0, 1, 4):
+        assert one.seconds(workers, 2) == pytest.approx(0.030, rel=0.05)
+
+
+def test_a_step_that_fills_many_cpus_leaves_the_workers_few() -> None:
+    wide = job(fetches=[Work(0.020, 0.0)], steps=[Work(0.010, 0.0, width=4.0)], cpus=4)
+    assert wide.seconds(4, 2) == pytest.approx((0.010 * 4 + 0.020) / 4, rel=0.1)
+
+
+def test_strangers_take_their_share_of_the_cpus() -> None:
+    alone = job(fetches=[Work(0.020, 0.0)], steps=[Work(0.0, 0.001)], cpus=1)
+    crowded = job(fetches=[Work(0.020, 0.0)], steps=[Work(0.0, 0.001)], cpus=1, others=1.0)
+    assert crowded.seconds(1, 2) == pytest.approx(2 * alone.seconds(1, 2), rel=0.05)
+
+
+def test_the_device_sets_a_floor_that_no_setting_goes_below() -> None:
+    held = job(fetches=[0.001], floor=0.050)
+    assert [held.seconds(n, 2) for n in (0, 1, 8)] == [0.050] * 3
+    assert held.epoch(4, 2, 100) >= 100 * 0.050
+
+
+def test_a_longer_queue_hides_bursts() -> None:
+    bursts = job(fetches=[0.005] * 16 + [0.060] * 4)
+    assert bursts.seconds(2, 8) < 0.95 * bursts.seconds(2, 1)
+
+
+def test_an_epoch_pays_for_its_first_batch() -> None:
+    fresh = job(fetches=[0.100], steps=[0.010])
+    assert fresh.epoch(4, 2, 1) == pytest.approx(0.110)
+    assert fresh.epoch(4, 2, 0 + 4) == pytest.approx(0.140, rel=0.01)
+
+
+def test_a_long_epoch_is_its_beginning_and_the_steady_state() -> None:
+    long = job(fetches=[0.040], steps=[0.010])
+    assert long.epoch(2, 2, 10_000) == pytest.approx(10_000 * 0.020, rel=0.02)
+
+
+def recurrence(fetches: list[float], steps: list[float], workers: int, prefetch: int) -> list[float]:
+    """Return when each step ends, by the rules of an ordered DataLoader with work that needs no CPU."""
+    done: list[float] = []
+    received: list[float] = []
+    ends: list[float] = []
+    for k, (fetch, step) in enumerate(zip(fetches, steps, strict=True)):
+        handed = received[k - workers * prefetch] if k >= workers * prefetch else 0.0
+        free = done[k - workers] if k >= workers else 0.0
+        done.append(max(handed, free) + fetch)
+        received.append(max(done[k], ends[-1] if ends else 0.0))
+        ends.append(received[k] + step)
+    return ends
+
+
+times = some.lists(some.integers(1, 9), min_size=1, max_size=12)
+
+
+@given(times, times, some.integers(1, 5), some.integers(1, 4))
+def test_hands_out_and_delivers_in_order_as_the_recurrence_says(fetches, steps, workers, prefetch) -> None:
+    count = 30
+    made = [fetches[k % len(fetches)] for k in range(count)]
+    used = [steps[k % len(steps)] for k in range(count)]
+    expected = recurrence(made, used, workers, prefetch)
+    assert job(fetches=fetches, steps=steps).epoch(workers, prefetch, count) == pytest.approx(expected[-1])
+
+
+class Ticked:
+    """The same loop by moving everybody on by one small tick after the other, after torch's `_try_put_index`.
+
+    `fetches` and `steps` are (blocked, cpu) in ticks, as many of each as there are batches.
+    """
+
+    def __init__(self, fetches, steps, shape: tuple[int, int], cpus: float, *, in_order: bool) -> None:
+        workers, self.prefetch = shape
+        self.fetches, self.steps, self.cpus, self.in_order = fetches, deque(steps), cpus, in_order
+        self.queues = [deque() for _ in range(workers)]
+        self.held = [0] * workers
+        self.maker: dict[int, int] = {}
+        self.made: list[int] = []
+        self.now: list[list[float] | None] = [None] * workers  # batch, blocked left, cpu left
+        self.training: list[float] | None = None
+        self.sent = self.received = self.ended = self.turn = self.ticks = 0
+        for _ in range(workers * self.prefetch):
+            self.put()
+
+    def put(self) -> None:
+        if self.sent == len(self.fetches):
+            return
+        workers = len(self.queues)
+        while not self.in_order and self.held[self.turn % workers] >= self.prefetch:
+            self.turn += 1
+        who = self.turn % workers
+        self.queues[who].append(self.sent)
+        self.maker[self.sent] = who
+        self.held[who] += 1
+        self.turn += 1
+        self.sent += 1
+
+    def receive(self) -> None:
+        found = self.received if self.in_order else next(iter(self.made), -1)
+        if self.training is None and found in self.made:
+            self.made.remove(found)
+            self.held[self.maker[found]] -= 1
+            self.training = list(self.steps.popleft())
+            self.received += 1
+            self.put()
+
+    def tick(self) -> None:
+        self.receive()
+        for who, queue in enumerate(self.queues):
+            if self.now[who] is None and queue:
+                batch = queue.popleft()
+                self.now[who] = [batch, *self.fetches[batch]]
+        busy = [work for work in self.now if work is not None and work[1] <= 0]
+        stepping = self.training is not None and self.training[1] > 0
+        share = min(1.0, self.cpus / max(1, len(busy) + stepping))
+        for who, work in enumerate(self.now):
+            if work is not None:
+                work[2 if work[1] <= 0 else 1] -= share if work[1] <= 0 else 1
+                if work[1] <= 0 and work[2] <= 1e-9:
+                    self.made.append(int(work[0]))
+                    self.now[who] = None
+        if self.training is not None:
+            self.training[1 if stepping else 0] -= share if stepping else 1
+            if self.training[1] <= 1e-9 and self.training[0] <= 0:
+                self.training = None
+                self.ended += 1
+        self.ticks += 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    some.lists(some.tuples(some.integers(10, 80), some.integers(10, 80)), min_size=1, max_size=5),
+    some.lists(some.tuples(some.integers(10, 60), some.integers(10, 60)), min_size=1, max_size=5),
+    some.tuples(some.integers(1, 4), some.integers(1, 3)),
+    some.sampled_from([1.0, 2.0, 3.0]),
+    some.booleans(),
+)
+def test_agrees_with_a_simulation_in_small_ticks(fetches, steps, shape, cpus, in_order) -> None:
+    count = 20
+    simulation = Ticked((fetches * count)[:count], (steps * count)[:count], shape, cpus, in_order=in_order)
+    while simulation.ended < count:
+        simulation.tick()
+    replayed = job(fetches=[Work(c, b) for b, c in fetches], steps=[Work(c, b) for b, c in steps], cpus=cpus)
+    assert replayed.epoch(*shape, count, in_order=in_order) == pytest.approx(simulation.ticks, rel=0.06)
+
+
+def test_without_order_one_slow_worker_holds_nobody_up() -> None:
+    """One batch in eight takes as long as sixteen others."""
+    slow = job(fetches=[0.160] + [0.010] * 7, steps=[0.001])
+    assert slow.seconds(4, 2, in_order=False) < 0.8 * slow.seconds(4, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workers", "prefetch"), [(1, 2), (3, 2)])
+def test_a_real_dataloader_of_sleeping_items_takes_about_as_long(workers, prefetch) -> None:
+    from torch.utils.data import DataLoader
+
+    count, item, step = 40, 0.060, 0.015
+    loader = DataLoader(_Sleeps(count, item), batch_size=None, num_workers=workers, prefetch_factor=prefetch)
+    ends = []
+    for _ in loader:
+        time.sleep(step)
+        ends.append(time.monotonic())
+    measured = (ends[-1] - ends[4]) / (len(ends) - 5)
+    assert job(fetches=[item], steps=[step]).seconds(workers, prefetch) == pytest.approx(measured, rel=0.25)
+
+
+class _Sleeps:
+    """Items that take a known time and no CPU."""
+
+    def __init__(self, count: int, seconds: float) -> None:
+        self.count, self.seconds = count, seconds
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(self.seconds)
+        return index
