@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 from gputune import cgroup
 
@@ -25,6 +25,7 @@ DEADLINE_S = 10.0  # for any one program that a check starts: NVML can hang for 
 ROOM_FOR_RINGS = 32 << 20  # B of /dev/shm for a hundred processes' rings
 DOCKER_SHM = 64 << 20  # B; what a container gets when nobody asked for more: too little for most loaders
 ROOM_FOR_RUN = 512 << 20  # B; the largest recording by default
+NO_DEVICE = "install the NVIDIA driver; in a container, start it with `--gpus all`"
 PYTHON = "python"
 GUEST = Path(__file__).parent / "probes" / "guest"
 
@@ -34,8 +35,12 @@ pynvml.nvmlInit()
 text = lambda s: s.decode() if isinstance(s, bytes) else s
 rows = []
 for i in range(pynvml.nvmlDeviceGetCount()):
-    device = pynvml.nvmlDeviceGetHandleByIndex(i)
-    row = {"name": text(pynvml.nvmlDeviceGetName(device)), "gpm": False, "mig": False}
+    try:
+        device = pynvml.nvmlDeviceGetHandleByIndex(i)
+        row = {"name": text(pynvml.nvmlDeviceGetName(device)), "gpm": False, "mig": False, "why": ""}
+    except Exception as error:
+        rows.append({"name": "", "gpm": False, "mig": False, "why": str(error)})
+        continue
     try:
         row["gpm"] = bool(pynvml.nvmlGpmQueryDeviceSupport(device).isSupportedDevice)
     except Exception:
@@ -47,6 +52,22 @@ for i in range(pynvml.nvmlDeviceGetCount()):
     rows.append(row)
 print(json.dumps({"driver": text(pynvml.nvmlSystemGetDriverVersion()), "devices": rows}))
 """
+
+
+class Row(TypedDict):
+    """What the driver says of one device. `why`: it says nothing, for this reason."""
+
+    name: str
+    gpm: bool
+    mig: bool
+    why: str
+
+
+class Answer(TypedDict):
+    """What the program above prints."""
+
+    driver: str
+    devices: list[Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +147,26 @@ def nvml(_place: Place) -> Iterator[Check]:
         return
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1].rpartition(": ")[2]
-        fix = "install the NVIDIA driver; in a container, start it with `--gpus all`"
-        yield Check("nvml", "missing", f"no device can be read ({reason})", fix)
+        yield Check("nvml", "missing", f"no device can be read ({reason})", NO_DEVICE)
         return
-    answer = json.loads(done.stdout)
-    devices = answer["devices"]
-    names = ", ".join(sorted({row["name"] for row in devices})) or "no device"
-    yield Check("nvml", "ok" if devices else "missing", f"{len(devices)} × {names}, driver {answer['driver']}")
-    if any(row["mig"] for row in devices):
-        yield Check("mig", "limited", "utilisation cannot be measured on MIG instances", "")
-    if devices and all(row["gpm"] for row in devices):
+    yield from _devices(json.loads(done.stdout))
+
+
+def _devices(answer: Answer) -> Iterator[Check]:
+    """Return what the driver says of its devices: a lost one is named, and the others count."""
+    rows = answer["devices"]
+    well = [row for row in rows if not row["why"]]
+    names = ", ".join(sorted({row["name"] for row in well})) or "no device"
+    yield Check("nvml", "ok" if well else "missing", f"{len(well)} × {names}, driver {answer['driver']}", NO_DEVICE)
+    for index, row in enumerate(rows):
+        if row["why"]:
+            fix = "look for Xid errors in `dmesg`; the device needs a reset"
+            yield Check("nvml", "limited", f"device {index} cannot be read ({row['why']})", fix)
+    if any(row["mig"] for row in well):
+        yield Check("mig", "limited", "utilisation cannot be measured on MIG instances")
+    if well and all(row["gpm"] for row in well):
         yield Check("gpm", "ok", "SM and tensor activity can be read")
-    elif devices:
+    elif well:
         yield Check("gpm", "missing", "SM and tensor activity need Hopper or later")
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from gputune import checks
 from gputune.checks import Check, Place
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Simulated = Callable[..., Any]
 
 
 @pytest.fixture
@@ -57,6 +59,28 @@ def test_an_interpreter_that_is_not_there_is_said(gputune: Run) -> None:
 def test_a_program_that_is_no_python_is_said(machine: Place) -> None:
     (row,) = checks.guest(Place(python="true"))
     assert row.state == "missing"
+
+
+def test_devices_are_counted_with_what_they_can_tell(simgpu: Simulated) -> None:
+    simgpu(devices=2)
+    rows = {row.name: row for row in checks.nvml(Place())}
+    assert rows["nvml"].state == "ok"
+    assert rows["nvml"].says.startswith("2 × ")
+    assert "gpm" in rows
+
+
+def test_a_lost_device_takes_no_other_with_it(simgpu: Simulated) -> None:
+    simgpu(devices=2).fault("nvmlDeviceGetName", 15, device=1)
+    first, second, *_rest = checks.nvml(Place())
+    assert (first.state, first.says[:4]) == ("ok", "1 × ")
+    assert (second.state, "device 1 cannot be read" in second.says) == ("limited", True)
+
+
+def test_a_driver_that_hangs_is_said_after_the_deadline(simgpu: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "DEADLINE_S", 1.0)
+    simgpu().fault("nvmlDeviceGetCount_v2", delay=-1)
+    (row,) = checks.nvml(Place())
+    assert (row.state, row.says) == ("missing", "the driver did not answer within 1 s")
 
 
 def test_pressure_needs_a_kernel_that_has_it(machine: Place) -> None:
