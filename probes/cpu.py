@@ -15,7 +15,7 @@ IOWAIT = Metric("cpu.iowait", "ratio", "Share of time those CPUs idled while a t
 CORE = Metric("cpu.core", "ratio", "Share of time one CPU was in use.", per="cpu")
 METRICS = (ALLOWED, COUNT, BUSY, IOWAIT, CORE)
 
-PERIOD = 0.2  # s; the kernel counts CPU time in 10 ms, so half of that would be a tenth rounding
+PERIOD = 0.5  # s; the kernel counts CPU time in 10 ms, so a tenth of a second would be a tenth rounding
 SHORT = 0.05  # s; a shorter interval, as before the last tick of a run, is left out
 CORES_BEAT = 1.0  # s between readings of single cores
 MOST_CORES = 64  # above it single cores are left out: nobody reads them, and they would fill the recording

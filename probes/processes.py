@@ -43,7 +43,7 @@ WRITTEN = Metric("job.written", "B", "Bytes that the tree had written to storage
 ASKED = Metric("job.asked", "B", "Bytes that read() and its like returned to the tree, cached or not.", "counter")
 METRICS = (JOB, *BY_ROLE.values(), OTHERS, *QUEUED.values(), COUNT, RUNNING, BLOCKED, THREADED, READ, WRITTEN, ASKED)
 
-PERIOD = 0.2  # s; the kernel counts CPU time in 10 ms, so half of that would be a tenth rounding
+PERIOD = 0.5  # s; the kernel counts CPU time in 10 ms, so a tenth of a second would be a tenth rounding
 SHORT = 0.05  # s; a shorter interval, as before the last tick of a run, is left out
 SLOW_BEAT = 1.0  # s between readings of what is not worth two more system calls a process on every tick
 

@@ -20,7 +20,7 @@ from gputune.procfs import read_text
 from gputune.sample import Metric, Reading, Stack, Target, Ticks, Unavailable, now
 
 METRICS: tuple[Metric, ...] = ()
-PERIOD = 0.2  # s; a pipe that fills up would hold up py-spy, nothing else
+PERIOD = 0.5  # s; a pipe that fills up holds up py-spy, nothing else
 
 RATE = 61  # Hz
 BURST = 1  # s; py-spy takes whole seconds

@@ -1,0 +1,176 @@
+"""What the recorder costs at 10 Hz beside a training with 8 workers, without and with 8 simulated GPUs.
+
+A real `gputune watch` runs a real training loop (9 processes); once it has settled, the CPU time of the recorder and
+of all its children (NVML, py-spy) is read window by window. Then, beside a training that nobody watches, the probes of the
+machine and a loop on psutil take turns at reading the same things of the same 9 processes, everything on every beat:
+CPU, I/O, threads and state by process, the machine's CPUs, memory, disks and network.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from common import Figure, emit, figure
+
+from gputune.probes import processes
+from gputune.procfs import CLOCK_TICKS, CSTIME, CUTIME, children_of, read_bytes, stat_fields
+from gputune.sample import Target
+from gputune.ticker import Ticker
+from gputune.tree import Tree
+
+WINDOWS = 20
+WINDOW = 1.5  # s; 15 beats
+SETTLED = 8.0  # s for imports, workers and the first burst of stacks
+HZ = 10
+PAIRS = 60
+MACHINE = ("cpu", "disk", "memory", "network", "pressure", "processes")
+BUDGETS = {0: 0.0035, 8: 0.006}  # of a core, by devices
+JOB = """
+import time
+from torch.utils.data import DataLoader
+
+class Items:
+    def __len__(self):
+        return 10**9
+    def __getitem__(self, index):
+        return sum(range(500))
+
+for batch in DataLoader(Items(), batch_size=4, num_workers=8):
+    time.sleep(0.02)
+"""
+
+
+def cpu_of(pid: int) -> float:
+    """Return the CPU seconds of a process, of its live children and of those it has waited for: ns where there are."""
+    stat = read_bytes(f"/proc/{pid}/stat")
+    if not stat:
+        return 0.0
+    fields = stat_fields(stat)
+    waited = (int(fields[CUTIME]) + int(fields[CSTIME])) / CLOCK_TICKS
+    threads = (read_bytes(f"{task}/schedstat").split() for task in Path(f"/proc/{pid}/task").iterdir())
+    own = sum(int(words[0]) for words in threads if words) / 1e9
+    return waited + own + sum(cpu_of(child) for child in children_of(f"/proc/{pid}"))
+
+
+@contextmanager
+def watched(folder: Path, devices: int) -> Iterator[tuple[int, int]]:
+    """Run the training under `gputune watch`; give the pids of the recorder and of the training."""
+    script = folder / "train.py"
+    script.write_text(JOB)
+    out = str(folder / f"run-{devices}")
+    command = [
+        sys.executable,
+        "-m",
+        "gputune",
+        "watch",
+        "--out",
+        out,
+        "--",
+        sys.executable,
+        "-W",
+        "ignore",
+        str(script),
+    ]
+    if devices:
+        simulated = Path(__file__).parent.parent / "tests" / "simgpu" / "run.py"
+        command = [sys.executable, str(simulated), "--devices", str(devices), "--", *command]
+    environment = dict(os.environ, GPUTUNE_ALL_DEVICES="1")
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        time.sleep(SETTLED)
+        training = next(
+            pid
+            for pid in (child.pid for child in psutil.Process(process.pid).children(recursive=True))
+            if read_bytes(f"/proc/{pid}/cmdline").startswith(f"{sys.executable}\0-W".encode())
+        )
+        supervisor = psutil.Process(training).ppid()
+        (recorder,) = (pid for pid in children_of(f"/proc/{supervisor}") if pid != training)
+        yield recorder, training
+        os.kill(training, 9)
+        process.wait(30)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def recorder(folder: Path, devices: int) -> list[Figure]:
+    """Return the whole recorder's share of a core, window by window, and its memory."""
+    shares = []
+    with watched(folder, devices) as (pid, _):
+        for _ in range(WINDOWS):
+            before, began = cpu_of(pid), time.monotonic()
+            time.sleep(WINDOW)
+            shares.append((cpu_of(pid) - before) / (time.monotonic() - began))
+        resident = int(read_bytes(f"/proc/{pid}/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    what = f"9 processes, {devices} devices, {HZ} Hz"
+    return [
+        figure(f"recorder: share of a core ({what})", "ratio", shares, BUDGETS[devices]),
+        Figure(f"recorder: memory ({what})", "MB", resident, resident, resident, 80),
+    ]
+
+
+def with_psutil(training: int) -> None:
+    """Read with psutil what the probes read."""
+    root = psutil.Process(training)
+    for process in [root, *root.children(recursive=True)]:
+        with process.oneshot():
+            process.cpu_times(), process.num_threads(), process.status(), process.io_counters()
+    psutil.cpu_times(percpu=True), psutil.virtual_memory(), psutil.swap_memory()
+    psutil.disk_io_counters(), psutil.net_io_counters(pernic=True)
+
+
+def timed(read: Callable[[], object]) -> float:
+    """Return the CPU seconds of one reading, made after a pause as the recorder makes it: with cold caches."""
+    time.sleep(1 / HZ / 2)
+    before = time.thread_time()
+    read()
+    return time.thread_time() - before
+
+
+def probes(folder: Path) -> list[Figure]:
+    """Return the CPU of one reading of everything by the probes, by psutil, and their ratio."""
+    script = folder / "alone.py"
+    script.write_text(JOB)
+    training = subprocess.Popen([sys.executable, "-W", "ignore", str(script)])
+    try:
+        time.sleep(SETTLED)
+        tree = Tree(training.pid)
+        processes.SLOW_BEAT = 0.0  # I/O on every beat, as the other loop
+        target = Target(training.pid, tree.pids)
+        ticker = Ticker(target, hz=HZ, sink=lambda _: None, tree=tree, probes=MACHINE)
+        pairs = []
+        for _ in range(PAIRS):
+            ours = [timed(lambda: ticker.tick(everything=True)) for _ in range(2)]
+            theirs = [timed(lambda: with_psutil(training.pid)) for _ in range(2)]
+            pairs.append((sum(ours) / 2, sum(theirs) / 2))
+        if len(tree.pids()) != 9:
+            raise RuntimeError(f"the training has {len(tree.pids())} processes, not 9")
+        ticker.close()
+    finally:
+        for child in psutil.Process(training.pid).children():
+            child.kill()
+        training.kill()
+        training.wait()
+    return [
+        figure("probes: one reading of everything, 9 processes", "s", [ours for ours, _ in pairs]),
+        figure("psutil: one reading of the same", "s", [theirs for _, theirs in pairs]),
+        figure("probes over psutil", "ratio", [ours / theirs for ours, theirs in pairs], 1 / 8),
+    ]
+
+
+def main() -> None:
+    """Measure without and with devices."""
+    with tempfile.TemporaryDirectory() as folder:
+        for devices in BUDGETS:
+            emit(recorder(Path(folder), devices))
+        emit(probes(Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
