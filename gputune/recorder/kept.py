@@ -34,7 +34,8 @@ class Kept:
     def __init__(self, run: Run, command: tuple[str, ...], started: Started, *, resumed: bool) -> None:
         self.trouble = ""
         self._folder = Path(run.folder) if run.folder else None
-        self._resumed = resumed
+        # an earlier life may have been killed before it wrote anything
+        self._resumed = resumed and self._folder is not None and (self._folder / "run.json").exists()
         self._brief_until = started.t + int(BRIEF * NS)
         self._held: list[list[Reading]] = []
         self._began = False

@@ -1,0 +1,186 @@
+"""Whoever is killed, the training goes on, and what can be told is told."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import gputune
+from gputune.launch import folders
+
+STEPS = """
+import sys, time, pathlib
+for n in range({steps}):
+    pathlib.Path("step").write_text(str(n))
+    time.sleep(0.05)
+pathlib.Path("done").write_text("yes")
+sys.exit({code})
+"""
+
+
+def program(tmp_path: Path, *, steps: int = 20, code: int = 3) -> tuple[str, ...]:
+    script = tmp_path / f"train{code}.py"
+    script.write_text(STEPS.format(steps=steps, code=code))
+    return ("--", sys.executable, "-S", str(script))
+
+
+def living(supervisor: int) -> list[psutil.Process]:
+    children = psutil.Process(supervisor).children()
+    return [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+def recorder_of(supervisor: int) -> psutil.Process:
+    """Return the child that is a fork of the supervisor."""
+    return next(child for child in living(supervisor) if child.cmdline() == psutil.Process(supervisor).cmdline())
+
+
+def command_of(supervisor: int) -> psutil.Process:
+    return next(child for child in living(supervisor) if child.cmdline() != psutil.Process(supervisor).cmdline())
+
+
+def rings() -> set[str]:
+    """Return the folders of rings that are there now."""
+    return {str(path) for place in ("/dev/shm", "/tmp") for path in Path(place).glob("gputune-rings-*")}
+
+
+@pytest.fixture
+def no_rings_are_left(eventually):
+    before = rings()
+    yield
+    eventually(lambda: not rings() - before)
+
+
+@pytest.mark.usefixtures("no_rings_are_left")
+def test_a_killed_supervisor_leaves_the_training_to_its_own_end(started, eventually, tmp_path, run_folder) -> None:
+    with started(*program(tmp_path)) as running:
+        eventually((tmp_path / "step").exists)
+        recorder, command = recorder_of(running.pid), command_of(running.pid)
+        running.kill()
+        eventually((tmp_path / "done").exists)
+        eventually(lambda: not recorder.is_running())
+        eventually(lambda: not command.is_running())
+        assert running.stderr.read() == ""  # finished silently
+    findings = json.loads((run_folder() / "findings.json").read_text())
+    assert findings["exit_code"] is None
+    assert findings["wall_s"] >= 0.9
+    assert json.loads((run_folder() / "run.json").read_text())["finished"]
+
+
+@pytest.mark.usefixtures("no_rings_are_left")
+def test_a_killed_recorder_is_not_noticed(started, eventually, tmp_path, run_folder) -> None:
+    with started(*program(tmp_path, steps=40)) as running:
+        eventually((tmp_path / "step").exists)
+        first = recorder_of(running.pid)
+        first.kill()
+        eventually(lambda: len(living(running.pid)) == 2)
+        said = running.communicate(timeout=30)
+    assert running.returncode == 3
+    assert said[1].count("gputune: ") == 1
+    assert json.loads((run_folder() / "findings.json").read_text())["exit_code"] == 3
+
+
+@pytest.mark.usefixtures("no_rings_are_left")
+def test_a_recorder_that_is_killed_again_and_again_is_let_go(started, eventually, tmp_path) -> None:
+    with started(*program(tmp_path, steps=100)) as running:
+        eventually((tmp_path / "step").exists)
+        for _ in range(4):
+            eventually(lambda: len(living(running.pid)) == 2)
+            dead = recorder_of(running.pid)
+            dead.kill()
+            eventually(lambda dead=dead: not dead.is_running())
+        assert len(psutil.Process(running.pid).children()) == 1
+        command_of(running.pid).terminate()
+        said = running.communicate(timeout=30)
+    assert running.returncode == -signal.SIGTERM
+    assert said[1] == ""
+
+
+def test_both_killed_leave_the_training_alone(started, eventually, tmp_path) -> None:
+    with started(*program(tmp_path)) as running:
+        eventually((tmp_path / "step").exists)
+        command, recorder = command_of(running.pid), recorder_of(running.pid)
+        running.kill()
+        recorder.kill()
+        eventually((tmp_path / "done").exists)
+        eventually(lambda: not command.is_running())
+
+
+@pytest.mark.usefixtures("no_rings_are_left")
+def test_a_killed_training_still_gives_the_report(started, eventually, tmp_path, run_folder) -> None:
+    with started(*program(tmp_path, steps=1000)) as running:
+        eventually((tmp_path / "step").exists)
+        command_of(running.pid).kill()
+        said = running.communicate(timeout=30)
+    assert running.returncode == -signal.SIGKILL
+    assert "exit status 137" in said[1]
+    assert json.loads((run_folder() / "findings.json").read_text())["exit_code"] == 137
+
+
+def test_a_terminate_of_the_supervisor_ends_the_training(started, eventually, tmp_path) -> None:
+    with started(*program(tmp_path, steps=1000)) as running:
+        eventually((tmp_path / "step").exists)
+        command = command_of(running.pid)
+        running.terminate()
+        assert running.wait(30) == -signal.SIGTERM
+        assert not command.is_running()
+
+
+def test_a_kill_of_the_whole_group_still_gives_the_report(started, eventually, tmp_path) -> None:
+    with started(*program(tmp_path, steps=1000), start_new_session=True) as running:
+        eventually((tmp_path / "step").exists)
+        os.killpg(running.pid, signal.SIGUSR1)
+        said = running.communicate(timeout=30)
+    assert running.returncode == -signal.SIGUSR1
+    assert "gputune: " in said[1]
+
+
+def test_what_the_command_leaves_in_the_background_is_left_alone(watch, tmp_path, eventually) -> None:
+    began = time.monotonic()
+    watch("--quiet", "--", "sh", "-c", "(sleep 1; echo yes > later) >&- 2>&- & exit 0")
+    assert not (tmp_path / "later").exists() or time.monotonic() - began > 1
+    eventually((tmp_path / "later").exists)
+
+
+def test_no_zombie_is_left_while_it_runs(started, eventually, tmp_path) -> None:
+    with started(*program(tmp_path)) as running:
+        eventually((tmp_path / "step").exists)
+        recorder_of(running.pid).kill()
+        eventually(lambda: len(psutil.Process(running.pid).children()) == 2)
+        states = [child.status() for child in psutil.Process(running.pid).children()]
+        assert psutil.STATUS_ZOMBIE not in states
+        running.communicate(timeout=30)
+
+
+def test_two_watches_at_once_do_not_meet(started, tmp_path) -> None:
+    both = [started(*program(tmp_path, steps=5, code=code)) for code in (3, 4)]
+    for running in both:
+        running.communicate(timeout=30)
+    assert [running.returncode for running in both] == [3, 4]
+    assert len(list((tmp_path / "gputune-runs").iterdir())) == 2
+
+
+def test_rings_of_the_dead_are_swept_and_those_of_the_living_are_not(watch, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(folders, "MEMORY", str(tmp_path))
+    monkeypatch.setattr(folders, "LEAST_SHM", 0)
+    dead, young, alive = folders.rings(), folders.rings(), folders.rings()
+    held = folders.hold(alive)
+    for folder in (dead, alive):
+        os.utime(folder, (1, 1))
+    folders.sweep()
+    assert [Path(folder).exists() for folder in (dead, young, alive)] == [False, True, True]
+    os.close(held)
+
+
+def test_the_supervisor_imports_next_to_nothing() -> None:
+    place = str(Path(gputune.__file__).parent.parent)
+    program = f"import sys; sys.path.append({place!r}); import gputune.__main__, gputune.launch.supervisor"
+    command = (sys.executable, "-I", "-S", "-c", f"{program}; print(*sys.modules)")
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    for heavy in ("click", "dataclasses", "inspect", "pathlib", "re", "typing", "json", "subprocess", "threading"):
+        assert heavy not in loaded
