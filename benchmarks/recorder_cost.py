@@ -1,9 +1,9 @@
 """What the recorder costs at 10 Hz beside a training with 8 workers, without and with 8 simulated GPUs.
 
 A real `gputune watch` runs a real training loop (9 processes); once it has settled, the CPU time of the recorder and
-of all its children (NVML, py-spy) is read window by window. Then, beside a training that nobody watches, the probes of the
-machine and a loop on psutil take turns at reading the same things of the same 9 processes, everything on every beat:
-CPU, I/O, threads and state by process, the machine's CPUs, memory, disks and network.
+of all its children (NVML, py-spy) is read window by window. Then, beside a training that nobody watches, the probes of
+the machine and a loop on psutil take turns at reading the same things of the same 9 processes, everything on every
+beat: CPU, I/O, threads and state by process, the machine's CPUs, memory, /dev/shm, disks and network.
 """
 
 import os
@@ -122,7 +122,7 @@ def with_psutil(training: int) -> None:
         with process.oneshot():
             process.cpu_times(), process.num_threads(), process.status(), process.io_counters()
     psutil.cpu_times(percpu=True), psutil.virtual_memory(), psutil.swap_memory()
-    psutil.disk_io_counters(), psutil.net_io_counters(pernic=True)
+    psutil.disk_io_counters(), psutil.net_io_counters(pernic=True), psutil.disk_usage("/dev/shm")
 
 
 def timed(read: Callable[[], object]) -> float:

@@ -31,13 +31,19 @@ class _Kin:
             self._life.close()
             raise
 
-    def children(self) -> list[int] | None:
-        """Return them, or None if the process has ended: the list is merely empty then, so its name is asked for."""
+    def children(self) -> list[int]:
+        """Return them; none if the process has ended."""
         try:
-            found = self._list.read()
-            return [int(pid) for pid in found.split()] if found or self._life.read() else []
+            return [int(pid) for pid in self._list.read().split()]
         except OSError:
-            return None
+            return []
+
+    def lives(self) -> bool:
+        """Return whether the process is there: its list of children would merely be empty."""
+        try:
+            return bool(self._life.read())
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Let go of its files."""
@@ -174,15 +180,16 @@ class Tree:
     def _ask_children(self) -> list[int]:
         """Drop who has ended, and return the children of the others."""
         self._refreshes += 1
+        thorough = self._refreshes % THOROUGH == 0
         found: list[int] = []
-        for pid, member in list(self._members.items()):
-            children = member.kin.children() if member.kin is not None else []
-            if children is None:
+        for pid, member in self._members.items():
+            if member.kin is not None:
+                found += children_of(f"{self._proc}/{pid}") if thorough else member.kin.children()
+        listed = set() if thorough else set(found)  # whom a parent lists is there, or his pid is a new child's by now
+        for pid in self._members.keys() - listed:
+            kin = self._members[pid].kin
+            if kin is None or not kin.lives():
                 self._drop(pid)
-            elif self._refreshes % THOROUGH:
-                found += children
-            else:
-                found += children_of(f"{self._proc}/{pid}")
         return found
 
     def _scan(self) -> list[int]:

@@ -47,6 +47,8 @@ PERIOD = 0.5  # s; the kernel counts CPU time in 10 ms, so a tenth of a second w
 SHORT = 0.05  # s; a shorter interval, as before the last tick of a run, is left out
 SLOW_BEAT = 1.0  # s between readings of what is not worth two more system calls a process on every tick
 
+AFFINITY_BEAT = 5  # s between looks at which CPUs the job may use
+
 
 def attach(target: Target) -> Ticks:
     """Read `stat` of each process on every tick, `io` and `schedstat` on a slow beat. Source: proc_pid_stat(5)."""
@@ -161,6 +163,8 @@ class _Job:
         self._used = self._used_last = 0  # clock ticks of the job since we began, now and at the slow beat before
         self._machine: dict[int, tuple[int, int]] = {}
         self._stat = _optional(f"{target.proc}/stat")
+        self._cpus: frozenset[int] = frozenset()
+        self._cpus_due = 0
 
     def tick(self) -> list[Reading]:
         """Return what is due. The first tick only learns where everybody stands."""
@@ -261,8 +265,11 @@ class _Job:
         mine, self._used_last = self._used - self._used_last, self._used
         if not before or not self._slow_last:
             return []
-        mains = [p.pid for p in self._known.values() if p.role == "main"] or [self._target.root_pid]
-        cpus = (affinity(self._target.proc, mains) or self._machine.keys()) & self._machine.keys() & before.keys()
+        if t >= self._cpus_due:
+            self._cpus_due = t + AFFINITY_BEAT * NS
+            mains = [p.pid for p in self._known.values() if p.role == "main"] or [self._target.root_pid]
+            self._cpus = affinity(self._target.proc, mains) or frozenset(self._machine)
+        cpus = self._cpus & self._machine.keys() & before.keys()
         busy = sum(self._machine[c][0] - before[c][0] for c in cpus)
         return [Sample(OTHERS, t, max(0, busy - mine) / ((t - self._slow_last) / NS * CLOCK_TICKS))]
 
