@@ -22,7 +22,7 @@ from gputune.finding import Finding, Speedup
 UNDERUSED = 0.7  # busy share: above it, a larger batch buys less than a tenth
 UNUSED = 0.02  # busy share: below it, the job does not compute on this device, or a display server alone does
 EMPTY = 0.5  # of the device's memory ever used: twice the batch is sure to fit below it
-BLAMELESS = 0.10  # of the loop in waits and pauses: above it, they are the first thing to mend
+OVERHEAD = 0.3  # of the loop in steps while the device idles: UNDERUSED, said of the loop
 ROOM = 0.8  # of the memory to be used at most, a margin for fragmentation and longer samples
 MOST = 16  # times the batch: beyond it, learning changes too much to advise it from here
 WORTHWHILE = 0.8  # of what an endless batch would buy is enough
@@ -36,34 +36,40 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         device = max(used, key=lambda d: d.busy or 0.0)
         full = (device.memory_used or 0) / (device.memory_total or 1)
-        if UNUSED <= (device.busy or 0.0) < UNDERUSED and full < EMPTY and _elsewhere(process) < BLAMELESS:
+        elsewhere = _elsewhere(process)
+        overhead = 1 - (device.busy or 0.0) - elsewhere  # waits and pauses must not explain more of the idle time
+        if UNUSED <= (device.busy or 0.0) < UNDERUSED and full < EMPTY and overhead > max(OVERHEAD, elsewhere):
             yield from _finding(process, loader, device, full)
 
 
 def _elsewhere(process: Process) -> float:
     spans = ("loader.wait", "loader.start", "checkpoint", "logging", "reporting", "evaluation", "collective")
-    return sum(process.in_loop.get(s, 0.0) for s in spans) / process.loop if process.loop else 1.0
+    if not process.loop:
+        return 1.0
+    before = sum(process.before_forward) / max(1, len(process.before_forward)) * process.batches
+    return (sum(process.in_loop.get(s, 0.0) for s in spans) + before) / process.loop
 
 
 def _finding(process: Process, loader: Loader, device: Device, full: float) -> Iterator[Finding]:
     busy = device.busy or 1.0
+    fixed = min(1.0, busy + _elsewhere(process))  # what a sample costs in any case
     fits = min(MOST, int(ROOM / max(full, ROOM / MOST)))
     times = 2
-    while times * 2 <= fits and amdahl(busy, times) < WORTHWHILE / busy:
+    while times * 2 <= fits and amdahl(fixed, times) < WORTHWHILE / fixed:
         times *= 2
     if times > fits:
         return
-    likely = amdahl(busy, times)
+    likely = amdahl(fixed, times)
     batch = (loader.batch_size or 1) * times
     yield Finding(
         id="small-batch",
         says=(
             f"GPU {device.index} is busy {busy:.0%} of the time and {full:.0%} of its memory is used, "
-            f"while the loop waits for no data: batch_size={loader.batch_size} is small for it"
+            f"and neither data nor pauses explain it: batch_size={loader.batch_size} is small for it"
         ),
         do=f"set batch_size={batch} and scale the learning rate with it, then look at num_workers again",
         share_lost=1 - 1 / likely,
-        speedup=Speedup(low=1 + (likely - 1) / 2, likely=likely, high=max(likely, min(times, 1 / busy))),
+        speedup=Speedup(low=1 + (likely - 1) / 2, likely=likely, high=max(likely, min(times, 1 / fixed))),
         basis="Amdahl's law: the device's part of a step grows with the batch, the rest is paid once a step",
         falsified_by="a step with the larger batch that takes longer in proportion",
         effect="changes-learning",
@@ -78,6 +84,6 @@ def _finding(process: Process, loader: Loader, device: Device, full: float) -> I
     )
 
 
-def amdahl(busy: float, times: int) -> float:
-    """Return samples/s with a batch `times` as large over those now, where only the busy share grows with it."""
-    return 1 / ((1 - busy) / times + busy)
+def amdahl(fixed: float, times: int) -> float:
+    """Return samples/s with a batch `times` as large over those now, where the share `fixed` grows with it."""
+    return 1 / ((1 - fixed) / times + fixed)
