@@ -82,6 +82,7 @@ class Ring:
         self.worker = bool(flags & 1)
         self.recent: deque[int] = deque(maxlen=RECENT)
         self.lost = 0
+        self._hole_seen = -1
         self.errors = 0
         self.ended = 0
         self.mark = (0, 0, 0)
@@ -91,7 +92,7 @@ class Ring:
     def _remember(self) -> None:
         """Learn the last records that an earlier recorder read, for the open mark's sake."""
         for n in range(max(0, self.read - RECENT), self.read):
-            fields = RECORD.unpack_from(self._map, self._base + (n & self._mask) * RECORD.size)
+            fields = RECORD.unpack_from(self._map, self._base + (n + 1 & self._mask) * RECORD.size)
             if fields[0] == fields[10] == (n + 1) & M32:
                 self.recent.append(fields[3])
 
@@ -114,13 +115,14 @@ class Ring:
         """Return the records written since the last call, in order, as events of `process`."""
         events: list[Event] = []
         while True:
-            at = self._base + (self.read & self._mask) * RECORD.size
             first = (self.read + 1) & M32
+            at = self._base + (first & self._mask) * RECORD.size
             found = U32(self._map, at)[0]
             if found != first:
-                if found == 0 or (found - first) & M32 > M32 // 2 or not self._lapped(first):
-                    break
-                continue
+                newer = found != 0 and (found - first) & M32 <= M32 // 2
+                if (newer and self._lapped(first)) or (not newer and self._hole(first)):
+                    continue
+                break
             seq = first
             got: list[Event] = []
             for fields in RECORD.iter_unpack(self._view[at : self._stop]):
@@ -140,6 +142,18 @@ class Ring:
             struct.pack_into("<Q", self._map, READ_AT, self.read)
             self.recent.extend([event.record.t0 for event in events[-RECENT:]])
         return events
+
+    def _hole(self, first: int) -> bool:
+        """Step over a record that its writer never finished: a later one stands there, and did at the last tick."""
+        following = (first + 1) & M32
+        if U32(self._map, self._base + (following & self._mask) * RECORD.size)[0] != following:
+            return False
+        if self._hole_seen != first:
+            self._hole_seen = first
+            return False
+        self.lost += 1
+        self.read += 1
+        return True
 
     def _lapped(self, first: int) -> bool:
         """Go on at the oldest record that is safe from the writer, and count what is lost."""

@@ -8,7 +8,7 @@ long the device had nothing to do after it. Nothing here ever waits for the devi
 import collections
 import sys
 
-from gputune_guest import evaluation, ring, spans, sync
+from gputune_guest import ring, spans, sync
 from gputune_guest.words import GAP
 
 now = ring.now
@@ -31,7 +31,7 @@ class Clock:
 
     def before(self, mine):
         """Mark the end of a step: `next()` is about to be called."""
-        if mine.started is not None:
+        if mine.started is not None and self.errors < TOO_MANY:
             try:
                 mine.ended = self._event() if self._usable() else None
                 mine.asked = now()
@@ -40,6 +40,8 @@ class Clock:
 
     def after(self, mine, t1):
         """Mark the start of a step: `next()` has returned at `t1`."""
+        if self.errors >= TOO_MANY:
+            return
         try:
             if not self._usable():
                 mine.started = mine.ended = None
@@ -58,7 +60,7 @@ class Clock:
             self._failed(error)
 
     def _usable(self):
-        if evaluation.open() or spans.get_ident() != spans.trainer or not self.cuda.is_initialized():
+        if ring.here.phase is not None or spans.get_ident() != spans.trainer or not self.cuda.is_initialized():
             return False
         return not self.capturing()
 
@@ -77,13 +79,10 @@ class Clock:
             self.pool += (started, ended)
 
     def _failed(self, error):
-        global clock
         self.errors += 1
         self.pending.clear()
         self.pool.clear()
         ring.failed(error)
-        if self.errors >= TOO_MANY:
-            clock = None
 
 
 def _hook(module):

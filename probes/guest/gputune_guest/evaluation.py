@@ -21,13 +21,12 @@ from gputune_guest.words import END, EVALUATION, SPAN
 
 now = ring.now
 local = spans.local
+here = ring.here
 
 SELDOM = 2  # steps of the first optimizer between two phases that nothing else confirms
 
-_phase = None
-_last = None  # the iterator of the last batch outside of all phases
-_trains = set()  # ids of loaders between whose batches steps were made
-_steps = 0  # of the first optimizer
+_trains = set()  # ids of loaders between whose batches a step was made
+first_optimizer = [0, 0, 0]  # number, t0 of its step, steps: step.py counts them
 _steps_before = 0  # at the end of the last phase that had no iterator in it
 _born = 0  # iterators that came to life or began again so far
 
@@ -44,41 +43,36 @@ class _Phase:
 
 
 def _open(t0, first, certain, frame):
-    global _phase
-    _phase = _Phase(t0, first, certain, spans.site(frame, "evaluation"))
+    here.phase = _Phase(t0, first, certain, spans.site(frame, "evaluation"))
     ring.since(t0)
 
 
 def _close(t1, confirmed=False):
-    global _phase, _steps_before
-    phase, _phase = _phase, None
+    global _steps_before
+    mine, here.phase = here.phase, None
     ring.since(0)
-    if phase.seen or phase.certain or confirmed:
-        ring.record(SPAN, EVALUATION, phase.t0, t1, phase.site)
-    if not phase.seen:
-        _steps_before = _steps
+    if mine.seen or mine.certain or confirmed:
+        ring.record(SPAN, EVALUATION, mine.t0, t1, mine.site)
+    if not mine.seen:
+        _steps_before = steps()
 
 
-def open():  # noqa: A001 - read as evaluation.open()
-    """Return whether a phase is open."""
-    return _phase is not None
+def steps():
+    """Return how many steps the first optimizer has made."""
+    return first_optimizer[2]
 
 
 def on_batch(mine, t0, t1, code):
-    """Take notice of a `next()` that took from `t0` to `t1`."""
-    global _last
-    phase = _phase
-    if phase is None:
-        _last = mine
-    elif spans.get_ident() != spans.trainer:
+    """Take notice of a `next()` that took from `t0` to `t1` while a phase is open."""
+    if spans.get_ident() != spans.trainer:
         return
-    elif mine.born < phase.first:
+    if mine.born < here.phase.first:
         _close(t0)
-        _last = mine
+        here.last = mine
     else:
-        phase.seen = True
+        here.phase.seen = True
         if code == END or not mine.grad:
-            phase.proved = t1
+            here.phase.proved = t1
 
 
 def on_iterator(mine, t0, frame):
@@ -88,29 +82,25 @@ def on_iterator(mine, t0, frame):
     mine.born = _born
     if spans.get_ident() != spans.trainer or spans.silent:
         return
-    if _phase is None:
+    if here.phase is None:
         if not mine.grad:
             _open(t0, _born, True, frame)
     elif mine.grad and mine.loader in _trains:
         _close(t0)
 
 
-def on_step(number):
-    """Take notice of an optimizer step (its number) or a backward pass (0)."""
-    global _phase, _steps
-    if number == 1:
-        _steps += 1
-    phase = _phase
-    if phase is not None:
-        if spans.get_ident() != spans.trainer:
-            return
-        if phase.proved:
-            _close(phase.proved)
-        else:
-            _phase = None
-            ring.since(0)
-    if _last is not None:
-        _trains.add(_last.loader)
+def on_step():
+    """Take notice of an optimizer step or a backward pass, while a phase is open or `last` is not yet `trained`."""
+    if here.last is not None and here.last is not here.trained:
+        here.trained = here.last
+        _trains.add(here.last.loader)
+    if here.phase is None or spans.get_ident() != spans.trainer:
+        return
+    if here.phase.proved:
+        _close(here.phase.proved)
+    else:
+        here.phase = None
+        ring.since(0)
 
 
 def _train(original):
@@ -136,16 +126,15 @@ def _train(original):
 def _mode(training, frame):
     if spans.get_ident() != spans.trainer or spans.silent:
         return
-    if training and _phase is not None:
-        _close(now(), confirmed=_steps - _steps_before >= SELDOM)
-    elif not training and _phase is None:
+    if training and here.phase is not None:
+        _close(now(), confirmed=steps() - _steps_before >= SELDOM)
+    elif not training and here.phase is None:
         _open(now(), _born + 1, not sys.modules["torch"].is_grad_enabled(), frame)
 
 
 def _forked():
-    global _phase, _last, _steps, _steps_before, _born
-    _phase = _last = None
-    _steps = _steps_before = _born = 0
+    global _steps_before, _born
+    _steps_before = _born = 0
     _trains.clear()
 
 

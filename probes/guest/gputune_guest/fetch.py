@@ -103,8 +103,6 @@ def _fetch(original):
             inline = _worker is None
             cpu = cpu_of_thread if inline else cpu_of_process
             collate = self.collate_fn
-            depth = _local.depth
-            _local.depth = depth + 1
             wait = -1 if inline and _local.short and _written % SELDOM else _queued(inline)
             used = cpu()
             t0 = now()
@@ -115,7 +113,6 @@ def _fetch(original):
             data = original(self, index)
         finally:
             t1 = now()
-            _local.depth = depth
         try:
             used = cpu() - used
             waited = _queued(inline) - wait if wait >= 0 else -1

@@ -13,7 +13,7 @@ import sys
 from gputune_guest import ring
 
 FAMILIES = (
-    *("loader", "fetch", "step", "evaluation", "checkpoint", "logs", "reporting", "sync", "collective", "device"),
+    *("device", "loader", "fetch", "step", "evaluation", "checkpoint", "logs", "reporting", "sync", "collective"),
 )
 PR_SET_PTRACER = 0x59616D61
 

@@ -10,13 +10,12 @@ import os
 import sys
 import weakref
 
-from gputune_guest import device, evaluation, patching, ring, settings, spans
+from gputune_guest import device, evaluation, patching, ring, settings
 from gputune_guest.words import BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, SPAN
 
 now = ring.now
 record = ring.record
-mark = ring.mark
-_local = spans.local
+here = ring.here
 
 _iterators = {}  # id of an iterator to its _Iterator
 _numbers = itertools.count(1)
@@ -27,16 +26,14 @@ class _Iterator:
     """What we know of one iterator of theirs."""
 
     __slots__ = (
-        *("number", "loader", "count", "batch_size", "sized", "several", "grad", "gone", "born"),
+        *("number", "loader", "count", "batch_size", "surely", "sized", "several", "grad", "gone", "born"),
         *("started", "ended", "asked", "returned"),  # events and times of the device's clock, see device.py
     )
 
-    def __init__(self, theirs, loader_number, batch_size, sized):
+    def __init__(self, theirs, told):
         self.number = next(_numbers)
-        self.loader = loader_number
         self.count = 0
-        self.batch_size = batch_size
-        self.sized = sized  # the collate function is torch's own: the first dimension counts samples
+        self.told(told)
         self.several = hasattr(theirs, "_tasks_outstanding")
         self.grad = True
         self.born = 0  # its place in the order of all iterators, later again after a reset
@@ -46,9 +43,16 @@ class _Iterator:
         self.gone = weakref.ref(theirs, lambda _ref: _iterators.pop(key, None))
         _iterators[key] = self
 
+    def told(self, told):
+        """Take over what `settings.of` says of the loader; `surely`: batches before this one are full."""
+        self.loader, self.batch_size, self.sized, length = told
+        self.surely = length - 1 if length and self.batch_size else 0 if self.sized else 1 << 62
 
-def _samples(data, batch_size):
-    """Return how many samples a batch of torch's own collate function holds, without touching user-defined types."""
+
+def _samples(data, mine):
+    """Return how many samples a batch holds: the first dimension if torch's own collate function made it."""
+    if not mine.sized:
+        return mine.batch_size
     first = data
     for _ in range(3):
         kind = type(first)
@@ -59,29 +63,36 @@ def _samples(data, batch_size):
         else:
             break
     size = getattr(first, "shape", None)
-    if size and (not batch_size or size[0] <= batch_size):
+    if size and (not mine.batch_size or size[0] <= mine.batch_size):
         return int(size[0])
-    return batch_size
+    return mine.batch_size
 
 
-def _next(original):
-    on_batch = evaluation.on_batch
+def _next(original):  # noqa: C901 - see below
+    clock = device.clock
+    before, after = (clock.before, clock.after) if clock is not None else (None, None)
+    known, pack, pack_mark, flush = _iterators.get, ring.pack, ring.pack_mark, ring.flush
 
     @functools.wraps(original)
-    def wrapper(self):
+    def wrapper(  # noqa: C901, PLR0913, PLR0917 - see below
+        self, original=original, known=known, now=now, here=here, pack=pack, pack_mark=pack_mark, number=id
+    ):
+        # Once a batch, in caches that the step has used for itself: what is touched here is what it costs, whether a
+        # name, a cell or a frame. Hence defaults for globals, and ring.mark and ring.record written out.
         try:
-            mine = _iterators.get(id(self)) or _adopt(self)
-            clock = device.clock
-            if clock is not None:
-                clock.before(mine)
+            mine = known(number(self))
+            if mine is None:
+                mine = _adopt(self)
+            if before is not None:
+                before(mine)
             ready = len(self._task_info) - self._tasks_outstanding if mine.several else -1
             t0 = now()
-            mark(BATCH, 0, t0)
-            depth = _local.depth
-            _local.depth = depth + 1  # what happens inside is waiting for data, whatever it is
+            pack_mark(here.buffer, 64, BATCH, 0, t0)
         except Exception as error:
-            ring.failed(error)
-            return original(self)
+            if here.buffer is not None:
+                ring.failed(error)
+            return original(self)  # no ring: never made, or taken back
+        here.waiting = True  # what happens inside is waiting for data, whatever it is
         data = None
         code = FAILED
         try:
@@ -93,16 +104,25 @@ def _next(original):
             raise
         finally:
             t1 = now()
-            _local.depth = depth
+            here.waiting = False
             try:
-                count = 0
-                if not code:
-                    count = _samples(data, mine.batch_size) if mine.sized else mine.batch_size
-                record(BATCH, code, t0, t1, mine.number, mine.count, ready, 0, count)
-                mine.count += 1
-                on_batch(mine, t0, t1, code)
-                if clock is not None and not code:
-                    clock.after(mine, t1)
+                if here.phase is None:
+                    here.last = mine
+                else:
+                    evaluation.on_batch(mine, t0, t1, code)
+                index = mine.count
+                mine.count = index + 1
+                samples = 0 if code else mine.batch_size if index < mine.surely else _samples(data, mine)
+                try:
+                    seq = next(here.count)
+                    at = here.base + ((seq & here.mask) << 6)
+                    pack(here.buffer, at, seq, BATCH, code, t0, t1, mine.number, index, ready, 0, samples, seq)
+                except Exception as error:
+                    ring.again(error, BATCH, code, t0, t1, mine.number, index, ready, 0, samples)
+                if here.late:
+                    flush()
+                if after is not None and not code:
+                    after(mine, t1)
             except Exception as error:
                 ring.failed(error)
 
@@ -111,7 +131,7 @@ def _next(original):
 
 def _adopt(theirs):
     """Return what we know of an iterator whose construction we did not see: made before us, or in a forked parent."""
-    mine = _Iterator(theirs, 0, 0, False)
+    mine = _Iterator(theirs, settings.UNKNOWN)
     record(ITERATOR, 0, now(), now(), mine.number, 0, 0, 1, getattr(theirs, "_num_workers", 0) or 0)
     return mine
 
@@ -120,15 +140,14 @@ def _constructed(original):
     @functools.wraps(original)
     def wrapper(self, loader, *args, **kwargs):
         t0 = now()
-        depth = _local.depth
-        _local.depth = depth + 1
+        here.waiting = True
         made = False
         try:
             result = original(self, loader, *args, **kwargs)
             made = True
             return result
         finally:
-            _local.depth = depth
+            here.waiting = False
             _guarded(_came, self, loader, t0, made, 0)
 
     return wrapper
@@ -161,11 +180,12 @@ def _came(theirs, loader, t0, made, again):
     if not made:
         record(SPAN, LOADER_START, t0, t1)
         return
-    number, batch_size, sized = settings.of(loader, depth=4)
-    mine = _iterators.get(id(theirs)) or _Iterator(theirs, number, batch_size, sized)
-    mine.loader, mine.count, mine.grad = number, 0, _grad_enabled()
+    told = settings.of(loader, depth=4)
+    mine = _iterators.get(id(theirs)) or _Iterator(theirs, told)
+    mine.told(told)
+    mine.count, mine.grad = 0, _grad_enabled()
     workers = getattr(theirs, "_workers", ())
-    record(ITERATOR, 0, t0, t1, mine.number, number, again, int(mine.grad), len(workers))
+    record(ITERATOR, 0, t0, t1, mine.number, mine.loader, again, int(mine.grad), len(workers))
     record(SPAN, LOADER_START, t0, t1, 0, 0, mine.number)
     for index, worker in enumerate(workers):
         record(MEMBER, 0, t0, t1, mine.number, worker.pid or 0, 0, 0, index)

@@ -24,17 +24,34 @@ NOTES_AT = 4096
 SIZES = {"main": (4096, 61440), "worker": (1024, 4096)}
 IS_WORKER, HAS_TORCH = 1, 2
 TOO_MANY = 100  # swallowed errors after which staying would be rude
+LAST_SEQ = 0xFFFFFFFF
+SOON = 200_000_000  # ns
 TOLD = 3  # errors that are told in words
 
-_pack = struct.Struct("<IHHqqqqqqII").pack_into
-_pack_mark = struct.Struct("<IIq").pack_into
 _pack_long = struct.Struct("<q").pack_into
 _HEADER = struct.Struct("<8sIIIIIIiiqII")
 
-_buffer = None
-_count = itertools.count()
-_mask = 0
-_base = 0
+pack = struct.Struct("<I2H6q2I").pack_into  # repeat counts: fewer codes to walk through in a cold cache
+pack_mark = struct.Struct("<2Iq").pack_into
+
+
+class _Here:
+    """What the hooks that run once a batch need, side by side in memory: what they touch there is what they cost."""
+
+    __slots__ = ("base", "buffer", "count", "last", "late", "mask", "phase", "trained", "waiting")
+
+    def __init__(self):
+        self.buffer = None  # the mapping, once there is one
+        self.count = iter(())  # yields the next seq; exhausted while there is no ring, which is how that is noticed
+        self.base = self.mask = 0
+        self.late = []  # (kind, t0, t1, a) of records that may wait a moment
+        self.waiting = False  # the training thread is in next()
+        self.phase = None  # the evaluation phase that is open
+        self.last = None  # the iterator of the last batch outside of all phases
+        self.trained = None  # the last iterator between whose batches a step was made
+
+
+here = _Here()
 _notes = 0  # bytes of notes written
 _room = 0
 _dead = False  # no ring could be made, or the guest stepped back
@@ -48,27 +65,50 @@ _farewells = []  # called when the guest steps back
 def record(kind, code, t0, t1, a=0, b=0, d=0, e=0, c=0):  # noqa: PLR0913, PLR0917 - the fields of a record
     """Append one record. Never raises."""
     try:
-        buffer = _buffer
-        if buffer is None:
-            buffer = _opened()
-            if buffer is None:
-                return
-        n = next(_count)
-        seq = (n + 1) & 0xFFFFFFFF
-        _pack(buffer, _base + ((n & _mask) << 6), seq, kind, code, t0, t1, a, b, d, e, c, seq)
+        seq = next(here.count)
+        pack(here.buffer, here.base + ((seq & here.mask) << 6), seq, kind, code, t0, t1, a, b, d, e, c, seq)
     except Exception as error:
-        failed(error)
+        again(error, kind, code, t0, t1, a, b, d, e, c)
+
+
+def again(error, *fields):
+    """Write a record that could not be written: the ring has yet to be made, seq is full, or `error` is one of ours."""
+    try:
+        if isinstance(error, StopIteration):
+            if _opened() is None:
+                return
+            seq = next(here.count)
+        elif next(here.count) > LAST_SEQ:
+            here.count = itertools.count(1)
+            seq = 0
+        else:
+            failed(error)
+            return
+        pack(here.buffer, here.base + ((seq & here.mask) << 6), seq, *fields, seq)
+    except Exception as another:
+        failed(another)
+
+
+def later(kind, t0, t1, a):
+    """Append a record soon: with the next batch's, whose caches it shares, or else within a fifth of a second."""
+    late = here.late
+    late.append((kind, t0, t1, a))
+    if t1 - late[0][2] > SOON:
+        flush()
+
+
+def flush():
+    """Append the records that waited."""
+    late, here.late = here.late, []
+    for kind, t0, t1, a in late:
+        record(kind, 0, t0, t1, a)
 
 
 def mark(kind, code, t0):
     """Say what this process is about to do, so that a process that never returns from it is seen to be in it."""
     try:
-        buffer = _buffer
-        if buffer is None:
-            buffer = _opened()
-            if buffer is None:
-                return
-        _pack_mark(buffer, 64, kind, code, t0)
+        if here.buffer is not None or _opened() is not None:
+            pack_mark(here.buffer, 64, kind, code, t0)
     except Exception as error:
         failed(error)
 
@@ -80,18 +120,18 @@ def since(t0):
 
 def end():
     """Say that this process ends by itself."""
+    flush()
     _put(96, now())
 
 
 def _put_flags(flags):
-    struct.pack_into("<I", _buffer, 52, flags)
+    struct.pack_into("<I", here.buffer, 52, flags)
 
 
 def _put(at, value):
-    buffer = _buffer
-    if buffer is not None:
+    if here.buffer is not None:
         try:
-            _pack_long(buffer, at, value)
+            _pack_long(here.buffer, at, value)
         except Exception as error:
             failed(error)
 
@@ -100,16 +140,15 @@ def note(**fields):
     """Append a line of JSON: what is said once. Dropped when the notes are full."""
     global _notes
     try:
-        buffer = _buffer if _buffer is not None else _opened()
-        if buffer is None:
+        if here.buffer is None and _opened() is None:
             return
         line = (json.dumps(fields, default=str) + "\n").encode("utf-8", "replace")
         with _lock:
             if _notes + len(line) <= _room:
                 at = NOTES_AT + _notes
-                buffer[at : at + len(line)] = line
+                here.buffer[at : at + len(line)] = line
                 _notes += len(line)
-                _pack_long(buffer, 56, _notes)
+                _pack_long(here.buffer, 56, _notes)
     except Exception as error:
         failed(error)
 
@@ -124,7 +163,7 @@ def become_worker():
     """Turn this process into a DataLoader worker: from here on, before its first record."""
     global _role
     _role = "worker"
-    if _buffer is not None:  # a spawned worker made one when it imported torch
+    if here.buffer is not None:  # a spawned worker made one when it imported torch
         _put_flags(HAS_TORCH | IS_WORKER)
 
 
@@ -158,40 +197,41 @@ def _where(error):
 
 def step_back(why):
     """Take all patches back and say so; the process goes on as if we had never been here."""
-    global _buffer, _dead
+    global _dead
     for restore in _farewells:
         with contextlib.suppress(Exception):
             restore()
     note(n="off", why=why[:500])
     _dead = True
-    _buffer = None
+    here.buffer, here.count = None, iter(())
 
 
 def _opened():
     """Return the mapping, making the ring if it is the first time here; None when there can be none."""
-    global _buffer, _dead
+    global _dead
     if _dead:
         return None
     with _lock:
-        if _buffer is None:
-            try:
-                _buffer = _make()
-            except Exception:  # read-only folder, full disk, no such folder any more: no ring then
-                _dead = True
-                return None
-            first = True
-        else:
-            first = False
-    if first:
-        for make in _first:
-            fields = make()
-            if fields:
-                note(**fields)
-    return _buffer
+        if here.buffer is not None:
+            return here.buffer
+        try:
+            made, here.base, capacity = _make()
+        except Exception:  # read-only folder, full disk, no such folder any more: no ring then
+            _dead = True
+            return None
+        here.mask = capacity - 1
+        here.buffer = made
+        here.count = itertools.count(1)
+    for make in _first:
+        fields = make()
+        if fields:
+            note(**fields)
+    return made
 
 
 def _make():
-    global _count, _mask, _base, _notes, _room
+    """Make the file, map it, and return (mapping, offset of the ring, its capacity)."""
+    global _notes, _room
     capacity, room = SIZES[_role]
     base = NOTES_AT + room
     size = base + capacity * 64
@@ -201,7 +241,7 @@ def _make():
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, size)  # a full disk is an error here, and never a SIGBUS later
-        buffer = mmap.mmap(fd, size, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
+        made = mmap.mmap(fd, size, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
     except Exception:
         os.unlink(path)
         raise
@@ -209,17 +249,17 @@ def _make():
         os.close(fd)
     flags = HAS_TORCH | (IS_WORKER if _role == "worker" else 0)
     header = (VERSION, capacity, NOTES_AT, room, base, 64, pid, os.getppid(), created, sys.hexversion, flags)
-    _HEADER.pack_into(buffer, 0, b"", *header)
-    buffer[0:8] = MAGIC  # last: a reader takes a file without it for one that is being made
-    _count, _mask, _base, _notes, _room = itertools.count(), capacity - 1, base, 0, room
-    return buffer
+    _HEADER.pack_into(made, 0, b"", *header)
+    made[0:8] = MAGIC  # last: a reader takes a file without it for one that is being made
+    _notes, _room = 0, room
+    return made, base, capacity
 
 
 def _forked():
     """In a forked child: the parent's ring is the parent's."""
-    global _buffer, _lock, _role, _dead
+    global _lock, _role, _dead
     _dead = _errors >= TOO_MANY
-    _buffer = None
+    here.__init__()
     _role = "main"
     _lock = _thread.allocate_lock()
 

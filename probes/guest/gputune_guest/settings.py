@@ -14,6 +14,7 @@ _told = {}  # id of a loader to (settings, what of() returned)
 _ids = {}  # settings to [(id, weak reference to the loader that has it)]
 _count = 0
 _default_collate = ()
+UNKNOWN = (0, 0, False, 0)  # what of() would say of a loader that nobody knows
 
 
 def prepare(torch):
@@ -52,7 +53,7 @@ def _remember(loader, depth):
 
 
 def of(loader, depth):
-    """Return (id of the loader, its batch size or 0, whether torch's own collate function makes its batches).
+    """Return (id of the loader, batch size or 0, whether torch's own function collates, batches or 0 when unknown).
 
     Says the settings in a note when they are new. A loader that is built again with the same settings on the
     same line, after the earlier one is gone, is the same loader. `depth` is the caller's distance from the user's code.
@@ -64,9 +65,9 @@ def of(loader, depth):
     told = _told.get(key)
     if told is not None and told[0] == mine:
         return told[1]
-    number = _number(loader, mine, key)
-    sized = loader.collate_fn in _default_collate
-    result = (number, mine["batch_size"] or 0, sized)
+    number, length = _number(loader, mine, key)
+    sized = any(loader.collate_fn is collate for collate in _default_collate)
+    result = (number, mine["batch_size"] or 0, sized, length or 0)
     _told[key] = (mine, result)
     return result
 
@@ -110,11 +111,11 @@ def _number(loader, mine, key):
     for index, (number, owner) in enumerate(same):
         if owner() is None or owner() is loader or index == MOST - 1:
             same[index] = (number, _built[key][0])
-            return number
+            return number, length
     _count += 1
     same.append((_count, _built[key][0]))
     ring.note(n="loader", id=_count, length=length, samples=samples, **mine)
-    return _count
+    return _count, length
 
 
 def _lengths(loader, mine):

@@ -8,34 +8,38 @@ from gputune_guest import evaluation, patching, ring, spans
 from gputune_guest.words import BACKWARD, STEP
 
 now = ring.now
-record = ring.record
+here = ring.here
 
-_began = {}  # id of an optimizer to the t0 of its step that is under way
-_numbers = {}  # id of an optimizer to its number
-_known = {}  # id of an optimizer to a weak reference that forgets it
+_optimizers = {}  # id of an optimizer to [number, t0 of its step that is under way, steps]
+_references = {}  # id of an optimizer to a weak reference that forgets it
 _count = 0
 
 
-def _number(optimizer):
-    """Return a small number for an optimizer, for as long as it lives."""
+def _new(optimizer):
+    """Return what is kept of an optimizer for as long as it lives, at its first step."""
     global _count
     key = id(optimizer)
-    number = _numbers.get(key)
-    if number is None:
-        _count += 1
-        if _count == 1:
-            spans.train_here()
-        number = _numbers[key] = _count
-        _known[key] = weakref.ref(optimizer, lambda _ref: (_numbers.pop(key, None), _known.pop(key, None)))
-    return number
+    _count += 1
+    mine = [_count, 0, 0]
+    if _count == 1:
+        evaluation.first_optimizer = mine
+        spans.train_here()
+
+    def forget(_reference):
+        _optimizers.pop(key, None)
+        _references.pop(key, None)
+
+    _references[key] = weakref.ref(optimizer, forget)
+    _optimizers[key] = mine
+    return mine
 
 
 def _forked():
     """In a forked child: its optimizers are counted anew."""
     global _count
     _count = 0
-    _numbers.clear()
-    _began.clear()
+    _optimizers.clear()
+    _references.clear()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -48,39 +52,54 @@ def _hook_optimizer(module):
     """
     if not hasattr(module, "register_optimizer_step_pre_hook"):
         return
-    compiling = spans.compiling()
+    tracing = spans.compiling()
+
+    known, later = _optimizers.get, ring.later
 
     def before(optimizer, args, kwargs):
-        if not compiling():  # while torch.compile traces, this is no step, and we leave nothing in the graph
-            _began[id(optimizer)] = now()
+        if not tracing():  # while torch.compile traces, this is no step, and we leave nothing in the graph
+            try:
+                (known(id(optimizer)) or _new(optimizer))[1] = now()
+            except Exception as error:
+                ring.failed(error)
 
     def after(optimizer, args, kwargs):
-        if not compiling():
-            t1 = now()
-            t0 = _began.pop(id(optimizer), 0)
-            if t0:
-                number = _numbers.get(id(optimizer)) or _number(optimizer)
-                record(STEP, 0, t0, t1, number)
-                evaluation.on_step(number)
+        if not tracing():
+            try:
+                mine = known(id(optimizer))
+                mine[2] += 1
+                later(STEP, mine[1], now(), mine[0])
+                if here.phase is not None or here.last is not here.trained:
+                    evaluation.on_step()
+            except Exception as error:
+                ring.failed(error)
 
     handles = [module.register_optimizer_step_pre_hook(before), module.register_optimizer_step_post_hook(after)]
     ring.at_farewell(lambda: [handle.remove() for handle in handles])
 
 
+def _passed(t0):
+    try:
+        ring.later(BACKWARD, t0, now(), 0)
+        if here.phase is not None or here.last is not here.trained:
+            evaluation.on_step()
+    except Exception as error:
+        ring.failed(error)
+
+
 def _hook_backward(module):
-    compiling = spans.compiling()
+    tracing = spans.compiling()
 
     def backward(original):
         @functools.wraps(original)
         def wrapper(*args, **kwargs):
-            if compiling():
+            if tracing():
                 return original(*args, **kwargs)
             t0 = now()
             try:
                 return original(*args, **kwargs)
             finally:
-                record(BACKWARD, 0, t0, now())
-                evaluation.on_step(0)
+                _passed(t0)
 
         return wrapper
 

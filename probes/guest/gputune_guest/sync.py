@@ -46,7 +46,7 @@ def _copy(original):
 
     @functools.wraps(original)
     def wrapper(self, *args, **kwargs):
-        if tracing() or spans.silent or local.depth or self.is_cuda:
+        if tracing() or spans.silent or spans.here.waiting or local.depth or self.is_cuda:
             return original(self, *args, **kwargs)
         t0 = now()
         result = original(self, *args, **kwargs)
