@@ -20,7 +20,7 @@ NOTES = pa.schema([("time", US), ("what", pa.string()), ("process", pa.int32()),
 STACKS = pa.schema([("time", US), ("pid", pa.int32()), ("frames", pa.list_(pa.string())), ("count", pa.int32())])
 SHAPES: Mapping[str, pa.Schema] = {**records.SHAPES, "notes": NOTES, "stacks": STACKS}
 
-DROPPED_BITS = 13  # of the 24 significant bits of a noisy gauge: 11 stay, an error of 0.025 % at most
+DROPPED_BITS = 13  # of the 24 significant bits of a noisy gauge: 11 stay, an error of 0.05 % at most
 NOISY = frozenset({"ratio", "cores", "W", "degC", "s", "B/s", "Hz"})  # others (bytes, counts, masks) keep all 24 bits
 
 

@@ -25,16 +25,20 @@ class Turning:
         self._process: subprocess.Popen[bytes] | None = None
         self._failures = 0
 
+    @property
+    def busy(self) -> bool:
+        """Return whether segments are being turned."""
+        return self._process is not None
+
     def start(self, segments: Sequence[int]) -> None:
-        """Turn these segments, unless earlier ones are still being turned."""
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [*self._command, *map(str, segments)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")},
-            )
+        """Turn these segments; not while it is busy."""
+        self._process = subprocess.Popen(
+            [*self._command, *map(str, segments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")},
+        )
 
     def poll(self) -> list[Json]:
         """Return what was dropped by a process that is done; nothing while it is at work. Raises NotKept."""

@@ -49,6 +49,7 @@ class Recording:
         self._size = 0
         self._encoder: Encoder | None = None
         self._turning: Turning | None = None
+        self._due = False  # segments have ended that nobody was asked to turn
         self._story: Story | None = None
         self._beaten = self._told = now()
 
@@ -163,8 +164,8 @@ class Recording:
         self._end_segment()
         if self._turning is None:
             self._turning = Turning(str(self._path), offset(self._about), self._max_size)
-        if self._folder is not None:
-            self._turning.start(self._folder.frames())
+        self._due = True
+        self._turned()
 
     def _end_segment(self) -> None:
         if self._file >= 0:
@@ -173,8 +174,13 @@ class Recording:
             self._file, self._size, self._encoder = -1, 0, None
 
     def _turned(self) -> None:
-        if self._turning is not None:
-            self._drop(self._turning.poll())
+        """Hear of the segments that were turned, and hand over those that have ended since."""
+        if self._turning is None or self._folder is None:
+            return
+        self._drop(self._turning.poll())
+        if self._due and not self._turning.busy:
+            self._due = False
+            self._turning.start([segment for segment in self._folder.frames() if segment < self._segment])
 
     def _drop(self, dropped: list[Json]) -> None:
         before = self._about["dropped"]

@@ -1,0 +1,177 @@
+"""Kills, full disks, damage: what was on the disk stays readable, and nothing escapes into the run."""
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from gputune.events import Event
+from gputune.recording import Recording, load, parquet, readings
+from gputune.recording import folder as folders
+from gputune.sample import Metric, Sample
+
+A = Metric("a", "1", "")
+
+
+def events(folder: Path) -> list[Event]:
+    """Return every record of a run."""
+    return [r for tick in readings(folder) for r in tick if isinstance(r, Event)]
+
+
+def test_cut_anywhere_the_frames_give_every_whole_second_that_was_written(unfinished) -> None:
+    _, folder = unfinished(3)
+    frames = folder / "frames-00001"
+    data = frames.read_bytes()
+    sound = events(folder)
+    before = -1
+    for size in range(0, len(data), 611):
+        frames.write_bytes(data[:size])
+        found = events(folder)
+        assert found == [e for e in sound if e in set(found)]
+        assert len(found) >= before
+        before = len(found)
+    assert before >= len(sound) * 2 // 3
+
+
+def test_a_flipped_bit_loses_no_more_than_the_frame_it_hit_and_changes_nothing(unfinished) -> None:
+    _, folder = unfinished(3)
+    frames = folder / "frames-00001"
+    data = frames.read_bytes()
+    sound = {repr(r) for tick in readings(folder) for r in tick if not isinstance(r, Sample)}
+    samples = {repr(r) for tick in readings(folder) for r in tick if isinstance(r, Sample)}
+    chance = random.Random(3)
+    for _ in range(150):
+        torn = bytearray(data)
+        bit = chance.randrange(len(data) * 8)
+        torn[bit // 8] ^= 1 << bit % 8
+        frames.write_bytes(torn)
+        found = [r for tick in readings(folder) for r in tick]
+        assert {repr(r) for r in found if not isinstance(r, Sample)} <= sound
+        assert {repr(r) for r in found if isinstance(r, Sample)} <= samples
+        assert len(found) >= (len(sound) + len(samples)) * 0.5
+
+
+def test_a_flipped_bit_in_parquet_is_never_silently_wrong(finished) -> None:
+    folder = finished(5)
+    part = folder / "batches" / "00001.parquet"
+    data = part.read_bytes()
+    sound = parquet.decode(data)
+    chance = random.Random(7)
+    noticed = 0
+    for _ in range(400):
+        torn = bytearray(data)
+        at = chance.randrange(4, _footer(data))
+        torn[at] ^= 1 << chance.randrange(8)
+        try:
+            assert parquet.decode(bytes(torn)).equals(sound)  # a page's header may hold bits that nobody reads
+        except (OSError, ValueError, UnicodeDecodeError):
+            noticed += 1
+    assert noticed > 300
+
+
+def _footer(data: bytes) -> int:
+    """Return where Parquet's footer begins: it carries no checksum, pages do."""
+    return len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+
+
+def test_parquet_that_does_not_read_back_leaves_the_frames(unfinished, monkeypatch) -> None:
+    recording, folder = unfinished(2)
+    sound = events(folder)
+    encode = parquet.encode
+    monkeypatch.setattr(parquet, "encode", lambda table: encode(table.slice(1)))
+    recording.close()
+    assert "did not read back" in recording.broken
+    assert (folder / "frames-00001").exists()
+    assert events(folder) == sound
+    assert load(folder).about["finished"] is False
+
+
+def test_a_killed_recorder_loses_no_more_than_the_second_it_was_in_and_its_next_life_goes_on(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import os, sys
+        from pathlib import Path
+        from gputune.recording import Recording
+        from gputune.sample import Metric, Sample
+        recording = Recording.create(Path(sys.argv[1]), {"command": ["x"]})
+        for n in range(25):
+            recording.take([Sample(Metric("a", "1", ""), n * 1000, float(n))])
+            if n % 10 == 9:
+                recording.beat(10**18 + n * 10**9)
+        print("ready", flush=True)
+        sys.stdin.read()
+    """)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "run")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    with (tmp_path / "run" / "frames-00001").open("ab") as frames:
+        frames.write(b"\x89GPT half a frame")
+    second = Recording.resume(tmp_path / "run")
+    second.take([Sample(A, 99_000, 99.0), Sample(Metric("late", "1", ""), 99_000, 1.0)])
+    second.close()
+    assert not second.broken
+    run = load(tmp_path / "run")
+    assert run.tables["samples"]["a"].to_pylist() == [*map(float, range(20)), 99.0]
+    assert run.about["command"] == ["x"]
+    assert not list((tmp_path / "run").glob("frames-*"))
+
+
+@pytest.mark.parametrize("why", [errno.ENOSPC, errno.EIO, errno.EROFS])
+def test_a_disk_that_fails_ends_the_recording_only_and_what_was_written_stays(unfinished, monkeypatch, why) -> None:
+    recording, folder = unfinished(2)
+    sound = events(folder)
+    write = os.write
+
+    def fails(fd: int, data: bytes) -> int:
+        if len(data) > 100:
+            return write(fd, data[:100])
+        raise OSError(why, os.strerror(why))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(folders.os, "write", fails)
+        recording.take([Sample(A, 1, 1.0)])
+        recording.beat(10**19)
+        assert recording.broken.startswith(os.strerror(why))
+        first = recording.broken
+        recording.take([Sample(A, 2, 1.0)])
+        recording.beat(10**20)
+        recording.about(exit_code=0)
+        recording.close()
+    assert recording.broken == first
+    assert events(folder) == sound
+
+
+def test_a_folder_that_cannot_be_made_costs_the_recording_only(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    recording = Recording.create(tmp_path / "file" / "run", {})
+    assert recording.broken
+    recording.take([Sample(A, 1, 1.0)])
+    recording.beat(10**19)
+    recording.close()
+
+
+def test_another_run_is_never_written_over(finished) -> None:
+    folder = finished(1)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    recording = Recording.create(folder, {"command": ["other"]})
+    assert "another run" in recording.broken
+    recording.take([Sample(A, 1, 1.0)])
+    recording.close()
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_run_json_is_whole_whenever_it_is_read(unfinished) -> None:
+    recording, folder = unfinished(1)
+    for number in range(50):
+        recording.about(number=number)
+        assert json.loads((folder / "run.json").read_text())["number"] == number
+    assert not list(folder.glob(".run.json*"))
