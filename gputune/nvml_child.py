@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # imported by `_load`, once the library is known to be there
 
 SLOT = 64  # bytes of shared memory: when the call began (0: none is under way), and which one it is
 BEAT = 0.2  # s; the finest that fields are due in: utilisation is new every 1/6 s at best
+MANY = 4  # devices; with more of them each is read less often, so that the cost stays what it is
 EVENTS_BEAT = 1.0  # s between looks for Xid events
 LOST_RETRY = 10.0  # s until a failed field or device is tried again, doubled each time
 SLOWEST_RETRY = 300.0  # s
@@ -138,6 +139,11 @@ class Reader:
         for index, error in missing:
             say(e=[index, "", WHY.get(error.value, f"cannot be read: {text_of(error)}"), time.monotonic_ns()])
 
+    @property
+    def beat(self) -> float:
+        """Return the seconds between two calls of `read`."""
+        return BEAT * max(1.0, len(self.chosen or ()) / MANY)
+
     def read(self) -> dict[str, Any]:
         """Read what is due, and return the line for it."""
         at = time.monotonic()
@@ -164,7 +170,7 @@ class Reader:
     def _one(self, card: "fields.Card", due: Due, at: float) -> "list[fields.Value]":
         """Read one field; a failure is said once, and tried again later where that can help."""
         self._slot.enter(label(due.field.name, card.index))
-        due.at = max(due.at + due.beat, at + due.beat / 2)
+        due.at = max(due.at + due.beat, at)
         nv, module = self._nv, self._fields
         try:
             values: list[fields.Value] = module.checked(due.field.read(card))
@@ -367,10 +373,7 @@ def main(slot_fd: int, skip: dict[str, float]) -> None:
         if line := reader.read():
             say(**line)
         reader.revive()
-        beat += BEAT
-        late = time.monotonic() - beat
-        if late > 0:
-            beat += (int(late / BEAT) + 1) * BEAT
+        beat = max(beat + reader.beat, time.monotonic())
 
 
 def _start(slot: Slot, skip: dict[str, float]) -> Reader:

@@ -18,6 +18,7 @@ Process: TypeAlias = "tuple[int, int | None]"  # pid and its memory on the devic
 MHZ = 1e6
 UNIFIED = ("GB10", "Orin", "Thor", "Xavier")  # parts whose GPU has no memory of its own; NVML gives no figure there
 SUCCESS, NOT_FOUND = 0, 6
+CONSTANT = 30.0  # s between readings of what hardly ever changes
 GPM_APART = 0.15  # s; samples closer than 0.1 s give nonsense
 PCIE_SENT, PCIE_RECEIVED = 197, 198  # NVML_FI_DEV_PCIE_COUNT_TX_BYTES and _RX_BYTES: counters, and no 20 ms of waiting
 
@@ -47,6 +48,8 @@ class Card:
     seen: int = 0  # time stamp of the newest SM sample
     processes: list[Process] = field(default_factory=list)
     shares: dict[int, float] | None = None  # pid to SM share; None where that cannot be measured
+    rest: tuple[int, int | None] = (0, None)  # total and reserved memory as last told, B
+    rest_due: float = 0.0
     missing: set[str] = field(default_factory=set)  # functions that this library or device lacks
 
 
@@ -99,8 +102,14 @@ def memory(card: Card) -> list[Value]:
         return [("gpu.memory.used", float(used)), ("gpu.memory.total", float(total))]
     if info.used > info.total:
         raise NonsenseError(f"{info.used} B in use of {info.total} B")
-    values = [("gpu.memory.used", float(info.used)), ("gpu.memory.total", float(info.total))]
-    return values if reserved is None else [*values, ("gpu.memory.reserved", float(reserved))]
+    values = [("gpu.memory.used", float(info.used))]
+    rest = (info.total, reserved)
+    if rest != card.rest or time.monotonic() > card.rest_due:
+        card.rest, card.rest_due = rest, time.monotonic() + CONSTANT
+        values.append(("gpu.memory.total", float(info.total)))
+        if reserved is not None:
+            values.append(("gpu.memory.reserved", float(reserved)))
+    return values
 
 
 def _memory_info(card: Card) -> tuple[Any, int | None]:
@@ -322,10 +331,10 @@ class Field:
 
 FIELDS = (
     Field("utilisation", 0.2, busy),  # its sample period is 1/6 s at best: reading faster repeats the value
-    Field("clocks", 0.5, clock),
-    Field("throttle reasons", 0.5, throttle),
-    Field("processes", 1.0, processes),  # before memory, which on unified parts is their sum
-    Field("memory", 0.5, memory),
+    Field("clocks", 1.0, clock),
+    Field("throttle reasons", 1.0, throttle),
+    Field("processes", 2.0, processes),  # before memory, which on unified parts is their sum
+    Field("memory", 1.0, memory),
     Field("SM share of processes", 1.0, shares),
     Field("power", 1.0, power),  # a mean over 1 s
     Field("energy", 1.0, energy),
@@ -335,7 +344,7 @@ FIELDS = (
     Field("PCIe traffic", 5.0, traffic),  # may block for 40 ms
     Field("PCIe link", 10.0, link),
     Field("memory errors", 10.0, ecc),
-    Field("highest clock", 30.0, clock_max),
-    Field("power limit", 30.0, power_limit),
-    Field("NVML's latency", 30.0, latency),
+    Field("highest clock", CONSTANT, clock_max),
+    Field("power limit", CONSTANT, power_limit),
+    Field("NVML's latency", CONSTANT, latency),
 )
