@@ -53,10 +53,17 @@ class Ledger:
         self._open: list[Claim] = []
 
     def span(self, name: str, t0: int, t1: int, loader: int | None = None) -> Claim:
-        """Add a span that ended after all that were added before it. Returns what it enclosed, itself included."""
+        """Add a span. Returns what it enclosed, itself included.
+
+        It ended after all that were added before it, but for the few since its own end (an evaluation is only known to
+        be over when a step is made).
+        """
         t0 = max(t0, self.start)
         t1 = max(t1, t0)
         mine = Claim(t0, t1, t1 - t0)
+        later: list[Claim] = []
+        while self._open and self._open[-1].t0 >= t1 and self._open[-1].t1 > t0:
+            later.append(self._open.pop())
         inner = 0
         while self._open and self._open[-1].t1 > t0:
             child = self._open[-1]
@@ -79,6 +86,7 @@ class Ledger:
         if loader is not None:
             mine.batches[loader] = mine.batches.get(loader, 0) + 1
         self._open.append(mine)
+        self._open += reversed(later)
         if len(self._open) > MERGE_AT:
             self._merge()
         return mine

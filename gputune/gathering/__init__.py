@@ -146,6 +146,6 @@ class Gatherer:
             processes=tuple(processes),
             devices=self.host.devices(),
             exit_code=exit_code,
-            unavailable=dict(unavailable or {}),
+            unavailable={**self.host.unavailable, **(unavailable or {})},
             dropped=self._lost,
         )

@@ -65,6 +65,7 @@ class Host:
         self._cards: dict[str, _Card] = {}
         self._names: dict[str, str] = {}
         self._neighbours: dict[int, str] = {}
+        self.unavailable: dict[str, str] = {}  # probe to what it could not read, while it read the rest
         self._pending: list[Sample] = []
         self._pending_from = 0  # ns; the earliest of them
         self._loop_began = 0
@@ -101,27 +102,29 @@ class Host:
     def _count(self, sample: Sample) -> None:
         name = sample.metric.name
         self._means.setdefault((name, sample.instance), Mean()).add(sample.value)
-        if name.startswith("gpu."):
+        if name.startswith("gpu.") and ":" not in sample.instance:
             self._card(name, sample)
 
     def _card(self, name: str, sample: Sample) -> None:
         card = self._cards.setdefault(sample.instance, _Card())
         if name == "gpu.busy":
             card.busy_now = sample.value
-            card.busy_readings += sample.value > BUSY
         elif name == "gpu.clock.sm" and card.busy_now > BUSY:
             card.clock.add(sample.value)
         elif name == "gpu.throttle" and card.busy_now > BUSY:
+            card.busy_readings += 1  # of the reasons: they have a slower beat than utilisation
             for bit in REASONS:
                 if int(sample.value) & bit:
                     card.throttled[bit] = card.throttled.get(bit, 0) + 1
 
     def note(self, fields: Mapping[str, Json]) -> None:
-        """Take a device's or a neighbour's name."""
+        """Take a device's or a neighbour's name, or what a probe can no longer read (later wins)."""
         if fields.get("n") == "device":
             self._names[str(fields.get("index"))] = str(fields.get("name"))
         elif fields.get("n") == "neighbour":
             self._neighbours[int(str(fields.get("pid")))] = str(fields.get("name"))
+        elif fields.get("n") == "unavailable":
+            self.unavailable[str(fields.get("probe"))] = str(fields.get("why"))
 
     def mean(self, name: str, instance: str = "") -> float | None:
         """Return the mean of a metric, None where it was not measured."""
@@ -158,7 +161,8 @@ class Host:
 
     def devices(self) -> tuple[Device, ...]:
         """Return every device that was read, in the order of their indices."""
-        indices = {instance for name, instance in self._means if name.startswith("gpu.")} | set(self._names)
+        read = {i for name, i in self._means if name.startswith("gpu.") and ":" not in i}  # GPU:PID is a process on it
+        indices = read | set(self._names)
         return tuple(self._device(index) for index in sorted(indices, key=lambda i: (len(i), i)))
 
     def _device(self, index: str) -> Device:

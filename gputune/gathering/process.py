@@ -269,7 +269,7 @@ class Training:
         if opened is None:
             return self.ledger
         self.open = None
-        if opened.t0 and opened.kind == Kind.BATCH and opened.t0 > self._loop_end:
+        if opened.t0 and opened.kind == Kind.BATCH and opened.t0 >= self._loop_end:
             self.ledger.span("loader.wait", opened.t0, end)
         elif opened.t0 and opened.kind == Kind.SPAN and opened.code in SPAN_NAMES:
             self.ledger.span(SPAN_NAMES[opened.code], opened.t0, end)
