@@ -128,6 +128,16 @@ def test_a_span_that_was_told_in_parts_while_it_went_on_counts_once() -> None:
     assert last.fresh == 3 * NS
 
 
+def test_a_span_that_is_told_late_leaves_alone_what_came_after_it() -> None:
+    ledger = Ledger(0)
+    ledger.span("loader.wait", 2 * NS, 3 * NS)
+    ledger.span("checkpoint", 6 * NS, 8 * NS)
+    claim = ledger.span("evaluation", 1 * NS, 5 * NS)
+    assert claim.self_ns == {"loader.wait": 1 * NS, "evaluation": 3 * NS}
+    outer = ledger.span("logging", 5 * NS, 9 * NS)
+    assert outer.self_ns == {"checkpoint": 2 * NS, "logging": 2 * NS}
+
+
 def test_covered_says_what_spans_explain_of_an_interval() -> None:
     ledger = Ledger(0)
     ledger.span("logging", 1 * NS, 3 * NS)

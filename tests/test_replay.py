@@ -200,14 +200,23 @@ def test_without_order_one_slow_worker_holds_nobody_up() -> None:
 def test_a_real_dataloader_of_sleeping_items_takes_about_as_long(workers, prefetch) -> None:
     from torch.utils.data import DataLoader
 
-    count, item, step = 40, 0.060, 0.015
-    loader = DataLoader(_Sleeps(count, item), batch_size=None, num_workers=workers, prefetch_factor=prefetch)
+    item, step = 0.060, 0.015
+    predicted = job(fetches=[item], steps=[step]).seconds(workers, prefetch)
+    for _ in range(3):  # a machine that is busy with something else is asked again
+        measured = _timed(
+            DataLoader(_Sleeps(30, item), batch_size=None, num_workers=workers, prefetch_factor=prefetch), step
+        )
+        if predicted == pytest.approx(measured, rel=0.25):
+            return
+    pytest.fail(f"predicted {predicted * 1e3:.1f} ms a batch, measured {measured * 1e3:.1f}")
+
+
+def _timed(loader, step: float) -> float:
     ends = []
     for _ in loader:
         time.sleep(step)
         ends.append(time.monotonic())
-    measured = (ends[-1] - ends[4]) / (len(ends) - 5)
-    assert job(fetches=[item], steps=[step]).seconds(workers, prefetch) == pytest.approx(measured, rel=0.25)
+    return (ends[-1] - ends[4]) / (len(ends) - 5)
 
 
 class _Sleeps:

@@ -1,0 +1,113 @@
+"""Means of the machine and its devices: over the training loop, and only over it."""
+
+import pytest
+
+from gputune.gathering.host import Host
+from gputune.sample import Metric, Sample
+
+
+def read(host: Host, name: str, t: int, value: float, instance: str = "") -> None:
+    host.take(Sample(Metric(name, "1", "A pretended metric."), t, value, instance))
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+def test_what_was_never_read_is_unknown(host) -> None:
+    assert host.mean("cpu.busy") is None
+    machine = host.machine(ranks=1)
+    assert (machine.busy, machine.shm_free, machine.memory_total) == (None, None, None)
+    assert host.devices() == ()
+
+
+def test_before_the_loop_everything_counts(host) -> None:
+    read(host, "cpu.busy", 1, 2.0)
+    read(host, "cpu.busy", 2, 4.0)
+    assert host.mean("cpu.busy") == 3.0
+
+
+def test_the_start_up_is_forgotten_once_the_loop_begins(host) -> None:
+    read(host, "cpu.busy", 1, 8.0)
+    host.loop(10, 20)
+    read(host, "cpu.busy", 15, 2.0)
+    assert host.mean("cpu.busy") == 2.0
+
+
+def test_a_reading_counts_once_a_batch_has_shown_that_the_loop_went_on(host) -> None:
+    host.loop(10, 20)
+    read(host, "cpu.busy", 25, 2.0)
+    assert host.mean("cpu.busy") is None
+    host.loop(21, 24)
+    assert host.mean("cpu.busy") is None
+    host.loop(24, 30)
+    assert host.mean("cpu.busy") == 2.0
+
+
+def test_readings_after_the_loop_do_not_count(host) -> None:
+    host.loop(10, 20)
+    read(host, "cpu.busy", 15, 2.0)
+    read(host, "cpu.busy", 99, 8.0)
+    assert host.mean("cpu.busy") == 2.0
+
+
+def test_readings_of_one_tick_may_come_in_any_order(host) -> None:
+    host.loop(10, 20)
+    read(host, "cpu.busy", 40, 4.0)
+    read(host, "cpu.busy", 25, 2.0)
+    host.loop(20, 30)
+    assert host.mean("cpu.busy") == 2.0
+    host.loop(30, 50)
+    assert host.mean("cpu.busy") == 3.0
+
+
+def test_what_is_read_once_is_kept_through_the_start_of_the_loop(host) -> None:
+    read(host, "cpu.allowed", 1, 6.0)
+    read(host, "cpu.count", 1, 64.0)
+    read(host, "shm.free", 1, 1e9)
+    host.loop(10, 20)
+    machine = host.machine(ranks=2)
+    assert (machine.cpus, machine.cpus_seen, machine.shm_free, machine.ranks) == (6.0, 64, 1_000_000_000, 2)
+
+
+def test_clocks_and_throttling_count_only_while_the_device_works(host) -> None:
+    host.note({"n": "device", "index": 0, "name": "Pretended"})
+    for t, busy, clock, reason in ((1, 0.0, 0.2e9, 0x4), (2, 0.9, 1.0e9, 0x40), (3, 0.9, 2.0e9, 0x1)):
+        read(host, "gpu.busy", t, busy, "0")
+        read(host, "gpu.clock.sm", t, clock, "0")
+        read(host, "gpu.throttle", t, reason, "0")
+    (device,) = host.devices()
+    assert device.name == "Pretended"
+    assert device.clock == pytest.approx(1.5e9)
+    assert device.throttled == {"hardware thermal slowdown": 0.5}
+    assert device.busy == pytest.approx(0.6)
+
+
+def test_memory_is_the_most_that_was_ever_used(host) -> None:
+    for t, used in ((1, 5e9), (2, 9e9), (3, 7e9)):
+        read(host, "gpu.memory.used", t, used, "0")
+    (device,) = host.devices()
+    assert device.memory_used == 9_000_000_000
+    assert device.memory_total is None
+
+
+def test_devices_come_in_the_order_of_their_numbers(host) -> None:
+    for index in ("10", "2", "0"):
+        read(host, "gpu.busy", 1, 0.5, index)
+    assert [device.index for device in host.devices()] == ["0", "2", "10"]
+
+
+def test_others_are_named_where_they_can_be(host) -> None:
+    read(host, "gpu.other.busy", 1, 0.3, "0:4711")
+    read(host, "gpu.busy", 1, 0.5, "0")
+    read(host, "gpu.others.busy", 1, 0.2, "1")
+    first, second = host.devices()
+    assert first.others == {4711: 0.3}
+    assert second.others == {0: 0.2}
+
+
+def test_a_process_on_the_card_is_no_card(host) -> None:
+    read(host, "gpu.other.busy", 1, 0.3, "0:4711")
+    read(host, "gpu.busy", 1, 0.5, "0")
+    assert [device.index for device in host.devices()] == ["0"]

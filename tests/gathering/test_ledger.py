@@ -1,0 +1,183 @@
+"""Where the seconds of a training process go, from its records."""
+
+import pytest
+
+from gputune.events import Kind, SpanCode
+
+
+def test_a_run_of_which_nothing_was_told_has_no_process(empty) -> None:
+    run = empty.features(until=500)
+    assert run.processes == ()
+    assert run.wall == pytest.approx(0.5)
+    assert run.devices == ()
+
+
+def test_a_process_that_never_trains_is_left_out(story) -> None:
+    story.span(SpanCode.LOGGING, 5)
+    assert story.features().processes == ()
+
+
+def test_start_up_ends_with_the_first_sign_of_training(story) -> None:
+    story.iterator(took=20)
+    story.epoch(10)
+    (process,) = story.features().processes
+    assert process.ledger == pytest.approx({"startup": 0.1, "loader.start": 0.02, "loader.wait": 0.01, "step": 0.1})
+    assert process.wall == pytest.approx(0.23)
+
+
+def test_a_loop_without_a_loader_has_a_ledger_too(story) -> None:
+    for _ in range(5):
+        story.step(10)
+    (process,) = story.features().processes
+    assert process.optimizer_steps == 5
+    assert process.ledger["startup"] == pytest.approx(0.109)
+    assert process.ledger["step"] == pytest.approx(0.041)
+    assert process.loop == pytest.approx(0.041)
+
+
+def test_the_ledger_adds_up_after_all_that_can_happen(story) -> None:
+    story.iterator(took=3)
+    story.epoch(5)
+    story.span(SpanCode.CHECKPOINT, 30)
+    story.batch(end=True)
+    story.iterator(2, took=4)
+    story.epoch(5, 2)
+    story.span(SpanCode.EVALUATION, 25)
+    (process,) = story.features(until=story.at + 50).processes
+    assert sum(process.ledger.values()) == pytest.approx(process.wall)
+    assert process.ledger["checkpoint"] == pytest.approx(0.030)
+
+
+def test_what_lies_before_the_first_batch_or_after_the_last_is_not_in_the_loop(story) -> None:
+    story.span(SpanCode.CHECKPOINT, 50)
+    story.iterator()
+    story.epoch(5)
+    story.span(SpanCode.CHECKPOINT, 20)
+    story.epoch(5)
+    story.span(SpanCode.CHECKPOINT, 70)
+    (process,) = story.features().processes
+    assert process.in_loop["checkpoint"] == pytest.approx(0.020)
+    assert process.inclusive["checkpoint"] == pytest.approx(0.140)
+
+
+def test_syncing_what_was_just_saved_is_a_part_of_saving_it(story) -> None:
+    story.note(n="site", id=5, where="train.py:70", what="torch.save")
+    story.note(n="site", id=6, where="train.py:71", what="os.fsync")
+    story.iterator()
+    story.epoch(2)
+    story.span(SpanCode.CHECKPOINT, 20, a=5)
+    story.span(SpanCode.LOGGING, 30, a=6)
+    (process,) = story.features().processes
+    assert process.ledger["checkpoint"] == pytest.approx(0.050)
+    assert "logging" not in process.ledger
+
+
+def test_syncing_a_log_stays_logging(story) -> None:
+    story.note(n="site", id=6, where="train.py:71", what="os.fsync")
+    story.iterator()
+    story.epoch(2)
+    story.span(SpanCode.LOGGING, 30, a=6)
+    (process,) = story.features().processes
+    assert process.ledger["logging"] == pytest.approx(0.030)
+
+
+def test_spans_of_other_threads_are_not_the_trainings(story) -> None:
+    story.iterator()
+    story.epoch(2)
+    story.record(Kind.SPAN, story.at - 5, story.at, code=SpanCode.CHECKPOINT, e=4711)
+    (process,) = story.features().processes
+    assert "checkpoint" not in process.ledger
+
+
+def test_places_say_where_and_how_often(story) -> None:
+    story.note(n="site", id=5, where="train.py:70", what="torch.save")
+    story.iterator()
+    for _ in range(3):
+        story.epoch(2)
+        story.span(SpanCode.CHECKPOINT, 20, a=5)
+    (place,) = story.features().processes[0].places
+    assert (place.span, place.where, place.what, place.count) == ("checkpoint", "train.py:70", "torch.save", 3)
+    assert place.seconds == pytest.approx(0.060)
+
+
+def test_a_process_killed_in_next_has_waited_until_its_end(story) -> None:
+    story.iterator()
+    story.epoch(3)
+    hung = story.at
+    story.process(ended=hung + 500)
+    story.open(Kind.BATCH, hung)
+    (process,) = story.features(until=hung + 900).processes
+    assert process.ledger["loader.wait"] == pytest.approx(0.503)
+    assert process.wall == pytest.approx((hung + 500) / 1e3)
+
+
+def test_a_process_killed_in_its_very_first_next_is_seen_to_wait(story) -> None:
+    story.iterator()
+    story.open(Kind.BATCH, story.at)
+    (process,) = story.features(until=story.at + 200).processes
+    assert process.ledger["loader.wait"] == pytest.approx(0.2)
+
+
+def test_a_process_killed_while_it_saves_has_saved_until_its_end(story) -> None:
+    story.iterator()
+    story.epoch(3)
+    story.open(Kind.SPAN, story.at, code=SpanCode.CHECKPOINT)
+    (process,) = story.features(until=story.at + 200).processes
+    assert process.ledger["checkpoint"] == pytest.approx(0.2)
+
+
+def test_looking_while_a_batch_is_awaited_does_not_count_it_twice(story) -> None:
+    story.iterator()
+    story.epoch(3)
+    for seen in (50, 100):
+        story.open(Kind.BATCH, story.at)
+        story.features(until=story.at + seen)
+    story.batch(wait=200)
+    (process,) = story.features().processes
+    assert process.ledger["loader.wait"] == pytest.approx(0.203)
+    assert process.inclusive["loader.wait"] == pytest.approx(0.203)
+
+
+def test_an_evaluation_that_is_still_open_counts_as_one(story) -> None:
+    story.loader(id=2, where="train.py:50")
+    story.iterator()
+    story.epoch(3)
+    began = story.at
+    story.iterator(2, loader=2, grad=False)
+    story.epoch(4, 2, step=5)
+    story.open(0, 0, since=began)
+    (process,) = story.features(until=story.at + 20).processes
+    assert process.inclusive["evaluation"] == pytest.approx(story.at / 1e3 + 0.02 - began / 1e3)
+
+
+def test_device_gaps_and_the_work_between_them_are_kept(story) -> None:
+    story.iterator()
+    story.epoch(2)
+    story.record(Kind.GAP, story.at, story.at, a=2_000_000, b=8_000_000)
+    (process,) = story.features().processes
+    assert process.gaps == pytest.approx((0.002,))
+    assert process.works == pytest.approx((0.008,))
+
+
+def test_time_before_the_first_module_call_leaves_spans_out(story) -> None:
+    story.iterator()
+    story.batch()
+    got = story.at
+    story.span(SpanCode.LOGGING, 4)
+    story.record(Kind.FORWARD, got, got + 10)
+    story.step(6)
+    (process,) = story.features().processes
+    assert process.before_forward == pytest.approx((0.006,))
+    assert process.batch_gotten
+
+
+def test_a_training_that_no_guest_spoke_from_is_named_with_the_reason(empty) -> None:
+    empty.process(3, pid=99, state="none", why="it was started with -I")
+    (process,) = empty.features(until=1000).processes
+    assert (process.pid, process.guest) == (99, "it was started with -I")
+    assert process.ledger == pytest.approx({"step": 1.0})
+
+
+def test_records_that_were_lost_are_counted(story) -> None:
+    story.sample("loader.lost", 17)
+    assert story.features().dropped == 17

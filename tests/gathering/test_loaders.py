@@ -1,0 +1,298 @@
+"""What is known of each loader, from the records of the training process and of its workers."""
+
+import pytest
+
+from gputune.events import Kind, SpanCode
+from gputune.gathering.loader import EPOCHS, KEPT, UNFINISHED, WARM_UP
+
+
+def test_settings_are_kept_as_the_guest_told_them(story) -> None:
+    story.loader(id=1, num_workers=3, prefetch_factor=4, pin_memory=True, persistent_workers=True, in_order=False,
+                 iterable=True, start_method="spawn", dataset="Pictures", samples=640, shuffle=True)  # fmt: skip
+    story.iterator()
+    story.batch()
+    (loader,) = story.features().processes[0].loaders
+    assert (loader.where, loader.num_workers, loader.prefetch_factor, loader.batch_size) == ("train.py:41", 3, 4, 32)
+    assert loader.pin_memory
+    assert loader.persistent_workers
+    assert not loader.in_order
+    assert loader.iterable
+    assert (loader.start_method, loader.dataset, loader.samples_in_dataset) == ("spawn", "Pictures", 640)
+
+
+def test_a_loader_that_was_never_iterated_is_left_out(story) -> None:
+    story.loader(id=2, where="train.py:50")
+    story.iterator()
+    story.batch()
+    assert [loader.where for loader in story.features().processes[0].loaders] == ["train.py:41"]
+
+
+def test_waits_and_steps_belong_together_and_leave_the_warm_up_out(story) -> None:
+    story.iterator()
+    for k in range(10):
+        story.batch(wait=100 + k)
+        story.step(200 + k)
+    (loader,) = story.features().processes[0].loaders
+    assert loader.batches == 10
+    first = 1 + WARM_UP
+    assert loader.waits == pytest.approx([(100 + k) / 1e3 for k in range(first, 10)])
+    assert loader.steps == pytest.approx([(200 + k - 1) / 1e3 for k in range(first, 10)])
+    assert loader.wait_total == pytest.approx(sum(100 + k for k in range(10)) / 1e3)
+
+
+def test_samples_are_counted_as_told_and_else_by_the_batch_size(story) -> None:
+    story.iterator()
+    story.batch(count=20)
+    story.batch(count=0)
+    process = story.features().processes[0]
+    assert process.samples == 52
+
+
+def test_pauses_stand_beside_the_steps_they_lay_in(story) -> None:
+    story.iterator()
+    story.epoch(6)
+    story.span(SpanCode.LOGGING, 5)
+    story.epoch(2)
+    story.span(SpanCode.CHECKPOINT, 7)
+    story.epoch(1)
+    (loader,) = story.features().processes[0].loaders
+    assert loader.steps == pytest.approx((0.010, 0.010, 0.015, 0.010, 0.017))
+    assert loader.pauses["logging"] == pytest.approx((0, 0, 0.005, 0, 0))
+    assert loader.pauses["checkpoint"] == pytest.approx((0, 0, 0, 0, 0.007))
+
+
+def test_a_pause_inside_a_pause_is_told_once_under_each_name(story) -> None:
+    story.iterator()
+    story.epoch(6)
+    began = story.at
+    story.span(SpanCode.LOGGING, 5)
+    story.at = began + 20
+    story.record(Kind.SPAN, began, story.at, code=SpanCode.EVALUATION)
+    story.epoch(2)
+    (loader,) = story.features().processes[0].loaders
+    assert max(loader.pauses["logging"]) == pytest.approx(0.005)
+    assert max(loader.pauses["evaluation"]) == pytest.approx(0.020)
+
+
+def test_a_pause_inside_one_of_its_own_kind_counts_once(story) -> None:
+    story.iterator()
+    story.epoch(6)
+    began = story.at
+    story.span(SpanCode.CHECKPOINT, 5)
+    story.at = began + 20
+    story.record(Kind.SPAN, began, story.at, code=SpanCode.CHECKPOINT)
+    story.epoch(2)
+    (loader,) = story.features().processes[0].loaders
+    assert max(loader.pauses["checkpoint"]) == pytest.approx(0.020)
+
+
+def test_epochs_know_their_start_their_first_wait_and_their_end(story) -> None:
+    story.loader(id=1, num_workers=2)
+    for number in (1, 2):
+        story.iterator(number, took=30, workers=2)
+        story.batch(number, wait=20)
+        story.step()
+        story.epoch(4, number)
+        began = story.at
+        story.record(Kind.SPAN, began, began + 6, code=SpanCode.LOADER_START, d=number, c=1)
+        story.batch(number, wait=8, end=True)
+    first, second = story.features().processes[0].loaders[0].epochs
+    for epoch in (first, second):
+        assert epoch.batches == 5
+        assert epoch.complete
+        assert (epoch.start, epoch.first_wait, epoch.shutdown) == pytest.approx((0.030, 0.020, 0.006))
+        assert epoch.seconds == pytest.approx(0.030 + 0.030 + 4 * 0.011 + 0.008)
+    assert (first.began, second.began) == pytest.approx((0.100, 0.212))
+
+
+def test_an_epoch_that_was_left_with_a_break_is_not_complete(story) -> None:
+    story.iterator(1)
+    story.epoch(3)
+    story.iterator(2)
+    story.epoch(2, 2)
+    epochs = story.features().processes[0].loaders[0].epochs
+    assert [(e.batches, e.complete) for e in epochs] == [(3, False), (2, False)]
+
+
+def test_workers_that_persist_begin_a_new_epoch_with_the_same_iterator(story) -> None:
+    story.iterator(1)
+    story.epoch(3)
+    story.batch(1, end=True)
+    story.iterator(1, again=True)
+    story.epoch(2)
+    epochs = story.features().processes[0].loaders[0].epochs
+    assert [(e.batches, e.complete) for e in epochs] == [(3, True), (2, False)]
+
+
+def test_a_batch_made_in_the_training_process_belongs_to_the_next_that_it_was_made_in(story) -> None:
+    story.loader(id=2, where="train.py:42")
+    story.iterator(1, loader=1)
+    story.iterator(2, loader=2)
+    for _ in range(6):
+        story.inline(1, took=10)
+        story.inline(2, took=1)
+        story.step()
+    first, second = story.features().processes[0].loaders
+    assert [f.wall for f in first.fetches] == pytest.approx([0.010] * 5)
+    assert [f.wall for f in second.fetches] == pytest.approx([0.001] * 5)
+
+
+def test_what_a_batch_took_is_told_apart(story) -> None:
+    story.iterator()
+    for _ in range(3):
+        t0, story.at = story.at, story.at + 10
+        story.record(Kind.FETCH, t0, story.at, a=4_000_000, b=1_000_000, d=2_000_000, e=4096, c=32)
+        story.record(Kind.BATCH, t0, story.at, a=1, c=32)
+    (loader,) = story.features().processes[0].loaders
+    fetch = loader.fetches[-1]
+    assert (fetch.wall, fetch.cpu, fetch.queued, fetch.collate) == pytest.approx((0.010, 0.004, 0.001, 0.002))
+    assert fetch.blocked == pytest.approx(0.005)
+    assert loader.batch_bytes == 4096
+
+
+def test_an_unknown_wait_for_a_cpu_counts_as_none(story) -> None:
+    story.iterator()
+    for _ in range(3):
+        t0, story.at = story.at, story.at + 10
+        story.record(Kind.FETCH, t0, story.at, a=4_000_000, b=-1, c=32)
+        story.record(Kind.BATCH, t0, story.at, a=1, c=32)
+    assert story.features().processes[0].loaders[0].fetches[-1].queued == 0.0
+
+
+def worker(story, process: int, pid: int, *, batches: int = 3, took: int = 20) -> None:
+    for k in range(batches):
+        story.record(Kind.FETCH, story.at + k * took, story.at + (k + 1) * took, process, a=took * 1_000_000, c=32)
+
+
+def test_what_workers_made_belongs_to_their_loader(story) -> None:
+    story.loader(id=1, num_workers=1)
+    story.iterator(1, workers=1)
+    story.record(Kind.MEMBER, story.at, story.at, a=1, b=201, c=0)
+    story.process(1, pid=201, role="worker")
+    worker(story, 1, 201)
+    story.batch()
+    (loader,) = story.features().processes[0].loaders
+    assert [f.wall for f in loader.fetches] == pytest.approx([0.020, 0.020])
+
+
+def test_a_worker_may_be_heard_before_its_loader_names_it(story) -> None:
+    story.loader(id=1, num_workers=1)
+    story.process(1, pid=201, role="worker")
+    story.note(1, n="worker", worker_id=0, num_workers=1, threads=4)
+    worker(story, 1, 201)
+    story.iterator(1, workers=1)
+    story.record(Kind.MEMBER, story.at, story.at, a=1, b=201, c=0)
+    story.batch()
+    (loader,) = story.features().processes[0].loaders
+    assert len(loader.fetches) == 2
+    assert loader.worker_threads == 4
+
+
+def test_what_a_worker_made_counts_though_its_epoch_is_over(story) -> None:
+    story.loader(id=1, num_workers=1)
+    story.iterator(1, workers=1)
+    story.record(Kind.MEMBER, story.at, story.at, a=1, b=201, c=0)
+    story.batch()
+    story.batch(end=True)
+    story.process(1, pid=201, role="worker")
+    worker(story, 1, 201)
+    assert len(story.features().processes[0].loaders[0].fetches) == 2
+
+
+def test_a_loader_iterated_without_gradients_evaluates(story) -> None:
+    story.loader(id=2, where="train.py:50")
+    story.iterator()
+    story.epoch(5)
+    story.iterator(2, loader=2, grad=False)
+    for _ in range(5):
+        story.batch(2)
+    process = story.features().processes[0]
+    assert [loader.training for loader in process.loaders] == [True, False]
+    assert process.batches == 5
+    assert process.loop == pytest.approx(0.055)
+
+
+def test_a_loader_asked_inside_an_evaluation_evaluates_though_gradients_are_on(story) -> None:
+    story.loader(id=2, where="train.py:50")
+    story.iterator()
+    story.epoch(5)
+    began = story.at
+    story.iterator(2, loader=2)
+    story.epoch(5, 2)
+    story.record(Kind.SPAN, began, story.at, code=SpanCode.EVALUATION)
+    story.epoch(1)
+    process = story.features().processes[0]
+    assert [loader.training for loader in process.loaders] == [True, False]
+    assert process.inclusive["evaluation"] == pytest.approx((5 * 11) / 1e3)
+
+
+def test_the_trainings_own_cpu_is_what_its_loading_leaves(story) -> None:
+    story.iterator()
+    for _ in range(50):
+        story.inline(took=10, cpu=10)
+        story.step(10)
+        story.sample("cpu.main", 1.0)
+        story.sample("cpu.queued.main", 0.1)
+    story.inline(took=10)
+    (loader,) = story.features().processes[0].loaders
+    assert loader.step_cpu == pytest.approx(0.010, rel=0.05)
+    assert loader.step_queued == pytest.approx(0.002, rel=0.05)
+
+
+def test_without_a_reading_of_the_cpus_the_steps_share_is_unknown(story) -> None:
+    story.iterator()
+    story.epoch(30)
+    (loader,) = story.features().processes[0].loaders
+    assert loader.step_cpu is None
+    assert loader.worker_memory is None
+
+
+def test_a_next_that_failed_is_no_batch(story) -> None:
+    story.iterator()
+    story.epoch(3)
+    story.record(Kind.BATCH, story.at, story.at + 5, code=2, a=1)
+    (loader,) = story.features().processes[0].loaders
+    assert loader.batches == 3
+    assert not loader.epochs[0].complete
+
+
+def test_batches_of_an_iterator_nobody_introduced_are_time_but_no_loader(story) -> None:
+    story.epoch(3, 99)
+    (process,) = story.features().processes
+    assert process.loaders == ()
+    assert process.ledger["loader.wait"] == pytest.approx(0.003)
+
+
+def test_a_loop_that_leaves_every_epoch_with_a_break_is_followed_in_bounded_room(story) -> None:
+    for number in range(1, EPOCHS + 300):
+        story.iterator(number)
+        story.epoch(2, number)
+    training = next(iter(story.gatherer._trainings.values()))
+    loader = training._loaders[1]
+    assert len(training._iterators) <= UNFINISHED
+    assert len(loader._passes) <= UNFINISHED
+    assert len(loader.features(cpu=None, queued=None, memory=None, loop=1.0).epochs) == EPOCHS
+
+
+def test_an_old_iterator_that_is_still_advanced_is_not_forgotten_for_new_ones(story) -> None:
+    story.loader(id=2, where="train.py:50")
+    story.iterator(1)
+    for number in range(2, 200):
+        story.batch(1)
+        story.step()
+        story.iterator(number, loader=2, grad=False)
+        story.batch(number)
+    (loader,) = (x for x in story.features().processes[0].loaders if x.training)
+    assert loader.batches == 198
+    assert len(loader.waits) == 198 - 1 - WARM_UP
+
+
+def test_series_are_bounded_and_stay_beside_each_other(story) -> None:
+    story.iterator()
+    story.epoch(KEPT + 50)
+    story.span(SpanCode.LOGGING, 5)
+    story.epoch(10)
+    (loader,) = story.features().processes[0].loaders
+    assert len(loader.waits) == len(loader.steps) == len(loader.pauses["logging"]) == KEPT
+    assert sum(loader.pauses["logging"]) == pytest.approx(0.005)
+    assert max(loader.steps) == pytest.approx(0.015)

@@ -1,0 +1,52 @@
+"""Which places in the user's code the stacks of the training thread lead to."""
+
+import pytest
+
+from gputune.gathering.stacks import place
+
+MAIN = "main (/home/me/train.py:30)"
+TORCH = "forward (/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py:114)"
+LOADER = "__next__ (/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py:700)"
+NUMPY = "sort (/venv/lib/python3.11/site-packages/numpy/core.py:9)"
+
+
+def test_the_innermost_frame_of_the_users_own_code_is_the_place() -> None:
+    assert place((MAIN, "augment (/home/me/data.py:12)", NUMPY)) == ("data.py:12", "augment", False)
+
+
+def test_work_under_torchs_modules_computes() -> None:
+    assert place((MAIN, TORCH)) == ("train.py:30", "main", True)
+
+
+def test_waiting_in_next_says_nothing_about_the_loop() -> None:
+    assert place((MAIN, LOADER)) is None
+
+
+def test_what_the_ledger_has_as_a_span_is_left_out() -> None:
+    assert place((MAIN, "save (/venv/lib/python3.11/site-packages/torch/serialization.py:1)")) is None
+
+
+@pytest.mark.parametrize("frames", [(), ("nonsense",), (NUMPY,), ("<module> (<string>:1)",)])
+def test_stacks_without_any_of_the_users_code_have_no_place(frames) -> None:
+    assert place(frames) is None
+
+
+def test_shares_are_of_the_stacks_that_have_a_place(story) -> None:
+    story.iterator()
+    story.batch()
+    story.stack(MAIN, TORCH, count=6)
+    story.stack("augment (/home/me/data.py:12)", count=2)
+    story.stack(MAIN, LOADER, count=100)
+    process = story.features().processes[0]
+    assert process.stack_samples == 8
+    assert [(f.where, f.share, f.compute) for f in process.frames] == [
+        ("train.py:30", 0.75, True),
+        ("data.py:12", 0.25, False),
+    ]
+
+
+def test_stacks_of_another_process_are_not_this_ones(story) -> None:
+    story.iterator()
+    story.batch()
+    story.stack(MAIN, pid=999)
+    assert story.features().processes[0].frames == ()
