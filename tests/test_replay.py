@@ -99,6 +99,7 @@ def recurrence(fetches: list[float], steps: list[float], workers: int, prefetch:
 times = some.lists(some.integers(1, 9), min_size=1, max_size=12)
 
 
+@settings(derandomize=True, deadline=None)
 @given(times, times, some.integers(1, 5), some.integers(1, 4))
 def test_hands_out_and_delivers_in_order_as_the_recurrence_says(fetches, steps, workers, prefetch) -> None:
     count = 30
@@ -172,7 +173,7 @@ class Ticked:
         self.ticks += 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 @given(
     some.lists(some.tuples(some.integers(10, 80), some.integers(10, 80)), min_size=1, max_size=5),
     some.lists(some.tuples(some.integers(10, 60), some.integers(10, 60)), min_size=1, max_size=5),
