@@ -12,7 +12,7 @@ from gputune.recording import Recording
 from gputune.sample import Guest, Metric, Note, Reading, Sample, now
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-MS = 1_000_000
+US, MS = 1000, 1_000_000
 BEGAN = 10**12  # ns of the monotonic clock: any moment
 CPUS = Metric("cpu.allowed", "cores", "CPUs that this job may use.")
 MAKING, STEP = 30 * MS, 10 * MS
@@ -35,7 +35,7 @@ def readings() -> list[Reading]:
     ]
     for index in range(BATCHES):
         made = at + MAKING
-        found.append(Event(0, Record(Kind.FETCH, INLINE, at, made, 2 * MS, 0, MS, 4096, 16)))
+        found.append(Event(0, Record(Kind.FETCH, INLINE, at + US, made - 20 * US, 2 * MS, 0, MS, 4096, 16)))
         found.append(Event(0, Record(Kind.BATCH, 0, at, made, 1, index, -1, 0, 16)))
         found.append(Event(0, Record(Kind.STEP, 0, made + STEP - MS, made + STEP, 1, 0, 0, 0, 0)))
         at = made + STEP
