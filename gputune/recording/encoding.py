@@ -58,12 +58,12 @@ class Rows:
         self.times = array("q")
         self.ends = array("i", [0])
         self.ids = array("H")
-        self.values = array("d")
+        self.values: list[float] = []
 
-    def add(self, t: int, ids: "array[int]", values: Iterable[float]) -> None:
+    def add(self, t: int, ids: "array[int]", values: list[float]) -> None:
         """Add one tick."""
         self.ids.extend(ids)
-        self.values.extend(values)
+        self.values += values
         self.times.append(t)
         self.ends.append(len(self.ids))
 
@@ -72,7 +72,7 @@ class Rows:
         n, flat = len(self.times), len(self.ids)
         ends = pa.py_buffer(self.ends)
         ids = pa.Array.from_buffers(pa.uint16(), flat, [None, pa.py_buffer(self.ids)])
-        values = pa.Array.from_buffers(pa.float64(), flat, [None, pa.py_buffer(self.values)])
+        values = pa.Array.from_buffers(pa.float64(), flat, [None, pa.py_buffer(array("d", self.values))])
         return [
             pa.Array.from_buffers(pa.int64(), n, [None, pa.py_buffer(self.times)]),
             pa.Array.from_buffers(pa.list_(pa.uint16()), n, [None, ends], children=[ids]),

@@ -41,8 +41,7 @@ class Recording:
         self._folder: Folder | None = None
         self._path = Path()
         self._about = about
-        self._max_size = max_size
-        self._segment_size = min(SEGMENT, max(LEAST_SEGMENT, max_size // 8))
+        self._bound_to(max_size)
         self._taken: list[tuple[int, Sequence[Reading]]] = []
         self._segment = FIRST
         self._file = -1
@@ -58,14 +57,15 @@ class Recording:
         """Begin a recording in `folder`, made (0700) if need be; `about` is what run.json says from the start."""
         clocks = (time.time_ns() - now()) // MS * MS  # whole milliseconds keep the grid aligned in both
         anchor: dict[str, Json] = {"finished": False, "unix_minus_monotonic_ns": clocks, "dropped": []}
-        self = cls({"schema_version": SCHEMA_VERSION, "gputune": __version__, **anchor, **about}, max_size)
+        first: dict[str, Json] = {"schema_version": SCHEMA_VERSION, "gputune": __version__, "max_size": max_size}
+        self = cls({**first, **anchor, **about}, max_size)
         self._guarded(lambda: self._begin(folder))
         return self
 
     @classmethod
-    def resume(cls, folder: Path, *, max_size: int = MAX_SIZE) -> "Recording":
+    def resume(cls, folder: Path) -> "Recording":
         """Go on with the recording of a recorder that was killed."""
-        self = cls({}, max_size)
+        self = cls({}, MAX_SIZE)
         self._guarded(lambda: self._go_on(folder))
         return self
 
@@ -78,8 +78,13 @@ class Recording:
         self._folder, self._path = opened, folder.absolute()
         self._tell()
 
+    def _bound_to(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._segment_size = min(SEGMENT, max(LEAST_SEGMENT, max_size // 8))
+
     def _go_on(self, folder: Path) -> None:
         self._about.update(read(folder))
+        self._bound_to(int(str(self._about["max_size"])))
         self._folder = Folder(folder)
         self._path = folder.absolute()
         left = self._folder.frames()
