@@ -108,10 +108,23 @@ def _explain(error: Exception) -> int:
 def _usage(error: click.UsageError) -> BadUsage:
     path = error.ctx.command_path if error.ctx is not None else "gputune"
     hint = f"see `{path} --help`"
-    possible = getattr(error, "possibilities", None)
-    if possible:
-        hint = f"did you mean `{sorted(possible)[0]}`?"
-    return BadUsage(_sentence(error.format_message().partition("\n")[0]), hint=hint)
+    says = error.format_message().partition("\n")[0]
+    if isinstance(error, click.NoSuchOption):
+        says = f"no such option `{error.option_name}`"
+        if error.possibilities:
+            hint = f"did you mean `{sorted(error.possibilities)[0]}`?"
+    elif says.startswith("No such command") and error.ctx is not None and isinstance(error.ctx.command, click.Group):
+        near = _nearest(says.partition("'")[2], error.ctx.command.list_commands(error.ctx))
+        hint = f"did you mean `{path} {near}`?" if near else hint
+    elif says.startswith("Missing argument"):
+        says = says.partition(". ")[0]
+    return BadUsage(_sentence(says), hint=hint)
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only where there is an error
+
+    return next(iter(get_close_matches(word, known, 1)), "")
 
 
 def _sentence(text: str) -> str:

@@ -18,7 +18,7 @@ _CONTROLS = re.compile(
 
 # The last word of a name that holds a secret, as the names are written in options, variables and settings.
 _WORD = (
-    r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|tokens?|credentials?|cookie|auth(?:orization)?|bearer|"
+    r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|cookie|auth(?:orization)?|bearer|"
     r"(?:api|access|secret|private|signing|encryption|license|account|wandb|hf)[-_.]?key|apikey|pat|dsn|sas)"
 )
 _NAME = re.compile(rf"^-{{0,2}}(?:[\w.\-]*[-_.])?{_WORD}(?:[-_.](?:id|value|string|key))?$", re.IGNORECASE)

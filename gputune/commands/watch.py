@@ -46,7 +46,9 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 # allow_interspersed_args: what follows the name of the command belongs to the command, with or without `--`
 @click.command(short_help=__doc__, help=HELP, context_settings={"allow_interspersed_args": False})
 @click.option("--out", metavar="DIR", help="Folder of the recording: new or empty.  [default: gputune-runs/…]")
-@click.option("--hz", type=float, default=HZ, callback=_hz, show_default=True, help="Readings a second.")
+@click.option(
+    "--hz", metavar="N", type=float, default=HZ, callback=_hz, show_default=f"{HZ:g}", help="Readings a second."
+)
 @click.option("--json", metavar="FILE", help="Write the verdict as JSON too; - is stdout, after the run.")
 @click.option(
     "--max-size",

@@ -41,7 +41,9 @@ def record(link: Link, run: Run, *, resumed: bool = False) -> int:
     except Exception as error:  # noqa: BLE001 - not while the command runs, and not with a traceback
         end.wait()
         if not end.alone:
-            _say(f"gputune: the run was not recorded ({type(error).__name__}: {error})\n")
+            from gputune.hygiene import clean  # noqa: PLC0415 - where there is something to say
+
+            _say(f"gputune: the run was not recorded ({clean(f'{type(error).__name__}: {error}')})\n")
     end.spoken()
     if run.rings:
         folders.remove_rings(run.rings)

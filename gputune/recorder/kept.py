@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 BRIEF = 0.3  # s: a command that ends before, and trained nothing, does not wait 60 ms for pyarrow to keep 3 readings
 
+CLOSED = "closed"  # what a recording says of itself after a good end
+
 # Of the environment only these are kept: what a verdict may depend on, and nothing that could be a secret.
 TELLING = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "NVIDIA_VISIBLE_DEVICES",
@@ -77,10 +79,9 @@ class Kept:
         """Finish the recording."""
         if self._recording is None:
             return
-        broken = self._recording.broken
         self._recording.close()
-        if broken:
-            self.trouble = f"the recording is not whole: {broken}"
+        if self._recording.broken not in {"", CLOSED}:
+            self.trouble = f"the recording is not whole: {self._recording.broken}"
 
     def _open(self, folder: Path, run: Run, about: dict[str, Json]) -> None:
         try:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gputune.gathering import Gatherer
 from gputune.hygiene import mask
@@ -13,6 +14,9 @@ from gputune.recorder.kept import Kept
 from gputune.recorder.outcome import Outcome
 from gputune.sample import Guest, Reading, Target, now
 from gputune.units import NS
+
+if TYPE_CHECKING:
+    from gputune.ticker import Ticker
 
 GLANCE = 0.05  # s: a command that ends before has nothing to measure; recording later loses nothing, rings keep it
 PREPARE = 2 * NS  # ns after the start: then there is time to load what the end of the run will need
@@ -55,8 +59,24 @@ class Life:
         if self._kept.trouble != before:
             outcome.add(self._kept.trouble)
 
-    def _measure(self) -> float:
-        """Tick until the command has ended, and once more; return our own cost in cores."""
+    def _measure(self) -> float | None:
+        """Tick until the command has ended, and once more; return our own cost in cores, None where nothing ticked."""
+        ticker = None
+        try:
+            ticker = self._ticker()
+            ticker.run(self._end, wakeup=self._end.fileno())
+            ticker.tick(everything=True)
+        except Exception as error:  # noqa: BLE001 - what was read by then can still be judged
+            self._troubles.append(f"the measuring stopped early ({type(error).__name__}: {error})")
+            self._end.wait()
+        if ticker is None:
+            return None
+        own_cpu = ticker.own_cpu
+        self._unavailable = {**ticker.unavailable, **ticker.failed}
+        ticker.close()
+        return own_cpu
+
+    def _ticker(self) -> "Ticker":
         from gputune import rooms  # noqa: PLC0415 - a command that ends at once needs none of these
         from gputune.ticker import ROOM, Ticker  # noqa: PLC0415 - as above
         from gputune.tree import Tree  # noqa: PLC0415 - as above
@@ -65,17 +85,7 @@ class Life:
         tree = Tree(pid)
         target = Target(pid, tree.pids, rings=Path(self._run.rings or os.devnull), hz=self._run.hz)
         probes = [name for name in rooms.names(ROOM) if self._run.stacks or name != "stacks"]
-        ticker = Ticker(target, hz=self._run.hz, sink=self._take, tree=tree, probes=probes)
-        try:
-            ticker.run(self._end, wakeup=self._end.fileno())
-            ticker.tick(everything=True)
-        except Exception as error:  # noqa: BLE001 - what was read by then can still be judged
-            self._troubles.append(f"the measuring stopped early ({type(error).__name__}: {error})")
-            self._end.wait()
-        own_cpu = ticker.own_cpu
-        self._unavailable = {**ticker.unavailable, **ticker.failed}
-        ticker.close()
-        return own_cpu
+        return Ticker(target, hz=self._run.hz, sink=self._take, tree=tree, probes=probes)
 
     def _take(self, readings: list[Reading]) -> None:
         self._kept.take(readings)

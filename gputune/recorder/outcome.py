@@ -60,17 +60,17 @@ class Outcome:
 
     def speak(self, verdict: Verdict | None, troubles: Sequence[str]) -> None:
         """Print the verdict, and what went wrong on the way to it, in one write."""
-        lines = [f"gputune: {clean(trouble, 300)}" for trouble in troubles if trouble]
+        shown, troubles = "", [trouble for trouble in troubles if trouble]
         if verdict is not None and not self._run.quiet:
             try:
-                lines.insert(0, self._rendered(verdict))
+                shown = self._rendered(verdict)
             except Exception as error:  # noqa: BLE001 - the file has it all the same
-                lines.append(f"gputune: the verdict could not be shown ({type(error).__name__}: {error})")
-        self._print(lines)
+                troubles.append(f"the verdict could not be shown ({type(error).__name__}: {error})")
+        self._print([*([shown] if shown else []), *map(_trouble, troubles)])
 
     def add(self, trouble: str) -> None:
         """Print one more thing that went wrong, after the verdict."""
-        self._print([f"gputune: {clean(trouble, 300)}"])
+        self._print([_trouble(trouble)])
 
     def _rendered(self, verdict: Verdict) -> str:
         from gputune.report import terminal  # noqa: PLC0415 - not with --quiet
@@ -87,9 +87,16 @@ class Outcome:
             verdict,
             width=width,
             colour=colour,
-            run_folder=os.path.relpath(self._run.folder) if self._run.folder else None,
+            run_folder=self._typed(),
         )
         return terminal.encodable(text, getattr(sys.stderr, "encoding", None))
+
+    def _typed(self) -> str | None:
+        """Return the run folder as the user would type it, None where there is none."""
+        if not self._run.folder:
+            return None
+        short = os.path.relpath(self._run.folder)
+        return self._run.folder if short.startswith("..") else short
 
     def _print(self, lines: Sequence[str]) -> None:
         if lines and not self._silent:
@@ -106,6 +113,10 @@ class Outcome:
                 Path(file).rename(then)
         except OSError as error:
             self.troubles.append(f"`{file}` was not written ({error.strerror or error})")
+
+
+def _trouble(text: str) -> str:
+    return f"gputune: {clean(text, 300)}"
 
 
 def _findings(features: Features, failed: dict[str, str]) -> list[Finding]:

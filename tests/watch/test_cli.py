@@ -1,0 +1,185 @@
+"""The command line: one shape for every error, help from the files themselves, settings from three places."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputune import cli
+
+GPUTUNE = (sys.executable, "-m", "gputune")
+
+
+def gputune(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    command = (*GPUTUNE, *arguments)
+    environment = {**os.environ, **env}
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=30)
+
+
+def hz_of(run_folder) -> float:
+    return json.loads((run_folder() / "run.json").read_text())["hz"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "hint"),
+    [
+        (["watch"], "no command to watch", "`gputune watch -- python train.py`"),
+        (["watch", "--hz", "0", "--", "true"], "`--hz 0` is not a rate", "--hz 10"),
+        (["watch", "--hz", "-3", "--", "true"], "`--hz -3` is not a rate", "--hz 10"),
+        (["watch", "--hz", "nan", "--", "true"], "`--hz nan` is not a rate", "--hz 10"),
+        (["watch", "--hz", "101", "--", "true"], "`--hz 101` is not a rate", "--hz 10"),
+        (["watch", "--hz", "x", "--", "true"], "invalid value for `--hz`", "gputune watch --help"),
+        (["watch", "--hzz", "3", "--", "true"], "no such option `--hzz`", "did you mean `--hz`?"),
+        (["watch", "--max-size", "3", "--", "true"], "`--max-size 3` is not a size", "--max-size 512MiB"),
+        (["watch", "--json", "no/such/file", "--", "true"], "lies in", "`-` for stdout"),
+        (["watch", "--out", "full", "--", "true"], "`full` is not empty", "--out full-2"),
+        (["watch", "--out", "run", "--", "true"], "`run` already holds a run", "--out run-2"),
+        (["watch", "--out", "file", "--", "true"], "`file` is not a folder", "--out"),
+        (["watsh"], "no such command `watsh`", "did you mean `gputune watch`?"),
+        (["--no-such"], "no such option `--no-such`", "gputune --help"),
+        (["completion"], "missing argument", "gputune completion --help"),
+    ],
+)
+def test_what_was_mistyped_is_said_with_a_hint(tmp_path, arguments, says, hint) -> None:
+    for name in ("full/x", "run/run.json", "file"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    done = gputune(*arguments)
+    assert done.returncode == 2
+    first, between, last = done.stderr.rstrip("\n").partition("\n\n")
+    assert between
+    assert first.startswith("error: ")
+    assert says in first
+    assert last.startswith("hint: ")
+    assert hint in last
+    assert done.stdout == ""
+    assert not (tmp_path / "gputune-runs").exists()
+
+
+def test_every_command_is_listed_and_helps_with_an_example() -> None:
+    listed = gputune("--help").stdout
+    for name in cli.group.list_commands(None):
+        assert f"  {name} " in listed
+        helped = gputune(name, "--help")
+        assert helped.returncode == 0
+        assert "Example" in helped.stdout
+
+
+def test_the_version_is_said_on_stdout() -> None:
+    done = gputune("--version")
+    assert done.stdout.startswith("gputune ")
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_completion(shell) -> None:
+    assert "_GPUTUNE_COMPLETE" in gputune("completion", shell).stdout
+
+
+def test_commands_and_options_are_completed() -> None:
+    words = {"COMP_WORDS": "gputune wa", "COMP_CWORD": "1", "_GPUTUNE_COMPLETE": "bash_complete"}
+    assert gputune(**words).stdout == "plain,watch\n"
+    words = {**words, "COMP_WORDS": "gputune watch --no", "COMP_CWORD": "2"}
+    assert gputune(**words).stdout == "plain,--no-stacks\n"
+
+
+def test_an_option_can_come_from_a_file(run_folder, tmp_path) -> None:
+    (tmp_path / "gputune.toml").write_text("hz = 5\nepochs = 3\n[share]\nprocs = 3\n")
+    gputune("watch", "--", "true")
+    assert hz_of(run_folder) == 5
+
+
+def test_a_table_of_the_command_wins_over_the_top_of_the_file(run_folder, tmp_path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.gputune]\nhz = 5\n[tool.gputune.watch]\nhz = 6\nmax-size='1GiB'\n")
+    gputune("watch", "--", "true")
+    assert hz_of(run_folder) == 6
+
+
+def test_the_environment_wins_over_the_file(run_folder, tmp_path) -> None:
+    (tmp_path / "gputune.toml").write_text("hz = 5\n")
+    gputune("watch", "--", "true", GPUTUNE_HZ="7")
+    assert hz_of(run_folder) == 7
+
+
+def test_the_commands_own_name_wins_over_the_common_one(run_folder) -> None:
+    gputune("watch", "--", "true", GPUTUNE_HZ="7", GPUTUNE_WATCH_HZ="8")
+    assert hz_of(run_folder) == 8
+
+
+def test_a_flag_wins_over_the_environment(run_folder) -> None:
+    gputune("watch", "--hz", "9", "--", "true", GPUTUNE_HZ="7")
+    assert hz_of(run_folder) == 9
+
+
+def test_a_file_in_a_folder_above_counts_and_the_nearest_wins(run_folder, tmp_path, monkeypatch) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "gputune.toml").write_text("hz = 5\n")
+    (tmp_path / "a" / "gputune.toml").write_text("hz = 4\n")
+    (tmp_path / "a" / "b" / "pyproject.toml").write_text("[tool.other]\n")
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    gputune("watch", "--out", str(tmp_path / "gputune-runs" / "one"), "--", "true")
+    assert hz_of(run_folder) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("hz = [", "cannot be read"),
+        ("[watch]\nhertz = 3\n", "sets `hertz`, which `gputune watch` does not have"),
+        ("hz = 0\n", "`--hz 0` is not a rate"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_before_the_command_starts(tmp_path, text, says) -> None:
+    (tmp_path / "gputune.toml").write_text(text)
+    done = gputune("watch", "--", "touch", "started")
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert not (tmp_path / "started").exists()
+
+
+def test_settings_of_a_run_are_not_those_of_a_run_inside_it(tmp_path) -> None:
+    inner = (*GPUTUNE, "watch", "--quiet", "--", "true")
+    done = gputune("watch", "--quiet", "--", *inner, GPUTUNE_OUT="one", GPUTUNE_JSON="one.json")
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "one.json").read_text())["command"][-1] == "true"
+    assert len(list((tmp_path / "gputune-runs").iterdir())) == 1
+
+
+def test_the_unexpected_is_one_sentence_and_a_file_with_the_rest(monkeypatch, capsys, tmp_path) -> None:
+    def stumble(*_: object, **__: object) -> None:
+        raise RuntimeError("odd \x1b[31m thing")
+
+    monkeypatch.setattr(cli.group, "main", stumble)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert cli.run(["watch"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "error: gputune stumbled over something unexpected: RuntimeError: odd \\x1b[31m thing\n\nhint: "
+    )
+    (file,) = tmp_path.glob("gputune-*.txt")
+    assert str(file) in said
+    assert "Traceback" in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    done = subprocess.run(
+        ("bash", "-c", f"{sys.executable} -m gputune completion bash | true; echo ${{PIPESTATUS[0]}}"),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.stderr == ""
+
+
+def test_help_needs_none_of_the_commands() -> None:
+    place = str(Path(cli.__file__).parent.parent)
+    program = "import sys; sys.argv = ['gputune', '--help']; from gputune.__main__ import main\n"
+    program += "try: main()\nexcept SystemExit: print('\\n', *sys.modules)"
+    loaded = subprocess.run((sys.executable, "-c", program), check=True, capture_output=True, text=True, cwd=place)
+    assert not [name for name in loaded.stdout.split() if name.startswith("gputune.commands.")]

@@ -1,0 +1,73 @@
+"""The short road and the ordinary road of the command line lead to the same wishes."""
+
+import pytest
+
+from gputune import cli, watching
+from gputune.launch import express
+from gputune.launch.link import Link
+from gputune.launch.run import Wishes
+
+PLAIN = [
+    ["--", "python", "train.py"],
+    ["python", "train.py", "--hz", "3", "--", "x"],
+    ["--out", "run", "--", "x"],
+    ["--out=run", "--hz", "2.5", "--json", "-", "x"],
+    ["--hz=0.5", "--quiet", "--no-stacks", "--all-devices", "--", "--odd-name"],
+    ["--json=v.json", "--", "x", "--quiet"],
+    ["--out", "--quiet", "--", "x"],
+]
+FOR_CLICK = [
+    [],
+    ["--"],
+    ["--help"],
+    ["--hz", "0", "--", "x"],
+    ["--hz", "nan", "--", "x"],
+    ["--hz", "x", "--", "x"],
+    ["--hz"],
+    ["--quie", "--", "x"],
+    ["--quiet=1", "--", "x"],
+    ["--max-size", "1GiB", "--", "x"],
+    ["--out=", "--", "x"],
+    ["-h"],
+]
+
+
+def ordinary(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Wishes | None:
+    got: list[Wishes] = []
+    monkeypatch.setattr(watching, "watch", lambda wishes, link: got.append(wishes) or 0)
+    cli.run(["watch", *arguments], Link(-1, -1))
+    return got[0] if got else None
+
+
+@pytest.mark.parametrize("arguments", PLAIN)
+def test_both_roads_lead_to_the_same_wishes(arguments, monkeypatch) -> None:
+    short, long = express.wishes(arguments), ordinary(arguments, monkeypatch)
+    assert [getattr(short, name) for name in Wishes.__slots__] == [getattr(long, name) for name in Wishes.__slots__]
+
+
+@pytest.mark.parametrize("arguments", FOR_CLICK)
+def test_what_is_not_plain_takes_the_ordinary_road(arguments) -> None:
+    assert express.wishes(arguments) is None
+
+
+def test_a_setting_in_the_environment_takes_the_ordinary_road(monkeypatch) -> None:
+    monkeypatch.setenv("GPUTUNE_WATCH_QUIET", "1")
+    assert express.wishes(["--", "x"]) is None
+
+
+def test_a_nested_watch_may_take_the_short_road(monkeypatch) -> None:
+    monkeypatch.setenv("GPUTUNE_RINGS", "/x")
+    assert express.wishes(["--", "x"]) is not None
+
+
+@pytest.mark.parametrize(("name", "text"), [("gputune.toml", ""), ("pyproject.toml", "[tool.gputune]")])
+def test_a_setting_in_a_file_takes_the_ordinary_road(tmp_path, monkeypatch, name, text) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path / "below")
+    assert express.wishes(["--", "x"]) is None
+
+
+def test_a_pyproject_of_somebody_else_does_not(tmp_path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.other]")
+    assert express.wishes(["--", "x"]) is not None

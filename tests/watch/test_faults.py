@@ -1,0 +1,165 @@
+"""A part that fails costs that part only, is said once, and never costs the command anything."""
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRAIN = """
+import os, sys, time
+time.sleep(0.5)
+print("trained")
+sys.exit(3)
+"""
+
+
+def watch_broken(how: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Watch a command with a gputune in which the statements `how` have broken something."""
+    program = f"""
+import sys
+def fail(*_, **__):
+    raise RuntimeError("planted \\x1b[31m failure")
+{how}
+sys.argv = ["gputune", "watch", *{options!r}, "--", sys.executable, "-S", "-c", {TRAIN!r}]
+from gputune.__main__ import main
+main()
+"""
+    return subprocess.run((sys.executable, "-c", program), check=False, capture_output=True, text=True, timeout=30)
+
+
+def only_said_once(done: "subprocess.CompletedProcess[str]") -> None:
+    assert done.returncode == 3
+    assert done.stdout == "trained\n"
+    assert "Traceback" not in done.stderr
+    assert "\x1b" not in done.stderr
+    assert done.stderr.count("planted") == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "import gputune.gathering; gputune.gathering.Gatherer.take = fail",
+        "import gputune.gathering; gputune.gathering.Gatherer.features = fail",
+        "import gputune.gathering; gputune.gathering.Gatherer.__init__ = fail",
+        "import gputune.verdict; gputune.verdict.build = fail",
+        "import gputune.report.terminal; gputune.report.terminal.render = fail",
+        "import gputune.recording; gputune.recording.Recording.create = fail",
+        "import gputune.recording.writing as w; w.Recording._write = fail",
+        "import gputune.ticker; gputune.ticker.Ticker.tick = fail",
+        "import gputune.ticker; gputune.ticker.Ticker.__init__ = fail",
+        "import gputune.tree; gputune.tree.Tree.refresh = fail",
+        "import gputune.recorder.outcome as o; o.Outcome.__init__ = fail",
+        "import gputune.recorder.life as l; l.Life.__init__ = fail",
+    ],
+)
+def test_a_broken_part_is_named_once_and_the_command_is_untouched(how) -> None:
+    only_said_once(watch_broken(how))
+
+
+def test_a_probe_that_fails_is_named_in_the_document(tmp_path) -> None:
+    done = watch_broken("import gputune.probes.cpu as p; p.attach = fail", "--json", "verdict.json")
+    assert done.returncode == 3
+    unavailable = json.loads((tmp_path / "verdict.json").read_text())["unavailable"]
+    assert "planted" in {row["probe"]: row["why"] for row in unavailable}["cpu"]
+
+
+def test_a_full_disk_costs_the_recording_only(watch) -> None:
+    def fill() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
+
+    done = watch("--", sys.executable, "-S", "-c", TRAIN, preexec_fn=fill)
+    assert done.returncode == 3
+    assert done.stdout == "trained\n"
+    assert "exit status 3" in done.stderr
+    assert done.stderr.count("File too large") <= 2  # the recording, and findings.json
+
+
+def test_a_folder_that_cannot_be_made_costs_the_recording_only(watch, tmp_path) -> None:
+    (tmp_path / "gputune-runs").write_text("in the way")
+    done = watch("--", "sh", "-c", "exit 3")
+    assert done.returncode == 3
+    assert done.stderr.count("nothing was recorded") == 1
+    assert "exit status 3" in done.stderr
+
+
+def test_a_named_folder_that_cannot_be_made_does_too(watch, tmp_path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = watch("--out", "file/below", "--", "sh", "-c", "exit 3")
+    assert done.returncode == 3
+    assert done.stderr.count("nothing was recorded: `file/below` cannot be written") == 1
+
+
+def test_without_a_place_for_rings_the_command_runs_unheard(watch, tmp_path) -> None:
+    program = f"""
+import sys
+from gputune.launch import folders
+folders._places = lambda: [{str(tmp_path / "nowhere")!r}]
+sys.argv = ["gputune", "watch", "--", "sh", "-c", "echo ${{GPUTUNE_RINGS-none}}; exit 3"]
+from gputune.__main__ import main
+main()
+"""
+    done = subprocess.run((sys.executable, "-c", program), check=False, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 3
+    assert done.stdout == "none\n"
+    assert done.stderr.count("nothing was heard from inside") == 1
+
+
+def test_a_run_without_python_says_so(watch) -> None:
+    done = watch("--", "true")
+    assert done.returncode == 0
+    assert "no training was seen" in done.stderr
+
+
+def test_a_run_of_a_tenth_of_a_second_is_a_run(watch, run_folder) -> None:
+    done = watch("--", sys.executable, "-c", "import time; time.sleep(0.1)")
+    assert done.returncode == 0
+    assert "no training was seen" in done.stderr
+    assert json.loads((run_folder() / "run.json").read_text())["finished"]
+
+
+def test_what_is_written_is_for_the_user_alone(watch, run_folder) -> None:
+    watch("--quiet", "--", sys.executable, "-S", "-c", TRAIN, umask=0)
+    folder = run_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for path in folder.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_secrets_reach_no_file(watch, run_folder, monkeypatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "s3cr3t-in-the-environment")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    done = watch("--", sys.executable, "-S", "-c", TRAIN, "--api-key", "s3cr3t-in-the-arguments")
+    text = "".join(path.read_bytes().decode("latin-1") for path in run_folder().rglob("*") if path.is_file())
+    assert "s3cr3t" not in text + done.stderr
+    assert json.loads((run_folder() / "run.json").read_text())["environment"]["OMP_NUM_THREADS"] == "3"
+
+
+def test_a_link_in_place_of_a_file_is_not_followed(started, eventually, tmp_path, run_folder) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    with started("--quiet", "--out", "gputune-runs/one", "--", "sh", "-c", "read x", stdin=subprocess.PIPE) as running:
+        eventually((tmp_path / "gputune-runs/one/run.json").exists)
+        (tmp_path / "gputune-runs/one/findings.json.new").symlink_to(victim)
+        running.stdin.write("\n")
+        running.communicate(timeout=30)
+    assert victim.read_text() == "untouched"
+
+
+def test_the_folder_is_named_for_the_script() -> None:
+    from gputune.launch.folders import name_of
+
+    for command, name in {
+        ("python", "train.py", "--lr", "1"): "train",
+        ("python", "-m", "pkg.train"): "train",
+        ("torchrun", "--nproc-per-node", "2", "/a/b/main.py"): "main",
+        ("bash", "run.sh"): "run",
+        ("./my prog;rm",): "my_prog_rm",
+        ("python",): "python",
+        ("\x1b[31m.py",): "__31m",
+        ("...",): "run",
+    }.items():
+        assert name_of(command) == name
+    assert len(name_of((str(Path("x" * 300)),))) == 40

@@ -1,0 +1,110 @@
+"""What came from elsewhere cannot write to a terminal, and what is secret is not kept."""
+
+import pytest
+
+from gputune.hygiene import clean, mask
+
+
+def test_plain_text_of_any_language_stays_as_it_is() -> None:
+    for text in ("train.py --lr 1e-3", "größe 訓練 épochs", "🙂", "", "a" * 200):
+        assert clean(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]52;c;ZXZpbA==\x07", "\\x1b]52;c;ZXZpbA==\\x07"),
+        ("two\nlines\r\ttab", "two\\nlines\\r\\ttab"),
+        ("\x7f \x9b31m", "\\x7f \\x9b31m"),
+        ("a\u202eb\u2066c\u200bd\ufeff", "a\\u202eb\\u2066c\\u200bd\\ufeff"),
+        ("\U000e0041", "\\U000e0041"),
+        (b"\xff.py".decode("utf-8", "surrogateescape"), "\\xff.py"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_what_a_terminal_would_obey_becomes_visible(text, shown) -> None:
+    assert clean(text) == shown
+    shown.encode()
+
+
+@pytest.mark.parametrize("limit", [1, 5, 80])
+def test_long_text_is_clipped_after_it_was_made_visible(limit) -> None:
+    for text in ("a" * 1000, "\x1b" * 1000):
+        assert len(clean(text, limit)) == limit
+        assert clean(text, limit).endswith("…")
+
+
+def test_every_character_comes_out_printable() -> None:
+    for code in range(0x110000):
+        if code < 0x3000 or 0xD7F0 < code < 0xE010 or 0xFE00 < code < 0x10000 or 0xDFFF0 < code < 0xE0100:
+            shown = clean(chr(code))
+            assert "\x1b" not in shown
+            assert not any(0xD800 <= ord(c) <= 0xDFFF or ord(c) < 32 or 127 <= ord(c) < 160 for c in shown)
+
+
+SECRET = "s3cr3t-value-0123456789"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--api-key", SECRET],
+        [f"--api-key={SECRET}"],
+        ["--wandb_api_key", SECRET],
+        ["--hf-token", SECRET],
+        [f"--token={SECRET}"],
+        ["-password", SECRET],
+        ["--password", "-starts-with-a-dash" + SECRET],
+        ["env", f"WANDB_API_KEY={SECRET}", "python"],
+        [f"AWS_SECRET_ACCESS_KEY={SECRET}"],
+        [f"trainer.logger.api_key={SECRET}"],
+        [f"+logger.token={SECRET}"],
+        [f"s3://user:{SECRET}@host/bucket"],
+        [f"--data=postgres://me:{SECRET}@db/x"],
+        [f"https://host/path?epoch=3&access_token={SECRET}&x=1"],
+        [f"https://{SECRET}@github.com/a/b"],
+        ["bash", "-c", f"export HF_TOKEN={SECRET}; python train.py"],
+        ["bash", "-c", f"python train.py --api-key {SECRET} --epochs 3"],
+        ["bash", "-c", f"WANDB_API_KEY='{SECRET}' python train.py"],
+        ["curl", "-H", f"Authorization: Bearer {SECRET}"],
+        ["--config", '{"password": "' + SECRET + '"}'],
+        ["--header", f"X-Auth-Token: {SECRET}"],
+    ],
+)
+def test_a_secret_is_masked_wherever_it_stands(arguments) -> None:
+    masked = mask(arguments)
+    assert SECRET not in " ".join(masked)
+    assert "***" in " ".join(masked)
+    assert len(masked) == len(arguments)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-proj-abcdefghijklmnop1234",
+        "hf_abcdefghijklmnopqrst",
+        "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+        "AKIAIOSFODNN7EXAMPLE",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmN",
+        "0123456789abcdef0123456789abcdef01234567",
+    ],
+)
+def test_a_key_is_known_by_its_look(secret) -> None:
+    assert secret not in " ".join(mask(["--resume", secret]))
+    assert secret not in " ".join(mask(["bash", "-c", f"login {secret}"])) or len(secret) == 40
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["python", "train.py", "--epochs", "3", "--lr=1e-3"],
+        ["--tokenizer", "bert-base", "--max-tokens", "512", "--num_tokens=4"],
+        ["--author", "ada", "--keyframe=3", "--path", "/data/key"],
+        ["torchrun", "--nproc-per-node", "2", "-m", "pkg.train", "data.root=/mnt/x"],
+        ["https://host:8080/path", "tcp://127.0.0.1:29500"],
+        ["python", "-c", "import torch; print(torch.__version__)"],
+        ["--rdzv-id=abc", "--monkey", "yes", "--compass=north"],
+    ],
+)
+def test_ordinary_arguments_are_kept_as_they_are(arguments) -> None:
+    assert mask(arguments) == tuple(arguments)
