@@ -23,6 +23,7 @@ ERROR = 0.03  # the model's own error where nothing is known of it (docs/evidenc
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PREFETCHES = (2, 4, 8, 16)
 FAR = 3.0  # a gain beyond which the interval widens no more: the error is one of the model, not of the distance
+MOST = 100.0  # times as fast: beyond it, what was left out of the model sets the pace
 TINY = 1e-9  # s; no loop is shorter
 GOOD_ENOUGH = 1.03  # a smaller setting this close to the best one is the better advice
 STRESS = 1.15  # blocked times for which a number of workers must still do: storage is slower at other hours
@@ -220,19 +221,23 @@ class Outlook:
 
     def fastest(self) -> float:
         """Return the s that this loop's batches would take if no step took any time: what the loader can do at best."""
-        job = replace(self.job, steps=(Work(0.0, 0.0),))
+        job = replace(self.job, steps=(Work(0.0, 0.0),), floor=0.0)
         return job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order) * self.loader.batches
 
 
 def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speedup:
     """Return what it buys to keep only the share `keep` of all pauses of a span kind in a process's loop.
 
-    Workers go on making batches in a pause, so a loop cannot get faster than its loader by losing its pauses.
+    Workers go on making batches in a pause, so a loop cannot get faster than its loader by losing its pauses, nor
+    faster than the device, which may go on as well; but an evaluation's work on the device goes with it.
     """
     total = process.in_loop.get(span, 0.0)
     if total <= 0 or process.loop <= 0:
         return interval(1.0, ERROR)
     limit = max((o.fastest() for o in outlooks(run) if o.process is process and o.now.workers), default=0.0)
+    if span != "evaluation":
+        steps = max(1, process.batches or process.optimizer_steps)
+        limit = max(limit, device_time(run, process, process.loop / steps) * steps)
     saved = min(total * (1 - keep), max(0.0, process.loop - limit), 0.99 * process.loop)
     return interval(process.loop / (process.loop - saved), ERROR)
 
@@ -274,6 +279,7 @@ def _less(step: Work, seconds: float) -> Work:
 
 def interval(likely: float, width: float) -> Speedup:
     """Return a speed-up with a relative half-width."""
+    likely = min(likely, MOST)
     return Speedup(low=max(0.01, likely * (1 - width)), likely=likely, high=likely * (1 + width))
 
 
