@@ -27,6 +27,11 @@ def test_names_how_often_and_what_share(run) -> None:
     assert finding.where == "train.py:80"
 
 
+def test_a_device_that_is_busy_in_both_gets_its_time_back(run, device) -> None:
+    (finding,) = advise(run(**validated(seconds=4.0, times=40), devices=(device(busy=0.97),)))
+    assert finding.speedup.likely == pytest.approx(8.0 / 4.4, rel=0.02)
+
+
 def test_leaves_validation_its_twentieth(run) -> None:
     (finding,) = advise(run(**validated(seconds=4.0, times=40)))
     assert finding.change == {"eval_interval": 100}

@@ -47,5 +47,6 @@ def test_promises_what_the_named_interval_gives_back(run) -> None:
 
 
 def test_promises_nothing_where_a_busy_device_works_through_the_pause(run, device) -> None:
-    (finding,) = advise(run(**talking(each=0.010), devices=(device(busy=0.99),)))
-    assert finding.speedup.likely < 1.05
+    for workers in (0, 4):
+        (finding,) = advise(run(**talking(each=0.010), num_workers=workers, devices=(device(busy=0.99),)))
+        assert finding.speedup.likely < 1.05

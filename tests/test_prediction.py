@@ -1,0 +1,208 @@
+"""Predictions are ordered, finite and modest: they never exceed what machine, device and shared memory allow."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+
+from gputune.features import Device, Epoch, Features, Fetch, Loader, Machine, Process
+from gputune.finding import Speedup
+from gputune.prediction import (
+    ERROR,
+    FIRST_S,
+    MOST,
+    SPAWN_S,
+    START_S,
+    STOP_S,
+    Outlook,
+    Setting,
+    device_time,
+    interval,
+    moved_to_workers,
+    outlooks,
+    pause_gain,
+)
+
+CARD = Device(index="0", name="Pretended")
+
+
+def loader(*, workers: int = 2, cpu: float = 0.0, blocked: float = 0.020, step: float = 0.010, wait: float = 0.0005,
+           batches: int = 200, **differs) -> Loader:  # fmt: skip
+    """A loader of constant times."""
+    plain = Loader(
+        where="a.py:1", num_workers=workers, prefetch_factor=2 if workers else None, pin_memory=False,
+        persistent_workers=False, batch_size=8, batches=batches, waits=(wait,) * 100, steps=(step,) * 100,
+        fetches=(Fetch(wall=cpu + blocked, cpu=cpu, queued=0.0, collate=0.0, samples=8),) * 100,
+        wait_total=wait * batches,
+    )  # fmt: skip
+    return replace(plain, **differs)
+
+
+def outlook(mine: Loader, *, cpus: float = 8.0, ranks: int = 1, devices=(), works=(), loop: float = 0.0, **machine):
+    """Return the outlook of a process with this one loader, whose loop takes what its batches take."""
+    loop = loop or (sum(mine.waits) + sum(mine.steps)) / max(1, len(mine.waits)) * mine.batches
+    process = Process(
+        pid=1, rank=None, wall=loop, ledger={}, inclusive={}, loop=loop, batches=mine.batches, samples=0,
+        optimizer_steps=0, loaders=(mine,), works=works,
+    )  # fmt: skip
+    host = Machine(cpus=cpus, cpus_seen=64, ranks=ranks, **machine)
+    return Outlook(
+        Features(command=("x",), wall=loop, machine=host, processes=(process,), devices=devices), process, mine
+    )
+
+
+def sane(speedup: Speedup) -> bool:
+    return (
+        all(math.isfinite(x) for x in (speedup.low, speedup.likely, speedup.high))
+        and 0 < speedup.low <= speedup.likely <= speedup.high
+    )
+
+
+@pytest.mark.parametrize(("likely", "width"), [(1.0, 0.0), (2.0, 0.1), (50.0, 1.5), (1e9, 0.1)])
+def test_an_interval_is_ordered_and_positive(likely, width) -> None:
+    assert sane(interval(likely, width))
+
+
+EXTREMES = list(
+    itertools.product(
+        (0, 1, 2, 16), (0.0, 1e-6, 0.5), (0.0, 1e-6, 2.0), (0.0, 1e-6, 1.0), (0.0, 1e-6, 0.3), (0.1, 64.0)
+    )
+)
+
+
+@pytest.mark.parametrize("measured", EXTREMES[::7])
+def test_no_prediction_is_absurd_whatever_was_measured(measured) -> None:
+    workers, cpu, blocked, step, wait, cpus = measured
+    mine = outlook(loader(workers=workers, cpu=cpu, blocked=blocked, step=step, wait=wait), cpus=cpus, loop=1.0)
+    number, _persistent, speedup = mine.best_workers()
+    assert 1 <= number <= 64
+    prefetch, longer = mine.best_prefetch()
+    assert 1 <= prefetch <= 16
+    for each in (speedup, longer, mine.without_waiting(), mine.with_cheaper_batches(0.5), mine.relieved(mine.now)):
+        assert sane(each)
+        assert each.likely <= MOST
+
+
+def test_the_present_settings_promise_nothing() -> None:
+    mine = outlook(loader(workers=2, blocked=0.020, step=0.010))
+    assert mine.gain(mine.now).likely == pytest.approx(1.0)
+
+
+def test_what_the_model_cannot_explain_widens_the_interval_and_stays_in_the_loop() -> None:
+    explained = outlook(loader(workers=1, blocked=0.040, step=0.010, wait=0.030))
+    puzzling = outlook(explained.loader, loop=2 * explained.process.loop)
+    more = Setting(4, 2, persistent=False)
+    assert puzzling.gain(more).likely < explained.gain(more).likely
+    width = [g.high / g.likely - 1 for g in (explained.gain(more), puzzling.gain(more))]
+    assert width[0] < width[1]
+    assert width[0] >= ERROR
+
+
+def test_too_few_batches_or_fetches_are_not_known() -> None:
+    assert outlook(loader()).known
+    assert not outlook(loader(waits=(0.001,) * 19)).known
+    assert not outlook(loader(fetches=())).known
+
+
+def test_the_cpus_bound_workers_that_compute_but_not_those_that_wait() -> None:
+    assert outlook(loader(cpu=0.020, blocked=0.0), cpus=4).fitting_workers() == 4
+    assert outlook(loader(cpu=0.010, blocked=0.010), cpus=4).fitting_workers() == 8
+    assert outlook(loader(cpu=0.0, blocked=0.010), cpus=1).fitting_workers() == 64
+    assert outlook(loader(cpu=0.020, blocked=0.0), cpus=0.5).fitting_workers() == 1
+    assert outlook(loader(cpu=0.020, blocked=0.0), cpus=8, ranks=4).fitting_workers() == 2
+
+
+def test_shared_memory_bounds_workers_times_prefetch_for_all_ranks_together() -> None:
+    tight = outlook(loader(batch_bytes=1_000_000), shm_free=20_000_000)
+    assert tight.most_workers() == 8
+    shared = outlook(loader(batch_bytes=1_000_000), shm_free=20_000_000, ranks=4)
+    assert shared.most_workers() == 2
+    assert outlook(loader(batch_bytes=1_000_000), shm_free=0).most_workers() == 1
+
+
+def test_unknown_shared_memory_bounds_nothing() -> None:
+    assert outlook(loader(cpu=0.0, batch_bytes=1_000_000)).most_workers() == 64
+    assert outlook(loader(cpu=0.0), shm_free=1).most_workers() == 64
+
+
+def test_a_large_batch_takes_longer_to_pass_the_queue() -> None:
+    small, large = (outlook(loader(workers=0, batch_bytes=size)).job.delivery for size in (1_000, 600_000_000))
+    assert large - small == pytest.approx(0.1, rel=0.01)
+
+
+def test_starting_workers_costs_what_was_measured_for_each_of_them() -> None:
+    epoch = Epoch(began=0, start=0.040, first_wait=0.050, shutdown=0.020, batches=50, seconds=1.0, complete=True)
+    mine = outlook(loader(workers=2, blocked=0.020, epochs=(epoch,) * 4))
+    assert mine.starting(2) == pytest.approx(0.030 + 0.060)
+    assert mine.starting(4) == pytest.approx(0.030 + 0.120)
+
+
+@pytest.mark.parametrize(("method", "each"), [("fork", START_S), ("spawn", SPAWN_S), ("forkserver", SPAWN_S)])
+def test_starting_workers_that_never_were_costs_what_is_known_of_torch(method, each) -> None:
+    mine = outlook(loader(workers=0, start_method=method))
+    assert mine.starting(3) == pytest.approx(FIRST_S + 3 * (each + STOP_S))
+
+
+def test_workers_that_persist_pay_once() -> None:
+    epoch = Epoch(began=0, start=0.040, first_wait=0.050, shutdown=0.020, batches=50, seconds=1.0, complete=True)
+    mine = outlook(loader(workers=2, blocked=0.020, epochs=(epoch,) * 4))
+    again, once = (mine.loop(Setting(2, 2, persistent=p)) for p in (False, True))
+    assert again - once == pytest.approx(3 * mine.starting(2))
+
+
+def test_epochs_that_are_not_kept_count_in_proportion() -> None:
+    epoch = Epoch(began=0, start=0.0, first_wait=0.0, shutdown=0.0, batches=50, seconds=1.0, complete=True)
+    four = outlook(loader(workers=0, epochs=(epoch,) * 4, batches=200))
+    eight = outlook(loader(workers=0, epochs=(epoch,) * 4, batches=400))
+    assert eight.loop(eight.now) == pytest.approx(2 * four.loop(four.now))
+
+
+def test_the_devices_own_clock_is_believed_before_nvml() -> None:
+    mine = outlook(loader(), devices=(replace(CARD, busy=0.9),), works=(0.002, 0.004))
+    assert device_time(mine.run, mine.process, 0.010) == pytest.approx(0.003)
+
+
+def test_the_device_time_is_the_mean_of_the_devices_that_could_be_read() -> None:
+    devices = (replace(CARD, busy=0.4), replace(CARD, busy=None), replace(CARD, busy=0.6))
+    mine = outlook(loader(), devices=devices)
+    assert device_time(mine.run, mine.process, 0.010) == pytest.approx(0.005)
+    assert device_time(outlook(loader()).run, mine.process, 0.010) == 0.0
+
+
+def test_a_busy_device_is_a_floor_for_every_setting() -> None:
+    mine = outlook(loader(workers=1, blocked=0.040, step=0.010, wait=0.030), devices=(replace(CARD, busy=0.95),))
+    for workers in (2, 8, 64):
+        assert mine.gain(Setting(workers, 4, persistent=True)).likely < 1.06
+
+
+def test_only_training_loaders_of_which_enough_is_known_have_an_outlook() -> None:
+    mine = outlook(loader())
+    silent = replace(mine.process, loaders=(loader(training=False), loader(waits=())))
+    both = replace(mine.run, processes=(silent, mine.process))
+    assert [o.process.pid for o in outlooks(both)] == [1]
+
+
+def test_the_most_waited_for_comes_first() -> None:
+    mine = outlook(loader())
+    two = replace(mine.process, loaders=(loader(wait_total=1.0), loader(wait_total=5.0)))
+    found = outlooks(replace(mine.run, processes=(two,)))
+    assert [o.loader.wait_total for o in found] == [5.0, 1.0]
+
+
+def test_no_pause_promises_nothing() -> None:
+    mine = outlook(loader())
+    assert pause_gain(mine.run, mine.process, "checkpoint", 0.1).likely == 1.0
+
+
+def test_work_moved_to_workers_cannot_gain_more_than_it_took() -> None:
+    mine = outlook(loader(workers=2, blocked=0.001, step=0.020, step_cpu=0.020))
+    _workers, speedup = moved_to_workers(mine.run, mine.process, 0.015)
+    assert 1.5 < speedup.likely <= 0.0205 / 0.005 * 1.05
+
+
+def test_work_that_takes_the_whole_step_is_not_promised_the_moon() -> None:
+    mine = outlook(loader(workers=2, blocked=0.001, step=0.020, step_cpu=0.020))
+    _workers, speedup = moved_to_workers(mine.run, mine.process, 5.0)
+    assert sane(speedup)
+    assert speedup.likely <= 50
