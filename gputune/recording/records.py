@@ -160,7 +160,7 @@ def _table(table: str, rows: pa.Table, grid_us: int, offset: int) -> pa.Table:
             values = pc.if_else(never, None, pc.subtract(t1, t0)) if column.how == "ns?" else pc.subtract(t1, t0)
             values = pc.divide(values.cast(pa.float64()), 1e6)
         elif column.how in {"ns", "ns?"}:
-            near = _on_grid(pc.add(values, grid_us * 500), grid_us)
+            near = pc.subtract(_on_grid(pc.add(pc.add(rows["t0"], offset), values), grid_us), t0)  # as if it came first
             near = pc.if_else(pc.less(values, 0), None, near) if column.how == "ns?" else near
             values = pc.divide(near.cast(pa.float64()), 1e6)
         elif column.how == "n?":

@@ -1,6 +1,7 @@
 """What is taken comes back: from frames, from Parquet, and while the run goes on."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,21 @@ def test_nested_records_stay_nested_whatever_the_grid_does_to_them(tmp_path: Pat
         assert span.t0 <= batch.t0 <= batch.t1 <= span.t1
     mean = sum(r.t1 - r.t0 for r in spans) / len(spans)
     assert mean == pytest.approx(20_000_001, rel=0.002)
+
+
+def test_what_is_shorter_than_the_grid_is_right_on_average(tmp_path: Path) -> None:
+    chance = random.Random(2)
+    t, made = 1_000_000_000, []
+    for _ in range(4000):
+        t += int(chance.gauss(40e6, 3e6))
+        made.append(Event(0, Record(Kind.FETCH, 0, t, t + 30_000_000, 70_000, -1, 430_000, 0, 1)))
+    recording = Recording.create(tmp_path / "run", {})
+    recording.take(made)
+    recording.close()
+    found = load(tmp_path / "run").tables["fetches"]
+    assert sum(found["cpu"].to_pylist()) / 4000 == pytest.approx(70e-6, rel=0.1)
+    assert sum(found["collate"].to_pylist()) / 4000 == pytest.approx(430e-6, rel=0.02)
+    assert set(found["queued"].to_pylist()) == {None}
 
 
 def test_a_record_of_a_kind_or_span_that_is_not_known_yet_is_kept_whole(tmp_path: Path) -> None:
