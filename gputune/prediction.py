@@ -17,6 +17,7 @@ START_S = 0.008  # s to fork one worker, when this run has started none (torch 2
 STOP_S = 0.003  # s to end one worker, likewise
 SPAWN_S = 1.0  # s for a worker that imports torch anew (spawn, forkserver)
 FIRST_S = 0.012  # s until a fresh worker's first batch is on its way, beyond making it
+CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
 ERROR = 0.03  # the model's own error where nothing is known of it (docs/evidence.md)
@@ -234,7 +235,7 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
     total = process.in_loop.get(span, 0.0)
     if total <= 0 or process.loop <= 0:
         return interval(1.0, ERROR)
-    limit = max((o.fastest() for o in outlooks(run) if o.process is process and o.now.workers), default=0.0)
+    limit = max((o.fastest() for o in _known(run, process) if o.now.workers), default=0.0)
     if span != "evaluation":
         steps = max(1, process.batches or process.optimizer_steps)
         limit = max(limit, device_time(run, process, process.loop / steps) * steps)
@@ -246,7 +247,7 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
     """Return num_workers, and what it buys to make `each` s of CPU work per step in them instead of in the loop."""
     steps = process.batches or process.optimizer_steps
     cpus = max(0.1, run.machine.cpus / run.machine.ranks)
-    found = [o for o in outlooks(run) if o.process is process]
+    found = _known(run, process)
     if found:
         job = found[0].job
         present = found[0].now.workers
@@ -293,10 +294,25 @@ def job_of(run: Features, process: Process, loader: Loader) -> Job:
         fetches=fetches,
         steps=tuple(_steps(run, loader, delivery)) or (Work(0.0, 0.0),),
         cpus=max(0.1, run.machine.cpus / run.machine.ranks),
-        others=(run.machine.others or 0.0) / run.machine.ranks,
+        others=strangers(run, loader) / run.machine.ranks,
         delivery=delivery,
         floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
     )
+
+
+def strangers(run: Features, loader: Loader) -> float:
+    """Return how many foreign threads compete for the CPUs: at least the cores they use.
+
+    Where they crowd the CPUs, more of them want to run than do. How many shows in the share of the time for which the
+    makers of batches, when runnable, had a CPU: that is the CPUs over all runnable threads, ours among them.
+    """
+    used = run.machine.others or 0.0
+    cpu, queued = sum(f.cpu for f in loader.fetches), sum(f.queued for f in loader.fetches)
+    per_batch = _mean(loader.waits) + _mean(loader.steps)
+    if used < CROWD or not cpu or not queued or not per_batch:
+        return used
+    ours = (cpu + queued) / len(loader.fetches) / per_batch if loader.num_workers else 1.0
+    return max(used, run.machine.cpus * (cpu + queued) / cpu - ours)
 
 
 def _steps(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
@@ -329,9 +345,19 @@ def _mean(values: Iterable[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def outlooks(run: Features) -> list[Outlook]:
-    """Return an outlook for every training loader of which enough is known, the most waited-for first."""
-    found = [
-        Outlook(run, process, loader) for process in run.processes for loader in process.loaders if loader.training
-    ]
+def _known(run: Features, process: Process) -> list[Outlook]:
+    """Return an outlook for every training loader of a process of which enough is known, the most waited-for first."""
+    found = [Outlook(run, process, loader) for loader in process.loaders if loader.training]
     return sorted((o for o in found if o.known), key=lambda o: -o.loader.wait_total)
+
+
+def outlooks(run: Features) -> list[Outlook]:
+    """Return an outlook for every training loader of which enough is known, the most waited-for first.
+
+    Ranks run the same line with the same settings: the one that waits most stands for all of them.
+    """
+    found = sorted((o for p in run.processes for o in _known(run, p)), key=lambda o: -o.loader.wait_total)
+    first: dict[tuple[str, Setting], Outlook] = {}
+    for outlook in found:
+        first.setdefault((outlook.loader.where, outlook.now), outlook)
+    return list(first.values())
