@@ -14,13 +14,14 @@ record = ring.record
 KEY = "gputune"
 OFTEN = 128  # steps at a run's beginning of which every fourth is looked at; later every 64th is
 
+iterators = {}  # the iterators that are alive: loader.py puts its own here
 _hooks = None  # torch's global forward pre-hooks
 _steps = 0  # optimizer steps without a batch from a DataLoader
 
 
 def after_batch(mine, index, t1):
-    """Look at the step that begins with this batch, if it is one of those looked at. `mine` is its iterator."""
-    if _hooks is None or ring.here.phase is not None or (index & 3 if index < OFTEN else index & 63):
+    """Look at the step that begins with this batch, the `index`-th (every fourth) of the iterator `mine`."""
+    if _hooks is None or ring.here.phase is not None or (index >= OFTEN and index & 63):
         return
 
     def first(_module, _args):
@@ -36,7 +37,7 @@ def after_step(t1):
     global _steps
     _steps += 1
     here = _steps
-    if _hooks is None or (here & 3 if here < OFTEN else here & 63):
+    if _hooks is None or iterators or (here & 3 if here < OFTEN else here & 63):
         return
 
     def first(_module, _args):

@@ -10,16 +10,29 @@ import importlib
 import os
 import sys
 
-from gputune_guest import ring
+from gputune_guest import places, ring
 
 FAMILIES = (
-    *("device", "loader", "fetch", "step", "evaluation", "checkpoint", "logs", "reporting", "sync", "collective"),
+    *(
+        "device",
+        "loader",
+        "fetch",
+        "step",
+        "forward",
+        "evaluation",
+        "checkpoint",
+        "logs",
+        "reporting",
+        "sync",
+        "collective",
+    ),
 )
 PR_SET_PTRACER = 0x59616D61
 
 
 def begin(finder, torch):
     """Put hooks into all that is there, and wait for the rest. The finder of sitecustomize calls this."""
+    places.library(torch)
     ring.begin(lambda: _process(torch))
     for name in FAMILIES:
         try:

@@ -10,14 +10,14 @@ import os
 import sys
 import weakref
 
-from gputune_guest import device, evaluation, patching, ring, settings
+from gputune_guest import device, evaluation, forward, patching, ring, settings
 from gputune_guest.words import BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, SPAN
 
 now = ring.now
 record = ring.record
 here = ring.here
 
-_iterators = {}  # id of an iterator to its _Iterator
+_iterators = forward.iterators = {}  # id of an iterator to its _Iterator
 _numbers = itertools.count(1)
 _grad_enabled = None  # torch.is_grad_enabled, once torch is there
 
@@ -68,13 +68,13 @@ def _samples(data, mine):
     return mine.batch_size
 
 
-def _next(original):  # noqa: C901 - see below
+def _next(original):  # noqa: C901, PLR0915 - see below
     clock = device.clock
     before, after = (clock.before, clock.after) if clock is not None else (None, None)
     known, pack, pack_mark, flush = _iterators.get, ring.pack, ring.pack_mark, ring.flush
 
     @functools.wraps(original)
-    def wrapper(  # noqa: C901, PLR0913, PLR0917 - see below
+    def wrapper(  # noqa: C901, PLR0912, PLR0913, PLR0917 - see below
         self, original=original, known=known, now=now, here=here, pack=pack, pack_mark=pack_mark, number=id
     ):
         # Once a batch, in caches that the step has used for itself: what is touched here is what it costs, whether a
@@ -123,6 +123,8 @@ def _next(original):  # noqa: C901 - see below
                     flush()
                 if after is not None and not code:
                     after(mine, t1)
+                if not (index & 3 or code):
+                    forward.after_batch(mine, index, t1)
             except Exception as error:
                 ring.failed(error)
 

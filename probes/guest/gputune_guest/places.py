@@ -32,7 +32,13 @@ LIBRARIES = frozenset(
 _USER, _PACKAGE, _LIBRARY = 1, 2, 3
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = os.path.dirname(os.__file__) + os.sep
+_folders = [_HERE, _STDLIB, "<frozen ", "<__array_function__"]
 _kinds = {}
+
+
+def library(module):
+    """Take the folder of `module` for a library, wherever it lies."""
+    _folders.append(os.path.dirname(os.path.abspath(module.__file__)) + os.sep)
 
 
 def _kind(filename):
@@ -40,7 +46,7 @@ def _kind(filename):
         if folder in filename:
             top = filename.rpartition(folder)[2].partition("/")[0]
             return _LIBRARY if top.partition(".")[0] in LIBRARIES else _PACKAGE
-    if filename.startswith((_HERE, _STDLIB, "<frozen ", "<__array_function__")):
+    if filename.startswith(tuple(_folders)):
         return _LIBRARY
     return _USER
 

@@ -13,18 +13,14 @@ _built = {}  # id of a loader to (weak reference, where, file)
 _told = {}  # id of a loader to (settings, what of() returned)
 _ids = {}  # settings to [(id, weak reference to the loader that has it)]
 _count = 0
-_default_collate = ()
+_default_collate = None
 UNKNOWN = (0, 0, False, 0)  # what of() would say of a loader that nobody knows
 
 
 def prepare(torch):
-    """Learn what torch's own collate functions are."""
+    """Learn what torch's own collate function is."""
     global _default_collate
-    collate = getattr(torch.utils.data, "_utils", None)
-    collate = getattr(collate, "collate", None)
-    _default_collate = tuple(
-        getattr(collate, name) for name in ("default_collate", "default_convert") if hasattr(collate, name)
-    )
+    _default_collate = torch.utils.data._utils.collate.default_collate
 
 
 def remember(original):
@@ -53,7 +49,7 @@ def _remember(loader, depth):
 
 
 def of(loader, depth):
-    """Return (id of the loader, batch size or 0, whether torch's own function collates, batches or 0 when unknown).
+    """Return (id of the loader, batch size or 0, whether torch's own function collates, batches or 0 if unknown).
 
     Says the settings in a note when they are new. A loader that is built again with the same settings on the
     same line, after the earlier one is gone, is the same loader. `depth` is the caller's distance from the user's code.
@@ -66,8 +62,9 @@ def of(loader, depth):
     if told is not None and told[0] == mine:
         return told[1]
     number, length = _number(loader, mine, key)
-    sized = any(loader.collate_fn is collate for collate in _default_collate)
-    result = (number, mine["batch_size"] or 0, sized, length or 0)
+    sized = loader.collate_fn is _default_collate
+    # out of order, the batch that is not full may come at any time
+    result = (number, mine["batch_size"] or 0, sized, length or 0 if mine["in_order"] else 0)
     _told[key] = (mine, result)
     return result
 

@@ -4,7 +4,7 @@ import functools
 import os
 import weakref
 
-from gputune_guest import evaluation, patching, ring, spans
+from gputune_guest import evaluation, forward, patching, ring, spans
 from gputune_guest.words import BACKWARD, STEP
 
 now = ring.now
@@ -68,7 +68,9 @@ def _hook_optimizer(module):
             try:
                 mine = known(id(optimizer))
                 mine[2] += 1
-                later(STEP, mine[1], now(), mine[0])
+                t1 = now()
+                later(STEP, mine[1], t1, mine[0])
+                forward.after_step(t1)
                 if here.phase is not None or here.last is not here.trained:
                     evaluation.on_step()
             except Exception as error:
