@@ -1,0 +1,2 @@
+def backward(*tensors):
+    """Do nothing."""

@@ -1,0 +1,3 @@
+from torch.nn import modules
+
+Module = modules.module.Module

@@ -1,0 +1,3 @@
+from torch.optim import optimizer
+
+Optimizer = optimizer.Optimizer

@@ -1,0 +1,6 @@
+def default_collate(batch):
+    return batch
+
+
+def default_convert(data):
+    return data

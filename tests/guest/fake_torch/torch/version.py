@@ -1,0 +1,3 @@
+import os
+
+cuda = os.environ.get("FAKE_CUDA")

@@ -1,0 +1,181 @@
+"""What counts as an evaluation, and what must not: nobody says the word."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputune.events import SpanCode
+
+HEAD = """
+import time, torch
+from torch.utils.data import DataLoader
+class Numbers:
+    def __len__(self): return 8
+    def __getitem__(self, i): return i
+train, val = DataLoader(Numbers(), batch_size=2), DataLoader(Numbers(), batch_size=4)
+model, other = torch.nn.Module(torch.nn.Module()), torch.nn.Module(torch.nn.Module())
+optimizer, second = torch.optim.Optimizer(), torch.optim.Optimizer()
+def step():
+    torch.autograd.backward()
+    optimizer.step()
+def validate():
+    for batch in val: pass
+"""
+
+EVALUATIONS = {
+    "eval, no_grad over another loader, train": (
+        """
+for epoch in range(2):
+    model.train()
+    for batch in train: step()
+    model.eval()
+    with torch.no_grad(): validate()
+""",
+        1,
+        True,
+    ),
+    "no_grad inside the loop only, train at the epoch's start": (
+        """
+for epoch in range(3):
+    model.train()
+    for batch in train: step()
+    model.eval()
+    for batch in val:
+        with torch.no_grad(): pass
+model.train()
+""",
+        3,
+        False,
+    ),
+    "in the middle of an epoch, without train()": (
+        """
+for i, batch in enumerate(train):
+    step()
+    if i % 2:
+        with torch.no_grad(): validate()
+""",
+        2,
+        False,
+    ),
+    "in the middle of an epoch, before the step": (
+        """
+for i, batch in enumerate(train):
+    if i % 2:
+        model.eval()
+        validate()
+    step()
+""",
+        2,
+        False,
+    ),
+    "the next epoch begins without train()": (
+        """
+for epoch in range(3):
+    for batch in train: step()
+    model.eval()
+    validate()
+for batch in train: pass
+""",
+        3,
+        False,
+    ),
+    "no loader: batches made by a function, gradients off for the whole function": (
+        """
+def estimate():
+    with torch.no_grad():
+        model.eval()
+        time.sleep(0.001)
+        model.train()
+for i in range(4):
+    if i % 2 == 0: estimate()
+    step()
+""",
+        2,
+        False,
+    ),
+    "no loader, every few steps": (
+        """
+for i in range(9):
+    step()
+    if i % 4 == 3:
+        model.eval()
+        time.sleep(0.001)
+        model.train()
+""",
+        2,
+        False,
+    ),
+    "a frozen teacher": (
+        """
+other.eval()
+for epoch in range(3):
+    model.train()
+    other.eval()
+    for batch in train: step()
+""",
+        0,
+        False,
+    ),
+    "a frozen teacher, put to eval in every step": (
+        """
+for epoch in range(2):
+    for batch in train:
+        with torch.no_grad(): other.eval()
+        step()
+""",
+        0,
+        False,
+    ),
+    "a generator in eval mode while the discriminator trains": (
+        """
+for batch in train:
+    other.eval(); model.train()
+    torch.autograd.backward(); optimizer.step()
+    other.train(); model.eval()
+    torch.autograd.backward(); second.step()
+    other.eval(); other.train()
+""",
+        0,
+        False,
+    ),
+    "frozen batch norm": (
+        """
+for epoch in range(3):
+    model.train()
+    model.inner[0].eval()
+    for batch in train: step()
+""",
+        0,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EVALUATIONS, ids=lambda case: case.replace(" ", "-"))
+def test_evaluations_are_told_from_what_only_looks_like_one(
+    watched: Callable[..., Any], fake_torch: Path, case: str
+) -> None:
+    code, closed, still_open = EVALUATIONS[case]
+    run = watched(HEAD + code, path=(fake_torch,)).healthy()
+    found = run.spans(SpanCode.EVALUATION)
+    assert len(found) == closed
+    opened = run.open()
+    assert bool(opened is not None and opened.since) == still_open
+    assert all(before.t1 <= after.t0 for before, after in itertools.pairwise(found))
+
+
+def test_an_evaluation_ends_where_the_last_inner_batch_was_got(watched: Callable[..., Any], fake_torch: Path) -> None:
+    code = """
+for i, batch in enumerate(train):
+    with torch.no_grad(): validate()
+    time.sleep(0.05)
+    step()
+"""
+    run = watched(HEAD + code, path=(fake_torch,)).healthy()
+    found = run.spans(SpanCode.EVALUATION)
+    assert len(found) == 4
+    assert all(span.t1 - span.t0 < 50_000_000 for span in found)
+    assert {note["what"]: note["where"] for note in run.notes("site")}["evaluation"] == "train.py:14"

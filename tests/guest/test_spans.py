@@ -1,0 +1,175 @@
+"""Pauses: each counts once, for the outermost call, and names the line that made it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputune.events import Kind, SpanCode
+
+CODE = """
+import logging, os, sys, threading, torch
+logging.basicConfig(stream=sys.stderr)
+model = torch.nn.Linear(100, 100)
+torch.save(model.state_dict(), "model.pt")
+with open("other.pt", "wb") as file:
+    torch.save(model.state_dict(), file)
+for i in range(3):
+    logging.warning("x" * 5000)
+print("y" * 100_000)
+with open("log", "w") as file:
+    file.write("a")
+    file.flush()
+    os.fsync(file.fileno())
+threading.Thread(target=lambda: torch.save(model.state_dict(), "thread.pt")).start()
+"""
+
+
+def test_checkpoints_and_logging_are_recorded_where_they_happen(watched: Callable[..., Any], tmp_path: Path) -> None:
+    run = watched(CODE).healthy()
+    saves = run.spans(SpanCode.CHECKPOINT, "torch.save")
+    assert [s.b for s in saves] == [(tmp_path / f"{name}.pt").stat().st_size for name in ("model", "other", "thread")]
+    assert [bool(s.e) for s in saves] == [False, False, True]  # the last one on another thread
+    assert len(run.spans(SpanCode.LOGGING, "logging")) == 3
+    assert len(run.spans(SpanCode.LOGGING, "print")) == 1
+    assert len(run.spans(SpanCode.LOGGING, "os.fsync")) <= 1  # a fast disk may be below what is worth a record
+    where = {note["what"]: note["where"] for note in run.notes("site")}
+    assert where["logging"] == "train.py:9"
+    assert where["print"] == "train.py:10"
+    assert run.out == "y" * 100_000 + "\n"
+
+
+REPORTING = """
+import http.server, threading, urllib.request, torch
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args): pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Quiet)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/train.py").read()
+from torch.utils.tensorboard import SummaryWriter
+with SummaryWriter("tb") as writer:
+    writer.add_scalar("loss", 1.0, 1)
+"""
+
+
+def test_reporting_is_what_the_training_thread_sends(watched: Callable[..., Any]) -> None:
+    pytest.importorskip("tensorboard")
+    run = watched(REPORTING).healthy()
+    assert len(run.spans(SpanCode.REPORTING, "http.request")) == 1
+    assert len(run.spans(SpanCode.REPORTING, "http.getresponse")) == 1
+    assert len(run.spans(SpanCode.REPORTING, "tensorboard.add_scalar")) == 1
+    assert {s.e for s in run.spans(SpanCode.REPORTING)} == {0}
+
+
+DISTRIBUTED = """
+import os, torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
+dist.init_process_group("gloo", init_method="file://" + os.path.abspath("store"), rank=0, world_size=1)
+value = torch.ones(3)
+dist.all_reduce(value)
+dist.barrier()
+dcp.save({"value": value}, checkpoint_id="dcp")
+dist.destroy_process_group()
+"""
+
+
+def test_collectives_and_distributed_checkpoints(watched: Callable[..., Any]) -> None:
+    run = watched(DISTRIBUTED).healthy()
+    assert len(run.spans(SpanCode.COLLECTIVE, "torch.distributed.all_reduce")) == 1
+    assert len(run.spans(SpanCode.COLLECTIVE, "torch.distributed.barrier")) == 1
+    assert len(run.spans(SpanCode.CHECKPOINT, "torch.distributed.checkpoint.save")) == 1
+    assert run.notes("process")[-1]["rank"] == 0
+    assert run.notes("process")[-1]["world_size"] == 1
+
+
+SYNC = """
+import torch
+x = torch.ones(4)
+for _ in range(2):
+    x.sum().item()
+    x.tolist()
+    x.cpu(), x.numpy()
+"""
+
+
+def test_waits_for_the_device_are_recorded_when_there_is_one(watched: Callable[..., Any]) -> None:
+    run = watched(SYNC, env={"GPUTUNE_GUEST_SYNC": "1"}).healthy()
+    for what in ("item", "tolist", "cpu", "numpy"):
+        assert len(run.spans(SpanCode.SYNC, f"Tensor.{what}")) == 2
+    assert watched(SYNC).healthy().spans(SpanCode.SYNC) == []  # this torch has no device: nothing is patched
+
+
+COMPILED = """
+import torch
+from torch.nn import Linear
+torch.manual_seed(0)
+model = torch.nn.Sequential(Linear(4, 4), torch.nn.Dropout(0.5), Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+whole = dict(backend="eager", fullgraph=True)
+
+@torch.compile(**whole)
+def forward(x):
+    model.eval()
+    y = model(x)
+    model.train()
+    return y.sum()
+
+@torch.compile(**whole)
+def copy(x):
+    return x.to(torch.float64).cpu() * 2
+
+@torch.compile(backend="eager")
+def loud(x):
+    print("in the graph")
+    return x.sum().item() + 1
+
+x = torch.randn(3, 4)
+compiled_step = torch.compile(optimizer.step, backend="eager")
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = forward(x)
+    loss.backward()
+    compiled_step()
+    print(loss.item().hex(), copy(x).sum().item(), loud(x))
+print(torch._dynamo.utils.counters["graph_break"])
+"""
+
+
+def test_compiled_functions_are_traced_as_they_would_have_been(watched: Callable[..., Any]) -> None:
+    run = watched(COMPILED, env={"GPUTUNE_GUEST_SYNC": "1"}).healthy()
+    bare = watched(COMPILED, env={"GPUTUNE_RINGS": ""})
+    assert bare.status == 0, bare.err
+    assert run.out == bare.out
+    assert len(run.records(Kind.BACKWARD)) == 3
+
+
+def test_a_guest_that_fails_takes_itself_back(watched: Callable[..., Any], fake_torch: Path) -> None:
+    code = """
+import torch
+from torch.utils.data import dataloader
+from gputune_guest import ring
+ours = dataloader._BaseDataLoaderIter.__next__
+for _ in range(ring.TOO_MANY):
+    ring.failed(ValueError("planted"))
+assert dataloader._BaseDataLoaderIter.__next__ is not ours
+assert torch.save.__code__.co_filename.endswith("serialization.py")
+print(list(torch.utils.data.DataLoader([1, 2])))
+"""
+    run = watched(code, path=(fake_torch,))
+    assert (run.status, run.out) == (0, "[[1], [2]]\n"), run.err
+    (off,) = run.notes("off")
+    assert "planted" in str(off["why"])
+    assert len(run.notes("error")) == 3
+    assert run.records(Kind.BATCH) == []
+
+
+def test_a_folder_that_cannot_be_written_costs_only_the_records(
+    watched: Callable[..., Any], fake_torch: Path, tmp_path: Path
+) -> None:
+    code = "import torch; print(len(list(torch.utils.data.DataLoader([1, 2])))); torch.save(1, 'x')"
+    (tmp_path / "file").write_text("")
+    run = watched(code, path=(fake_torch,), env={"GPUTUNE_RINGS": str(tmp_path / "file")})
+    assert (run.status, run.out, run.err) == (0, "2\n", "")
+    gone = "import os, shutil; shutil.rmtree(os.environ['GPUTUNE_RINGS'])\n" + code
+    run = watched(gone, path=(fake_torch,), env={"GPUTUNE_RINGS": str(tmp_path / "other")})
+    assert (run.status, run.out, run.err) == (1, "", run.err)  # the script's own rmtree: there is no such folder

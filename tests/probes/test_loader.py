@@ -1,0 +1,251 @@
+"""The reader of the rings, against rings that the guest's own writer made, and against files that are none."""
+
+import importlib.util
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from gputune import events
+from gputune.events import Event, Kind, Record
+from gputune.probes import loader
+from gputune.sample import Guest, Note, Open, Reading, Sample, Target
+
+GUEST = Path(__file__).resolve().parents[2] / "probes" / "guest"
+
+
+def _island(name: str) -> ModuleType:
+    """Load a module of the island apart from the others, as its own package would."""
+    spec = importlib.util.spec_from_file_location(f"island_{name}", GUEST / "gputune_guest" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def rings(tmp_path: Path) -> Path:
+    folder = tmp_path / "rings"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def write(rings: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The writer, in this process: its ring is the ring of this test."""
+    monkeypatch.setenv("GPUTUNE_RINGS", str(rings))
+    monkeypatch.setattr(os, "register_at_fork", lambda **hooks: None)
+    return _island("ring")
+
+
+@pytest.fixture
+def read(rings: Path) -> Iterator[Callable[[], list[Reading]]]:
+    probe = loader.attach(Target(os.getpid(), dict, rings=rings))
+    yield lambda: next(probe)
+    probe.close()
+
+
+def records(readings: list[Reading]) -> list[Record]:
+    return [r.record for r in readings if isinstance(r, Event)]
+
+
+def test_nothing_comes_from_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+    rings = tmp_path / "later"
+    probe = loader.attach(Target(1, dict, rings=rings))
+    assert next(probe) == []
+    rings.mkdir()
+    (rings / f"{os.getpid()}.hello").write_text("")
+    (guest,) = next(probe)
+    assert isinstance(guest, Guest)
+    assert (guest.process, guest.pid, guest.state, guest.role) == (0, os.getpid(), "hello", "other")
+    probe.close()
+
+
+def test_the_words_of_the_island_are_the_words_of_the_house() -> None:
+    words = _island("words")
+    for kind in Kind:
+        assert getattr(words, kind.name) == kind
+    for code in events.SpanCode:
+        assert getattr(words, code.name) == code
+    assert (words.END, words.FAILED, words.INLINE) == (events.END, events.FAILED, events.INLINE)
+
+
+def test_what_is_written_is_read_once_and_in_order(write: Any, read: Callable[[], list[Reading]]) -> None:
+    written = [Record(Kind.BATCH, n % 3, 10 * n, 10 * n + 5, n, -n, 2**62, -1, n) for n in range(300)]
+    for record in written[:200]:
+        write.record(*record)
+    assert records(read()) == written[:200]
+    for record in written[200:]:
+        write.record(*record)
+    assert records(read()) == written[200:]
+    assert records(read()) == []
+
+
+def test_notes_come_before_the_records_that_speak_of_them(write: Any, read: Callable[[], list[Reading]]) -> None:
+    write.begin(lambda: {"n": "process", "torch": "2"})
+    assert [r.fields["n"] for r in read() if isinstance(r, Note)] == ["process"]
+    write.record(Kind.ITERATOR, 0, 1, 2)
+    write.note(n="loader", id=1, where="trän.py:4")
+    readings = [r for r in read() if isinstance(r, Note | Event)]
+    assert [type(r) for r in readings] == [Note, Event]
+    assert readings[0] == Note(0, {"n": "loader", "id": 1, "where": "trän.py:4"})
+
+
+def test_notes_that_do_not_fit_are_dropped_whole(write: Any, read: Callable[[], list[Reading]]) -> None:
+    for n in range(100):
+        write.note(n="site", id=n, what="x" * 1000)
+    told = [r.fields["id"] for r in read() if isinstance(r, Note)]
+    assert told == list(range(len(told)))
+    assert 50 < len(told) < 100
+
+
+def test_a_reader_that_is_overtaken_counts_what_it_lost_and_goes_on(
+    write: Any, read: Callable[[], list[Reading]]
+) -> None:
+    write.record(Kind.STEP, 0, 0, 1)
+    read()
+    for n in range(10_000):
+        write.record(Kind.STEP, 0, n, n + 1)
+    got = [record.t0 for record in records(read())]
+    assert got == list(range(got[0], 10_000))
+    assert 10_000 - 4096 <= got[0] <= 10_000 - 4096 + 100
+    write.record(Kind.STEP, 0, 10_000, 10_001)
+    assert [record.t0 for record in records(read())] == [10_000]
+
+
+def test_the_number_of_a_record_may_run_over(write: Any, rings: Path) -> None:
+    write.record(Kind.STEP, 0, 0, 1)
+    last = 2**32 - 3
+    write.here.count = iter(range(last, 2**32 + 8))
+    (path,) = rings.glob("*.ring")
+    with path.open("r+b") as file:
+        file.seek(loader.READ_AT)
+        file.write(struct.pack("<Q", last - 1))
+    probe = loader.attach(Target(1, dict, rings=rings))
+    for n in range(6):
+        write.record(Kind.STEP, 0, n, n + 1)
+    assert [record.t0 for record in records(next(probe))] == [0, 1, 2, 3, 4, 5]
+    probe.close()
+
+
+def test_a_record_that_was_never_finished_holds_nothing_up(write: Any, read: Callable[[], list[Reading]]) -> None:
+    write.record(Kind.STEP, 0, 1, 1)
+    read()
+    next(write.here.count)  # a number taken, and nothing written
+    write.record(Kind.STEP, 0, 3, 3)
+    assert records(read()) == []  # it may be under way
+    assert [record.t0 for record in records(read())] == [3]
+
+
+def test_an_error_of_the_writer_is_counted_and_told(write: Any, read: Callable[[], list[Reading]]) -> None:
+    write.record(Kind.STEP, 0, 1, 1)
+    write.record(Kind.STEP, 0, 2**70, 1)
+    write.record(Kind.STEP, 0, 4, 4)
+    notes = [r.fields for r in read() + read() if isinstance(r, Note)]
+    assert [note["n"] for note in notes] == ["error"]
+    assert write._errors == 1
+
+
+def test_a_recorder_that_takes_over_goes_on_where_the_other_one_stopped(write: Any, rings: Path) -> None:
+    (rings / f"{os.getppid()}.hello").write_text("")
+    first = loader.attach(Target(1, dict, rings=rings))
+    next(first)
+    write.record(Kind.STEP, 0, 1, 1)
+    write.mark(Kind.BATCH, 0, 1)
+    before = {r.pid: r.process for r in next(first) if isinstance(r, Guest)}
+    first.close()
+    write.record(Kind.STEP, 0, 2, 2)
+    second = loader.attach(Target(1, dict, rings=rings))
+    readings = next(second)
+    assert [record.t0 for record in records(readings)] == [2]
+    after = {r.pid: r.process for r in readings if isinstance(r, Guest)}
+    assert after == {os.getppid(): 0, **before}
+    second.close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"x" * 10, b"NOTARING" + bytes(400_000), b"GPUTUNE1" + b"\xff" * 400_000, b"GPUTUNE1" + bytes(400_000)],
+)
+def test_a_file_that_is_no_ring_is_named_once(rings: Path, content: bytes) -> None:
+    path = rings / "12-34.ring"
+    path.write_bytes(content)
+    os.utime(path, (1, 1))  # old: nobody is making it any more
+    (rings / "letter.txt").write_text("not ours")
+    (rings / "me.hello").write_text("")
+    os.utime(rings / "me.hello", (1, 1))
+    probe = loader.attach(Target(1, dict, rings=rings))
+    named = [r.fields["file"] for _ in range(3) for r in next(probe) if isinstance(r, Note)]
+    assert sorted(named) == ["12-34.ring", "me.hello"]
+    probe.close()
+
+
+def test_a_ring_that_is_being_made_is_read_when_it_is_whole(write: Any, rings: Path) -> None:
+    write.record(Kind.STEP, 0, 7, 7)
+    (path,) = rings.glob("*.ring")
+    whole = path.read_bytes()
+    path.write_bytes(bytes(8) + whole[8:])
+    probe = loader.attach(Target(1, dict, rings=rings))
+    assert next(probe) == []
+    path.write_bytes(whole)
+    assert [record.t0 for record in records(next(probe))] == [7]
+    probe.close()
+
+
+WRITER = """
+import os, sys, time
+from gputune_guest import ring
+ring.record(1, 0, 5, 6)
+ring.mark(1, 0, {mark})
+ring.since({since})
+if {end}:
+    ring.end()
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize(("mark", "since", "expected"), [(7, 0, (1, 0, 7, 0)), (5, 3, (0, 0, 0, 3)), (5, 0, None)])
+def test_the_last_of_a_killed_process_is_told(
+    rings: Path, mark: int, since: int, expected: tuple[int, int, int, int] | None
+) -> None:
+    environment = {**os.environ, "GPUTUNE_RINGS": str(rings), "PYTHONPATH": str(GUEST)}
+    code = WRITER.format(mark=mark, since=since, end=False)
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    process.wait(30)
+    probe = loader.attach(Target(1, dict, rings=rings))
+    readings = next(probe)
+    end = time.monotonic() + 10
+    while not any(isinstance(r, Guest) and r.ended for r in readings) and time.monotonic() < end:
+        time.sleep(0.02)
+        readings += next(probe)
+    assert len(records(readings)) == 1
+    told = [tuple(r)[1:] for r in readings if isinstance(r, Open)]
+    assert told == ([expected] if expected else [])
+    assert list(rings.glob("*.ring")) == []  # told and forgotten
+    probe.close()
+
+
+def test_samples_say_how_much_of_the_last_second_was_waiting(
+    write: Any, rings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1_000_000_000]
+    monkeypatch.setattr(loader, "now", lambda: clock[0])
+    probe = loader.attach(Target(1, dict, rings=rings))
+    next(probe)
+    write.record(Kind.BATCH, 0, 1_200_000_000, 1_400_000_000, 1, 0, 0, 0, 32)
+    write.record(Kind.BATCH, events.END, 1_500_000_000, 1_600_000_000, 1, 1)
+    next(probe)
+    write.mark(Kind.BATCH, 0, 1_900_000_000)  # and is still in there
+    clock[0] = 2_100_000_000
+    values = {r.metric.name: r.value for r in next(probe) if isinstance(r, Sample)}
+    assert values["loader.wait"] == pytest.approx((0.2 + 0.1 + 0.2) / 1.1)
+    assert (values["loader.batches"], values["loader.samples"], values["loader.lost"]) == (1, 32, 0)
+    probe.close()
