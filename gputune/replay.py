@@ -46,18 +46,22 @@ class Job:
         if workers == 0:
             return max(self.floor, self._inline(batches))
         ends = _play(self, workers, max(1, prefetch), max(batches, ROUNDS * workers), in_order=in_order)
-        skip = min(len(ends) // 4, 4 * workers)
-        return max(self.floor, (ends[-1] - ends[skip]) / (len(ends) - 1 - skip))
+        return self._steady(ends, workers)
 
     def epoch(self, workers: int, prefetch: int, batches: int, *, in_order: bool = True) -> float:
         """Return the time of one pass over `batches` batches that starts with empty queues, in s."""
         if workers == 0:
             return batches * self.seconds(0, 1)
-        ends = _play(self, workers, max(1, prefetch), min(batches, BATCHES), in_order=in_order)
-        total = max(ends[-1], len(ends) * self.floor)
-        if batches > len(ends):
-            total += (batches - len(ends)) * self.seconds(workers, prefetch, in_order=in_order)
+        played = min(batches, max(BATCHES, ROUNDS * workers))
+        ends = _play(self, workers, max(1, prefetch), played, in_order=in_order)
+        total = max(ends[-1], played * self.floor)
+        if batches > played:
+            total += (batches - played) * self._steady(ends, workers)
         return total
+
+    def _steady(self, ends: Sequence[float], workers: int) -> float:
+        skip = min(len(ends) // 4, 4 * workers)  # the queues fill up
+        return max(self.floor, (ends[-1] - ends[skip]) / (len(ends) - 1 - skip))
 
     def _inline(self, batches: int) -> float:
         share = min(1.0, self.cpus / (1.0 + self.others))

@@ -185,9 +185,17 @@ def test_only_training_loaders_of_which_enough_is_known_have_an_outlook() -> Non
 
 def test_the_most_waited_for_comes_first() -> None:
     mine = outlook(loader())
-    two = replace(mine.process, loaders=(loader(wait_total=1.0), loader(wait_total=5.0)))
+    two = replace(
+        mine.process, loaders=(loader(where="a.py:1", wait_total=1.0), loader(where="a.py:2", wait_total=5.0))
+    )
     found = outlooks(replace(mine.run, processes=(two,)))
-    assert [o.loader.wait_total for o in found] == [5.0, 1.0]
+    assert [o.loader.where for o in found] == ["a.py:2", "a.py:1"]
+
+
+def test_of_ranks_that_run_the_same_line_the_one_that_waits_most_stands_for_all() -> None:
+    mine = outlook(loader())
+    ranks = tuple(replace(mine.process, pid=n, loaders=(loader(wait_total=float(n)),)) for n in range(8))
+    assert [o.process.pid for o in outlooks(replace(mine.run, processes=ranks))] == [7]
 
 
 def test_no_pause_promises_nothing() -> None:
