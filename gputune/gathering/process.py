@@ -82,7 +82,8 @@ class Training:
         """Take what the guest said once."""
         kind = fields.get("n")
         if kind == "loader":
-            self._loaders[int(str(fields["id"]))] = LoaderState(fields)
+            # a recorder that was killed and restarted reads every note again: its loader is known by then
+            self._loaders.setdefault(int(str(fields["id"])), LoaderState(fields))
         elif kind == "site":
             self._sites[int(str(fields["id"]))] = _Site(str(fields.get("where", "")), str(fields.get("what", "")))
         elif kind == "process" and fields.get("rank") is not None:

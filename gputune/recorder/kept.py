@@ -88,7 +88,7 @@ class Kept:
             from gputune.recording import Recording  # noqa: PLC0415 - as above
 
             if self._resumed:
-                self._recording = Recording.resume(folder, max_size=run.max_size)
+                self._recording = Recording.resume(folder)
                 self._begin()
             else:
                 self._recording = Recording.create(folder, about, max_size=run.max_size)

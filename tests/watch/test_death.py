@@ -184,3 +184,38 @@ def test_the_supervisor_imports_next_to_nothing() -> None:
     loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     for heavy in ("click", "dataclasses", "inspect", "pathlib", "re", "typing", "json", "subprocess", "threading"):
         assert heavy not in loaded
+
+
+TRAIN = """
+import pathlib, time, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self): return 1200
+    def __getitem__(self, i):
+        time.sleep(0.001)
+        return torch.zeros(3)
+
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for n, batch in enumerate(DataLoader(Slow(), 4)):
+    optimizer.zero_grad()
+    model(batch).sum().backward()
+    optimizer.step()
+    pathlib.Path("step").write_text(str(n))
+    time.sleep(0.005)
+"""
+
+
+@pytest.mark.usefixtures("no_rings_are_left")
+def test_no_batch_is_missing_after_the_recorder_was_killed(started, eventually, tmp_path, run_folder) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    with started("--", sys.executable, "train.py") as running:
+        eventually(lambda: (tmp_path / "step").exists() and int((tmp_path / "step").read_text() or 0) > 150)
+        recorder_of(running.pid).kill()
+        said = running.communicate(timeout=60)
+    findings = json.loads((run_folder() / "findings.json").read_text())
+    assert findings["batches"] > 150 + 100  # a second of them at most was read and not yet written
+    assert [loader["num_workers"] for loader in findings["loaders"]] == [0]
+    assert sum(row["share"] for row in findings["ledger"]) == pytest.approx(1, abs=0.01)
+    assert said[1].count("gputune: ") == 1, said[1]
