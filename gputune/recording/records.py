@@ -197,9 +197,12 @@ def ended(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def in_order(rows: pa.Table) -> pa.Table:
-    """Return records in the order in which they ended, inner ones before outer ones, else as they were."""
-    keys = pa.table({"ended": ended(rows), "began": rows["t0"]})
-    return rows.take(pc.sort_indices(keys, [("ended", "ascending"), ("began", "descending")]))
+    """Return records in the order in which they ended, inner ones before outer ones.
+
+    Where the grid of the recording has made two alike, the kind decides: the fetch is inside the batch (2, 1).
+    """
+    keys = pa.table({"ended": ended(rows), "began": rows["t0"], "kind": rows["kind"]})
+    return rows.take(pc.sort_indices(keys, [("ended", "ascending"), ("began", "descending"), ("kind", "descending")]))
 
 
 def _records(table: str, rows: pa.Table, offset: int) -> pa.Table:

@@ -52,6 +52,19 @@ def test_records_come_in_the_order_in_which_they_ended_inner_ones_first(finished
     assert span < batch
 
 
+def test_a_fetch_comes_before_its_batch_where_the_grid_makes_them_alike(tmp_path) -> None:
+    recording = Recording.create(tmp_path / "run", {"command": ["python"], "started": 0})
+    events = []
+    for number in range(1, 40):
+        t0 = number * 20_000_000
+        events.append(Event(0, Record(Kind.FETCH, 1, t0 + 300, t0 + 9_999_700, 9_000_000, -1, 0, 0, 8)))
+        events.append(Event(0, Record(Kind.BATCH, 0, t0, t0 + 10_000_000, 1, number, -1, 0, 8)))
+    recording.take(events)
+    recording.close()
+    kinds = [r.record.kind for tick in readings(tmp_path / "run") for r in tick if isinstance(r, Event)]
+    assert kinds == [Kind.FETCH, Kind.BATCH] * 39
+
+
 def test_records_come_no_later_than_the_tick_that_brought_them(finished) -> None:
     for tick in list(readings(finished(2)))[:-1]:
         at = max(r.t for r in tick if isinstance(r, Sample))
