@@ -215,7 +215,7 @@ def test_no_batch_is_missing_after_the_recorder_was_killed(started, eventually, 
         recorder_of(running.pid).kill()
         said = running.communicate(timeout=60)
     findings = json.loads((run_folder() / "findings.json").read_text())
-    assert findings["batches"] > 150 + 100  # a second of them at most was read and not yet written
+    assert findings["batches"] > 300 - 120  # what was read in the last second, 9 ms each, was not written yet
     assert [loader["num_workers"] for loader in findings["loaders"]] == [0]
     assert sum(row["share"] for row in findings["ledger"]) == pytest.approx(1, abs=0.01)
     assert said[1].count("gputune: ") == 1, said[1]
