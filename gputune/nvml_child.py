@@ -42,6 +42,7 @@ UNKNOWN_ERRORS = frozenset({1, 9, 999})  # uninitialised, driver not loaded, unk
 HOPELESS = frozenset({3, 4, 13, 25})  # not supported, no permission, function not found, version mismatch: they stay
 GONE = frozenset({15, 16})  # the device is lost, or waits for a reset: one sentence for all of its fields
 DOUBT = 1.0  # s until a field that gave Unknown Error is asked again: then either all of NVML is gone, or that field
+XIDS = "Xid events"
 MAX_INSTANCES = 8
 
 WHY = {
@@ -178,7 +179,7 @@ class Reader:
             self._refused(card.index, due, reason)
         except module.UnsupportedError as reason:
             self._fail(card.index, due, f"{WHY[3]} ({reason})", wait=FOR_EVER)
-        except (module.NonsenseError, AttributeError, OSError, ValueError, ArithmeticError) as reason:
+        except (module.NonsenseError, AttributeError, TypeError, OSError, ValueError, ArithmeticError) as reason:
             self._fail(card.index, due, f"is not to be trusted: {reason}")
         else:
             self._answered, self._deaf = time.monotonic(), False
@@ -283,6 +284,8 @@ class Reader:
         """Ask for Xid events; a driver that has none goes without."""
         nv = self._nv
         self._events = None
+        if XIDS in self._skip:
+            return
         try:
             events = nv.nvmlEventSetCreate()
             for card in self._cards.values():
@@ -295,7 +298,7 @@ class Reader:
         nv = self._nv
         by_address = {ctypes.cast(card.handle, ctypes.c_void_p).value: i for i, card in self._cards.items()}
         found: list[tuple[int, int]] = []
-        self._slot.enter("Xid events")
+        self._slot.enter(XIDS)
         try:
             while len(found) < MAX_INSTANCES:
                 event = nv.nvmlEventSetWait_v2(self._events, 0)

@@ -17,6 +17,7 @@ Value: TypeAlias = "tuple[str, float]"
 Process: TypeAlias = "tuple[int, int | None]"  # pid and its memory on the device, B
 MHZ = 1e6
 UNIFIED = ("GB10", "Orin", "Thor", "Xavier")  # parts whose GPU has no memory of its own; NVML gives no figure there
+PID_MAX = 2**22  # PID_MAX_LIMIT of Linux; nvidia-ml-py 12.535.77 has a struct 8 bytes too long
 SUCCESS, NOT_FOUND = 0, 6
 CONSTANT = 30.0  # s between readings of what hardly ever changes
 GPM_APART = 0.15  # s; samples closer than 0.1 s give nonsense
@@ -241,7 +242,10 @@ def ecc(card: Card) -> list[Value]:
 def processes(card: Card) -> list[Value]:
     """Remember the processes with a compute context on the device; newest struct first, an older one where refused."""
     card.processes = []
-    card.processes = [(int(p.pid), _bytes(p.usedGpuMemory)) for p in _running(card) if p.pid]
+    found = [(int(p.pid), _bytes(p.usedGpuMemory)) for p in _running(card) if p.pid]
+    if any(pid > PID_MAX for pid, _ in found):
+        raise NonsenseError("driver and nvidia-ml-py disagree on the list of processes; a newer nvidia-ml-py may help")
+    card.processes = found
     return []
 
 

@@ -18,8 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from gputune.procfs import STATE, read_bytes, stat_fields
+
 SLOT = 64  # bytes shared with the child (gputune/nvml_child.py)
 DEADLINE = 2.0  # s that a call may take; NVML's slowest healthy ones block for 20 ms
+STARVED = 5  # times as long, if the process could run and got no CPU: a loaded machine is no hung driver
 START_DEADLINE = 60.0  # s for the initialisation: without persistence mode it wakes up every card, for seconds each
 START_SAID = 2.5  # s after which a slow initialisation is said
 SKIPPED = 30.0  # s until a call that hung is tried again; doubled each time, for each attempt is a gap for all
@@ -131,6 +134,7 @@ class Nvml:
             self._slot = None
 
     def _start(self) -> None:
+        self._stuck = [process for process in self._stuck if process.poll() is None]
         memory = os.memfd_create("gputune-nvml")
         try:
             os.ftruncate(memory, SLOT)
@@ -198,11 +202,18 @@ class Nvml:
             return
         name = label.rstrip(b"\0").decode(errors="replace")
         seconds = at - since / 1e9
-        if seconds > (START_DEADLINE if name in STARTING else DEADLINE):
+        if seconds > (START_DEADLINE if name in STARTING else DEADLINE) and (
+            seconds > STARVED * DEADLINE or not self._starved()
+        ):
             self._hung(name, since)
         elif name in STARTING and seconds > START_SAID and not self._said_slow:
             self._said_slow = True
             self._publish(_whole("is still starting", since))
+
+    def _starved(self) -> bool:
+        """Tell whether the child is ready to run, or stopped by somebody: not waiting for the driver."""
+        stat = read_bytes(f"/proc/{self._process.pid}/stat") if self._process is not None else b""
+        return bool(stat) and stat_fields(stat)[STATE] in {b"R", b"T", b"t"}
 
     def _hung(self, name: str, since: int) -> None:
         self.stop()

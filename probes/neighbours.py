@@ -20,6 +20,7 @@ DEAREST = 0.0005  # of a core: where a scan is slow (thousands of processes) the
 NOTABLE = 0.2  # cores; below it a process takes no worker's place
 MOST = 16  # neighbours told of in one scan
 NAME = 32  # characters
+MPS = b"nvidia-cuda-mps"  # -server or -control, cut by the kernel
 
 GPU_BUSY = Metric("gpu.others.busy", "ratio", "SM time of processes that are not the job's.", per="gpu")
 GPU_MEMORY = Metric("gpu.others.memory", "B", "Device memory of processes that are not the job's.", per="gpu")
@@ -67,6 +68,7 @@ class _Gpus:
         self._subscription = subscription
         self._minors: dict[int, int] = {}
         self._names = _Names(target.proc)
+        self._proc = target.proc
 
     def take(self, answer: Answer) -> list[Reading]:
         """Return who is on the chosen devices and not of the job; nothing where that cannot be told."""
@@ -77,17 +79,23 @@ class _Gpus:
             split = self._owners.split(people, self._minors.get(index, index)) if people is not None else None
             if split is None:
                 continue
-            _, others = split
+            others = [person for person in split[1] if not self._serves(person[0])]
             name = str(index)
             shares = [(pid, share) for pid, _, share in others if share is not None]
             if len(shares) == len(others):
                 readings.append(Sample(GPU_BUSY, answer.t, min(1.0, sum(share for _, share in shares)), name))
                 readings += [Sample(GPU_ONE, answer.t, share, f"{index}:{pid}") for pid, share in shares[:MOST]]
-            readings.append(Sample(GPU_MEMORY, answer.t, float(sum(m or 0 for _, m, _ in others)), name))
+            memory = [taken for _, taken, _ in others if taken is not None]
+            if len(memory) == len(others):
+                readings.append(Sample(GPU_MEMORY, answer.t, float(sum(memory)), name))
             readings.append(Sample(GPU_COUNT, answer.t, float(len(others)), name))
             for pid, _, _ in others[:MOST]:
                 readings += self._names.tell(pid)
         return readings
+
+    def _serves(self, pid: int) -> bool:
+        """Tell whether this is the MPS server: it is on the card for its clients, who are listed beside it."""
+        return read_bytes(f"{self._proc}/{pid}/comm").startswith(MPS)
 
 
 class _Cpus:

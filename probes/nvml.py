@@ -116,7 +116,9 @@ class _Job:
                 shares = [share for _, _, share in own]
                 if None not in shares:
                     found.append(Sample(JOB_BUSY, answer.t, min(1.0, sum(s or 0.0 for s in shares)), str(index)))
-                found.append(Sample(JOB_MEMORY, answer.t, float(sum(m or 0 for _, m, _ in own)), str(index)))
+                memory = [taken for _, taken, _ in own]
+                if memory and None not in memory:
+                    found.append(Sample(JOB_MEMORY, answer.t, float(sum(m or 0 for m in memory)), str(index)))
         return found + [Sample(XID, answer.t, float(number), str(index)) for index, number in answer.xids if index >= 0]
 
     def _choose(self) -> list[Reading]:

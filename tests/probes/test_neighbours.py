@@ -99,6 +99,23 @@ def test_a_ghost_of_another_container_is_counted_and_called_unknown(simgpu: Make
     gpu.close()
 
 
+def test_the_mps_server_is_no_stranger(simgpu: Maker, tmp_path: Path) -> None:
+    cards = simgpu()
+    cards.ghost(77, 30 << 20, 0.1)
+    cards.ghost(88, 1 << 30, 0.1)
+    (tmp_path / "42").mkdir()
+    for pid, name in ((77, "nvidia-cuda-mps-server"), (88, "somebody")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "comm").write_text(name[:15])
+
+    def seen(samples: dict[str, Sample], notes: list[dict[str, Any]]) -> bool:
+        if "gpu.others.count[0]" in samples:
+            assert samples["gpu.others.count[0]"].value == 1
+        return "gpu.others.count[0]" in samples
+
+    read(Target(root_pid=42, pids=lambda: {42: "main"}, proc=tmp_path), seen)
+
+
 def write_stat(proc: Path, pid: int, name: str, ticks: int, started: int = 5) -> None:
     """Write the process `pid`, which used `ticks` of CPU time."""
     (proc / str(pid)).mkdir(exist_ok=True)

@@ -195,6 +195,13 @@ def test_a_hung_call_costs_one_gap_in_one_column(simgpu: Maker, probe: Callable[
     assert not Path(f"/proc/{before}").exists()
 
 
+def test_waiting_for_xid_events_may_hang_too(simgpu: Maker, probe: Callable[[], Probe]) -> None:
+    simgpu().fault("nvmlEventSetWait_v2", delay=-1)
+    watched = probe()
+    watched.until(lambda: watched.said().startswith("Xid events of NVML does not answer"))
+    watched.more("gpu.busy[0]")
+
+
 def test_a_hung_initialisation_is_said_and_the_end_does_not_wait(simgpu: Maker, probe: Callable[[], Probe]) -> None:
     simgpu().fault("nvmlInit", delay=-1)
     watched = probe()
@@ -303,6 +310,13 @@ def test_older_drivers_are_asked_in_older_ways(simgpu: Maker, probe: Callable[[]
     assert watched.last("gpu.job.memory[0]") == 2**29
     assert watched.said() == ""
     gpu.close()
+
+
+def test_a_list_of_processes_in_another_layout_is_not_believed(simgpu: Maker, probe: Callable[[], Probe]) -> None:
+    simgpu().ghost(2**31 - 5, 1 << 30, 0.0)
+    watched = probe()
+    watched.until(lambda: "a newer nvidia-ml-py may help" in watched.said())
+    watched.more("gpu.busy[0]")
 
 
 def test_fields_that_many_cards_lack_are_left_out_without_a_word(simgpu: Maker, probe: Callable[[], Probe]) -> None:
