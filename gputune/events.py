@@ -31,10 +31,11 @@ class Kind(IntEnum):
     FETCH = 2  # one batch made by a dataset fetcher: a CPU ns, b ns spent waiting for a CPU (-1 unknown),
     #            d ns in collate_fn, e bytes of the batch (0 not measured), c samples; code: INLINE
     SPAN = 3  # code SpanCode; a site id (0 none), b bytes, d iterator id (loader.start), e 0 on the training
-    #           thread else a thread id; c 1 = workers being shut down (loader.start)
+    #           thread else a thread id; c 1 = workers being shut down (loader.start), else a sum:
+    #            1 = from pinned memory, 2 = non_blocking (copy.h2d)
     STEP = 4  # one optimizer step: a optimizer id
     GAP = 5  # device clock, at a batch boundary: a ns the device idled between the end of a step's work and
-    #          the start of the next one's, b ns of the step's work, d batch index
+    #          the start of the next one's, b ns of the step's work, d batch index, e iterator id
     WORKER = 6  # in a worker: t0 its start, t1 its end (0 while it lives): a worker id, b workers in all
     BACKWARD = 7  # one Tensor.backward call
     ITERATOR = 8  # an iterator came to life or was reset: a iterator id, b loader id, c workers, d 1 = reset,

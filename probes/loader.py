@@ -33,6 +33,7 @@ VERSION = 1
 HEADER = struct.Struct("<8sIIIIIIiiqIIQIIqQQqqI")
 RECORD = struct.Struct("<IHHqqqqqqII")
 U32 = struct.Struct("<I").unpack_from
+U64 = struct.Struct("<Q").unpack_from
 LIVE = struct.Struct("<QIIqQQqq").unpack_from  # at 56: notes, mark kind, code, t0, errors, read, ended, since
 READ_AT, LIVE_AT, FLAGS_AT, INDEX_AT = 88, 56, 52, 112
 M32 = 0xFFFFFFFF
@@ -42,7 +43,8 @@ BEAT = 1_000_000_000  # ns between samples, and the silence after which what is 
 SETTLE = 0.1  # s; a folder that changed this short ago may change again within one tick of its time stamp
 MOST_NOTES = 1 << 20  # bytes of notes that are believed
 
-tuple_new = tuple.__new__
+BATCH = int(Kind.BATCH)  # looked up for every record, and an enum's members are slow to look up
+new = tuple.__new__  # what Event(...) and Record(...) do, without their calls
 
 
 class Foreign(Exception):  # noqa: N818 - a fact about a file
@@ -128,7 +130,7 @@ class Ring:
             for fields in RECORD.iter_unpack(self._view[at : self._stop]):
                 if fields[0] != seq or fields[10] != seq:
                     break
-                got.append(tuple_new(Event, (process, tuple_new(Record, fields[1:10]))))
+                got.append(new(Event, (process, new(Record, fields[1:10]))))
                 seq = (seq + 1) & M32
             if not got or U32(self._map, at)[0] != first:  # being written right now, or overtaken while we read
                 if not got:
@@ -171,7 +173,7 @@ class Ring:
 
     def notes(self) -> list[dict[str, Json]]:
         """Return the notes written since the last call; a line that is no JSON object is left out."""
-        size = min(int(LIVE(self._map, LIVE_AT)[0]), self._room)
+        size = min(U64(self._map, LIVE_AT)[0], self._room)
         if size <= self._noted:
             return []
         text = bytes(self._view[self._notes_at + self._noted : self._notes_at + size])
@@ -245,6 +247,7 @@ class Rings:
 
     def __init__(self, target: Target) -> None:
         self._folder = target.rings
+        self._path = str(target.rings)
         self._proc = target.proc
         self._seen: set[str] = set()
         self._changed = 0.0
@@ -252,6 +255,7 @@ class Rings:
         self._poll = select.poll()
         self._by_fd: dict[int, Process] = {}
         self._by_pid: dict[int, Process] = {}
+        self._replaced = False
         self.alive: list[Process] = []
         self._next = self._read_next()
         self._due = now() + BEAT
@@ -272,7 +276,10 @@ class Rings:
         for process in self.alive:
             if process.ring is not None:
                 self._drain(process, process.ring, t, readings, beat=beat)
-        for process in dict.fromkeys(dead + [p for p in self.alive if p.replaced]):
+        if self._replaced:
+            dead += [process for process in self.alive if process.replaced]
+            self._replaced = False
+        for process in dict.fromkeys(dead):
             self._bury(process, readings)
         if beat:
             self._sample(t, readings)
@@ -288,12 +295,12 @@ class Rings:
     def _scan(self, readings: list[Reading]) -> None:
         """Meet files that are new. Reading the folder is skipped while its time stamp says that nothing changed."""
         try:
-            changed = self._folder.stat().st_mtime
+            changed = os.stat(self._path).st_mtime  # noqa: PTH116 - on every tick
             if self._scanned and changed == self._changed:
                 return
             self._scanned = time.time() - changed > SETTLE
             self._changed = changed
-            with os.scandir(self._folder) as entries:
+            with os.scandir(self._path) as entries:
                 names = [entry.name for entry in entries if entry.name not in self._seen]
         except OSError:
             return
@@ -358,6 +365,7 @@ class Rings:
         process = self._by_pid.get(ring.pid)
         if process is not None and process.ring is not None:  # exec: another program in the same process
             process.replaced = ring.created
+            self._replaced = True
             process = None
         if process is None:
             process = self._arrive(ring.pid, ring.created, ring.index, None)
@@ -396,14 +404,12 @@ class Rings:
 
     def _drain(self, process: Process, ring: Ring, t: int, readings: list[Reading], *, beat: bool) -> None:
         events = ring.drain(process.index)
+        readings += self._notes(process, ring)  # first: records speak of loaders that notes describe
         if events:
             process.moved = t
-            readings += self._notes(process, ring)  # first: records speak of loaders that notes describe
             readings += events
             if not ring.worker:
                 self._count(process, events)
-        elif beat:
-            readings += self._notes(process, ring)
         if beat:
             ring.look()
             if process.told is not None and process.told.role != process.role:
@@ -423,7 +429,7 @@ class Rings:
     def _count(self, process: Process, events: list[Event]) -> None:
         for event in events:
             record = event.record
-            if record.kind == Kind.BATCH:
+            if record.kind == BATCH:
                 self._wait(process, record.t0, record.t1)
                 if not record.code:
                     self.batches += 1
@@ -446,7 +452,6 @@ class Rings:
         files = [] if process.hello is None or process.replaced else [process.hello]
         if ring is not None:
             self._drain(process, ring, now(), readings, beat=False)
-            readings += self._notes(process, ring)
             ring.look()
             ended = ring.ended or ended
             self._open(process, ring, readings)
@@ -479,7 +484,7 @@ class Rings:
             if not ring.worker:
                 training += 1
                 kind, _code, t0 = ring.open()
-                if kind == Kind.BATCH:
+                if kind == BATCH:
                     self._wait(process, t0, t)
         share = self._waited / max(1, t - self._last) / max(1, training)
         values = ((WAIT, min(1.0, share)), (BATCHES, self.batches), (SAMPLES, self.samples))
