@@ -1,8 +1,10 @@
 """What a change would buy, as a ratio of samples/s: the one place that turns features into predictions.
 
-Loader settings are replayed (`replay.py`); pauses, such as checkpoints, are taken out of the measured steps and the
-rest is replayed, so that a pause in which the queue filled up is not counted as pure loss. Every prediction is an
-interval: the model's own error at the present settings, where the truth is known, widens it.
+Loader settings are replayed (`replay.py`); pauses, such as checkpoints, are taken off the measured loop, down to what
+the loader and the device can do at best. Every prediction is an interval: the model's own error at the present
+settings, where the truth is known, widens it.
+
+Over 300 lines because all predictions share one view of a loop and one error, and the advisors must not have their own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,6 +20,7 @@ STOP_S = 0.003  # s to end one worker, likewise
 SPAWN_S = 1.0  # s for a worker that imports torch anew (spawn, forkserver)
 FIRST_S = 0.012  # s until a fresh worker's first batch is on its way, beyond making it
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
+MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
 ERROR = 0.03  # the model's own error where nothing is known of it (docs/evidence.md)
@@ -312,7 +315,8 @@ def strangers(run: Features, loader: Loader) -> float:
     if used < CROWD or not cpu or not queued or not per_batch:
         return used
     ours = (cpu + queued) / len(loader.fetches) / per_batch if loader.num_workers else 1.0
-    return max(used, run.machine.cpus * (cpu + queued) / cpu - ours)
+    each = min(MOST_CROWDED, (cpu + queued) / cpu)
+    return max(used, run.machine.cpus * each - ours)
 
 
 def _steps(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:

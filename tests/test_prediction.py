@@ -176,6 +176,20 @@ def test_a_busy_device_is_a_floor_for_every_setting() -> None:
         assert mine.gain(Setting(workers, 4, persistent=True)).likely < 1.06
 
 
+def test_a_crowd_of_strangers_shows_in_how_long_makers_of_batches_queue() -> None:
+    queueing = (Fetch(wall=0.020, cpu=0.010, queued=0.010, collate=0.0, samples=8),) * 100
+    crowded = outlook(loader(workers=0, fetches=queueing, step=0.0, wait=0.020), cpus=2, others=1.0)
+    assert crowded.job.others == pytest.approx(3.0)
+    alone = outlook(loader(workers=0, fetches=queueing, step=0.0, wait=0.020), cpus=2, others=0.0)
+    assert alone.job.others == 0.0
+
+
+def test_batches_that_take_next_to_no_cpu_say_little_about_the_crowd() -> None:
+    tiny = (Fetch(wall=0.0011, cpu=1e-6, queued=0.001, collate=0.0, samples=8),) * 100
+    mine = outlook(loader(workers=0, fetches=tiny, step=0.010, step_cpu=0.010, wait=0.0011), cpus=4, others=0.3)
+    assert mine.job.others <= 40
+
+
 def test_only_training_loaders_of_which_enough_is_known_have_an_outlook() -> None:
     mine = outlook(loader())
     silent = replace(mine.process, loaders=(loader(training=False), loader(waits=())))
