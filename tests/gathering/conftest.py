@@ -1,7 +1,5 @@
 """A pretended training, told reading by reading as the probes would tell it. Times in ms from the command's start."""
 
-from collections.abc import Callable
-
 import pytest
 
 from gputune.events import END, INLINE, Event, Kind, Record, SpanCode
@@ -100,6 +98,9 @@ def story() -> Story:
 
 
 @pytest.fixture
-def another() -> Callable[[], Story]:
-    """The maker of further runs."""
-    return Story
+def untold() -> Story:
+    """The same run, before its loader was told."""
+    told = Story()
+    told.process()
+    told.at = 100
+    return told

@@ -6,12 +6,12 @@ from gputune.events import Kind, SpanCode
 from gputune.gathering.loader import EPOCHS, KEPT, UNFINISHED, WARM_UP
 
 
-def test_settings_are_kept_as_the_guest_told_them(story) -> None:
-    story.loader(id=1, num_workers=3, prefetch_factor=4, pin_memory=True, persistent_workers=True, in_order=False,
+def test_settings_are_kept_as_the_guest_told_them(untold) -> None:
+    untold.loader(id=1, num_workers=3, prefetch_factor=4, pin_memory=True, persistent_workers=True, in_order=False,
                  iterable=True, start_method="spawn", dataset="Pictures", samples=640, shuffle=True)  # fmt: skip
-    story.iterator()
-    story.batch()
-    (loader,) = story.features().processes[0].loaders
+    untold.iterator()
+    untold.batch()
+    (loader,) = untold.features().processes[0].loaders
     assert (loader.where, loader.num_workers, loader.prefetch_factor, loader.batch_size) == ("train.py:41", 3, 4, 32)
     assert loader.pin_memory
     assert loader.persistent_workers
@@ -86,17 +86,17 @@ def test_a_pause_inside_one_of_its_own_kind_counts_once(story) -> None:
     assert max(loader.pauses["checkpoint"]) == pytest.approx(0.020)
 
 
-def test_epochs_know_their_start_their_first_wait_and_their_end(story) -> None:
-    story.loader(id=1, num_workers=2)
+def test_epochs_know_their_start_their_first_wait_and_their_end(untold) -> None:
+    untold.loader(id=1, num_workers=2)
     for number in (1, 2):
-        story.iterator(number, took=30, workers=2)
-        story.batch(number, wait=20)
-        story.step()
-        story.epoch(4, number)
-        began = story.at
-        story.record(Kind.SPAN, began, began + 6, code=SpanCode.LOADER_START, d=number, c=1)
-        story.batch(number, wait=8, end=True)
-    first, second = story.features().processes[0].loaders[0].epochs
+        untold.iterator(number, took=30, workers=2)
+        untold.batch(number, wait=20)
+        untold.step()
+        untold.epoch(4, number)
+        began = untold.at
+        untold.record(Kind.SPAN, began, began + 6, code=SpanCode.LOADER_START, d=number, c=1)
+        untold.batch(number, wait=8, end=True)
+    first, second = untold.features().processes[0].loaders[0].epochs
     for epoch in (first, second):
         assert epoch.batches == 5
         assert epoch.complete
@@ -164,39 +164,39 @@ def worker(story, process: int, pid: int, *, batches: int = 3, took: int = 20) -
         story.record(Kind.FETCH, story.at + k * took, story.at + (k + 1) * took, process, a=took * 1_000_000, c=32)
 
 
-def test_what_workers_made_belongs_to_their_loader(story) -> None:
-    story.loader(id=1, num_workers=1)
-    story.iterator(1, workers=1)
-    story.record(Kind.MEMBER, story.at, story.at, a=1, b=201, c=0)
-    story.process(1, pid=201, role="worker")
-    worker(story, 1, 201)
-    story.batch()
-    (loader,) = story.features().processes[0].loaders
+def test_what_workers_made_belongs_to_their_loader(untold) -> None:
+    untold.loader(id=1, num_workers=1)
+    untold.iterator(1, workers=1)
+    untold.record(Kind.MEMBER, untold.at, untold.at, a=1, b=201, c=0)
+    untold.process(1, pid=201, role="worker")
+    worker(untold, 1, 201)
+    untold.batch()
+    (loader,) = untold.features().processes[0].loaders
     assert [f.wall for f in loader.fetches] == pytest.approx([0.020, 0.020])
 
 
-def test_a_worker_may_be_heard_before_its_loader_names_it(story) -> None:
-    story.loader(id=1, num_workers=1)
-    story.process(1, pid=201, role="worker")
-    story.note(1, n="worker", worker_id=0, num_workers=1, threads=4)
-    worker(story, 1, 201)
-    story.iterator(1, workers=1)
-    story.record(Kind.MEMBER, story.at, story.at, a=1, b=201, c=0)
-    story.batch()
-    (loader,) = story.features().processes[0].loaders
+def test_a_worker_may_be_heard_before_its_loader_names_it(untold) -> None:
+    untold.loader(id=1, num_workers=1)
+    untold.process(1, pid=201, role="worker")
+    untold.note(1, n="worker", worker_id=0, num_workers=1, threads=4)
+    worker(untold, 1, 201)
+    untold.iterator(1, workers=1)
+    untold.record(Kind.MEMBER, untold.at, untold.at, a=1, b=201, c=0)
+    untold.batch()
+    (loader,) = untold.features().processes[0].loaders
     assert len(loader.fetches) == 2
     assert loader.worker_threads == 4
 
 
-def test_what_a_worker_made_counts_though_its_epoch_is_over(story) -> None:
-    story.loader(id=1, num_workers=1)
-    story.iterator(1, workers=1)
-    story.record(Kind.MEMBER, story.at, story.at, a=1, b=201, c=0)
-    story.batch()
-    story.batch(end=True)
-    story.process(1, pid=201, role="worker")
-    worker(story, 1, 201)
-    assert len(story.features().processes[0].loaders[0].fetches) == 2
+def test_what_a_worker_made_counts_though_its_epoch_is_over(untold) -> None:
+    untold.loader(id=1, num_workers=1)
+    untold.iterator(1, workers=1)
+    untold.record(Kind.MEMBER, untold.at, untold.at, a=1, b=201, c=0)
+    untold.batch()
+    untold.batch(end=True)
+    untold.process(1, pid=201, role="worker")
+    worker(untold, 1, 201)
+    assert len(untold.features().processes[0].loaders[0].fetches) == 2
 
 
 def test_a_loader_iterated_without_gradients_evaluates(story) -> None:
