@@ -170,4 +170,5 @@ def main() -> None:
     print(f"median beat {statistics.median(both['beat']) * 1e6:.0f} µs, tables {found}", file=sys.stderr)
 
 
-main()
+if __name__ == "__main__":
+    main()
