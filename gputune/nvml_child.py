@@ -12,6 +12,8 @@ that the recorder is gone. Lines are objects with some of these keys:
 | `x` | `[index, number]` of each Xid event |
 | `e` | `[index, field, reason, since]`: fails since then, ns; `null`: works again; field "": the device, -1: all |
 | `fatal`, `hint` | NVML cannot be used at all; the process ends |
+
+Over 300 lines: which failure is a field's, a device's or all of NVML's is decided over the whole of them, in one place.
 """
 
 import ctypes

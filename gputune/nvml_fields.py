@@ -3,6 +3,8 @@
 Runs in the NVML child only (`gputune/nvml_child.py`): importing pynvml costs 25 ms and belongs to no other process.
 Units are converted here: NVML speaks of MHz, mW, mJ, KB/s and per cent. Sources: NVML API reference,
 <https://docs.nvidia.com/deploy/nvml-api/>, and nvidia-ml-py's pynvml.py.
+
+Over 300 lines: one short function for each field, and the table of them at the end.
 """
 
 import time
