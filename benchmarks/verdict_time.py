@@ -1,18 +1,15 @@
 """How long after the end of an hour's run its verdict is there: features, every advisor, the document, the words.
 
-The hour is the made-up one of `recording_size.py`, 180,000 batches with their fetches; closing its recording is a
-second figure, since the verdict is printed before.
+The hour is the made-up one of `recording_size.py`, 180,000 batches with their fetches.
 """
 
 import random
-import tempfile
 import time
-from pathlib import Path
 
 from common import emit, figure
 from recording_size import START, STEP, batches, ticks
 
-from gputune import judging, recording
+from gputune import judging
 from gputune.events import Event, Kind, Record
 from gputune.gathering import Gatherer
 from gputune.report.terminal import render
@@ -40,22 +37,14 @@ def main() -> None:
     """Measure and print."""
     gatherer = Gatherer(("python", "train.py"), START)
     gatherer.take(story())
-    verdicts, closes = [], []
-    with tempfile.TemporaryDirectory() as name:
-        kept = recording.Recording.create(Path(name, "run"), {"command": ["python"], "started": START})
-        kept.take(story())
-        stream = batches(random.Random(2))
-        ahead = next(stream)
-        for t, readings in ticks(HOUR, random.Random(1)):
-            while ahead.record.t1 <= t:
-                readings.append(ahead)
-                ahead = next(stream)
-            gatherer.take(readings)
-            kept.take(readings)
-            kept.beat(t)
-        began = time.perf_counter()
-        kept.close()
-        closes.append(time.perf_counter() - began)
+    verdicts = []
+    stream = batches(random.Random(2))
+    ahead = next(stream)
+    for t, readings in ticks(HOUR, random.Random(1)):
+        while ahead.record.t1 <= t:
+            readings.append(ahead)
+            ahead = next(stream)
+        gatherer.take(readings)
     for _ in range(ROUNDS):
         began = time.perf_counter()
         features = gatherer.features(START + HOUR * 1_000_000_000, exit_code=0)
@@ -66,12 +55,7 @@ def main() -> None:
     count = features.processes[0].batches
     if count < 0.9 * HOUR / STEP:
         raise SystemExit(f"only {count} batches were gathered: the figure would be of another run")
-    emit(
-        [
-            figure("verdict after the end of an hour's run", "s", verdicts, BUDGET, f"{count} batches"),
-            figure("closing the recording of that hour, after the verdict", "s", closes),
-        ]
-    )
+    emit([figure("verdict after the end of an hour's run", "s", verdicts, BUDGET, f"{count} batches")])
 
 
 if __name__ == "__main__":
