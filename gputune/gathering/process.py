@@ -11,7 +11,7 @@ from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
 from gputune.units import NS
 
-GAPS = 4096  # device-clock gaps kept
+GAPS = 4096  # device-clock gaps kept, the latest: the first ones are warm-up
 FORWARDS = 2000  # timings of what comes before a step's first module call, kept
 ALIVE = 64  # iterators of one process that are listened to: a loop that never ends one makes a new one each epoch
 LATE = 4096  # iterators whose workers' records may still come
@@ -70,8 +70,8 @@ class Training:
         self._loop_began = 0
         self._loop_end = 0
         self._steps = 0
-        self._gaps: list[float] = []
-        self._works: list[float] = []
+        self._gaps: deque[float] = deque(maxlen=GAPS)
+        self._works: deque[float] = deque(maxlen=GAPS)
         self._last_span = ""
         self._forwards: deque[float] = deque(maxlen=FORWARDS)
         self._gotten = True
@@ -106,7 +106,7 @@ class Training:
             self._iterator(record)
         elif kind == Kind.FORWARD:
             self._forward(record)
-        elif kind == Kind.GAP and len(self._gaps) < GAPS:
+        elif kind == Kind.GAP:
             self._gaps.append(record.a / NS)
             self._works.append(record.b / NS)
 
