@@ -53,7 +53,7 @@ def train(args) -> None:
     net = Net()
     optimizer = torch.optim.AdamW(net.parameters())
     criterion = nn.CrossEntropyLoss()
-    loader = DataLoader(Photos(16 * 280), 16, shuffle=True, num_workers=args.num_workers)
+    loader = DataLoader(Photos(16 * 300), 16, shuffle=True, num_workers=args.num_workers)
     pace = kit.Pace()
     for images, labels in loader:
         optimizer.zero_grad(set_to_none=True)

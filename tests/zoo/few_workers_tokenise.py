@@ -12,7 +12,20 @@ ZOO = {
     "device": "none",
     "also": [],
 }
-WORDS = "supercalifragilistic training of networks is an everyday matter on graphical processors nowadays".split()
+WORDS = [
+    "supercalifragilistic",
+    "training",
+    "of",
+    "networks",
+    "is",
+    "an",
+    "everyday",
+    "matter",
+    "on",
+    "graphical",
+    "processors",
+    "nowadays",
+]
 
 
 def pieces(text: str, length: int) -> list[int]:
@@ -26,7 +39,7 @@ def pieces(text: str, length: int) -> list[int]:
 
 class Reviews(Dataset):
     def __len__(self) -> int:
-        return 24 * 220
+        return 24 * 330
 
     def __getitem__(self, index):
         text = " ".join(WORDS[(index * 7 + n) % len(WORDS)] for n in range(160))

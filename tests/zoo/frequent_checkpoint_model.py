@@ -24,7 +24,7 @@ def main() -> None:
     args = kit.settings(ZOO, checkpoint_interval=4)
     model = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024))
     optimizer = torch.optim.Adam(model.parameters())
-    loader = DataLoader(TensorDataset(torch.randn(16 * 400, 1024)), batch_size=16, shuffle=True)
+    loader = DataLoader(TensorDataset(torch.randn(16 * 700, 1024)), batch_size=16, shuffle=True)
     with tempfile.TemporaryDirectory() as folder:
         pace = kit.Pace()
         for step, (x,) in enumerate(loader, 1):

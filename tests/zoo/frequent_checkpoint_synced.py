@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 ZOO = {
     "cause": "frequent-checkpoint",
-    "says": "torch.save of 64 MB with fsync and rename every 10 steps, two workers that keep up",
+    "says": "torch.save of 48 MB with fsync and rename every 10 steps, two workers that keep up",
     "fix": {"checkpoint_interval": 250},
     "device": "none",
     "also": [],
@@ -19,7 +19,7 @@ ZOO = {
 
 class Noise(Dataset):
     def __len__(self):
-        return 24 * 400
+        return 24 * 900
 
     def __getitem__(self, index):
         return torch.randn(256), index % 4
@@ -27,8 +27,8 @@ class Noise(Dataset):
 
 class Trainer:
     def __init__(self, folder: str, interval: int) -> None:
-        self.network = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 4))
-        self.memory = torch.zeros(16_000_000)  # a bank of past features: part of the state
+        self.network = torch.nn.Sequential(torch.nn.Linear(256, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 4))
+        self.memory = torch.zeros(12_000_000)  # a bank of past features: part of the state
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.1, momentum=0.9)
         self.path, self.interval = Path(folder) / "state.pt", interval
 

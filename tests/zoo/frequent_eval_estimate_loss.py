@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 ZOO = {
     "cause": "frequent-eval",
-    "says": "estimate_loss() of 2 x 15 batches every 10 steps, no DataLoader",
+    "says": "estimate_loss() of 2 x 15 batches every 5 steps, no DataLoader",
     "fix": {"eval_interval": 200},
     "device": "none",
     "also": [],
@@ -50,7 +50,7 @@ def estimate_loss(model):
 
 
 if __name__ == "__main__":
-    args = kit.settings(ZOO, eval_interval=10)
+    args = kit.settings(ZOO, eval_interval=5)
     torch.set_num_threads(1)
     model = Bigram()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

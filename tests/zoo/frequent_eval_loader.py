@@ -29,9 +29,11 @@ def blobs(count: int) -> TensorDataset:
 def main() -> None:
     args = kit.settings(ZOO, eval_interval=10)
     torch.set_num_threads(1)
-    model = torch.nn.Sequential(torch.nn.Linear(784, 800), torch.nn.ReLU(), torch.nn.Dropout(), torch.nn.Linear(800, 10))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(784, 800), torch.nn.ReLU(), torch.nn.Dropout(), torch.nn.Linear(800, 10)
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    train, valid = DataLoader(blobs(64 * 400), 64, shuffle=True), DataLoader(blobs(64 * 30), 64)
+    train, valid = DataLoader(blobs(64 * 1000), 64, shuffle=True), DataLoader(blobs(64 * 30), 64)
     pace = kit.Pace()
     for step, (x, y) in enumerate(train, 1):
         loss = torch.nn.functional.cross_entropy(model(x), y)

@@ -23,7 +23,7 @@ def main() -> None:
     torch.set_num_threads(1)
     model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    data = TensorDataset(torch.randn(512 * 400, 64), torch.randint(0, 2, (512 * 400,)))
+    data = TensorDataset(torch.randn(512 * 900, 64), torch.randint(0, 2, (512 * 900,)))
     with tempfile.TemporaryDirectory() as folder:
         handler = logging.FileHandler(Path(folder) / "train.log")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))

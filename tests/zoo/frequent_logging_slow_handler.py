@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 ZOO = {
     "cause": "frequent-logging",
-    "says": "3 records a step through a handler that takes 4 ms each",
+    "says": "3 records a step through a handler that takes 3 ms each",
     "fix": {"log_interval": 100},
     "device": "none",
     "also": [],
@@ -21,12 +21,12 @@ class Collector(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.format(record)
-        time.sleep(0.004)
+        time.sleep(0.003)
 
 
 class Blobs(Dataset):
     def __len__(self):
-        return 32 * 360
+        return 32 * 500
 
     def __getitem__(self, index):
         return torch.randn(512) + index % 2, float(index % 2)

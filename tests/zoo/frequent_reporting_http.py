@@ -1,4 +1,4 @@
-"""Each step's metrics are posted to a tracking server, which thinks for 12 ms before it answers."""
+"""Each step's metrics are posted to a tracking server, which thinks for 8 ms before it answers."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 ZOO = {
     "cause": "frequent-reporting",
-    "says": "an HTTP POST of 12 ms on the loopback in the training thread at every step",
+    "says": "an HTTP POST of 8 ms on the loopback in the training thread at every step",
     "fix": {"report_interval": 100},
     "device": "none",
     "also": [],
@@ -21,7 +21,7 @@ import http.server, time
 class Tracker(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        time.sleep(0.012)
+        time.sleep(0.008)
         self.send_response(204)
         self.end_headers()
     def log_message(self, *_):
@@ -37,7 +37,7 @@ def main() -> None:
     torch.set_num_threads(1)
     model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 512))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    loader = DataLoader(TensorDataset(torch.randn(32 * 350, 512)), batch_size=32, num_workers=1)
+    loader = DataLoader(TensorDataset(torch.randn(32 * 500, 512)), batch_size=32, num_workers=1)
     server = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE)
     try:
         url = f"http://127.0.0.1:{int(server.stdout.readline())}/api/metrics"

@@ -1,4 +1,4 @@
-"""Histograms of every parameter and its gradient go to TensorBoard at every step, flushed."""
+"""Histograms of the biases and their gradients go to TensorBoard at every step, flushed."""
 
 import tempfile
 
@@ -9,7 +9,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 ZOO = {
     "cause": "frequent-reporting",
-    "says": "add_histogram of 12 tensors and flush() at every step",
+    "says": "add_histogram of 6 tensors and flush() at every step",
     "fix": {"report_interval": 50},
     "device": "none",
     "also": [],
@@ -18,7 +18,7 @@ ZOO = {
 
 def report(writer: SummaryWriter, model: torch.nn.Module, loss: torch.Tensor, step: int) -> None:
     writer.add_scalar("loss", loss.item(), step)
-    for name, parameter in model.named_parameters():
+    for name, parameter in list(model.named_parameters())[1::2]:
         writer.add_histogram(name, parameter, step)
         writer.add_histogram(f"{name}/grad", parameter.grad, step)
     writer.flush()
@@ -28,10 +28,10 @@ def main() -> None:
     args = kit.settings(ZOO, report_interval=1)
     torch.set_num_threads(1)
     model = torch.nn.Sequential(
-        torch.nn.Linear(128, 384), torch.nn.ReLU(), torch.nn.Linear(384, 384), torch.nn.ReLU(), torch.nn.Linear(384, 8)
+        torch.nn.Linear(128, 512), torch.nn.ReLU(), torch.nn.Linear(512, 768), torch.nn.ReLU(), torch.nn.Linear(768, 8)
     )
     optimizer = torch.optim.Adam(model.parameters())
-    loader = DataLoader(TensorDataset(torch.randn(256 * 200, 128), torch.randn(256 * 200, 8)), batch_size=256)
+    loader = DataLoader(TensorDataset(torch.randn(256 * 300, 128), torch.randn(256 * 300, 8)), batch_size=256)
     with tempfile.TemporaryDirectory() as folder, SummaryWriter(folder) as writer:
         pace = kit.Pace()
         for step, (x, y) in enumerate(loader, 1):

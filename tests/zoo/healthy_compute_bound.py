@@ -5,7 +5,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-ZOO = {"cause": None, "says": "steps of some 40 ms on all CPUs, batches of 2 ms", "fix": {}, "device": "none", "also": []}
+ZOO = {
+    "cause": None,
+    "says": "steps of some 40 ms on all CPUs, batches of 2 ms",
+    "fix": {},
+    "device": "none",
+    "also": [],
+}
 
 
 class Digits(Dataset):

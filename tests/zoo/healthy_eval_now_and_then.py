@@ -23,7 +23,7 @@ if __name__ == "__main__":
     train = DataLoader(blobs(48 * 120), 48, shuffle=True, num_workers=1, persistent_workers=True)
     valid = DataLoader(blobs(48 * 24), 48)
     pace = kit.Pace()
-    for epoch in range(4):
+    for _epoch in range(7):
         model.train()
         for batch in train:
             optimizer.zero_grad()

@@ -4,7 +4,13 @@ import kit
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-ZOO = {"cause": None, "says": "a TensorDataset, num_workers=0, steps of some 20 ms", "fix": {}, "device": "none", "also": []}
+ZOO = {
+    "cause": None,
+    "says": "a TensorDataset, num_workers=0, steps of some 20 ms",
+    "fix": {},
+    "device": "none",
+    "also": [],
+}
 
 args = kit.settings(ZOO, num_workers=0)
 torch.set_num_threads(1)
@@ -17,7 +23,7 @@ loader = DataLoader(
     TensorDataset(torch.randn(3200, 1, 256), torch.randint(5, (3200,))), 32, shuffle=True, num_workers=args.num_workers
 )
 pace = kit.Pace()
-for _epoch in range(4):
+for _epoch in range(7):
     for x, y in loader:
         loss = torch.nn.functional.cross_entropy(model(x), y)
         optimizer.zero_grad()

@@ -17,7 +17,7 @@ def main() -> None:
     torch.set_num_threads(1)
     model = torch.nn.Sequential(torch.nn.Linear(800, 1200), torch.nn.ReLU(), torch.nn.Linear(1200, 10))
     optimizer = torch.optim.Adam(model.parameters())
-    loader = DataLoader(TensorDataset(torch.randn(48 * 400, 800), torch.randint(10, (48 * 400,))), 48, num_workers=1)
+    loader = DataLoader(TensorDataset(torch.randn(48 * 1000, 800), torch.randint(10, (48 * 1000,))), 48, num_workers=1)
     with tempfile.TemporaryDirectory() as folder, SummaryWriter(folder) as writer:
         logging.basicConfig(filename=Path(folder) / "train.log", level=logging.INFO)
         pace = kit.Pace()

@@ -24,7 +24,7 @@ def main() -> None:
         Points(), 32, shuffle=True, num_workers=args.num_workers, persistent_workers=args.persistent_workers
     )
     pace = kit.Pace()
-    for _epoch in range(22):
+    for _epoch in range(70):
         for x, y in loader:
             loss = torch.nn.functional.mse_loss(model(x), y)
             optimizer.zero_grad()

@@ -18,7 +18,7 @@ ZOO = {
 
 class LongTail(Dataset):
     def __len__(self) -> int:
-        return 12 * 450
+        return 12 * 900
 
     def __getitem__(self, index):
         time.sleep(min(0.05, random.Random(index).lognormvariate(-6.7, 1.0)))

@@ -17,7 +17,7 @@ Setting = bool | int | float
 
 
 def settings(zoo: Mapping[str, object], **defaults: Setting) -> argparse.Namespace:
-    """Return the script's settings: its defaults, then `zoo["fix"]` if `--fixed`, then its options (`--num-workers 6`)."""
+    """Return the script's settings: its defaults, `zoo["fix"]` if `--fixed`, and its options (`--num-workers 6`)."""
     parser = argparse.ArgumentParser(description=str(zoo["says"]))
     parser.add_argument("--fixed", action="store_true", help="run the repaired twin: the same work without the cause")
     for name, value in defaults.items():

@@ -30,9 +30,7 @@ class Shards(Dataset):
 
 args = kit.settings(ZOO, num_workers=1, prefetch_factor=1)
 torch.set_num_threads(1)
-loader = DataLoader(
-    Shards(330, 32), batch_size=32, num_workers=args.num_workers, prefetch_factor=args.prefetch_factor
-)
+loader = DataLoader(Shards(330, 32), batch_size=32, num_workers=args.num_workers, prefetch_factor=args.prefetch_factor)
 layers = [torch.nn.Linear(768, 2048), torch.nn.SiLU(), torch.nn.Linear(2048, 1800), torch.nn.SiLU()]
 classifier = torch.nn.Sequential(*layers, torch.nn.Linear(1800, 7))
 sgd = torch.optim.SGD(classifier.parameters(), lr=0.05, momentum=0.9)

@@ -1,4 +1,4 @@
-"""Six workers with two threads each on two CPUs: they spend the time waiting for one another."""
+"""Four workers with two threads each on two CPUs: they spend the time waiting for one another."""
 
 import warnings
 
@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 
 ZOO = {
     "cause": "oversubscribed-workers",
-    "says": "num_workers=6 with 2 threads each on 2 CPUs, small tensor operations",
+    "says": "num_workers=4 with 2 threads each on 2 CPUs, small tensor operations",
     "fix": {"num_workers": 2, "worker_threads": 1},
     "device": "none",
     "also": ["heavy-preprocessing"],
@@ -18,7 +18,7 @@ warnings.filterwarnings("ignore", message="This DataLoader will create")
 
 class Augmented(Dataset):
     def __len__(self) -> int:
-        return 16 * 100
+        return 16 * 140
 
     def __getitem__(self, index: int) -> torch.Tensor:
         image = torch.full((3, 128, 128), index / 1000)
@@ -29,7 +29,7 @@ class Augmented(Dataset):
 
 
 def main() -> None:
-    args = kit.settings(ZOO, num_workers=6, worker_threads=2)
+    args = kit.settings(ZOO, num_workers=4, worker_threads=2)
 
     def set_up(_worker: int) -> None:
         torch.set_num_threads(args.worker_threads)

@@ -1,4 +1,4 @@
-"""Forty short epochs, and four workers are started and stopped for each of them."""
+"""A hundred short epochs, and four workers are started and stopped for each of them."""
 
 import kit
 import torch
@@ -33,7 +33,7 @@ def main() -> None:
         dataset, batch_size=32, shuffle=True, num_workers=args.num_workers, persistent_workers=args.persistent_workers
     )
     pace = kit.Pace()
-    for _epoch in range(40):
+    for _epoch in range(100):
         run_epoch(model, loader, optimizer, pace)
 
 

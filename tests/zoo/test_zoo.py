@@ -1,0 +1,62 @@
+"""The zoo in small: every script is well declared, and the quickest ones get the right verdict."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+def _load(name: str):
+    spec = importlib.util.spec_from_file_location(f"zoo_{name}", HERE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+judge = _load("judge")
+ALL = {case.name: case for case in judge.cases("")}
+
+
+def test_the_zoo_is_large_enough_and_knows_every_cause() -> None:
+    planted = [case.cause for case in ALL.values() if case.cause]
+    healthy = [case for case in ALL.values() if not case.cause]
+    advisors = {path.stem.replace("_", "-") for path in (HERE.parents[1] / "advisors").glob("[a-z]*.py")}
+    assert len(planted) >= 14
+    assert len(healthy) >= 6
+    assert set(planted) <= advisors
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_script_can_run_as_its_fix_says(name: str) -> None:
+    case = ALL[name]
+    assert case.device in {"none", "sim"}
+    assert bool(case.fix or case.card) == bool(case.cause)
+    assert not case.fix or judge.accepts(case, case.fix)
+
+
+def test_a_change_that_the_script_has_no_setting_for_is_not_tried() -> None:
+    case = ALL["few_workers_sleeping_items"]
+    assert judge.accepts(case, {"num_workers": 6}) == ["--num-workers", "6"]
+    assert judge.accepts(case, {"checkpoint_interval": 6}) is None
+    assert judge.accepts(case, {}) is None
+
+
+def test_the_bars_are_failed_by_a_false_alarm() -> None:
+    quiet = judge.Outcome("a", None, found=[[]], right=True)
+    alarmed = judge.Outcome("b", None, found=[["few-workers"]], right=False)
+    found = judge.Outcome("c", "few-workers", found=[["few-workers"]], right=True, error=0.04, inside=True)
+    assert judge.totals([quiet, found])[1]
+    assert not judge.totals([quiet, alarmed, found])[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["few_workers_sleeping_items", "healthy_hidden_by_device"])
+def test_the_verdict_is_what_was_planted(name: str) -> None:
+    case = ALL[name]
+    verdict = judge.run_once(case, [], mended=False, watch=True).verdict
+    found = [finding["id"] for finding in verdict["findings"]]
+    assert found[:1] == ([case.cause] if case.cause else [])
