@@ -15,7 +15,8 @@ from gputune.launch.link import Ended, Failed, Link, Message, Plan, Spoken, Star
 from gputune.launch.program import OURS, Refused, start
 
 LIVES = 4  # a recorder that dies is started again, three times: a fourth death has a cause that will not go away
-PATIENCE = 60.0  # s that a recorder gets after the command's end: closing a week's recording takes seconds
+PATIENCE = 20.0  # s that a recorder gets after the command's end: closing a week's recording takes a second or two
+DEAFNESS = 1.0  # s after the command's end in which a further Ctrl-C was still meant for the command
 STOP_WINDOW = 5.0  # s in which a stop of the command belongs to the stop signal that we saw
 
 Mask = set[int | signal.Signals]
@@ -170,17 +171,17 @@ class Supervisor:
 
     def _wait_for_recorder(self, plan: Plan, mask: Mask) -> None:
         """Wait until the recorder has spoken and closed its files; a signal that asks us to leave is obeyed."""
-        until = time.monotonic() + PATIENCE
+        ended = time.monotonic()
         while True:
             self._reap(plan, mask)
-            left = until - time.monotonic()
+            past = time.monotonic() - ended
             if not self._recorder:
                 return
-            if left <= 0:
+            if past >= PATIENCE:
                 signals.send(self._recorder, signal.SIGKILL)
                 return
-            info = signal.sigtimedwait(signals.LEAVES | {signal.SIGCHLD}, left)
-            if info is not None and info.si_signo != signal.SIGCHLD:
+            info = signal.sigtimedwait(signals.LEAVES | {signal.SIGCHLD}, PATIENCE - past)
+            if info is not None and info.si_signo != signal.SIGCHLD and past > DEAFNESS:
                 return
 
 
