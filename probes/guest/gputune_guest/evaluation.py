@@ -26,7 +26,7 @@ here = ring.here
 SELDOM = 2  # steps of the first optimizer between two phases that nothing else confirms
 
 _trains = set()  # ids of loaders between whose batches a step was made
-first_optimizer = [0, 0, 0]  # number, t0 of its step, steps: step.py counts them
+first_optimizer = None  # what step.py keeps of it
 _steps_before = 0  # at the end of the last phase that had no iterator in it
 _born = 0  # iterators that came to life or began again so far
 
@@ -59,7 +59,7 @@ def _close(t1, confirmed=False):
 
 def steps():
     """Return how many steps the first optimizer has made."""
-    return first_optimizer[2]
+    return first_optimizer.count if first_optimizer is not None else 0
 
 
 def on_batch(mine, t0, t1, code):
@@ -133,7 +133,8 @@ def _mode(training, frame):
 
 
 def _forked():
-    global _steps_before, _born
+    global _steps_before, _born, first_optimizer
+    first_optimizer = None
     _steps_before = _born = 0
     _trains.clear()
 

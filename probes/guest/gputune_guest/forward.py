@@ -1,58 +1,78 @@
-"""What a step does before its first module call: the time from getting a batch to `model(batch)`, on sampled steps.
+"""How long the training thread works on a batch before a torch module sees it: data work in the loop itself.
 
-A global forward pre-hook is put in place for one call and takes itself away: the modules of all other steps run on
-torch's short path, and nothing is compiled, traced or guarded differently. Needs torch 2, whose modules look at a copy
-of their hooks while they call them.
+For some steps a forward hook common to all modules is registered when `next()` returns (or, in a script that has got
+no batch from a DataLoader, when an optimizer has made its step), and takes itself back at the first call: the modules
+of all other steps run on torch's short path. torch.compile guards on such hooks, so none is registered once dynamo has
+been imported.
 """
 
-from gputune_guest import ring
+import os
+import sys
+
+from gputune_guest import ring, spans
 from gputune_guest.words import FORWARD
 
+here = ring.here
 now = ring.now
-record = ring.record
 
-KEY = "gputune"
-OFTEN = 128  # steps at a run's beginning of which every fourth is looked at; later every 64th is
+FIRST = 24  # batches of an iterator (steps of an optimizer) that are candidates, and of the later ones
+MASK = 15  # each 16th
+ALL, SELDOM = 64, 4  # of the first ALL candidates all are timed, then each SELDOM-th
 
-iterators = {}  # the iterators that are alive: loader.py puts its own here
-_hooks = None  # torch's global forward pre-hooks
-_steps = 0  # optimizer steps without a batch from a DataLoader
+_register = None
+_handle = None
+_seen = 0
+_window = None  # (t0, code, object, its count): the step that is waited in, and how to know that it is over
 
 
-def after_batch(mine, index, t1):
-    """Look at the step that begins with this batch, the `index`-th (every fourth) of the iterator `mine`."""
-    if _hooks is None or ring.here.phase is not None or (index >= OFTEN and index & 63):
+def begin(t0, code, whose, count):
+    """Wait for the first module call after `t0`, as long as `whose.count` is `count`: else the step is over."""
+    global _window, _handle, _seen
+    if here.phase is not None or _register is None or spans.silent or spans.get_ident() != spans.trainer:
         return
-
-    def first(_module, _args):
-        _hooks.pop(KEY, None)
-        if mine.count == index + 1:  # else it belongs to a later batch: this step had no module call
-            record(FORWARD, 0, t1, now())
-
-    _hooks[KEY] = first
-
-
-def after_step(t1):
-    """Look at what comes after an optimizer step in a loop that gets its batches without a DataLoader."""
-    global _steps
-    _steps += 1
-    here = _steps
-    if _hooks is None or iterators or (here & 3 if here < OFTEN else here & 63):
+    _seen += 1
+    if (_seen > ALL and _seen % SELDOM) or "torch._dynamo" in sys.modules:
         return
-
-    def first(_module, _args):
-        _hooks.pop(KEY, None)
-        if here == _steps:
-            record(FORWARD, 1, t1, now())
-
-    _hooks[KEY] = first
+    _window = (t0, code, whose, count)
+    if _handle is None:
+        _handle = _register(_called)
 
 
-def _hook(torch):
-    global _hooks
-    if int(torch.__version__.split(".")[0]) >= 2:
-        _hooks = getattr(torch.nn.modules.module, "_global_forward_pre_hooks", None)
-        ring.at_farewell(lambda: _hooks is not None and _hooks.pop(KEY, None))
+def _called(module, args):
+    global _window, _handle
+    if spans.get_ident() != spans.trainer:
+        return
+    try:
+        t1 = now()
+        window, _window = _window, None
+        handle, _handle = _handle, None
+        if handle is not None:
+            handle.remove()
+        if window is not None and here.phase is None and window[2].count == window[3]:
+            ring.record(FORWARD, window[1], window[0], t1)
+    except Exception as error:
+        ring.failed(error)
 
 
-HOOKS = {"torch": _hook}
+def _hook(module):
+    global _register
+    _register = getattr(module, "register_module_forward_pre_hook", None)
+
+
+def _leave():
+    global _window, _handle
+    handle, _handle = _handle, None
+    _window = None
+    if handle is not None:
+        handle.remove()
+
+
+def _farewell():
+    global _register
+    _register = None
+    _leave()
+
+
+ring.at_farewell(_farewell)
+os.register_at_fork(after_in_child=_leave)
+HOOKS = {"torch.nn.modules.module": _hook}

@@ -14,10 +14,11 @@ from gputune_guest import device, evaluation, forward, patching, ring, settings
 from gputune_guest.words import BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, SPAN
 
 now = ring.now
+FORWARD_FIRST, FORWARD_MASK = forward.FIRST, forward.MASK
 record = ring.record
 here = ring.here
 
-_iterators = forward.iterators = {}  # id of an iterator to its _Iterator
+_iterators = {}  # id of an iterator to its _Iterator
 _numbers = itertools.count(1)
 _grad_enabled = None  # torch.is_grad_enabled, once torch is there
 
@@ -121,10 +122,11 @@ def _next(original):  # noqa: C901, PLR0915 - see below
                     ring.again(error, BATCH, code, t0, t1, mine.number, index, ready, 0, samples)
                 if here.late:
                     flush()
-                if after is not None and not code:
-                    after(mine, t1)
-                if not (index & 3 or code):
-                    forward.after_batch(mine, index, t1)
+                if not code:
+                    if index < FORWARD_FIRST or not index & FORWARD_MASK:
+                        forward.begin(t1, 0, mine, index + 1)
+                    if after is not None:
+                        after(mine, t1)
             except Exception as error:
                 ring.failed(error)
 

@@ -5,14 +5,23 @@ import os
 import weakref
 
 from gputune_guest import evaluation, forward, patching, ring, spans
-from gputune_guest.words import BACKWARD, STEP
+from gputune_guest.words import BACKWARD, NO_NEXT, STEP
 
 now = ring.now
 here = ring.here
 
-_optimizers = {}  # id of an optimizer to [number, t0 of its step that is under way, steps]
+_optimizers = {}  # id of an optimizer to its _Optimizer
 _references = {}  # id of an optimizer to a weak reference that forgets it
 _count = 0
+
+
+class _Optimizer:
+    """What is kept of an optimizer: its number, t0 of the step that is under way, and how many it has made."""
+
+    __slots__ = ("count", "number", "t0")
+
+    def __init__(self, number):
+        self.number, self.t0, self.count = number, 0, 0
 
 
 def _new(optimizer):
@@ -20,7 +29,7 @@ def _new(optimizer):
     global _count
     key = id(optimizer)
     _count += 1
-    mine = [_count, 0, 0]
+    mine = _Optimizer(_count)
     if _count == 1:
         evaluation.first_optimizer = mine
         spans.train_here()
@@ -59,7 +68,7 @@ def _hook_optimizer(module):
     def before(optimizer, args, kwargs):
         if not tracing():  # while torch.compile traces, this is no step, and we leave nothing in the graph
             try:
-                (known(id(optimizer)) or _new(optimizer))[1] = now()
+                (known(id(optimizer)) or _new(optimizer)).t0 = now()
             except Exception as error:
                 ring.failed(error)
 
@@ -67,10 +76,11 @@ def _hook_optimizer(module):
         if not tracing():
             try:
                 mine = known(id(optimizer))
-                mine[2] += 1
+                count = mine.count = mine.count + 1
                 t1 = now()
-                later(STEP, mine[1], t1, mine[0])
-                forward.after_step(t1)
+                later(STEP, mine.t0, t1, mine.number)
+                if here.last is None and mine.number == 1 and (count < forward.FIRST or not count & forward.MASK):
+                    forward.begin(t1, NO_NEXT, mine, count)
                 if here.phase is not None or here.last is not here.trained:
                     evaluation.on_step()
             except Exception as error:

@@ -1,3 +1,16 @@
+_pre = []
+
+
+class _Handle:
+    def remove(self):
+        _pre.clear()
+
+
+def register_module_forward_pre_hook(hook):
+    _pre.append(hook)
+    return _Handle()
+
+
 class Module:
     def __init__(self, *children):
         self.inner = children
@@ -11,3 +24,7 @@ class Module:
 
     def eval(self):
         return self.train(False)
+
+    def __call__(self, *args):
+        for hook in _pre:
+            hook(self, args)

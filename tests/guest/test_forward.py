@@ -1,0 +1,75 @@
+"""The time between getting a batch and the first module call: data work in the training loop."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gputune.events import Kind
+
+HEAD = """
+import time, torch
+from torch.utils.data import DataLoader
+model, optimizer = torch.nn.Module(), torch.optim.Optimizer()
+"""
+
+
+def test_what_comes_before_the_first_module_call_is_timed(watched: Callable[..., Any], fake_torch: Path) -> None:
+    code = """
+for batch in DataLoader(list(range(8)), batch_size=1):
+    time.sleep(0.01)
+    model(batch)
+    time.sleep(0.05)
+    model(batch)
+    optimizer.step()
+"""
+    run = watched(HEAD + code, path=(fake_torch,)).healthy()
+    forwards = run.records(Kind.FORWARD)
+    assert [f.code for f in forwards] == [0] * 8
+    assert [f.t0 for f in forwards] == [b.t1 for b in run.records(Kind.BATCH)[:8]]
+    assert min(f.t1 - f.t0 for f in forwards) >= 10_000_000
+    assert sum(f.t1 - f.t0 for f in forwards) < 8 * 50_000_000
+
+
+def test_without_a_loader_it_counts_from_the_last_step(watched: Callable[..., Any], fake_torch: Path) -> None:
+    code = """
+for i in range(5):
+    time.sleep(0.01)
+    model(i)
+    optimizer.step()
+"""
+    run = watched(HEAD + code, path=(fake_torch,)).healthy()
+    forwards = run.records(Kind.FORWARD)
+    assert [f.code for f in forwards] == [1] * 4
+    assert [f.t0 for f in forwards] == [s.t1 for s in run.records(Kind.STEP)[:4]]
+
+
+def test_a_step_that_calls_no_module_is_not_timed(watched: Callable[..., Any], fake_torch: Path) -> None:
+    code = """
+for batch in DataLoader(list(range(6)), batch_size=1):
+    if batch[0] % 2:
+        model(batch)
+    optimizer.step()
+with torch.no_grad():
+    for batch in DataLoader(list(range(6)), batch_size=1):
+        model(batch)
+"""
+    run = watched(HEAD + code, path=(fake_torch,)).healthy()
+    assert [f.t0 for f in run.records(Kind.FORWARD)] == [b.t1 for b in run.records(Kind.BATCH)[1:6:2]]
+
+
+def test_no_hook_is_left_and_none_is_set_beside_a_compiler(watched: Callable[..., Any]) -> None:
+    code = """
+import torch
+from torch.nn.modules import module
+model, loader = torch.nn.Linear(2, 2), torch.utils.data.DataLoader(torch.ones(8, 2), batch_size=2)
+for batch in loader:
+    assert len(module._global_forward_pre_hooks) == 1
+    model(batch)
+    assert not module._global_forward_pre_hooks
+torch.compile(model, backend="eager")
+for batch in loader:
+    assert not module._global_forward_pre_hooks
+    model(batch)
+"""
+    run = watched(code).healthy()
+    assert len(run.records(Kind.FORWARD)) == 4
