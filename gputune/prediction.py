@@ -307,14 +307,15 @@ def strangers(run: Features, loader: Loader) -> float:
     """Return how many foreign threads compete for the CPUs: at least the cores they use.
 
     Where they crowd the CPUs, more of them want to run than do. How many shows in the share of the time for which the
-    makers of batches, when runnable, had a CPU: that is the CPUs over all runnable threads, ours among them.
+    training and the makers of its batches, when runnable, had a CPU: the CPUs over all runnable threads, ours included.
     """
     used = run.machine.others or 0.0
-    cpu, queued = sum(f.cpu for f in loader.fetches), sum(f.queued for f in loader.fetches)
+    cpu = _mean(f.cpu for f in loader.fetches) + (loader.step_cpu or 0.0)
+    queued = _mean(f.queued for f in loader.fetches) + loader.step_queued
     per_batch = _mean(loader.waits) + _mean(loader.steps)
     if used < CROWD or not cpu or not queued or not per_batch:
         return used
-    ours = (cpu + queued) / len(loader.fetches) / per_batch if loader.num_workers else 1.0
+    ours = (cpu + queued) / per_batch if loader.num_workers else 1.0
     each = min(MOST_CROWDED, (cpu + queued) / cpu)
     return max(used, run.machine.cpus * each - ours)
 
