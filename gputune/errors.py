@@ -14,7 +14,7 @@ class GputuneError(Exception):
         return f"error: {self.args[0]}\n\nhint: {self.hint}"
 
 
-class BadUsage(GputuneError):
+class BadUsage(GputuneError):  # noqa: N818 - named for what happened
     """What was typed cannot be done: status 2."""
 
     status = 2
