@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 
 from gputune.launch import signals
+from gputune.launch.descriptors import close_others, is_open, null, say
+from gputune.launch.folders import hold, remove_rings
 from gputune.launch.link import Ended, Failed, Link, Message, Plan, Spoken, Started, pair
 from gputune.launch.program import OURS, Refused, start
 
@@ -46,11 +48,11 @@ class Supervisor:
         plan = self._plan(mask)
         if plan is None:
             return self._recorder_status
-        lock = _hold(plan.rings)
+        lock = hold(plan.rings) if plan.rings else -1
         try:
             self._command = start(plan.argv, _environment(plan), mask)
         except Refused as refused:
-            _say(str(refused))
+            say(str(refused))
             self._tell(Failed(refused.status))
             self._wait_for_recorder(plan, mask)
             return refused.status
@@ -59,8 +61,8 @@ class Supervisor:
         ended = self._watch(plan, mask)
         self._tell(ended)
         self._wait_for_recorder(plan, mask)
-        if not self._recorder:  # else it still reads them, and removes them itself
-            _remove(plan.rings)
+        if plan.rings and not self._recorder:  # else it still reads them, and removes them itself
+            remove_rings(plan.rings)
         return ended.code or 0
 
     def _begin_recorder(self, record: Record, run: "dict[str, object]", mask: Mask) -> None:
@@ -87,7 +89,7 @@ class Supervisor:
             return plan
         code = os.waitstatus_to_exitcode(os.waitpid(self._recorder, 0)[1])
         if code < 0:
-            _say("error: the recorder of gputune was killed before it could start the command\n\nhint: try again\n")
+            say("error: the recorder of gputune was killed before it could start the command\n\nhint: try again\n")
         self._recorder_status = code if code >= 0 else OURS
         return None
 
@@ -98,10 +100,10 @@ class Supervisor:
 
     def _let_go(self, plan: Plan, lock: int) -> None:
         """Give back what belongs to the command alone: its stdin, its stdout, and whatever else was handed to it."""
-        _null(0)
+        null(0)
         if not plan.keeps_stdout:
-            _null(1)
-        _close_others({lock, *((self._link.reads, self._link.writes) if self._link else ())})
+            null(1)
+        close_others({lock, *((self._link.reads, self._link.writes) if self._link else ())})
 
     def _watch(self, plan: Plan, mask: Mask) -> Ended:
         while True:
@@ -190,7 +192,7 @@ def supervise(first: Record, again: Record) -> None:
     try:
         code = Supervisor(first, again).run()
     except BaseException as error:  # noqa: BLE001 - the last line of defence: one sentence, never a traceback
-        _say(f"error: gputune could not supervise the command: {type(error).__name__}: {error}\n\nhint: try again\n")
+        say(f"error: gputune could not supervise the command: {type(error).__name__}: {error}\n\nhint: try again\n")
         code = OURS
     if code < 0:
         signals.die_of(-code)
@@ -204,12 +206,12 @@ def _be_recorder(record: Record, run: "dict[str, object]", link: Link, mask: Mas
     try:
         signals.deaf()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        _close_others({link.reads, link.writes})
-        _null(0)
+        close_others({link.reads, link.writes})
+        null(0)
         if first:
             for standard in (1, 2):
-                if not _is_open(standard):
-                    _null(standard)
+                if not is_open(standard):
+                    null(standard)
         status = record(link, run)
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
@@ -228,65 +230,6 @@ def _environment(plan: Plan) -> "dict[str, str]":
         else:
             env[name] = value
     return env
-
-
-def _hold(rings: str) -> int:
-    """Hold a shared lock on the folder of the rings, by which others see that it is in use; -1 without one."""
-    if not rings:
-        return -1
-    import fcntl  # noqa: PLC0415 - only where there are rings
-
-    try:
-        folder = os.open(rings, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(folder, fcntl.LOCK_SH)
-    except OSError:
-        return -1
-    return folder
-
-
-def _remove(rings: str) -> None:
-    """Remove the rings where the recorder is no longer there to do it."""
-    try:
-        for entry in os.listdir(rings) if rings else ():
-            os.unlink(os.path.join(rings, entry))
-        if rings:
-            os.rmdir(rings)
-    except OSError:
-        return
-
-
-def _say(text: str) -> None:
-    try:
-        os.write(2, text.encode("utf-8", "backslashreplace"))
-    except OSError:
-        return
-
-
-def _null(descriptor: int) -> None:
-    try:
-        null = os.open(os.devnull, os.O_RDWR)
-        if null != descriptor:
-            os.dup2(null, descriptor, inheritable=False)
-            os.close(null)
-    except OSError:
-        return
-
-
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
-
-
-def _close_others(kept: "set[int]") -> None:
-    low = 3
-    for descriptor in sorted(kept):
-        if descriptor >= low:
-            os.closerange(low, descriptor)
-            low = descriptor + 1
-    os.closerange(low, 1 << 16)  # close_range(2) where the kernel has it: one call
 
 
 def _is_stopped(pid: int) -> bool:

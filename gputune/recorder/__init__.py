@@ -11,6 +11,7 @@ Each part (a probe, the recording, the judging, the printing) fails alone, and i
 import os
 
 from gputune.launch import folders
+from gputune.launch.descriptors import null, say
 from gputune.launch.link import Failed, Link, Started
 from gputune.launch.run import Run
 from gputune.recorder.end import End
@@ -32,7 +33,7 @@ def record(link: Link, run: Run, *, resumed: bool = False) -> int:
     if run.all_devices:
         os.environ["GPUTUNE_ALL_DEVICES"] = "1"  # read by the NVML probe
     if run.json != "-":  # the command's stdout ends with the command
-        _null(1)
+        null(1)
     end = End(link, started.pid)
     try:
         from gputune.recorder.life import Life  # noqa: PLC0415 - whatever is broken in there is said after the run
@@ -43,23 +44,10 @@ def record(link: Link, run: Run, *, resumed: bool = False) -> int:
         if not end.alone:
             from gputune.hygiene import clean  # noqa: PLC0415 - where there is something to say
 
-            _say(f"gputune: the run was not recorded ({clean(f'{type(error).__name__}: {error}')})\n")
+            say(f"gputune: the run was not recorded ({clean(f'{type(error).__name__}: {error}')})\n")
     end.spoken()
     if run.rings:
         folders.remove_rings(run.rings)
     if lock >= 0:
         os.close(lock)
     return 0
-
-
-def _null(descriptor: int) -> None:
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, descriptor, inheritable=False)
-    os.close(null)
-
-
-def _say(text: str) -> None:
-    try:
-        os.write(2, text.encode("utf-8", "backslashreplace"))
-    except OSError:  # nobody reads
-        return

@@ -46,19 +46,12 @@ def command_of(supervisor: int) -> psutil.Process:
     return next(child for child in living(supervisor) if child.cmdline() != psutil.Process(supervisor).cmdline())
 
 
-def rings() -> set[str]:
-    """Return the folders of rings that are there now."""
-    return {str(path) for place in ("/dev/shm", "/tmp") for path in Path(place).glob("gputune-rings-*")}
+def rings_of(supervisor: int) -> list[Path]:
+    """Return the folders of rings of one watch that are there now."""
+    name = f"gputune-rings-{os.getuid()}-{supervisor}-*"
+    return [path for place in ("/dev/shm", "/tmp") for path in Path(place).glob(name)]
 
 
-@pytest.fixture
-def no_rings_are_left(eventually):
-    before = rings()
-    yield
-    eventually(lambda: not rings() - before)
-
-
-@pytest.mark.usefixtures("no_rings_are_left")
 def test_a_killed_supervisor_leaves_the_training_to_its_own_end(started, eventually, tmp_path, run_folder) -> None:
     with started(*program(tmp_path)) as running:
         eventually((tmp_path / "step").exists)
@@ -72,9 +65,9 @@ def test_a_killed_supervisor_leaves_the_training_to_its_own_end(started, eventua
     assert findings["exit_code"] is None
     assert findings["wall_s"] >= 0.9
     assert json.loads((run_folder() / "run.json").read_text())["finished"]
+    eventually(lambda: not rings_of(running.pid))
 
 
-@pytest.mark.usefixtures("no_rings_are_left")
 def test_a_killed_recorder_is_not_noticed(started, eventually, tmp_path, run_folder) -> None:
     with started(*program(tmp_path, steps=40)) as running:
         eventually((tmp_path / "step").exists)
@@ -85,9 +78,9 @@ def test_a_killed_recorder_is_not_noticed(started, eventually, tmp_path, run_fol
     assert running.returncode == 3
     assert said[1].count("gputune: ") == 1
     assert json.loads((run_folder() / "findings.json").read_text())["exit_code"] == 3
+    eventually(lambda: not rings_of(running.pid))
 
 
-@pytest.mark.usefixtures("no_rings_are_left")
 def test_a_recorder_that_is_killed_again_and_again_is_let_go(started, eventually, tmp_path) -> None:
     with started(*program(tmp_path, steps=100)) as running:
         eventually((tmp_path / "step").exists)
@@ -101,6 +94,7 @@ def test_a_recorder_that_is_killed_again_and_again_is_let_go(started, eventually
         said = running.communicate(timeout=30)
     assert running.returncode == -signal.SIGTERM
     assert said[1] == ""
+    eventually(lambda: not rings_of(running.pid))
 
 
 def test_both_killed_leave_the_training_alone(started, eventually, tmp_path) -> None:
@@ -113,7 +107,6 @@ def test_both_killed_leave_the_training_alone(started, eventually, tmp_path) -> 
         eventually(lambda: not command.is_running())
 
 
-@pytest.mark.usefixtures("no_rings_are_left")
 def test_a_killed_training_still_gives_the_report(started, eventually, tmp_path, run_folder) -> None:
     with started(*program(tmp_path, steps=1000)) as running:
         eventually((tmp_path / "step").exists)
@@ -122,6 +115,7 @@ def test_a_killed_training_still_gives_the_report(started, eventually, tmp_path,
     assert running.returncode == -signal.SIGKILL
     assert "exit status 137" in said[1]
     assert json.loads((run_folder() / "findings.json").read_text())["exit_code"] == 137
+    eventually(lambda: not rings_of(running.pid))
 
 
 def test_a_terminate_of_the_supervisor_ends_the_training(started, eventually, tmp_path) -> None:
@@ -220,7 +214,6 @@ def kept_batches(folder: Path) -> int:
     return sum(isinstance(r, Event) and r.record.kind == Kind.BATCH for tick in ticks for r in tick)
 
 
-@pytest.mark.usefixtures("no_rings_are_left")
 def test_what_was_kept_before_the_recorder_was_killed_counts(started, eventually, tmp_path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     with started("--out", "run", "--", sys.executable, "train.py") as running:
@@ -234,3 +227,4 @@ def test_what_was_kept_before_the_recorder_was_killed_counts(started, eventually
     assert [loader["num_workers"] for loader in findings["loaders"]] == [0]
     assert sum(row["share"] for row in findings["ledger"]) == pytest.approx(1, abs=0.01)
     assert said[1].count("gputune: ") == 1, said[1]
+    eventually(lambda: not rings_of(running.pid))
