@@ -144,11 +144,13 @@ def test_what_the_command_leaves_in_the_background_is_left_alone(watch, tmp_path
 
 
 def test_no_zombie_is_left_while_it_runs(started, eventually, tmp_path) -> None:
-    with started(*program(tmp_path, steps=40)) as running:
+    with started(*program(tmp_path, steps=1000)) as running:
         eventually((tmp_path / "step").exists)
         first = recorder_of(running.pid)
         first.kill()
         eventually(lambda: not psutil.pid_exists(first.pid))
+        assert running.poll() is None
+        running.terminate()
         running.communicate(timeout=30)
 
 
