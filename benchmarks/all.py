@@ -30,7 +30,9 @@ def run(name: str, *arguments: str) -> list[Figure]:
     """Run one benchmark; return its figures, none where it failed (said on stderr)."""
     began = time.monotonic()
     command = [sys.executable, str(HERE / f"{name}.py"), *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    # as installed: pip compiles what it installs, and Python keeps what it has compiled
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
     print(f"{name} {' '.join(arguments)}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     if done.returncode:
         print(f"{name} failed with status {done.returncode}", file=sys.stderr)
