@@ -12,20 +12,7 @@ ZOO = {
     "device": "none",
     "also": [],
 }
-WORDS = [
-    "supercalifragilistic",
-    "training",
-    "of",
-    "networks",
-    "is",
-    "an",
-    "everyday",
-    "matter",
-    "on",
-    "graphical",
-    "processors",
-    "nowadays",
-]
+WORDS = ["supercalifragilistic", "training", "networks", "everyday", "matter", "graphical", "processors", "nowadays"]
 
 
 def pieces(text: str, length: int) -> list[int]:

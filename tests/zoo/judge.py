@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 RUN_ON_CARDS = HERE.parent / "simgpu" / "run.py"
 HELPERS = {"kit", "simnet", "judge"}
 FOREIGN = 0.15  # cores used by others during a run: above it, its timing is not the script's own
-REPEATS = 3  # of a disturbed run; then the least disturbed one counts
+ATTEMPTS = 3  # at a run that others disturb; then the least disturbed one counts
 DEADLINE_S = 120.0  # a case takes 6 to 20 s on two idle CPUs
 FIRST = 0.90  # bar: planted causes that come first
 HEAD = "{:34} {:23} {:24} {:5} {:20} {:>8} {:>9}"  # the table's columns
@@ -115,10 +115,10 @@ class Run:
     foreign: float
 
 
-def run(case: Case, options: list[str], *, mended: bool = False, watch: bool = True) -> Run:
+def run(case: Case, options: list[str], *, mended: bool = False, watch: bool = True, attempts: int = ATTEMPTS) -> Run:
     """Run a case, again if others disturbed it. Raises RuntimeError with its last words."""
     runs: list[Run] = []
-    while len(runs) < REPEATS and (not runs or runs[-1].foreign > FOREIGN):
+    while len(runs) < attempts and (not runs or runs[-1].foreign > FOREIGN):
         runs.append(run_once(case, options, mended=mended, watch=watch))
     return min(runs, key=lambda r: r.foreign)
 
@@ -158,12 +158,14 @@ def accepts(case: Case, change: dict[str, object]) -> list[str] | None:
     return [part for name, value in change.items() for part in ("--" + name.replace("_", "-"), str(value))]
 
 
-def judge(case: Case, rounds: int) -> Outcome:
+def judge(case: Case, rounds: int, *, attempts: int = ATTEMPTS, keep: Path | None = None) -> Outcome:
     """Run a case and its twin, alternating, and hold the verdict against what was planted and what was realised."""
     outcome = Outcome(case.name, case.cause)
     try:
-        for _ in range(rounds):
-            _round(case, outcome)
+        for number in range(rounds):
+            verdict = _round(case, outcome, attempts)
+            if keep:
+                (keep / f"{case.name}-{number}.json").write_text(json.dumps(verdict, indent=1))
     except (RuntimeError, subprocess.TimeoutExpired) as trouble:
         outcome.trouble = str(trouble)
         return outcome
@@ -177,8 +179,8 @@ def judge(case: Case, rounds: int) -> Outcome:
     return outcome
 
 
-def _round(case: Case, outcome: Outcome) -> None:
-    seen = run(case, [])
+def _round(case: Case, outcome: Outcome, attempts: int) -> dict:
+    seen = run(case, [], attempts=attempts)
     outcome.paces.append(seen.pace)
     outcome.foreign.append(round(seen.foreign, 3))
     outcome.told.append(seen.verdict["samples_per_s"])
@@ -189,12 +191,13 @@ def _round(case: Case, outcome: Outcome) -> None:
         speedup = top["speedup"]
         outcome.predicted.append([speedup["low"], speedup["likely"], speedup["high"]])
     if case.cause is None:
-        return
+        return seen.verdict
     options = accepts(case, top["change"]) if top and top["id"] == case.cause else None
     outcome.change = " ".join(options or ["--fixed"] if case.fix else ["another card"])
-    mended = run(case, options or ["--fixed"], mended=True)
+    mended = run(case, options or ["--fixed"], mended=True, attempts=attempts)
     outcome.mended.append(mended.pace)
     outcome.foreign.append(round(mended.foreign, 3))
+    return seen.verdict
 
 
 def row(outcome: Outcome) -> str:
@@ -242,6 +245,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only scripts whose name contains this")
     parser.add_argument("--rounds", type=int, default=2, help="how often each script and its twin run")
     parser.add_argument("--bare", action="store_true", help="without gputune: what each fix realises")
+    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="how often to try a run that others disturb")
+    parser.add_argument("--keep", type=Path, help="keep every verdict in this folder")
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
     args = parser.parse_args()
     chosen = cases(args.only)
@@ -254,7 +259,7 @@ def main() -> int:
     print(HEAD.format("case", "planted", "top finding", "right", "predicted", "realised", "error") + "  change")
     outcomes = []
     for case in chosen:
-        outcomes.append(judge(case, args.rounds))
+        outcomes.append(judge(case, args.rounds, attempts=args.attempts, keep=args.keep))
         print(row(outcomes[-1]), flush=True)
     lines, met = totals(outcomes)
     print("", *lines, "bars met" if met else "BELOW THE BARS", sep="\n")
