@@ -15,7 +15,7 @@ Sources: the checklist of causes in docs/evidence.md (metric computation).
 
 from collections.abc import Iterator
 
-from gputune.features import Features
+from gputune.features import Features, Process
 from gputune.finding import Finding
 from gputune.pauses import Words, advise_pause
 
@@ -31,7 +31,19 @@ WORDS = Words(
 )
 
 
+MOST = 0.5  # of the loop in evaluations that come once an epoch: a loop that evaluates more than it trains is odd
+
+
 def advise(run: Features) -> Iterator[Finding]:
     finding = advise_pause(run, WORDS)
-    if finding is not None:
+    if finding is not None and (finding.evidence["share"] > MOST or not _ordinary(run, finding)):
         yield finding
+
+
+def _ordinary(run: Features, finding: Finding) -> bool:
+    """Return whether the evaluations come no more often than once an epoch."""
+    return finding.evidence["count"] <= max((_epochs(p) for p in run.processes), default=0)
+
+
+def _epochs(process: Process) -> int:
+    return sum(1 for x in process.loaders if x.training for e in x.epochs if e.batches)

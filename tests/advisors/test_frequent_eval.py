@@ -16,6 +16,15 @@ def test_is_silent_about_one_pass_an_epoch(run) -> None:
     assert list(advise(run(**validated(seconds=0.8, times=4)))) == []
 
 
+def test_is_silent_about_a_long_pass_that_comes_once_an_epoch(run) -> None:
+    assert list(advise(run(**validated(seconds=2.0, times=1)))) == []
+
+
+def test_a_loop_that_evaluates_more_than_it_trains_is_told(run) -> None:
+    (finding,) = advise(run(**validated(seconds=6.0, times=1)))
+    assert finding.evidence["share"] > 0.5
+
+
 def test_is_silent_where_there_is_none(run) -> None:
     assert list(advise(run())) == []
 
