@@ -1,7 +1,9 @@
 """What the guests in the watched processes write into their rings: batches, fetches, pauses, and who they are.
 
-The layout is docs/ring.md. A tick costs a look at the next slot of each ring; a file that is no ring is named once and
-left alone. A process that ended is drained, told and forgotten and its files are removed, so that a run that starts
+The layout is docs/ring.md. On every tick each ring is looked at, one slot of it, and read if so much is new that some
+might be lost; else it is read once a second, for records taken together cost half of what they cost one by one. Of a
+young process, and when one has come or gone, it is read on every tick. A file that is no ring is named once and left
+alone. A process that ended is drained, told and forgotten and its files are removed, so that a run that starts
 workers for every epoch does not fill the shared memory. A recorder that takes over from one that died goes on where
 that one stopped, under the same process indices.
 
@@ -40,6 +42,8 @@ M32 = 0xFFFFFFFF
 MARGIN = 64  # records; after being lapped stay this far from the writer, who goes on writing
 RECENT = 256  # t0 of records kept to know whether an open mark is stale: marks are nested a few deep
 BEAT = 1_000_000_000  # ns between samples, and the silence after which what is open is worth saying
+YOUNG = 10 * BEAT  # ns; until then a process is read on every tick, so that its role is known at once
+PRESSING = 8  # a ring with an eighth of its records unread is read at once: 16 ticks a lap at the least
 SETTLE = 0.1  # s; a folder that changed this short ago may change again within one tick of its time stamp
 MOST_NOTES = 1 << 20  # bytes of notes that are believed
 
@@ -112,6 +116,12 @@ class Ring:
     def open(self) -> tuple[int, int, int]:
         """Return kind, code and t0 of what is under way, zeros when its record has been read."""
         return self.mark if self.mark[2] not in self.recent else (0, 0, 0)
+
+    def pressing(self) -> bool:
+        """Return whether so many records are unread that it should not wait."""
+        last = (self.read + self._capacity // PRESSING) & M32
+        found: int = U32(self._map, self._base + (last & self._mask) * RECORD.size)[0]
+        return found != 0 and (found - last) & M32 <= M32 // 2
 
     def drain(self, process: int) -> list[Event]:
         """Return the records written since the last call, in order, as events of `process`."""
@@ -201,6 +211,7 @@ class Process:
         self.ring: Ring | None = None
         self.told: Guest | None = None
         self.moved = now()
+        self.young_until = self.moved + YOUNG
         self.opened = Open(index, 0, 0, 0, 0)
         self.waited_to = now()  # loader.wait is counted up to here
         self.replaced = 0  # when another program took its pid over by exec
@@ -258,7 +269,8 @@ class Rings:
         self._replaced = False
         self.alive: list[Process] = []
         self._next = self._read_next()
-        self._due = now() + BEAT
+        self._half = int(BEAT / target.hz / 2)  # half a tick
+        self._due = now() + BEAT - self._half
         self._last = now()
         self._waited = 0
         self.batches = self.samples = 0
@@ -273,9 +285,11 @@ class Rings:
         dead = [self._by_fd[fd] for fd, _ in self._poll.poll(0)]
         if beat:
             dead += [process for process in self.alive if process.fd < 0 and process.gone()]
+        whole = beat or bool(dead) or bool(readings)
         for process in self.alive:
-            if process.ring is not None:
-                self._drain(process, process.ring, t, readings, beat=beat)
+            ring = process.ring
+            if ring is not None and (whole or t < process.young_until or ring.pressing()):
+                self._drain(process, ring, t, readings, beat=beat)
         if self._replaced:
             dead += [process for process in self.alive if process.replaced]
             self._replaced = False
@@ -490,7 +504,8 @@ class Rings:
         values = ((WAIT, min(1.0, share)), (BATCHES, self.batches), (SAMPLES, self.samples))
         counts = ((ERRORS, errors), (LOST, lost))
         readings += [Sample(metric, t, value) for metric, value in (*values, *counts)]
-        self._waited, self._last, self._due = 0, t, t + BEAT
+        self._waited, self._last = 0, t
+        self._due += (t - self._due + self._half) // BEAT * BEAT + BEAT  # in phase with what else is due once a second
 
 
 def attach(target: Target) -> Ticks:

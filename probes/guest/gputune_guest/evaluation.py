@@ -43,6 +43,7 @@ class _Phase:
 
 
 def _open(t0, first, certain, frame):
+    here.look = True
     here.phase = _Phase(t0, first, certain, spans.site(frame, "evaluation"))
     ring.since(t0)
 
@@ -68,7 +69,7 @@ def on_batch(mine, t0, t1, code):
         return
     if mine.born < here.phase.first:
         _close(t0)
-        here.last = mine
+        on_other(mine)
     else:
         here.phase.seen = True
         if code == END or not mine.grad:
@@ -89,14 +90,22 @@ def on_iterator(mine, t0, frame):
         _close(t0)
 
 
+def on_other(mine):
+    """Take notice of a batch, outside of all phases, of another iterator than the last one."""
+    here.last = mine
+    here.look = True
+
+
 def on_step():
-    """Take notice of an optimizer step or a backward pass, while a phase is open or `last` is not yet `trained`."""
-    if here.last is not None and here.last is not here.trained:
-        here.trained = here.last
+    """Take notice of an optimizer step or a backward pass, while `here.look` asks for it."""
+    if here.last is not None:
         _trains.add(here.last.loader)
-    if here.phase is None or spans.get_ident() != spans.trainer:
+        here.look = False  # until a phase opens or another iterator comes
+    if here.phase is None:
         return
-    if here.phase.proved:
+    if spans.get_ident() != spans.trainer:
+        here.look = True
+    elif here.phase.proved:
         _close(here.phase.proved)
     else:
         here.phase = None

@@ -107,10 +107,10 @@ def _next(original):  # noqa: C901, PLR0915 - see below
             t1 = now()
             here.waiting = False
             try:
-                if here.phase is None:
-                    here.last = mine
-                else:
+                if here.phase is not None:
                     evaluation.on_batch(mine, t0, t1, code)
+                elif here.last is not mine:
+                    evaluation.on_other(mine)
                 index = mine.count
                 mine.count = index + 1
                 samples = 0 if code else mine.batch_size if index < mine.surely else _samples(data, mine)

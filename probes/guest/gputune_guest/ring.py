@@ -38,17 +38,18 @@ pack_mark = struct.Struct("<2Iq").pack_into
 class _Here:
     """What the hooks that run once a batch need, side by side in memory: what they touch there is what they cost."""
 
-    __slots__ = ("base", "buffer", "count", "last", "late", "mask", "phase", "trained", "waiting")
+    __slots__ = ("base", "buffer", "count", "last", "late", "look", "mask", "phase", "stepped", "waiting")
 
     def __init__(self):
         self.buffer = None  # the mapping, once there is one
         self.count = iter(())  # yields the next seq; exhausted while there is no ring, which is how that is noticed
         self.base = self.mask = 0
         self.late = []  # (kind, t0, t1, a) of records that may wait a moment
+        self.stepped = 0  # t0 of the optimizer step that is under way
+        self.look = True  # a step or a backward pass may mean something now: evaluation.on_step wants to know
         self.waiting = False  # the training thread is in next()
         self.phase = None  # the evaluation phase that is open
         self.last = None  # the iterator of the last batch outside of all phases
-        self.trained = None  # the last iterator between whose batches a step was made
 
 
 here = _Here()
@@ -90,7 +91,7 @@ def again(error, *fields):
 
 
 def later(kind, t0, t1, a):
-    """Append a record soon: with the next batch's, whose caches it shares, or else within a fifth of a second."""
+    """Append a record soon: with the next batch's, whose caches it shares, or with the next one after `SOON`."""
     late = here.late
     late.append((kind, t0, t1, a))
     if t1 - late[0][2] > SOON:
@@ -120,7 +121,10 @@ def since(t0):
 
 def end():
     """Say that this process ends by itself."""
-    flush()
+    try:
+        flush()
+    except Exception as error:
+        failed(error)
     _put(96, now())
 
 

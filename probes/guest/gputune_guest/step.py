@@ -16,12 +16,12 @@ _count = 0
 
 
 class _Optimizer:
-    """What is kept of an optimizer: its number, t0 of the step that is under way, and how many it has made."""
+    """What is kept of an optimizer: its number, and how many steps it has made."""
 
-    __slots__ = ("count", "number", "t0")
+    __slots__ = ("count", "number")
 
     def __init__(self, number):
-        self.number, self.t0, self.count = number, 0, 0
+        self.number, self.count = number, 0
 
 
 def _new(optimizer):
@@ -54,7 +54,13 @@ def _forked():
 os.register_at_fork(after_in_child=_forked)
 
 
-def _hook_optimizer(module):
+def _without_loader(mine, t1):
+    """Time what comes before the next module call, in a script that gets its batches without a DataLoader."""
+    if mine.number == 1 and (mine.count < forward.FIRST or not mine.count & forward.MASK):
+        forward.begin(t1, NO_NEXT, mine, mine.count)
+
+
+def _hook_optimizer(module):  # noqa: C901 - two hooks that share what they know
     """Register torch's own hooks that run around the step of every optimizer, whatever wraps or subclasses it.
 
     torch before 2.0 has none: its steps are not seen.
@@ -63,26 +69,28 @@ def _hook_optimizer(module):
         return
     tracing = spans.compiling()
 
-    known, later = _optimizers.get, ring.later
+    known = _optimizers.get
 
-    def before(optimizer, args, kwargs):
+    def before(optimizer, args, kwargs, tracing=tracing):  # a default is nearer than a cell: see loader.py
         if not tracing():  # while torch.compile traces, this is no step, and we leave nothing in the graph
-            try:
-                (known(id(optimizer)) or _new(optimizer)).t0 = now()
-            except Exception as error:
-                ring.failed(error)
+            here.stepped = now()
 
-    def after(optimizer, args, kwargs):
+    def after(optimizer, args, kwargs, tracing=tracing, known=known, number=id):  # noqa: PLR0913, PLR0917 - see before
         if not tracing():
+            t1 = now()
             try:
-                mine = known(id(optimizer))
-                count = mine.count = mine.count + 1
-                t1 = now()
-                later(STEP, mine.t0, t1, mine.number)
-                if here.last is None and mine.number == 1 and (count < forward.FIRST or not count & forward.MASK):
-                    forward.begin(t1, NO_NEXT, mine, count)
-                if here.phase is not None or here.last is not here.trained:
+                mine = known(number(optimizer))
+                if mine is None:
+                    mine = _new(optimizer)
+                mine.count += 1
+                late = here.late
+                late.append((STEP, here.stepped, t1, mine.number))
+                if t1 - late[0][2] > ring.SOON:
+                    ring.flush()
+                if here.look:
                     evaluation.on_step()
+                    if here.last is None:
+                        _without_loader(mine, t1)
             except Exception as error:
                 ring.failed(error)
 
@@ -93,7 +101,7 @@ def _hook_optimizer(module):
 def _passed(t0):
     try:
         ring.later(BACKWARD, t0, now(), 0)
-        if here.phase is not None or here.last is not here.trained:
+        if here.look:
             evaluation.on_step()
     except Exception as error:
         ring.failed(error)
