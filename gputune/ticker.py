@@ -2,6 +2,10 @@
 
 A probe that cannot work here is named with its reason; one that fails is retired and named; neither ever stops another
 probe or the beat. A probe that may come back declares `RETRY`, the seconds after which it is tried again.
+
+A run that has just begun is looked at more closely: a probe with `LATER` has that for its period once the run is
+`YOUNG` seconds old. Periods keep their phase, so what is due once a second is due on the same tick: ten wake-ups that
+do next to nothing and one that does all cost less than ten that do a tenth each, for each must warm its caches again.
 """
 
 import os
@@ -18,8 +22,11 @@ from gputune.tree import Tree
 OWN = Metric("gputune.cpu", "cores", "CPU that the recorder and its child processes used, not the supervisor.")
 METRICS = (OWN,)
 ROOM = "gputune.probes"
+YOUNG = 10.0  # s; a run of three seconds has samples enough, and a mean over minutes loses nothing
 TREE_BEAT = 0.5  # s between looks for new processes; their CPU time is counted from their start all the same
-OWN_BEAT = 2.0  # s between readings of our own cost
+TREE_LATER = 1.0  # s, when the run is no longer young
+OWN_BEAT = 5.0  # s between readings of our own cost
+ASK = 1.0  # s between questions whether the run is over where a descriptor would have told us
 SLOWEST_RETRY = 60.0  # s; back-off doubles up to here
 
 
@@ -40,6 +47,7 @@ class _Slot:
     cost: Cost
     ticks: Ticks | None = None
     period: float = 0.0
+    later: float = 0.0
     due: float = 0.0
     retry: float | None = None
     off: bool = False
@@ -72,6 +80,7 @@ class Ticker:
         self._sink = sink
         self._tree = tree
         self._tree_due = 0.0
+        self._began = time.monotonic()
         self._slots = [_Slot(name, Cost()) for name in (rooms.names(ROOM) if probes is None else probes)]
         self._own = _Own(target)
 
@@ -88,34 +97,49 @@ class Ticker:
     def tick(self, *, everything: bool = False) -> None:
         """Read every probe that is due, or every one of them: the last tick of a run asks for `everything`."""
         at = time.monotonic()
-        if self._tree is not None and (everything or at >= self._tree_due):
-            self._tree_due = at + TREE_BEAT
+        soon = at + self._period / 2
+        if self._tree is not None and (everything or soon >= self._tree_due):
+            beat = TREE_BEAT if at < self._began + YOUNG else TREE_LATER
+            self._tree_due = self._next(beat, at)
             self._tree.refresh()
         readings: list[Reading] = []
         for slot in self._slots:
-            if not slot.off and (everything or at >= slot.due - self._period / 2):
+            if (everything or soon >= slot.due) and not slot.off:
                 readings += self._read(slot, at)
         readings += self._own.read(at)
-        if self._tree is not None:
-            self._tree.learn(readings)
-        self._sink(readings)
+        if readings:
+            if self._tree is not None:
+                self._tree.learn(readings)
+            self._sink(readings)
 
     def run(self, until: Callable[[], bool], *, wakeup: int | None = None) -> None:
-        """Tick until `until()` is true; it is asked after every beat, and at once when `wakeup` becomes readable.
+        """Tick until `until()` is true; it is asked after every beat.
 
+        With `wakeup`, a descriptor, it is asked at once when that is readable, and else about once a second.
         Beats have absolute deadlines, so they do not drift; one that is late by a whole period is skipped.
         """
+        poll = select.poll()
+        if wakeup is not None:
+            poll.register(wakeup, select.POLLIN)
         deadline = time.monotonic()
-        while not until():
+        ask_at = 0.0
+        while True:
+            if wakeup is None or deadline >= ask_at:
+                if until():
+                    return
+                ask_at = deadline + ASK
             self.tick()
             deadline += self._period
-            late = time.monotonic() - deadline
-            if late > 0:
-                skip = int(late / self._period) + 1
+            left = deadline - time.monotonic()
+            if left < 0:
+                skip = int(-left / self._period) + 1
                 self.missed += skip
                 deadline += skip * self._period
-            if _wait(deadline, wakeup) and not until():
-                _wait(deadline, None)  # what woke us was not the end; it stays readable, so look no more this beat
+                left = deadline - time.monotonic()
+            if poll.poll(max(0.0, left) * 1000):
+                if until():
+                    return
+                time.sleep(max(0.0, deadline - time.monotonic()))  # no news; it stays readable: look no more this beat
 
     def close(self) -> None:
         """End every probe; whatever one of them raises is its own affair."""
@@ -138,15 +162,21 @@ class Ticker:
         else:
             self.unavailable.pop(slot.name, None)
             self.failed.pop(slot.name, None)
-            slot.due = max(slot.due, at - self._period) + slot.period if slot.period else 0.0
+            period = slot.period if at < self._began + YOUNG else slot.later
+            slot.due = self._next(period, at) if period else 0.0
         slot.cost.ticks += 1
         slot.cost.wall += time.perf_counter() - wall
         slot.cost.cpu += time.thread_time() - cpu
         return readings
 
+    def _next(self, period: float, at: float) -> float:
+        """Return when what was done `at` is due again: on a grid that all of the same period share."""
+        return self._began + (int((at - self._began + self._period / 2) / period) + 1) * period
+
     def _open(self, slot: _Slot) -> None:
         module = rooms.load(ROOM, slot.name)
         slot.period = float(getattr(module, "PERIOD", 0.0))
+        slot.later = float(getattr(module, "LATER", slot.period))
         slot.retry = slot.retry or getattr(module, "RETRY", None)
         slot.ticks = module.attach(self._target)
 
@@ -205,9 +235,3 @@ def _cpu_of(stat: str) -> float:
         return 0.0
     fields = stat_fields(data)
     return sum(int(fields[i]) for i in (UTIME, STIME, CUTIME, CSTIME)) / CLOCK_TICKS
-
-
-def _wait(deadline: float, wakeup: int | None) -> bool:
-    """Sleep until the deadline (s, monotonic), or return True as soon as `wakeup` is readable."""
-    left = max(0.0, deadline - time.monotonic())
-    return bool(select.select([] if wakeup is None else [wakeup], [], [], left)[0])

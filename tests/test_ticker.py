@@ -175,3 +175,67 @@ def test_its_own_cost_is_measured_by_probe_and_in_all(probe, seen) -> None:
     assert ticker.cost["busy"].ticks == 5
     assert ticker.cost["busy"].cpu > 0
     assert ticker.own_cpu > 0
+
+
+class Clock:
+    """The ticker's time, set by the test."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+        self.perf_counter, self.thread_time, self.process_time = time.perf_counter, time.thread_time, time.process_time
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+def test_what_has_the_same_period_comes_on_the_same_tick(probe, seen, monkeypatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("gputune.ticker.time", clock)
+    attempts = iter([failing_at_once, counting])
+
+    def late(target: Target) -> Ticks:
+        return next(attempts)(target)
+
+    names = [probe("early", counting, PERIOD=1.0), probe("late", late, PERIOD=1.0, RETRY=0.35)]
+    ticks: list[int] = []
+    ticker = Ticker(TARGET, hz=10, sink=lambda readings: ticks.append(len(numbers(readings))), probes=names)
+    for tick in range(40):
+        clock.at = 1000 + tick / 10 + (tick % 3 - 1) / 100  # some come a little early, some a little late
+        ticker.tick()
+    assert ticks == [1, 1, 2, 2, 2]  # both at 0 s, the one that failed again at 0.4 s, then both each second
+
+
+def test_an_old_run_is_read_more_rarely(probe, seen, monkeypatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("gputune.ticker.time", clock)
+    ticker = Ticker(TARGET, hz=10, sink=seen.extend, probes=[probe("eager", counting, PERIOD=0.2, LATER=2.0)])
+    for tick in range(100):
+        clock.at = 1000 + tick / 10
+        ticker.tick()
+    assert len(numbers(seen)) == 50
+    for tick in range(100, 200):
+        clock.at = 1000 + tick / 10
+        ticker.tick()
+    assert len(numbers(seen)) == 50 + 5
+
+
+def test_who_has_a_wakeup_is_not_asked_on_every_beat(probe, seen) -> None:
+    read, write = os.pipe()
+    asked = 0
+
+    def end() -> bool:
+        nonlocal asked
+        asked += 1
+        return len(numbers(seen)) > 20
+
+    def telling(target: Target) -> Ticks:
+        for n, readings in enumerate(counting(target)):
+            if n == 20:
+                os.write(write, b"x")
+            yield readings
+
+    ticker = Ticker(TARGET, hz=1000, sink=seen.extend, probes=[probe("telling", telling)])
+    ticker.run(end, wakeup=read)
+    assert asked < 20
+    os.close(read)
+    os.close(write)
