@@ -269,8 +269,8 @@ class Rings:
         self._replaced = False
         self.alive: list[Process] = []
         self._next = self._read_next()
-        self._half = int(BEAT / target.hz / 2)  # half a tick
-        self._due = now() + BEAT - self._half
+        self._due = now() + BEAT - int(BEAT / target.hz / 2)  # half a tick early is in time
+        self._root = self._watch_root(target.root_pid)
         self._last = now()
         self._waited = 0
         self.batches = self.samples = 0
@@ -282,13 +282,13 @@ class Rings:
         self._scan(readings)
         t = now()
         beat = t >= self._due
-        dead = [self._by_fd[fd] for fd, _ in self._poll.poll(0)]
+        dead = self._ended()
         if beat:
             dead += [process for process in self.alive if process.fd < 0 and process.gone()]
-        whole = beat or bool(dead) or bool(readings)
+        whole = beat or bool(dead) or bool(readings) or self._root < 0
         for process in self.alive:
             ring = process.ring
-            if ring is not None and (whole or t < process.young_until or ring.pressing()):
+            if ring is not None and (whole or t < process.young_until or process.fd < 0 or ring.pressing()):
                 self._drain(process, ring, t, readings, beat=beat)
         if self._replaced:
             dead += [process for process in self.alive if process.replaced]
@@ -303,6 +303,31 @@ class Rings:
         """Give everything back."""
         for process in self.alive:
             process.close()
+        self._forget_root()
+
+    # who is there
+
+    def _watch_root(self, pid: int) -> int:
+        """Return a descriptor that tells of the command's end; -1 without one: then nothing may wait to be read."""
+        try:
+            fd = os.pidfd_open(pid)
+        except (OSError, AttributeError):
+            return -1
+        self._poll.register(fd, select.POLLIN)
+        return fd
+
+    def _forget_root(self) -> None:
+        if self._root >= 0:
+            self._poll.unregister(self._root)
+            os.close(self._root)
+            self._root = -1
+
+    def _ended(self) -> list[Process]:
+        """Return the processes that have ended since the last call, as far as the kernel tells."""
+        fds = [fd for fd, _ in self._poll.poll(0)]
+        if self._root in fds:
+            self._forget_root()
+        return [self._by_fd[fd] for fd in fds if fd in self._by_fd]
 
     # what is there
 
@@ -505,7 +530,7 @@ class Rings:
         counts = ((ERRORS, errors), (LOST, lost))
         readings += [Sample(metric, t, value) for metric, value in (*values, *counts)]
         self._waited, self._last = 0, t
-        self._due += (t - self._due + self._half) // BEAT * BEAT + BEAT  # in phase with what else is due once a second
+        self._due += max(0, t - self._due) // BEAT * BEAT + BEAT  # in phase: what else is due once a second comes along
 
 
 def attach(target: Target) -> Ticks:

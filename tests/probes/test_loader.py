@@ -249,3 +249,36 @@ def test_samples_say_how_much_of_the_last_second_was_waiting(
     assert values["loader.wait"] == pytest.approx((0.2 + 0.1 + 0.2) / 1.1)
     assert (values["loader.batches"], values["loader.samples"], values["loader.lost"]) == (1, 32, 0)
     probe.close()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process is young, and the second that a ring may wait lasts an hour."""
+    monkeypatch.setattr(loader, "YOUNG", 0)
+    monkeypatch.setattr(loader, "BEAT", 3_600_000_000_000)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_few_records_wait_and_many_do_not(write: Any, read: Callable[[], list[Reading]]) -> None:
+    write.record(Kind.STEP, 0, 1, 2)
+    assert len(records(read())) == 1  # the tick on which a process comes reads it
+    for n in range(4096 // loader.PRESSING - 1):
+        write.record(Kind.STEP, 0, n, n + 1)
+        assert records(read()) == []
+    write.record(Kind.STEP, 0, 5, 6)
+    assert len(records(read())) == 4096 // loader.PRESSING
+
+
+@pytest.mark.usefixtures("patient")
+def test_nothing_waits_once_the_command_has_ended(write: Any, rings: Path) -> None:
+    command = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    probe = loader.attach(Target(command.pid, dict, rings=rings))
+    write.record(Kind.STEP, 0, 1, 2)
+    assert len(records(next(probe))) == 1
+    write.record(Kind.STEP, 0, 3, 4)
+    assert records(next(probe)) == []
+    command.communicate(b"\n")
+    assert records(next(probe)) == [Record(Kind.STEP, 0, 3, 4, 0, 0, 0, 0, 0)]
+    write.record(Kind.STEP, 0, 5, 6)
+    assert len(records(next(probe))) == 1
+    probe.close()
