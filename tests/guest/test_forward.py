@@ -57,6 +57,32 @@ with torch.no_grad():
     assert [f.t0 for f in run.records(Kind.FORWARD)] == [b.t1 for b in run.records(Kind.BATCH)[1:6:2]]
 
 
+def test_an_optimizer_that_imports_the_compiler_is_no_compiler(watched: Callable[..., Any]) -> None:
+    code = """
+import sys, torch
+model, loader = torch.nn.Linear(2, 2), torch.utils.data.DataLoader(torch.ones(8, 2), batch_size=2)
+optimizer = torch.optim.SGD(model.parameters())
+for batch in loader:
+    model(batch).sum().backward()
+    optimizer.step()
+assert "torch._dynamo" in sys.modules
+"""
+    assert len(watched(code).healthy().records(Kind.FORWARD)) == 4
+
+
+def test_frames_compiled_without_a_word_end_the_timing_too(watched: Callable[..., Any]) -> None:
+    code = """
+import torch, torch._dynamo
+from torch.nn.modules import module
+model, loader = torch.nn.Linear(2, 2), torch.utils.data.DataLoader(torch.ones(8, 2), batch_size=2)
+torch._dynamo.optimize("eager")(lambda x: x + 1)(torch.ones(2))
+for batch in loader:
+    assert not module._global_forward_pre_hooks
+    model(batch)
+"""
+    assert not watched(code).healthy().records(Kind.FORWARD)
+
+
 def test_no_hook_is_left_and_none_is_set_beside_a_compiler(watched: Callable[..., Any]) -> None:
     code = """
 import torch

@@ -2,14 +2,16 @@
 
 For some steps a forward hook common to all modules is registered when `next()` returns (or, in a script that has got
 no batch from a DataLoader, when an optimizer has made its step), and takes itself back at the first call: the modules
-of all other steps run on torch's short path. torch.compile guards on such hooks, so none is registered once dynamo has
-been imported.
+of all other steps run on torch's short path. torch.compile would trace such a hook, or guard on it, so none is
+registered once the script has called it, or something else has had a frame compiled. (That dynamo was imported says
+nothing: every optimizer does it.)
 """
 
+import functools
 import os
 import sys
 
-from gputune_guest import ring, spans
+from gputune_guest import patching, ring, spans
 from gputune_guest.words import FORWARD
 
 here = ring.here
@@ -22,6 +24,7 @@ ALL, SELDOM = 64, 4  # of the first ALL candidates all are timed, then each SELD
 _register = None
 _handle = None
 _seen = 0
+_compiles = False  # torch.compile was called
 _window = None  # (t0, code, object, its count): the step that is waited in, and how to know that it is over
 
 
@@ -31,11 +34,18 @@ def begin(t0, code, whose, count):
     if here.phase is not None or _register is None or spans.silent or spans.get_ident() != spans.trainer:
         return
     _seen += 1
-    if (_seen > ALL and _seen % SELDOM) or "torch._dynamo" in sys.modules:
+    if (_seen > ALL and _seen % SELDOM) or _compiles or _compiled():
         return
     _window = (t0, code, whose, count)
     if _handle is None:
         _handle = _register(_called)
+
+
+def _compiled():
+    """Return whether dynamo has compiled anything, by whatever way it was asked to."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(utils, "counters", None)
+    return bool(counters) and bool(counters.get("frames"))
 
 
 def _called(module, args):
@@ -59,6 +69,16 @@ def _hook(module):
     _register = getattr(module, "register_module_forward_pre_hook", None)
 
 
+def _compile(original):
+    @functools.wraps(original)
+    def wrapper(*args, **kwargs):
+        global _compiles
+        _compiles = True
+        return original(*args, **kwargs)
+
+    return wrapper
+
+
 def _leave():
     global _window, _handle
     handle, _handle = _handle, None
@@ -75,4 +95,7 @@ def _farewell():
 
 ring.at_farewell(_farewell)
 os.register_at_fork(after_in_child=_leave)
-HOOKS = {"torch.nn.modules.module": _hook}
+HOOKS = {
+    "torch.nn.modules.module": _hook,
+    "torch": lambda torch: patching.patch(torch, "compile", _compile),
+}
