@@ -1,5 +1,6 @@
 """One life of the recorder: readings go to the gatherer and into the recording, in the end to the outcome."""
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from gputune.ticker import Ticker
 
 GLANCE = 0.05  # s: a command that ends before has nothing to measure; recording later loses nothing, rings keep it
+GATHER = int(0.9 * NS)  # ns between handing readings to the gatherer: together they cost it half, and it is asked last
 PREPARE = 2 * NS  # ns after the start: then there is time to load what the end of the run will need
 
 
@@ -35,6 +37,8 @@ class Life:
         self._gatherer = Gatherer(command, started.t)
         self._guests: dict[int, Guest] = {}
         self._gathering = True
+        self._held: list[Reading] = []
+        self._gathered = now()
         self._prepared = False
         self._kept = Kept(run, command, started, resumed=resumed)
         for readings in self._kept.earlier():
@@ -47,6 +51,7 @@ class Life:
         own_cpu = None
         if not self._end.wait(GLANCE) or self._has_guests():
             own_cpu = self._measure()
+        self._gather(self._held)
         ended = self._end.result()
         outcome = Outcome(self._run, ended, alone=self._end.alone)
         verdict = outcome.judge(self._gatherer, self._unavailable, own_cpu, self._guests.values())
@@ -89,10 +94,17 @@ class Life:
 
     def _take(self, readings: list[Reading]) -> None:
         self._kept.take(readings)
-        self._gather(readings)
-        if not self._prepared and now() - self._started.t > PREPARE:
+        self._held += readings
+        at = now()
+        if at - self._gathered < GATHER:
+            return
+        self._gathered = at
+        held, self._held = self._held, []
+        self._gather(held)
+        if not self._prepared and at - self._started.t > PREPARE:
             self._prepared = True
             prepare(quiet=self._run.quiet)
+            gc.freeze()  # what is there by now stays: it need not be looked through for garbage again and again
 
     def _gather(self, readings: list[Reading]) -> None:
         for reading in readings:
