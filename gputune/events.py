@@ -43,6 +43,7 @@ class Kind(IntEnum):
     MEMBER = 9  # a worker process of an iterator: a iterator id, b pid, c worker id
     FORWARD = 10  # sampled steps only: t0 the return of next() (or the end of the optimizer step where there was no
     #               next()), t1 the first call of a torch module after it; code: 1 = t0 is an optimizer step's end
+    GUEST = 11  # sampled next() only: t0 to t1 from its entry to its exit, a ns of that which were the guest's own
 
 
 class SpanCode(IntEnum):

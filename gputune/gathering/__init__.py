@@ -128,6 +128,11 @@ class Gatherer:
         for event in waiting:
             self._worker_event(event, self._guests[event.process])
 
+    def guest_cost(self) -> float | None:
+        """Return what the guest itself took of a next(), the median over sampled ones in s; None before the first."""
+        costs = sorted(cost for training in self._trainings.values() for cost in training.costs)
+        return costs[len(costs) // 2] if costs else None
+
     def features(
         self, until: int, *, exit_code: int | None = None, unavailable: Mapping[str, str] | None = None
     ) -> Features:

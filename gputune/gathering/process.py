@@ -12,7 +12,7 @@ from gputune.sample import Guest, Json, Open
 from gputune.units import NS
 
 GAPS = 4096  # device-clock gaps kept, the latest: the first ones are warm-up
-FORWARDS = 2000  # timings of what comes before a step's first module call, kept
+FORWARDS = 2000  # timings of sampled steps kept: what comes before the first module call, what the guest took
 ALIVE = 64  # iterators of one process that are listened to: a loop that never ends one makes a new one each epoch
 LATE = 4096  # iterators whose workers' records may still come
 PENDING = 256  # batches made in the training process that wait for the next() they belong to
@@ -75,6 +75,7 @@ class Training:
         self._last_span = ""
         self._forwards: deque[float] = deque(maxlen=FORWARDS)
         self._gotten = True
+        self.costs: deque[float] = deque(maxlen=FORWARDS)  # s that the guest took of sampled batches
         self._before: dict[str, int] = {}  # the ledger's inclusive times when the loop began
         self._latest: dict[str, int] = {}  # and when the latest training batch or step ended
 
@@ -106,6 +107,8 @@ class Training:
             self._iterator(record)
         elif kind == Kind.FORWARD:
             self._forward(record)
+        elif kind == Kind.GUEST:
+            self.costs.append(record.a / NS)
         elif kind == Kind.GAP:
             self._gaps.append(record.a / NS)
             self._works.append(record.b / NS)

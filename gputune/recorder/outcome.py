@@ -37,7 +37,9 @@ class Outcome:
         try:
             features = gatherer.features(self._ended.t, exit_code=self.exit_code, unavailable=unavailable)
             findings = _findings(features, failed) if features.processes else []
-            verdict = build(features, findings, overhead=Overhead(sampler_cpu_share=own_cpu), guests=guests)
+            cost = gatherer.guest_cost()
+            overhead = Overhead(sampler_cpu_share=own_cpu, guest_us_per_batch=None if cost is None else cost * 1e6)
+            verdict = build(features, findings, overhead=overhead, guests=guests)
             self._json = to_json(verdict)
         except Exception as error:  # noqa: BLE001 - the recording is still worth keeping
             self.troubles.append(f"the run could not be judged ({type(error).__name__}: {error})")

@@ -11,7 +11,7 @@ import sys
 import weakref
 
 from gputune_guest import device, evaluation, forward, patching, ring, settings
-from gputune_guest.words import BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, SPAN
+from gputune_guest.words import BATCH, END, FAILED, GUEST, ITERATOR, LOADER_START, MEMBER, SPAN
 
 now = ring.now
 FORWARD_FIRST, FORWARD_MASK = forward.FIRST, forward.MASK
@@ -75,7 +75,7 @@ def _next(original):  # noqa: C901, PLR0915 - see below
     known, pack, pack_mark, flush = _iterators.get, ring.pack, ring.pack_mark, ring.flush
 
     @functools.wraps(original)
-    def wrapper(  # noqa: C901, PLR0912, PLR0913, PLR0917 - see below
+    def wrapper(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - see below
         self, original=original, known=known, now=now, here=here, pack=pack, pack_mark=pack_mark, number=id
     ):
         # Once a batch, in caches that the step has used for itself: what is touched here is what it costs, whether a
@@ -84,6 +84,7 @@ def _next(original):  # noqa: C901, PLR0915 - see below
             mine = known(number(self))
             if mine is None:
                 mine = _adopt(self)
+            came = 0 if mine.count & FORWARD_MASK else now()
             if before is not None:
                 before(mine)
             ready = len(self._task_info) - self._tasks_outstanding if mine.several else -1
@@ -123,6 +124,9 @@ def _next(original):  # noqa: C901, PLR0915 - see below
                 if here.late:
                     flush()
                 if not code:
+                    if came:
+                        left = now()
+                        record(GUEST, 0, came, left, left - came - (t1 - t0))
                     if index < FORWARD_FIRST or not index & FORWARD_MASK:
                         forward.begin(t1, 0, mine, index + 1)
                     if after is not None:

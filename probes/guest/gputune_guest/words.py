@@ -1,6 +1,6 @@
 """The numbers of `gputune/events.py`, said again: the island imports nothing of gputune. A test compares them."""
 
-BATCH, FETCH, SPAN, STEP, GAP, WORKER, BACKWARD, ITERATOR, MEMBER, FORWARD = range(1, 11)
+BATCH, FETCH, SPAN, STEP, GAP, WORKER, BACKWARD, ITERATOR, MEMBER, FORWARD, GUEST = range(1, 12)
 
 LOADER_START = 2
 COPY_H2D = 4
