@@ -2,8 +2,8 @@
 
 The layout is docs/ring.md. On every tick each ring is looked at, one slot of it, and read if so much is new that some
 might be lost; else it is read once a second, for records taken together cost half of what they cost one by one. Of a
-young process, and when one has come or gone, it is read on every tick. A file that is no ring is named once and left
-alone. A process that ended is drained, told and forgotten and its files are removed, so that a run that starts
+young process, and when one has come or gone, it is read on every tick. New files are looked for on every tick of the
+first seconds and after each arrival or end, later once a second. A file that is no ring is named once and left alone. A process that ended is drained, told and forgotten and its files are removed, so that a run that starts
 workers for every epoch does not fill the shared memory. A recorder that takes over from one that died goes on where
 that one stopped, under the same process indices.
 
@@ -269,6 +269,7 @@ class Rings:
         self._replaced = False
         self.alive: list[Process] = []
         self._next = self._read_next()
+        self._young_until = now() + YOUNG
         self._due = now() + BEAT - int(BEAT / target.hz / 2)  # half a tick early is in time
         self._root = self._watch_root(target.root_pid)
         self._last = now()
@@ -279,13 +280,19 @@ class Rings:
     def tick(self) -> list[Reading]:
         """Return what is new."""
         readings: list[Reading] = []
-        self._scan(readings)
         t = now()
         beat = t >= self._due
         dead = self._ended()
+        whole = beat or bool(dead) or self._root < 0
+        if (
+            whole or t < self._young_until or not self._scanned
+        ):  # a stat() is half of what a tick costs when nothing is new
+            self._scan(readings)
+            if dead or readings:
+                whole = True
+                self._young_until = t + YOUNG
         if beat:
             dead += [process for process in self.alive if process.fd < 0 and process.gone()]
-        whole = beat or bool(dead) or bool(readings) or self._root < 0
         for process in self.alive:
             ring = process.ring
             if ring is not None and (whole or t < process.young_until or process.fd < 0 or ring.pressing()):
