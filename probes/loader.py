@@ -1,11 +1,11 @@
 """What the guests in the watched processes write into their rings: batches, fetches, pauses, and who they are.
 
-The layout is docs/ring.md. On every tick each ring is looked at, one slot of it, and read if so much is new that some
-might be lost; else it is read once a second, for records taken together cost half of what they cost one by one. Of a
-young process, and when one has come or gone, it is read on every tick. New files are looked for on every tick of the
-first seconds and after each arrival or end, later once a second. A file that is no ring is named once and left alone. A process that ended is drained, told and forgotten and its files are removed, so that a run that starts
-workers for every epoch does not fill the shared memory. A recorder that takes over from one that died goes on where
-that one stopped, under the same process indices.
+The layout is docs/ring.md. For ten seconds after the start, or after a process has come or gone, rings and folder are
+read on every tick; then once a second, for records taken together cost half of what they cost one by one. On the ticks
+between one slot of each ring is looked at: if so much is new that some might be lost, everything is read at once. A
+file that is no ring is named once and left alone. A process that ended is drained, told and forgotten and its files are
+removed, so that a run that starts workers for every epoch does not fill the shared memory. A recorder that takes over
+from one that died goes on where that one stopped, under the same process indices.
 
 Over 300 lines because reading a ring, knowing its process and numbering processes share one life cycle.
 """
@@ -42,7 +42,7 @@ M32 = 0xFFFFFFFF
 MARGIN = 64  # records; after being lapped stay this far from the writer, who goes on writing
 RECENT = 256  # t0 of records kept to know whether an open mark is stale: marks are nested a few deep
 BEAT = 1_000_000_000  # ns between samples, and the silence after which what is open is worth saying
-YOUNG = 10 * BEAT  # ns; until then a process is read on every tick, so that its role is known at once
+YOUNG = 10 * BEAT  # ns; so long everything is read on every tick, and the role of a new process known at once
 PRESSING = 8  # a ring with an eighth of its records unread is read at once: 16 ticks a lap at the least
 SETTLE = 0.1  # s; a folder that changed this short ago may change again within one tick of its time stamp
 MOST_NOTES = 1 << 20  # bytes of notes that are believed
@@ -72,7 +72,7 @@ class Ring:
         magic, version, capacity, self._notes_at, room, self._base, record = fields[:7]
         self.pid, self.ppid, self.created, _hexversion, flags = fields[7:12]
         whole = capacity > 0 and capacity & (capacity - 1) == 0 and record == RECORD.size
-        if magic != MAGIC or version != VERSION or not whole or self._base + capacity * record > size:
+        if magic != MAGIC or version != VERSION or not whole or self._base + capacity * record > size or self._base % 4:
             self._map.close()
             raise Foreign(f"it is no ring of version {VERSION}")
         if room > MOST_NOTES or self._notes_at + room > self._base:
@@ -81,6 +81,7 @@ class Ring:
         self._room = room
         self._capacity, self._mask = capacity, capacity - 1
         self._view = memoryview(self._map)
+        self._words = self._view[: size // 4 * 4].cast("I")  # the numbers of the records are aligned
         self._stop = self._base + capacity * RECORD.size
         self._noted = 0
         self.read: int = fields[17]
@@ -117,11 +118,11 @@ class Ring:
         """Return kind, code and t0 of what is under way, zeros when its record has been read."""
         return self.mark if self.mark[2] not in self.recent else (0, 0, 0)
 
-    def pressing(self) -> bool:
-        """Return whether so many records are unread that it should not wait."""
-        last = (self.read + self._capacity // PRESSING) & M32
-        found: int = U32(self._map, self._base + (last & self._mask) * RECORD.size)[0]
-        return found != 0 and (found - last) & M32 <= M32 // 2
+    def ahead(self) -> tuple[memoryview, int, int]:
+        """Return a slot as a view, its place there, and what it holds: something else once too much is unread."""
+        last = (self.read + self._capacity // PRESSING) & self._mask
+        place = (self._base + last * RECORD.size) // 4
+        return self._words, place, self._words[place]
 
     def drain(self, process: int) -> list[Event]:
         """Return the records written since the last call, in order, as events of `process`."""
@@ -198,6 +199,7 @@ class Ring:
 
     def close(self) -> None:
         """Give the mapping back."""
+        self._words.release()
         self._view.release()
         self._map.close()
 
@@ -211,7 +213,6 @@ class Process:
         self.ring: Ring | None = None
         self.told: Guest | None = None
         self.moved = now()
-        self.young_until = self.moved + YOUNG
         self.opened = Open(index, 0, 0, 0, 0)
         self.waited_to = now()  # loader.wait is counted up to here
         self.replaced = 0  # when another program took its pid over by exec
@@ -263,13 +264,14 @@ class Rings:
         self._seen: set[str] = set()
         self._changed = 0.0
         self._scanned = False
-        self._poll = select.poll()
+        self._poll = select.epoll()
         self._by_fd: dict[int, Process] = {}
         self._by_pid: dict[int, Process] = {}
         self._replaced = False
+        self._ahead: list[tuple[memoryview, int, int]] = []
         self.alive: list[Process] = []
         self._next = self._read_next()
-        self._young_until = now() + YOUNG
+        self._young_until = now() + YOUNG  # or so long after a process has come or gone
         self._due = now() + BEAT - int(BEAT / target.hz / 2)  # half a tick early is in time
         self._root = self._watch_root(target.root_pid)
         self._last = now()
@@ -279,38 +281,47 @@ class Rings:
 
     def tick(self) -> list[Reading]:
         """Return what is new."""
-        readings: list[Reading] = []
         t = now()
         beat = t >= self._due
         dead = self._ended()
-        whole = beat or bool(dead) or self._root < 0
-        if (
-            whole or t < self._young_until or not self._scanned
-        ):  # a stat() is half of what a tick costs when nothing is new
+        thorough = beat or bool(dead) or t < self._young_until or not self._scanned
+        if not thorough and self._root >= 0 and not self._pressing():
+            return []
+        readings: list[Reading] = []
+        if thorough:
             self._scan(readings)
             if dead or readings:
-                whole = True
                 self._young_until = t + YOUNG
+        self._read(t, dead, readings, beat=beat)
+        if beat:
+            self._sample(t, readings)
+        return readings
+
+    def _pressing(self) -> bool:
+        """Return whether somebody has written so much that it should not wait."""
+        return any(words[place] != was for words, place, was in self._ahead)
+
+    def _read(self, t: int, dead: list[Process], readings: list[Reading], *, beat: bool) -> None:
+        """Read every ring, and bury the dead."""
         if beat:
             dead += [process for process in self.alive if process.fd < 0 and process.gone()]
         for process in self.alive:
-            ring = process.ring
-            if ring is not None and (whole or t < process.young_until or process.fd < 0 or ring.pressing()):
-                self._drain(process, ring, t, readings, beat=beat)
+            if process.ring is not None:
+                self._drain(process, process.ring, t, readings, beat=beat)
         if self._replaced:
             dead += [process for process in self.alive if process.replaced]
             self._replaced = False
         for process in dict.fromkeys(dead):
             self._bury(process, readings)
-        if beat:
-            self._sample(t, readings)
-        return readings
+        self._ahead = [process.ring.ahead() for process in self.alive if process.ring is not None]
 
     def close(self) -> None:
         """Give everything back."""
+        self._ahead.clear()
         for process in self.alive:
             process.close()
         self._forget_root()
+        self._poll.close()
 
     # who is there
 
@@ -320,7 +331,7 @@ class Rings:
             fd = os.pidfd_open(pid)
         except (OSError, AttributeError):
             return -1
-        self._poll.register(fd, select.POLLIN)
+        self._poll.register(fd, select.EPOLLIN)
         return fd
 
     def _forget_root(self) -> None:
@@ -400,7 +411,7 @@ class Rings:
             with contextlib.suppress(OSError):
                 path.write_text(str(process.index))
         if process.fd >= 0:
-            self._poll.register(process.fd, select.POLLIN)
+            self._poll.register(process.fd, select.EPOLLIN)
             self._by_fd[process.fd] = process
         self._by_pid[pid] = process
         self.alive.append(process)

@@ -253,7 +253,8 @@ def test_samples_say_how_much_of_the_last_second_was_waiting(
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process is young, and the second that a ring may wait lasts an hour."""
+    """Nothing is young, and the second that a ring may wait lasts an hour."""
+    monkeypatch.setattr(loader, "SETTLE", -3600.0)
     monkeypatch.setattr(loader, "YOUNG", 0)
     monkeypatch.setattr(loader, "BEAT", 3_600_000_000_000)
 
