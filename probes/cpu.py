@@ -16,10 +16,11 @@ CORE = Metric("cpu.core", "ratio", "Share of time one CPU was in use.", per="cpu
 METRICS = (ALLOWED, COUNT, BUSY, IOWAIT, CORE)
 
 PERIOD = 0.5  # s; the kernel counts CPU time in 10 ms, so a tenth of a second would be a tenth rounding
+LATER = 1.0  # s; what is wanted are means, and they come out the same
 SHORT = 0.05  # s; a shorter interval, as before the last tick of a run, is left out
 CORES_BEAT = 1.0  # s between readings of single cores
 MOST_CORES = 64  # above it single cores are left out: nobody reads them, and they would fill the recording
-SETTLED = 5.0  # s between looks at what is allowed; before that at once and after 1 s: `taskset` acts after its start
+SETTLED = 10.0  # s between looks at what is allowed; before that at once and after 1 s: `taskset` acts after its start
 DEAREST = 0.001  # of a core: where /proc/stat is slow to read (many CPUs and interrupts) it is read less often
 
 

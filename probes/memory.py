@@ -24,7 +24,7 @@ ROUND_BEAT = 10.0  # s between sums over the tree: adding up a large process's p
 FIRST_ROUND = 2.0  # s; soon enough for a short run, late enough to find its workers
 SLICE = 0.002  # s of CPU that a tick may spend on adding up pages; at least one process is done
 LARGEST = 512 << 20  # B resident; adding up costs 10 ms a GiB, and a fault of that process may have to wait for it
-DEAREST = 0.0003  # of a core, on average: a round that was dear is followed by a longer pause
+DEAREST = 0.0001  # of a core, on average: a round that was dear is followed by a longer pause
 LIMIT_BEAT = 5.0  # s between looks at the control group
 
 

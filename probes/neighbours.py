@@ -16,7 +16,9 @@ from gputune.sample import Metric, Note, Reading, Sample, Target, Ticks, now
 
 PERIOD = 1.0  # s; NVML's lists of processes have this beat
 SCAN = 5.0  # s between scans of /proc
-DEAREST = 0.0005  # of a core: where a scan is slow (thousands of processes) they are further apart
+EARLY = 4  # scans, after which they are further apart: a neighbour that matters stays for minutes
+LATER_SCAN = 20.0  # s
+DEAREST = 0.0001  # of a core: where a scan is slow (thousands of processes) they are further apart
 NOTABLE = 0.2  # cores; below it a process takes no worker's place
 MOST = 16  # neighbours told of in one scan
 NAME = 32  # characters
@@ -105,6 +107,7 @@ class _Cpus:
         self._target = target
         self._names = _Names(target.proc)
         self._at = self._due = 0.0
+        self._scans = 0
         self._last: dict[tuple[int, int], int] = {}  # pid and its start to CPU time, in clock ticks
 
     def scan(self) -> list[Reading]:
@@ -117,7 +120,9 @@ class _Cpus:
         seconds, self._at = at - self._at, at
         first, last, self._last = not self._last, self._last, used
         readings = [] if first else self._notable(used, last, seconds)
-        self._due = at + max(SCAN, (time.thread_time() - before) / DEAREST)
+        self._scans += 1
+        pause = SCAN if self._scans < EARLY else LATER_SCAN
+        self._due = at + max(pause, (time.thread_time() - before) / DEAREST)
         return readings
 
     def _used(self) -> dict[tuple[int, int], int]:
