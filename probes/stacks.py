@@ -1,9 +1,9 @@
 """What the training thread is doing, from outside: py-spy looks at it in short bursts, ever more rarely.
 
 py-spy runs as a process of its own and does not stop the one it looks at (`--nonblocking`: a third of its looks may
-fail, which costs samples, not time). Measured with 0.4.3: a burst of 61 looks is about 30 ms of CPU, a single
-`py-spy dump` 12 to 28 ms, so bursts. Their rate is a prime number of Hz, so that they do not march in step with the
-training.
+fail, which costs samples, not time). Measured with 0.4.3: a burst of 61 looks is 30 ms of CPU, beside a training on a
+busy machine up to 120 ms, a single `py-spy dump` 12 to 28 ms, so bursts. Their rate is a prime number of Hz, so that
+they do not march in step with the training.
 """
 
 import os
@@ -20,14 +20,14 @@ from gputune.procfs import read_text
 from gputune.sample import Metric, Reading, Stack, Target, Ticks, Unavailable, now
 
 METRICS: tuple[Metric, ...] = ()
-PERIOD = 0.5  # s; a pipe that fills up holds up py-spy, nothing else
+PERIOD = 1.0  # s; a pipe that fills up holds up py-spy, nothing else
 
 RATE = 61  # Hz
 BURST = 1  # s; py-spy takes whole seconds
 FIRST = 1.5  # s from the first sight of a training to the first burst: its warm-up is of no interest
 GROWTH = 2.0  # each pause is that much longer than the one before
-LONGEST = 60.0  # s; 30 ms of CPU a minute is 0.05 % of a core
-SHARED = 20.0  # s; with many training processes the pauses grow, so that all bursts together cost no more than three
+LONGEST = 240.0  # s; 120 ms of CPU in 4 min are 0.05 % of a core; by then five bursts have said where the time goes
+SHARED = 80.0  # s; with many training processes the pauses grow, so that all bursts together cost no more than three
 PATIENCE = 5.0  # s that py-spy may take longer than its burst before it is ended
 GIVE_UP = 3  # failures in a row after which a process is left alone
 NOISE = 4096  # bytes of what py-spy says that are kept
