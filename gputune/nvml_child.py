@@ -32,6 +32,8 @@ if TYPE_CHECKING:  # imported by `_load`, once the library is known to be there
 
 SLOT = 64  # bytes of shared memory: when the call began (0: none is under way), and which one it is
 BEAT = 0.2  # s; the finest that fields are due in: utilisation is new every 1/6 s at best
+LATER = 0.5  # s; the same for a child that is no longer young: a mean over minutes needs no more
+YOUNG = 10.0  # s
 MANY = 4  # devices; with more of them each is read less often, so that the cost stays what it is
 EVENTS_BEAT = 1.0  # s between looks for Xid events
 LOST_RETRY = 10.0  # s until a failed field or device is tried again, doubled each time
@@ -115,6 +117,7 @@ class Reader:
         self._answered = time.monotonic()
         self._deaf = False  # something failed as everything does when NVML is gone
         self._reborn = 0
+        self._young_until = time.monotonic() + YOUNG
         self._gone: set[int] = set()
         self.chosen: set[int] | None = None
         self.initialise()
@@ -145,7 +148,8 @@ class Reader:
     @property
     def beat(self) -> float:
         """Return the seconds between two calls of `read`."""
-        return BEAT * max(1.0, len(self.chosen or ()) / MANY)
+        beat = BEAT if time.monotonic() < self._young_until else LATER
+        return beat * max(1.0, len(self.chosen or ()) / MANY)
 
     def read(self) -> dict[str, Any]:
         """Read what is due, and return the line for it."""

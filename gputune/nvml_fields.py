@@ -337,19 +337,19 @@ class Field:
 
 FIELDS = (
     Field("utilisation", 0.2, busy),  # its sample period is 1/6 s at best: reading faster repeats the value
-    Field("clocks", 1.0, clock),
+    Field("clocks", 2.0, clock),
     Field("throttle reasons", 1.0, throttle),
     Field("processes", 2.0, processes),  # before memory, which on unified parts is their sum
     Field("memory", 1.0, memory),
     Field("SM share of processes", 1.0, shares),
-    Field("power", 1.0, power),  # a mean over 1 s
-    Field("energy", 1.0, energy),
+    Field("power", 2.0, power),  # a mean over 1 s
+    Field("energy", 5.0, energy),
     Field("SM and tensor activity", 1.0, activity),
-    Field("temperature", 2.0, temperature),
-    Field("memory clock", 5.0, memory_clock),
-    Field("PCIe traffic", 5.0, traffic),  # may block for 40 ms
-    Field("PCIe link", 10.0, link),
-    Field("memory errors", 10.0, ecc),
+    Field("temperature", 5.0, temperature),
+    Field("memory clock", 10.0, memory_clock),
+    Field("PCIe traffic", 10.0, traffic),  # may block for 40 ms
+    Field("PCIe link", 30.0, link),
+    Field("memory errors", 30.0, ecc),
     Field("highest clock", CONSTANT, clock_max),
     Field("power limit", CONSTANT, power_limit),
     Field("NVML's latency", CONSTANT, latency),

@@ -15,6 +15,7 @@ from gputune.sample import Metric, Note, Reading, Sample, Target, Ticks, Unavail
 from gputune.units import NS
 
 PERIOD = 0.2  # s; the child answers at this beat
+LATER = 0.5  # s; nothing is lost in between, and a call that hangs is told of within 3 s all the same
 SETTLE = 1.0  # s between looks for new processes and their environment
 NAME = 96  # characters of a device's name
 MOST_PAST = 4  # troubles that are over and still told
