@@ -24,7 +24,7 @@ ROUND_BEAT = 10.0  # s between sums over the tree: adding up a large process's p
 FIRST_ROUND = 2.0  # s; soon enough for a short run, late enough to find its workers
 SLICE = 0.002  # s of CPU that a tick may spend on adding up pages; at least one process is done
 LARGEST = 512 << 20  # B resident; adding up costs 10 ms a GiB, and a fault of that process may have to wait for it
-DEAREST = 0.0001  # of a core, on average: a round that was dear is followed by a longer pause
+DEAREST = 0.0003  # of a core, on average: a round that was dear is followed by a longer pause
 LIMIT_BEAT = 5.0  # s between looks at the control group
 
 
@@ -50,14 +50,18 @@ def attach(target: Target) -> Ticks:
 def _machine(data: bytes) -> list[Reading]:
     """Pick from `MemTotal:  131072 kB` and its like."""
     t = now()
-    rows = {
-        name: int(rest.split(None, 1)[0]) * 1024 for name, _, rest in (r.partition(b":") for r in data.splitlines())
-    }
+    available = _row(data, b"MemAvailable:")
     return [
-        Sample(TOTAL, t, rows[b"MemTotal"]),
-        Sample(AVAILABLE, t, rows.get(b"MemAvailable", rows[b"MemFree"])),
-        Sample(SWAPPED, t, rows.get(b"SwapTotal", 0) - rows.get(b"SwapFree", 0)),
+        Sample(TOTAL, t, _row(data, b"MemTotal:")),
+        Sample(AVAILABLE, t, available or _row(data, b"MemFree:")),
+        Sample(SWAPPED, t, _row(data, b"SwapTotal:") - _row(data, b"SwapFree:")),
     ]
+
+
+def _row(data: bytes, name: bytes) -> int:
+    """Return the bytes in one row, 0 where there is none; of fifty rows four are wanted, so the others stay text."""
+    at = data.find(name)
+    return int(data[at + len(name) : data.index(b"kB", at)]) * 1024 if at >= 0 else 0
 
 
 def _shm(target: Target) -> list[Reading]:
