@@ -15,6 +15,7 @@ _CONTROLS = re.compile(
     "\U000e0000-\U000e007f"  # tags: invisible ASCII
     "\ud800-\udfff]"  # bytes that were no UTF-8, and what cannot be encoded at all
 )
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 # The last word of a name that holds a secret, as the names are written in options, variables and settings.
 _WORD = (
@@ -23,13 +24,14 @@ _WORD = (
 )
 _NAME = re.compile(rf"^-{{0,2}}(?:[\w.\-]*[-_.])?{_WORD}(?:[-_.](?:id|value|string|key))?$", re.IGNORECASE)
 _PAIR = re.compile(r"^(?P<name>-{0,2}[\w.\-]+)(?P<sign>[=:])(?P<value>.+)$", re.DOTALL)
-_URL = re.compile(r"(?P<head>[a-z][a-z0-9+.\-]*://[^\s/:@]*:)[^\s/@]+(?=@)", re.IGNORECASE)
-_URL_ALONE = re.compile(r"(?P<head>[a-z][a-z0-9+.\-]*://)[^\s/:@]{16,}(?=@)", re.IGNORECASE)  # a token as user name
+# What may stand in front of a word is bound to a place where it can begin: arguments of 100 KB must not take minutes.
+_URL = re.compile(r"(?P<head>[a-z0-9+.\-]://[^\s/:@]*:)[^\s/@]+(?=@)", re.IGNORECASE)
+_URL_ALONE = re.compile(r"(?P<head>[a-z0-9+.\-]://)[^\s/:@]{16,}(?=@)", re.IGNORECASE)  # a token as user name
 _QUERY = re.compile(rf"(?P<head>[?&;][\w.\-]*{_WORD}=)[^&\s#;]+", re.IGNORECASE)
 _INLINE = re.compile(
-    rf"(?P<head>(?<![\w])(?:[\w.\-]*[-_.])?{_WORD}[\"']?\s*[=:]\s*[\"']?)(?!\*\*\*)[^\s\"',;&]+", re.IGNORECASE
+    rf"(?P<head>(?<![\w.\-])(?:[\w.\-]*[-_.])?{_WORD}[\"']?\s*[=:]\s*[\"']?)(?!\*\*\*)[^\s\"',;&]+", re.IGNORECASE
 )
-_FLAG_INLINE = re.compile(rf"(?P<head>--(?:[\w.\-]*[-_.])?{_WORD}\s+)(?!-)[^\s\"']+", re.IGNORECASE)
+_FLAG_INLINE = re.compile(rf"(?P<head>(?<![\w.\-])--(?:[\w.\-]*[-_.])?{_WORD}\s+)(?!-)[^\s\"']+", re.IGNORECASE)
 _BEARER = re.compile(r"(?P<head>\b(?:bearer|basic|token)\s+)[\w.~+/=\-]{8,}", re.IGNORECASE)
 # Secrets that are known by their own look, wherever they stand.
 _LOOKS = re.compile(
@@ -50,6 +52,11 @@ def clean(text: str, limit: int = 200) -> str:
     """
     shown = _CONTROLS.sub(_visible, text[: limit + 1])
     return shown if len(shown) <= limit and len(text) <= limit else shown[: max(0, limit - 1)] + "…"
+
+
+def as_text(value: str) -> str:
+    r"""Return `value` as text that can be encoded: bytes of a name that were no UTF-8 become visible (`\xff`)."""
+    return _SURROGATES.sub(_visible, value)
 
 
 def _visible(match: "re.Match[str]") -> str:

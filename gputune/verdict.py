@@ -19,8 +19,9 @@ from gputune.document import (
 )
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding
+from gputune.hygiene import as_text
 from gputune.prediction import LEAST_BATCHES
-from gputune.sample import Guest
+from gputune.sample import Guest, Json
 
 __all__ = ["Overhead", "Verdict", "build", "to_json"]
 
@@ -59,7 +60,19 @@ def build(
 
 def to_json(verdict: Verdict) -> bytes:
     """Return the document as indented JSON with a newline at its end."""
-    return msgspec.json.format(msgspec.json.encode(verdict), indent=2) + b"\n"
+    try:
+        encoded = msgspec.json.encode(verdict)
+    except UnicodeEncodeError:  # an argument or a file name that is no UTF-8
+        encoded = msgspec.json.encode(_printable(msgspec.to_builtins(verdict)))
+    return msgspec.json.format(encoded, indent=2) + b"\n"
+
+
+def _printable(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {as_text(key): _printable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_printable(each) for each in value]
+    return as_text(value) if isinstance(value, str) else value
 
 
 def abstained(heard: Sequence[Process]) -> str:

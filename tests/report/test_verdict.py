@@ -122,3 +122,8 @@ def test_abstains_from_a_handful_of_batches_and_from_no_training(features: Make,
     assert "too few batches: 5" in document(few)["abstained"]
     assert document(features(processes=()))["abstained"] == "no training was seen"
     assert document(features())["abstained"] == ""
+
+
+def test_names_that_are_no_utf8_are_shown_byte_by_byte(features: Make, finding: Make) -> None:
+    read = document(features(command=("python", "tr\udcfe.py")), finding())
+    assert read["command"] == ["python", "tr\\xfe.py"]
