@@ -14,7 +14,7 @@ MEMORY = "/dev/shm"  # noqa: S108 - memory that processes share; the folder in i
 LEAST_SHM = 32 << 20  # bytes free: a ring takes 320 KiB, and the user's workers need what is there more than we do
 GRACE = 60.0  # s: a younger folder may belong to a run that has not locked it yet
 TRIES = 100  # names tried for a folder whose name is taken
-INTERPRETERS = ("python", "python3", "bash", "sh", "torchrun", "accelerate", "env", "uv", "srun")
+INTERPRETERS = ("python", "bash", "sh", "torchrun", "accelerate", "env", "uv", "srun")
 
 
 def chosen(out: str) -> str:
@@ -51,16 +51,28 @@ def fresh(command: "tuple[str, ...]") -> str:
 
 
 def name_of(command: "tuple[str, ...]") -> str:
-    """Return a short file name for a command: its script's, its module's, or its program's."""
-    words = [word for word in command if word and not word.startswith("-")]
+    """Return a short file name for a command: its script's, its module's, or its program's.
+
+    What follows `-c` is no name, and may hold a secret, as `NAME=VALUE` may.
+    """
+    words = []
+    for word in command:
+        if word.startswith("-") and not word.startswith("--") and word.endswith("c"):
+            break
+        if word and not word.startswith("-") and "=" not in word:
+            words.append(word)
     name = next((word for word in words if word.endswith((".py", ".sh"))), "")
     if not name and "-m" in command[:-1]:
         name = command[command.index("-m") + 1].rpartition(".")[2]
     if not name:
-        name = next((w for w in words if os.path.basename(w) not in INTERPRETERS), words[0] if words else "run")
+        name = next((word for word in words if not _interprets(word)), words[-1] if words else "run")
     stem = os.path.basename(name.rstrip("/")).removesuffix(".py").removesuffix(".sh")
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in stem)
     return kept.strip(".-")[:LONGEST_NAME] or "run"
+
+
+def _interprets(word: str) -> bool:
+    return os.path.basename(word).rstrip("0123456789.") in INTERPRETERS
 
 
 def rings() -> str:

@@ -160,6 +160,10 @@ def test_the_folder_is_named_for_the_script() -> None:
         ("python",): "python",
         ("\x1b[31m.py",): "__31m",
         ("...",): "run",
+        ("bash", "-lc", "TOKEN=hunter2 ./a/b"): "bash",
+        ("python", "-c", "print(1)"): "python",
+        ("env", "TOKEN=hunter2", "python3.11", "main"): "main",
+        ("python", "train.py", "-c", "config.yaml"): "train",
     }.items():
         assert name_of(command) == name
     assert len(name_of((str(Path("x" * 300)),))) == 40
