@@ -80,7 +80,7 @@ class Ledger:
             _add(mine.inclusive, child.inclusive)
             _add(mine.batches, child.batches)
         own = max(0, t1 - t0 - inner)
-        if name in ABSORBS:
+        if mine.self_ns and name in ABSORBS:
             own += self._absorb(name, mine)
         self._record(name, mine, own, t1 - t0)
         if loader is not None:
@@ -102,10 +102,10 @@ class Ledger:
 
     def _record(self, name: str, mine: Claim, own: int, whole: int) -> None:
         """Count the span's own time, and its whole time once however often the name is nested in itself."""
-        _add(self.self_ns, {name: own})
-        _add(mine.self_ns, {name: own})
+        self.self_ns[name] = self.self_ns.get(name, 0) + own
+        mine.self_ns[name] = mine.self_ns.get(name, 0) + own
         mine.fresh = whole - mine.inclusive.get(name, 0)
-        _add(self.inclusive, {name: mine.fresh})
+        self.inclusive[name] = self.inclusive.get(name, 0) + mine.fresh
         mine.inclusive[name] = whole
 
     def _absorb(self, name: str, mine: Claim) -> int:
