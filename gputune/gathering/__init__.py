@@ -15,6 +15,7 @@ from gputune.gathering.stacks import Stacks
 from gputune.sample import Guest, Note, Open, Reading, Sample, Stack
 from gputune.units import NS
 
+LOOPING = frozenset({int(Kind.BATCH), int(Kind.STEP)})  # made once: it is asked for every record
 ORPHANS = 4096  # records of workers kept until their training process has named them
 
 
@@ -103,7 +104,7 @@ class Gatherer:
         if training is None:
             return
         training.take(record)
-        if record.kind in {Kind.BATCH, Kind.STEP}:
+        if record.kind in LOOPING:
             self.host.loop(record.t0, record.t1)
         if record.kind == Kind.MEMBER:
             self._workers.owner[record.b] = (event.process, record.a)
