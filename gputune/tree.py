@@ -17,7 +17,7 @@ from gputune.units import NS
 
 TRAINING = frozenset({Kind.BATCH, Kind.STEP, Kind.BACKWARD, Kind.ITERATOR})  # records that only a training writes
 PATIENCE = 10 * NS  # a process with torch and no such record is taken for a training after that: it has its own loop
-THOROUGH = 8  # every that many refreshes all threads are asked for children, not only the first of each process
+THOROUGH = 16  # every that many refreshes all threads are asked for children, not only the first of each process
 
 
 class _Kin:
