@@ -47,7 +47,7 @@ class Rooms(click.Group):
         name, command, rest = super().resolve_command(ctx, args)
         if name and command and not ctx.resilient_parsing:
             known = {o.name for o in command.params if isinstance(o, click.Option) and o.name}
-            ctx.default_map = {name: config.defaults(name, known, Path.cwd())}
+            ctx.default_map = {name: config.defaults(name, known, _here())}
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -161,6 +161,14 @@ def _say(text: str) -> None:
 def _die_of_pipe() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGPIPE)
+
+
+def _here() -> Path:
+    """Return the current folder; the root, where nobody keeps settings, if it was removed meanwhile."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")
 
 
 def _shown(stem: str) -> str:

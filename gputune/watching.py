@@ -70,11 +70,14 @@ def _rings(troubles: list[str]) -> str:
 def _check_json(file: str | None) -> None:
     if not file or file == "-":
         return
-    parent = os.path.dirname(os.path.abspath(file))
+    parent = os.path.dirname(file) or "."
     if os.path.isdir(file) or not os.path.isdir(parent):
         what = "is a folder" if os.path.isdir(file) else f"lies in `{parent}`, which does not exist"
         raise BadUsage(f"`--json {file}` {what}", hint="name a file, or `-` for stdout after the run")
 
 
 def _absolute(file: "str | None") -> "str | None":
-    return os.path.abspath(file) if file and file != "-" else file
+    try:
+        return os.path.abspath(file) if file and file != "-" else file
+    except OSError:  # the current folder was removed
+        return file

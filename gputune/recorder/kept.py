@@ -75,13 +75,16 @@ class Kept:
         if self._recording is not None:
             self._recording.about(**changes)
 
+    def check(self) -> None:
+        """Find out whether everything could be written so far."""
+        if self._recording is not None and self._recording.broken not in {"", CLOSED}:
+            self.trouble = f"the recording is not whole: {self._recording.broken}"
+
     def close(self) -> None:
         """Finish the recording."""
-        if self._recording is None:
-            return
-        self._recording.close()
-        if self._recording.broken not in {"", CLOSED}:
-            self.trouble = f"the recording is not whole: {self._recording.broken}"
+        if self._recording is not None:
+            self._recording.close()
+            self.check()
 
     def _open(self, folder: Path, run: Run, about: dict[str, Json]) -> None:
         try:
@@ -116,12 +119,19 @@ def _about(run: Run, command: tuple[str, ...], started: Started) -> dict[str, Js
     """Return what run.json says from the start."""
     return {
         "command": list(command),
-        "cwd": str(Path.cwd()),
+        "cwd": _cwd(),
         "pid": started.pid,
         "started": started.t,
         "hz": run.hz,
         "environment": {name: os.environ[name] for name in TELLING if name in os.environ},
     }
+
+
+def _cwd() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:  # it was removed
+        return ""
 
 
 def _why(error: Exception) -> str:

@@ -56,7 +56,8 @@ class Life:
         outcome = Outcome(self._run, ended, alone=self._end.alone)
         verdict = outcome.judge(self._gatherer, self._unavailable, own_cpu, self._guests.values())
         self._kept.about(exit_code=outcome.exit_code, ended=ended.t, unavailable=dict(self._unavailable))
-        outcome.keep(verdict)
+        self._kept.check()
+        outcome.keep(verdict, broken=bool(self._kept.trouble))
         before = self._kept.trouble
         outcome.speak(verdict, [*self._troubles, *outcome.troubles, before])
         self._end.spoken()

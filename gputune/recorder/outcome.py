@@ -47,18 +47,24 @@ class Outcome:
         self.troubles += [f"advisor `{name}` failed ({why})" for name, why in failed.items()]
         return verdict
 
-    def keep(self, verdict: Verdict | None) -> None:
-        """Write `findings.json` into the run folder, and the file that `--json` names."""
+    def keep(self, verdict: Verdict | None, *, broken: bool = False) -> None:
+        """Write `findings.json` into the run folder, and the file that `--json` names.
+
+        With `broken`, it is known and said already that the run folder cannot be written.
+        """
         if verdict is None:
             return
         if self._run.folder:
-            file = f"{self._run.folder}/{FINDINGS}"
-            self._write(f"{file}.new", os.O_EXCL | os.O_NOFOLLOW, 0o600, then=file)
+            why = self._write_findings(f"{self._run.folder}/{FINDINGS}")
+            if why and not broken:
+                self.troubles.append(why)
         if self._run.json == "-":
             if not self._silent:
                 _put(1, self._json)
         elif self._run.json:
-            self._write(self._run.json, os.O_TRUNC, 0o666)
+            why = self._write(self._run.json, os.O_TRUNC, 0o666)
+            if why:
+                self.troubles.append(why)
 
     def speak(self, verdict: Verdict | None, troubles: Sequence[str]) -> None:
         """Print the verdict, and what went wrong on the way to it, in one write."""
@@ -97,24 +103,40 @@ class Outcome:
         """Return the run folder as the user would type it, None where there is none."""
         if not self._run.folder:
             return None
-        short = os.path.relpath(self._run.folder)
+        try:
+            short = os.path.relpath(self._run.folder)
+        except OSError:  # the current folder was removed
+            return self._run.folder
         return self._run.folder if short.startswith("..") else short
 
     def _print(self, lines: Sequence[str]) -> None:
         if lines and not self._silent:
             _put(2, ("\n" + "\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
 
-    def _write(self, file: str, flags: int, mode: int, *, then: str = "") -> None:
+    def _write_findings(self, file: str) -> str:
+        """Write `findings.json` in one move, or not at all; return why not."""
+        new = Path(f"{file}.new")
+        why = self._write(str(new), os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            if not why:
+                new.rename(file)
+                return ""
+            new.unlink(missing_ok=True)
+        except OSError as error:
+            why = why or f"`{file}` was not written ({error.strerror or error})"
+        return why.replace(f"{file}.new", file)
+
+    def _write(self, file: str, flags: int, mode: int) -> str:
+        """Write the document into a file; return why that was not possible."""
         try:
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | flags, mode)
             try:
                 _all(descriptor, self._json)
             finally:
                 os.close(descriptor)
-            if then:
-                Path(file).rename(then)
         except OSError as error:
-            self.troubles.append(f"`{file}` was not written ({error.strerror or error})")
+            return f"`{file}` was not written ({error.strerror or error})"
+        return ""
 
 
 def _trouble(text: str) -> str:

@@ -1,6 +1,7 @@
 """A part that fails costs that part only, is said once, and never costs the command anything."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def test_a_probe_that_fails_is_named_in_the_document(tmp_path) -> None:
     assert "planted" in {row["probe"]: row["why"] for row in unavailable}["cpu"]
 
 
-def test_a_full_disk_costs_the_recording_only(watch) -> None:
+def test_a_full_disk_costs_the_recording_only(watch, tmp_path) -> None:
     def fill() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
 
@@ -74,7 +75,24 @@ def test_a_full_disk_costs_the_recording_only(watch) -> None:
     assert done.returncode == 3
     assert done.stdout == "trained\n"
     assert "exit status 3" in done.stderr
-    assert done.stderr.count("File too large") <= 2  # the recording, and findings.json
+    assert done.stderr.count("File too large") == 1
+    assert done.stderr.count("gputune: ") == 2  # the verdict, and that
+    assert not list(tmp_path.glob("gputune-runs/*/findings.json*"))
+
+
+def test_a_current_folder_that_is_gone_costs_the_recording_only(watch, tmp_path) -> None:
+    def leave() -> None:
+        Path("gone").mkdir()
+        os.chdir("gone")
+        Path("../gone").rmdir()
+
+    done = watch("--", "sh", "-c", "exit 3", preexec_fn=leave)
+    assert done.returncode == 3
+    assert done.stderr.count("nothing was recorded: `gputune-runs` cannot be written") == 1
+    done = watch("--out", str(tmp_path / "run"), "--json", "v.json", "--", "sh", "-c", "exit 3", preexec_fn=leave)
+    assert done.returncode == 3
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["exit_code"] == 3
+    assert "`v.json` was not written" in done.stderr
 
 
 def test_a_folder_that_cannot_be_made_costs_the_recording_only(watch, tmp_path) -> None:
