@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 ZOO = {
     "cause": None,
-    "says": "log-normal waits of 2 ms per sample, 4 workers, prefetch_factor=4, steps of some 15 ms",
+    "says": "log-normal waits of 2 ms per sample, 6 workers, prefetch_factor=4, steps of some 10 ms",
     "fix": {},
     "device": "none",
     "also": [],
@@ -26,9 +26,9 @@ class LongTail(Dataset):
 
 
 def main() -> None:
-    args = kit.settings(ZOO, num_workers=4, prefetch_factor=4)
+    args = kit.settings(ZOO, num_workers=6, prefetch_factor=4)
     torch.set_num_threads(1)
-    model = torch.nn.Sequential(torch.nn.Linear(1024, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 2))
+    model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     loader = DataLoader(LongTail(), 12, num_workers=args.num_workers, prefetch_factor=args.prefetch_factor)
     pace = kit.Pace()

@@ -142,7 +142,7 @@ def run_once(case: Case, options: list[str], *, mended: bool, watch: bool) -> Ru
         done = subprocess.run(
             argv, env=env, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False
         )
-        if done.returncode or not (folder / "pace.json").exists():
+        if done.returncode or not (folder / "pace.json").exists() or (verdict and not verdict.exists()):
             raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-300:]}")
         foreign = max(0.0, (busy_s() - before) / (time.monotonic() - began))
         pace = json.loads((folder / "pace.json").read_text())

@@ -18,7 +18,7 @@ warnings.filterwarnings("ignore", message="This DataLoader will create")
 
 class Augmented(Dataset):
     def __len__(self) -> int:
-        return 16 * 140
+        return 16 * 40
 
     def __getitem__(self, index: int) -> torch.Tensor:
         image = torch.full((3, 128, 128), index / 1000)
