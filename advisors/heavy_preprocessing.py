@@ -18,30 +18,34 @@ from collections.abc import Iterator
 
 from gputune.features import Features
 from gputune.finding import Finding, Speedup
-from gputune.prediction import outlooks
+from gputune.prediction import entangled, outlooks
 
 WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 SATURATED = 0.75  # of the job's CPUs needed at the present pace: above it they are the limit, give or take bursts
+LEAST_LEFT = 0.25  # of the CPUs: so much comes to a job by its turns, however many others want to run
+OTHERS = 0.2  # cores used by others: from here on it is said
 HELPED = 1.05  # what more workers must promise for them to be the better advice
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
-        needed = (outlook.making_cpu + outlook.step_cpu) / outlook.job.cpus
+        left = max(LEAST_LEFT * outlook.job.cpus, outlook.job.cpus - (run.machine.others or 0.0) / run.machine.ranks)
+        needed = (outlook.making_cpu + outlook.step_cpu) / left
         full = needed / outlook.per_batch if outlook.per_batch else 0.0
-        if outlook.waiting < WAITING or full < SATURATED:
-            continue
+        if outlook.waiting < WAITING or full < SATURATED or entangled(run, outlook.loader):
+            continue  # threads that stand in each other's way burn CPU that no batch needs
         workers, _persistent, more = outlook.best_workers()
         if workers > outlook.loader.num_workers and more.likely >= HELPED:
             continue
         bound = outlook.without_waiting()
         half = outlook.with_cheaper_batches(0.5)
+        taken = f" (others use {outlook.job.cpus - left:.2g} of them)" if left < outlook.job.cpus - OTHERS else ""
         yield Finding(
             id="heavy-preprocessing",
             says=(
-                f"a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make and this job has "
-                f"{run.machine.cpus:g} CPUs: they are {min(1.0, full):.0%} full, and the loop waits "
-                f"{outlook.waiting:.0%} of its time; more workers cannot help"
+                f"a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make and the {outlook.job.cpus:g} CPUs of "
+                f"this job{taken} are {min(1.0, full):.0%} full; the loop waits {outlook.waiting:.0%} of its time, and "
+                "more workers cannot help"
             ),
             do="make batches cheaper: decode and resize offline, fewer or cheaper transforms, or decode on the GPU",
             share_lost=1 - 1 / bound.likely,
@@ -55,6 +59,7 @@ def advise(run: Features) -> Iterator[Finding]:
                 "step_cpu_s": outlook.step_cpu,
                 "cpus": run.machine.cpus,
                 "cpus_full": full,
+                "cpus_others": outlook.job.cpus - left,
             },
             where=outlook.loader.where,
         )

@@ -41,8 +41,9 @@ def _finding(outlook: Outlook, fits: int) -> Finding:
     return Finding(
         id="oversubscribed-workers",
         says=(
-            f"{loader.num_workers} workers share {outlook.job.cpus:g} CPUs: making a batch, they queue for a CPU "
-            f"{outlook.queued:.0%} of the time"
+            f"{loader.num_workers} workers{f' of {threads} threads' if threads > 1 else ''} share {outlook.job.cpus:g} "
+            f"CPU{'' if outlook.job.cpus == 1 else 's'}: {outlook.queued:.0%} of the time in which they make a batch, "
+            "they wait for a CPU"
         ),
         do=f"set num_workers={fits}" + (", and one thread in each" if threads > 1 else ""),
         share_lost=1 - 1 / speedup.likely,
@@ -58,5 +59,5 @@ def _finding(outlook: Outlook, fits: int) -> Finding:
             "threads": threads,
         },
         where=loader.where,
-        change={"num_workers": fits},
+        change={"num_workers": fits, **({"worker_threads": 1} if threads > 1 else {})},
     )

@@ -43,7 +43,7 @@ def advise(run: Features) -> Iterator[Finding]:
 
 
 def _elsewhere(process: Process) -> float:
-    spans = ("loader.wait", "loader.start", "checkpoint", "logging", "reporting", "evaluation", "collective")
+    spans = ("loader.wait", "checkpoint", "logging", "reporting", "evaluation", "collective")
     if not process.loop:
         return 1.0
     before = sum(process.before_forward) / max(1, len(process.before_forward)) * process.batches

@@ -19,6 +19,8 @@ START_S = 0.008  # s to fork one worker, when this run has started none (torch 2
 STOP_S = 0.003  # s to end one worker, likewise
 SPAWN_S = 1.0  # s for a worker that imports torch anew (spawn, forkserver)
 FIRST_S = 0.012  # s until a fresh worker's first batch is on its way, beyond making it
+TANGLED = 2.0  # times: what threads on crowded CPUs that spin while they wait for each other cost at least (libgomp)
+UNTANGLED = 1.1  # times: and what is sure even where they sleep instead
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
@@ -76,7 +78,7 @@ class Outlook:
     @property
     def making(self) -> float:
         """Return the mean s that one batch takes to make, time spent queueing for a CPU left out."""
-        return _mean(f.cpu + f.blocked for f in self.loader.fetches)
+        return _mean(f.cpu + f.blocked for f in self.job.fetches)
 
     @property
     def making_cpu(self) -> float:
@@ -97,6 +99,8 @@ class Outlook:
     def queued(self) -> float:
         """Return the share of the time of making batches in which their makers had to wait for a CPU."""
         wall = sum(f.wall for f in self.loader.fetches)
+        if entangled(self.run, self.loader):
+            return max(0.0, 1 - sum(f.cpu for f in self.loader.fetches) / wall) if wall else 0.0
         return sum(f.queued for f in self.loader.fetches) / wall if wall else 0.0
 
     def fitting_workers(self) -> int:
@@ -141,7 +145,7 @@ class Outlook:
         if self.loader.persistent_workers:
             fresh = fresh[:1]
         if fresh and self.loader.num_workers:
-            making = _mean(f.cpu + f.blocked for f in self.loader.fetches)
+            making = self.making
             first = _mean(max(0.0, e.first_wait - making) for e in fresh)
             paid = _mean(e.start + e.shutdown for e in fresh)
             return first + paid * workers / self.loader.num_workers
@@ -156,11 +160,23 @@ class Outlook:
         return self._interval(now, then)
 
     def relieved(self, setting: Setting) -> Speedup:
-        """Return what `setting` would buy if all that the model cannot explain now is the crowd on the CPUs."""
-        loader, then = self.loader, self.loop(setting)
+        """Return what `setting` would buy if all that the model cannot explain now is the crowd on the CPUs.
+
+        Threads of one worker that wait for each other burn CPU meanwhile. What a batch costs without that shows in the
+        quietest batches of the run, which were made when others stood still.
+        """
+        loader = self.loader
         epochs = sum(e.start + e.first_wait + e.shutdown for e in loader.epochs if e.batches)
         rest = max(0.0, self.process.loop - self.per_batch * loader.batches - epochs)  # evaluations, other loaders
-        return interval(max(1.0, self.process.loop / max(TINY, then + rest)), 3 * ERROR)
+        crowded = self.process.loop / max(TINY, self.loop(setting) + rest)
+        if not entangled(self.run, loader):
+            return interval(max(1.0, crowded), 3 * ERROR)
+        cpus = sorted(f.cpu for f in loader.fetches)
+        quiet = cpus[len(cpus) // 20] * len(cpus) / max(TINY, sum(cpus))
+        job = replace(self.job, fetches=tuple(Work(f.cpu * quiet, f.blocked) for f in self.job.fetches))
+        alone = self.process.loop / max(TINY, self._with(job).loop(setting) + rest)
+        likely = min(MOST, max(alone, crowded, TANGLED))
+        return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=3 * likely)
 
     def _with(self, job: Job) -> "Outlook":
         other = Outlook(self.run, self.process, self.loader)
@@ -289,7 +305,8 @@ def interval(likely: float, width: float) -> Speedup:
 
 def job_of(run: Features, process: Process, loader: Loader) -> Job:
     """Return the work behind a loader's batches, as measured: what each batch and each step took of what."""
-    fetches = tuple(Work(f.cpu, f.blocked) for f in loader.fetches) or (Work(0.0, 0.0),)
+    tangle = entangled(run, loader)
+    fetches = tuple(Work(f.cpu, 0.0 if tangle else f.blocked) for f in loader.fetches) or (Work(0.0, 0.0),)
     delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
     if loader.num_workers and loader.waits:
         delivery = min(delivery, loader.delivery)
@@ -303,6 +320,15 @@ def job_of(run: Features, process: Process, loader: Loader) -> Job:
     )
 
 
+def entangled(run: Features, loader: Loader) -> bool:
+    """Return whether workers have threads of their own, and together more than there are CPUs.
+
+    Then the time in which a worker neither runs nor queues is no I/O: its first thread waits for its other ones.
+    """
+    threads = (loader.worker_threads or 1) * loader.num_workers
+    return (loader.worker_threads or 1) > 1 and threads > run.machine.cpus / run.machine.ranks
+
+
 def strangers(run: Features, loader: Loader) -> float:
     """Return how many foreign threads compete for the CPUs: at least the cores they use.
 
@@ -313,7 +339,7 @@ def strangers(run: Features, loader: Loader) -> float:
     cpu = _mean(f.cpu for f in loader.fetches) + (loader.step_cpu or 0.0)
     queued = _mean(f.queued for f in loader.fetches) + loader.step_queued
     per_batch = _mean(loader.waits) + _mean(loader.steps)
-    if used < CROWD or not cpu or not queued or not per_batch:
+    if used < CROWD or not cpu or not queued or not per_batch or entangled(run, loader):
         return used
     ours = (cpu + queued) / per_batch if loader.num_workers else 1.0
     each = min(MOST_CROWDED, (cpu + queued) / cpu)

@@ -48,3 +48,15 @@ def test_a_busy_device_bounds_what_it_promises(run, device) -> None:
 def test_never_promises_the_moon_to_a_loop_that_does_nothing_else(run) -> None:
     (finding,) = advise(run(num_workers=2, cpu=0.400, step=0.0001, cpus=2))
     assert finding.speedup.high <= 100
+
+
+def test_cpus_that_others_use_are_full_too(run) -> None:
+    """Two CPUs, of which others use one: a batch needs 20 ms of the CPU that is left."""
+    (finding,) = advise(run(num_workers=2, cpu=0.020, queued=0.020, step=0.004, waits=(0.018,), cpus=2, others=1.0))
+    assert "others use 1 of them" in finding.says
+
+
+def test_workers_whose_threads_crowd_the_cpus_are_another_matter(run) -> None:
+    crowd = {"num_workers": 4, "cpu": 0.040, "queued": 0.040, "step": 0.004, "waits": (0.018,), "cpus": 2}
+    assert list(advise(run(**crowd))) != []
+    assert list(advise(run(**crowd, worker_threads=4))) == []

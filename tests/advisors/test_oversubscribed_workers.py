@@ -47,3 +47,15 @@ def test_ranks_share_the_cpus(run) -> None:
 def test_threads_in_workers_are_named_where_there_are_several(run) -> None:
     (finding,) = advise(run(**CROWD, worker_threads=4))
     assert "one thread in each" in finding.do
+
+
+def test_threads_of_workers_that_wait_for_each_other_are_no_storage(run) -> None:
+    """Eight workers of four threads on one CPU: what looks blocked is waiting for one's own other threads."""
+    crowd = {"num_workers": 8, "cpu": 0.010, "blocked": 0.050, "queued": 0.060, "waits": (0.015,), "cpus": 1}
+    assert list(advise(run(**{**crowd, "queued": 0.0}))) == []
+    (finding,) = advise(run(**crowd, worker_threads=4))
+    assert finding.change == {"num_workers": 1, "worker_threads": 1}
+    assert finding.evidence["queued"] == pytest.approx(11 / 12)
+    assert "one thread in each" in finding.do
+    assert finding.speedup.low >= 1.1
+    assert finding.speedup.likely >= 2
