@@ -24,8 +24,8 @@ from gputune.sample import Target
 from gputune.ticker import Ticker
 from gputune.tree import Tree
 
-WINDOWS = 10
-WINDOW = 4.0  # s; 40 beats, a whole number of each of the slow ones
+WINDOWS = 20
+WINDOW = 2.0  # s; 20 beats, a whole number of each of the slow ones, and short: a burst of stacks is in few of them
 SETTLED = 14.0  # s for imports, workers, the first bursts of stacks, and to be no longer young
 HZ = 10
 PAIRS = 60
