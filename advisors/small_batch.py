@@ -26,6 +26,8 @@ OVERHEAD = 0.3  # of the loop in steps while the device idles: UNDERUSED, said o
 ROOM = 0.8  # of the memory to be used at most, a margin for fragmentation and longer samples
 MOST = 16  # times the batch: beyond it, learning changes too much to advise it from here
 WORTHWHILE = 0.8  # of what an endless batch would buy is enough
+EASILY = 0.5  # of a step to make a batch in: such a loader is never late
+PAUSES = ("checkpoint", "logging", "reporting", "evaluation", "collective")
 LEAST_BATCHES = 20  # below it, nothing is predicted
 
 
@@ -36,23 +38,31 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         device = max(used, key=lambda d: d.busy or 0.0)
         full = (device.memory_used or 0) / (device.memory_total or 1)
-        elsewhere = _elsewhere(process)
+        elsewhere = _elsewhere(process, loader)
         overhead = 1 - (device.busy or 0.0) - elsewhere  # waits and pauses must not explain more of the idle time
         if UNUSED <= (device.busy or 0.0) < UNDERUSED and full < EMPTY and overhead > max(OVERHEAD, elsewhere):
             yield from _finding(process, loader, device, full)
 
 
-def _elsewhere(process: Process) -> float:
-    spans = ("loader.wait", "checkpoint", "logging", "reporting", "evaluation", "collective")
+def _elsewhere(process: Process, loader: Loader) -> float:
+    """Return the share of the loop that grows with the samples, but is no work of the device.
+
+    Waits count if the loader can hardly keep up; if it easily can, they are what handing over a batch costs, and that
+    is paid once a batch like the rest of the step.
+    """
     if not process.loop:
         return 1.0
+    making = sum(f.cpu + f.blocked for f in loader.fetches) / max(1, len(loader.fetches))
+    stepping = sum(loader.steps) / max(1, len(loader.steps))
+    easily = bool(loader.num_workers) and making / max(1, loader.num_workers) < EASILY * stepping
+    spans = PAUSES if easily else (*PAUSES, "loader.wait")
     before = sum(process.before_forward) / max(1, len(process.before_forward)) * process.batches
     return (sum(process.in_loop.get(s, 0.0) for s in spans) + before) / process.loop
 
 
 def _finding(process: Process, loader: Loader, device: Device, full: float) -> Iterator[Finding]:
     busy = device.busy or 1.0
-    fixed = min(1.0, busy + _elsewhere(process))  # what a sample costs in any case
+    fixed = min(1.0, busy + _elsewhere(process, loader))  # what a sample costs in any case
     fits = min(MOST, int(ROOM / max(full, ROOM / MOST)))
     times = 2
     while times * 2 <= fits and amdahl(fixed, times) < WORTHWHILE / fixed:
