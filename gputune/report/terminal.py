@@ -195,7 +195,7 @@ def _notes(verdict: Verdict, width: int) -> list[str]:
     lines = []
     unheard = [p for p in verdict.processes if not p.seen]
     if unheard:
-        lines.append(_unheard(unheard, width))
+        lines += _unheard(unheard, width)
     if verdict.dropped:
         lines.append(clip(f"{verdict.dropped:,} records were lost: the recorder came too late for them", width))
     if verdict.unavailable:
@@ -212,9 +212,11 @@ def _unavailable(verdict: Verdict, width: int) -> str:
     return clip(line, width)
 
 
-def _unheard(unheard: list[ProcessRow], width: int) -> str:
+def _unheard(unheard: list[ProcessRow], width: int) -> list[str]:
+    """Return who could not be seen, with the reason whole: it is what the user can mend."""
     more = f" and {len(unheard) - 1} more" if len(unheard) > 1 else ""
-    return clip(f"not seen from inside: process {unheard[0].pid}{more}: {clean(unheard[0].why, TEXT)}", width)
+    says = f"not seen from inside: process {unheard[0].pid}{more}: {clean(unheard[0].why, TEXT)}"
+    return wrap(says, width, subsequent_indent=AFTER_LAST, max_lines=2, placeholder=" …", break_on_hyphens=False)
 
 
 def _next(verdict: Verdict, width: int, run_folder: str | None) -> list[str]:

@@ -98,6 +98,12 @@ def test_names_a_process_that_was_not_heard_with_the_reason(features: Make, proc
     assert "%" not in "".join(lines[1:])
 
 
+def test_the_reason_why_a_process_was_not_seen_is_not_cut(features: Make, process: Make) -> None:
+    reason = "Python was started with -I, which leaves PYTHONPATH or sitecustomize out"
+    said = " ".join(line.strip() for line in shown(features(processes=(process(guest=reason),))))
+    assert f"process 4711: {reason}" in said
+
+
 def test_abstains_from_too_few_batches(features: Make, process: Make, loader: Make) -> None:
     text = "\n".join(shown(features(processes=(process(loaders=(loader(waits=(0.01,) * 5),)),))))
     assert "too few batches: 5 after the warm-up" in text
