@@ -74,18 +74,6 @@ def test_the_version_is_said_on_stdout() -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_gets_its_completion(shell) -> None:
-    assert "_GPUTUNE_COMPLETE" in gputune("completion", shell).stdout
-
-
-def test_commands_and_options_are_completed() -> None:
-    words = {"COMP_WORDS": "gputune wa", "COMP_CWORD": "1", "_GPUTUNE_COMPLETE": "bash_complete"}
-    assert gputune(**words).stdout == "plain,watch\n"
-    words = {**words, "COMP_WORDS": "gputune watch --no", "COMP_CWORD": "2"}
-    assert gputune(**words).stdout == "plain,--no-stacks\n"
-
-
 def test_an_option_can_come_from_a_file(run_folder, tmp_path) -> None:
     (tmp_path / "gputune.toml").write_text("hz = 5\nepochs = 3\n[share]\nprocs = 3\n")
     gputune("watch", "--", "true")
