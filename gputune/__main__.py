@@ -7,6 +7,7 @@ at once and stay small. What is parsed and printed happens in `gputune/cli.py`, 
 import sys
 
 from gputune import __version__
+from gputune.isolation import own_modules_first
 
 SUPERVISED = frozenset({"watch"})  # the commands that run somebody else's program in our place
 
@@ -14,12 +15,17 @@ SUPERVISED = frozenset({"watch"})  # the commands that run somebody else's progr
 def main() -> None:
     """Run the command line. Does not return."""
     arguments = sys.argv[1:]
+    own_modules_first()
     if arguments == ["--version"]:
         sys.stdout.write(f"gputune {__version__}\n")
         sys.exit(0)
     if arguments and arguments[0] in SUPERVISED:
         _supervised(arguments)
-    from gputune import cli  # noqa: PLC0415 - click costs 20 ms that `watch` does not have before its fork
+    try:
+        from gputune import cli  # noqa: PLC0415 - click costs 20 ms that `watch` does not have before its fork
+    except ImportError as error:
+        sys.stderr.write(f"error: gputune is not whole: {error}\n\nhint: pip install --force-reinstall gputune\n")
+        sys.exit(1)
 
     sys.exit(cli.run(arguments))
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from gputune import cgroup
+from gputune.isolation import own_python
 
 State = Literal["ok", "limited", "missing"]
 
@@ -138,9 +139,7 @@ def guest(place: Place) -> Iterator[Check]:
 def nvml(_place: Place) -> Iterator[Check]:
     """Ask the driver in a process of its own, behind a deadline."""
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", NVML], capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )
+        done = subprocess.run(own_python(NVML), capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     except subprocess.TimeoutExpired:
         fix = "look for Xid errors in `dmesg`; `nvidia-smi` will hang as well"
         yield Check("nvml", "missing", f"the driver did not answer within {DEADLINE_S:.0f} s", fix)
@@ -196,8 +195,8 @@ def stacks(place: Place) -> Iterator[Check]:
 @contextmanager
 def _sleeper() -> Iterator[int]:
     """Hold a Python process that waits on its standard input; it ends with ours, whatever happens."""
-    code = "import sys; print(flush=True); sys.stdin.read()"
-    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    code = "print(flush=True); sys.stdin.read()"
+    child = subprocess.Popen(own_python(code), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None  # noqa: S101 - tells mypy what PIPE says
         child.stdout.readline()

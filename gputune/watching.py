@@ -43,8 +43,9 @@ def _environment(rings: str) -> dict[str, str | None]:
     guest = guest_folder()
     if not rings or os.pathsep in guest:
         return changes
-    others = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry != guest]
-    changes["PYTHONPATH"] = os.pathsep.join([guest, *others]) if any(others) else guest
+    theirs = os.environ.get("PYTHONPATH")  # an empty entry in it, but not an empty variable, is the current folder
+    others = [entry for entry in theirs.split(os.pathsep) if entry != guest] if theirs else []
+    changes["PYTHONPATH"] = os.pathsep.join([guest, *others])
     changes["GPUTUNE_RINGS"] = rings
     changes["GPUTUNE_HOST_PID"] = str(os.getppid())
     return changes

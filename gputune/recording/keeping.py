@@ -6,7 +6,6 @@ which the recorder's beat and memory are spared.
 
 import json
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -98,7 +97,3 @@ def main(arguments: Sequence[str]) -> None:
     folder, clocks, max_size, *segments = arguments
     with Folder(Path(folder)) as opened:
         print(json.dumps(keep(opened, int(clocks), int(max_size), map(int, segments))))  # noqa: T201 - read by the recorder
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 
+from gputune.isolation import own_python
 from gputune.sample import Json
 
-MODULE = "gputune.recording.keeping"
+CODE = "from gputune.recording.keeping import main; main(sys.argv[1:])"
 PATIENCE = 60  # s: for a process that takes a tenth of a second, however slow the disk
 FAILURES = 3  # in a row, after which frames would only pile up
 
@@ -21,7 +21,7 @@ class Turning:
     """At most one such process at a time. A segment that it could not turn is tried again with the next one."""
 
     def __init__(self, folder: str, clocks: int, max_size: int) -> None:
-        self._command = [sys.executable, "-m", MODULE, folder, str(clocks), str(max_size)]
+        self._command = [*own_python(CODE), folder, str(clocks), str(max_size)]
         self._process: subprocess.Popen[bytes] | None = None
         self._failures = 0
 

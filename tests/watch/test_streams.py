@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,30 @@ def test_the_environment_grows_by_our_names_only(watch, monkeypatch) -> None:
     assert (Path(guest) / "sitecustomize.py").exists()
     assert set(watched) - set(bare) == {"GPUTUNE_RINGS", "GPUTUNE_HOST_PID"}
     assert all(watched[name] == bare[name] for name in bare)
+
+
+@pytest.mark.parametrize("theirs", ["", ":", "a:", ":a"])
+def test_the_command_finds_its_modules_where_it_did(watch, monkeypatch, theirs) -> None:
+    monkeypatch.setenv("PYTHONPATH", theirs)
+    command = (sys.executable, "-c", "import sys; print(sys.path)")
+    bare = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert watch("--quiet", "--", *command).stdout == bare
+
+
+def test_modules_of_the_training_are_not_taken_for_our_own(watch, monkeypatch, tmp_path) -> None:
+    """PYTHONPATH may hold packages for another Python, and a project files that are named like a library."""
+    for name in ("click", "msgspec", "psutil", "pyarrow", "pynvml", "queue", "random"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not for gputune')")
+    command = (sys.executable, "-I", "-c", "import time; time.sleep(0.5)")
+    for theirs in (str(tmp_path), ""):
+        monkeypatch.setenv("PYTHONPATH", theirs)
+        done = watch("--max-size", "1MiB", "--", *command)
+        assert "not for gputune" not in done.stderr
+        assert "not recorded" not in done.stderr
+        assert (done.returncode, done.stdout) == (0, "")
+        for run in (tmp_path / "gputune-runs").iterdir():
+            assert list(run.glob("samples/*.parquet"))
+            shutil.rmtree(run)
 
 
 def test_a_nested_watch_puts_the_guest_in_front_once(watch) -> None:

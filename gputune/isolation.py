@@ -1,0 +1,31 @@
+"""gputune's own Python kept apart from the training's: the same variables and the same folder are not meant for both.
+
+`PYTHONPATH` often holds packages for another Python, or files named like a library. Nothing is imported here that an
+interpreter does not have at hand.
+"""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # the folder that gputune is imported from
+
+
+def own_modules_first() -> None:
+    """Let what this gputune was installed with win over what `PYTHONPATH` and `python -m` put in front of it.
+
+    All stays within reach, and in its order where gputune itself was found through one of them.
+    """
+    try:
+        theirs = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+        if HERE not in theirs:  # an empty entry is the current folder, as "" without the variable is
+            sys.path.sort(key=lambda entry: os.path.abspath(entry) in theirs)
+    except OSError:  # the current folder was removed
+        return
+
+
+def own_python(code: str) -> "list[str]":
+    """Return the command that runs `code` with the modules that we have, whatever the variables and the folder say."""
+    path = [entry for entry in sys.path if os.path.isabs(entry)]  # "" is the user's folder
+    if HERE not in path:
+        path.append(HERE)  # an editable installation is found by a hook of site's
+    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:] = {path!r}\n{code}"]
