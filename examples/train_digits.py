@@ -66,18 +66,19 @@ def main() -> None:
     """Train for some epochs, and say after each how it goes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("demo-data"))
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--num-workers", type=int, default=0)
     args = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # so small a network gains nothing from more, and workers need the other CPUs
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = Net().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     train = DataLoader(
         Digits(args.data / "train", augment=True), args.batch_size, shuffle=True, num_workers=args.num_workers
     )
-    valid = DataLoader(Digits(args.data / "valid", augment=False), args.batch_size)
+    valid = DataLoader(Digits(args.data / "valid", augment=False), args.batch_size, num_workers=args.num_workers)
     for epoch in range(args.epochs):
         began, total = time.perf_counter(), 0.0
         for images, labels in train:
