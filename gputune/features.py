@@ -98,6 +98,8 @@ class Place:
 class Frame:
     """A place in the user's code that stacks of the training thread met outside of all spans.
 
+    In a process that no guest spoke from, spans are not known: there it is any place.
+
     `share` is of the stack samples taken outside of next(); `compute` says that torch's forward, backward or
     optimizer (or another library's device work) lay under it.
     """

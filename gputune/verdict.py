@@ -52,7 +52,7 @@ def build(
         loop_s=_mean([p.loop for p in heard]) or 0.0,
         abstained=abstained(heard),
         processes=[_process(p) for p in features.processes],
-        frames=_frames(heard),
+        frames=_frames(heard or features.processes),
         sighted=None if guests is None else _sighted(list(guests)),
         dropped=features.dropped,
     )

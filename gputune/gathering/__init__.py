@@ -144,7 +144,7 @@ class Gatherer:
         processes = [t.features(until, self.host, self.stacks, ranks=ranks) for t in trainings]
         processes.sort(key=lambda p: (p.rank if p.rank is not None else -1, p.pid))
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
-        processes.extend(self.host.unseen(g, until) for g in unseen)
+        processes.extend(self.host.unseen(g, until, self.stacks) for g in unseen)
         return Features(
             command=self.command,
             wall=max(0, until - self.started) / NS,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gputune.features import Device, Machine, Process
+from gputune.gathering.stacks import Stacks
 from gputune.sample import Guest, Json, Sample
 from gputune.units import NS
 
@@ -196,8 +197,9 @@ class Host:
         together = self.mean("gpu.others.busy", index)
         return named or ({0: together} if together else {})
 
-    def unseen(self, guest: Guest, until: int) -> Process:
-        """Return a training process that no guest spoke from: its time is unknown, and that is said."""
+    def unseen(self, guest: Guest, until: int, stacks: Stacks) -> Process:
+        """Return a training process that no guest spoke from: of its time only the stacks know something."""
+        frames, samples = stacks.of(guest.pid, everywhere=True)
         wall = max(0, (guest.ended or until) - guest.started) / NS
         return Process(
             pid=guest.pid,
@@ -209,6 +211,8 @@ class Host:
             batches=0,
             samples=0,
             optimizer_steps=0,
+            frames=frames,
+            stack_samples=samples,
             guest=guest.why or "no guest spoke from inside it",
         )
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from gputune.features import Frame
 from gputune.sample import Stack
@@ -25,13 +26,25 @@ SPANNED = ("torch/serialization.py", "/logging/__init__.py", "torch/utils/tensor
 FOREIGN = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen", "<string>", "gputune_guest/")
 MOST = 4000  # different places kept
 
+Place: TypeAlias = tuple[str, str, bool]  # where, function, computes
+Parts: TypeAlias = list[tuple[str, str, str]]  # function, file, line
+
 
 @dataclass(slots=True)
 class _Pile:
     """Stacks of one process: how many in all, and by place in the user's code."""
 
     total: int = 0
-    places: dict[tuple[str, str, bool], int] = field(default_factory=dict)
+    places: dict[Place, int] = field(default_factory=dict)
+
+    def add(self, found: Place, count: int) -> None:
+        self.total += count
+        if found in self.places or len(self.places) < MOST:
+            self.places[found] = self.places.get(found, 0) + count
+
+    def frames(self) -> Iterator[Frame]:
+        for (where, function, computes), count in sorted(self.places.items(), key=lambda item: -item[1])[:20]:
+            yield Frame(where=where, function=function, share=count / self.total, compute=computes)
 
 
 def _split(frame: str) -> tuple[str, str, str]:
@@ -41,15 +54,21 @@ def _split(frame: str) -> tuple[str, str, str]:
     return match["function"], match["file"], match["line"] or ""
 
 
-def place(frames: tuple[str, ...]) -> tuple[str, str, bool] | None:
+def place(frames: tuple[str, ...]) -> Place | None:
     """Return (where, function, computes) of the innermost frame in the user's own code.
 
     None for a stack that says nothing about the loop's own work: inside next(), inside a span that the ledger
     has, or outside of any user code.
     """
     parts = [_split(f) for f in frames]
-    if any(mark in file for _, file, _ in parts for mark in LOADING + SPANNED):
-        return None
+    return None if _is_spanned(parts) else _innermost(parts)
+
+
+def _is_spanned(parts: Parts) -> bool:
+    return any(mark in file for _, file, _ in parts for mark in LOADING + SPANNED)
+
+
+def _innermost(parts: Parts) -> Place | None:
     computes = any(mark in file for _, file, _ in parts for mark in COMPUTE)
     for function, file, line in reversed(parts):
         if file and not any(mark in file for mark in FOREIGN):
@@ -58,28 +77,26 @@ def place(frames: tuple[str, ...]) -> tuple[str, str, bool] | None:
 
 
 class Stacks:
-    """Piles of stacks, by pid."""
+    """Piles of stacks, by pid: those of the loop's own work, and all of them."""
 
     def __init__(self) -> None:
-        self._piles: dict[int, _Pile] = {}
+        self._own: dict[int, _Pile] = {}
+        self._all: dict[int, _Pile] = {}
 
     def take(self, stack: Stack) -> None:
         """Take one stack, counted as often as it was seen."""
-        found = place(stack.frames)
+        parts = [_split(f) for f in stack.frames]
+        found = _innermost(parts)
         if found is None:
             return
-        pile = self._piles.setdefault(stack.pid, _Pile())
-        pile.total += stack.count
-        if found in pile.places or len(pile.places) < MOST:
-            pile.places[found] = pile.places.get(found, 0) + stack.count
+        self._all.setdefault(stack.pid, _Pile()).add(found, stack.count)
+        if not _is_spanned(parts):
+            self._own.setdefault(stack.pid, _Pile()).add(found, stack.count)
 
-    def of(self, pid: int) -> tuple[tuple[Frame, ...], int]:
-        """Return the places of a process by their share of its stacks outside of spans, and how many there were."""
-        pile = self._piles.get(pid)
-        if pile is None:
-            return (), 0
-        return tuple(self._frames(pile)), pile.total
+    def of(self, pid: int, *, everywhere: bool = False) -> tuple[tuple[Frame, ...], int]:
+        """Return the places of a process by their share of its stacks outside of spans, and how many there were.
 
-    def _frames(self, pile: _Pile) -> Iterator[Frame]:
-        for (where, function, computes), count in sorted(pile.places.items(), key=lambda item: -item[1])[:20]:
-            yield Frame(where=where, function=function, share=count / pile.total, compute=computes)
+        With `everywhere` also inside of spans and of next(): of a process that no guest spoke from, no span is known.
+        """
+        pile = (self._all if everywhere else self._own).get(pid)
+        return ((), 0) if pile is None else (tuple(pile.frames()), pile.total)

@@ -22,6 +22,7 @@ SIZES = ((FINDINGS, 2), (2, 2), (1, 2), (1, 1))
 TEXT = 300  # characters of any one string from outside
 NAME = 60  # characters of the command in the first line
 LONG_STARTUP = 0.5  # share of the run: above it the ledger says more of importing than of training
+OUTSIDE = 3  # places named of a training that only stacks were taken of
 HOT = 0.5  # share of the stacks outside of next() that makes a place worth naming
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
 NOTHING = "nothing found that is worth changing"
@@ -175,7 +176,7 @@ def _nothing(verdict: Verdict) -> str:
     """Return why there is no ledger, as far as it is known."""
     unheard = [p for p in verdict.processes if not p.seen]
     if unheard:
-        return "no training was seen from inside, so nothing can be said of its time"
+        return _from_outside(verdict)
     sighted = verdict.sighted
     if sighted is None:
         return "no training was seen: no DataLoader was iterated and no optimizer made a step"
@@ -184,6 +185,19 @@ def _nothing(verdict: Verdict) -> str:
     if not sighted.torch:
         return f"no training was seen: {_counted(sighted.python)} ran, none of them used torch"
     return "no training was seen: torch was used, but no DataLoader was iterated and no optimizer made a step"
+
+
+def _from_outside(verdict: Verdict) -> str:
+    """Return what the stacks say of a training that was not seen from inside."""
+    if not verdict.frames:
+        return "no training was seen from inside, so nothing can be said of its time"
+    shares: dict[str, float] = {}
+    for frame in verdict.frames:  # one line of code may be there twice: computing, and not
+        where = f"{clean(frame.where, NAME)} in {clean(frame.function, NAME)}"
+        shares[where] = shares.get(where, 0.0) + frame.share
+    most = sorted(shares.items(), key=lambda item: -item[1])[:OUTSIDE]
+    said = ", ".join(f"{percent(share)} at {where}" for where, share in most)
+    return f"no training was seen from inside; its stacks were {said}"
 
 
 def _counted(count: int) -> str:

@@ -50,3 +50,12 @@ def test_stacks_of_another_process_are_not_this_ones(story) -> None:
     story.batch()
     story.stack(MAIN, pid=999)
     assert story.features().processes[0].frames == ()
+
+
+def test_of_a_process_that_was_not_seen_from_inside_every_stack_counts(story) -> None:
+    story.process(state="none", why="it runs with -I")
+    story.stack(MAIN, TORCH, count=6)
+    story.stack(MAIN, LOADER, "load (/home/me/data.py:12)", count=2)
+    process = story.features().processes[0]
+    assert process.loop == 0
+    assert [(f.where, f.share) for f in process.frames] == [("train.py:30", 0.75), ("data.py:12", 0.25)]

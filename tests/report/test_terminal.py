@@ -59,6 +59,15 @@ def test_names_the_place_where_most_of_an_unexplained_step_goes(features: Make, 
     assert "most of it at train.py:60 in augment" in text
 
 
+def test_says_of_a_training_that_was_not_seen_from_inside_where_its_stacks_were(features: Make, process: Make) -> None:
+    frames = (
+        Frame(where="train.py:60", function="augment", share=0.5, compute=True),
+        Frame(where="train.py:60", function="augment", share=0.2, compute=False),
+    )
+    text = " ".join(shown(features(processes=(process(guest="it runs with -I", frames=frames, stack_samples=50),))))
+    assert "no training was seen from inside; its stacks were 70% at train.py:60 in augment" in text
+
+
 def test_does_not_praise_a_loader_that_is_not_there(features: Make, process: Make) -> None:
     text = " ".join(shown(features(processes=(process(loaders=(), ledger={"step": 58.0, "startup": 3.2}),))))
     assert "loader" not in text
