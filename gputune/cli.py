@@ -77,7 +77,7 @@ def run(arguments: list[str], link: object = None) -> int:
         _die_of_pipe()
         return 1
     except Exception as error:  # noqa: BLE001 - this is the place where every error ends
-        return _explain(error)
+        return _explain(error, arguments)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
@@ -85,7 +85,7 @@ def run(arguments: list[str], link: object = None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _explain(error: Exception) -> int:
+def _explain(error: Exception, arguments: list[str]) -> int:
     """Print an error and return the status that it stands for."""
     if isinstance(error, GputuneError):
         _say(str(error))
@@ -94,19 +94,34 @@ def _explain(error: Exception) -> int:
         _say(error.format_message())
         return BadUsage.status
     if isinstance(error, click.UsageError):
-        _say(str(_usage(error)))
+        _say(str(_usage(error, arguments)))
         return BadUsage.status
     if isinstance(error, click.Abort):
         return 128 + signal.SIGINT
     if isinstance(error, click.ClickException):
         _say(str(GputuneError(_sentence(error.format_message()), hint="see `gputune --help`")))
         return 1
-    _say(str(_unexpected(error)))
+    _say(str(_refused(error) if isinstance(error, OSError) and error.strerror else _unexpected(error)))
     return 1
 
 
-def _usage(error: click.UsageError) -> BadUsage:
-    path = error.ctx.command_path if error.ctx is not None else "gputune"
+def _refused(error: OSError) -> GputuneError:
+    """Say what the system would not do: that is no fault of ours to be looked for."""
+    from gputune.hygiene import clean  # noqa: PLC0415 - only where there is an error
+
+    if error.filename is None:  # nothing but the output is written without a name
+        return GputuneError(f"the output cannot be written: {error.strerror}", hint="look at where it goes")
+    says = f"`{clean(os.fsdecode(error.filename))}` cannot be used: {error.strerror}"
+    return GputuneError(says, hint="look at its rights, and at the disk that it is on")
+
+
+def _usage(error: click.UsageError, arguments: list[str]) -> BadUsage:
+    if error.ctx is not None:
+        path = error.ctx.command_path
+    else:  # an option without its value
+        path = " ".join(
+            ["gputune", *[name for name in group.list_commands(click.Context(group)) if name in arguments[:1]]]
+        )
     hint = f"see `{path} --help`"
     says = error.format_message().partition("\n")[0]
     if isinstance(error, click.NoSuchOption):

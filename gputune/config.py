@@ -18,6 +18,7 @@ from gputune.errors import BadUsage
 
 OWN = "gputune.toml"
 SHARED = "pyproject.toml"
+HINT = "mend that line, or move the file away"
 
 Settings = Mapping[str, object]  # a TOML table
 
@@ -43,6 +44,9 @@ def defaults(command: str, known: Set[str], start: Path) -> dict[str, object]:
                     f"`{file}` sets `{key}`, which `gputune {command}` does not have", hint=f"it has {offer}"
                 )
             options[_name(key)] = value
+    for name, value in options.items():
+        if not isinstance(value, str | int | float):
+            raise BadUsage(f"`{file}` sets `{name.replace('_', '-')}` to what is no text, number or truth", hint=HINT)
     return options
 
 
@@ -74,7 +78,7 @@ def _read(file: Path) -> Settings:
     try:
         settings: Settings = toml.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadUsage(f"`{file}` cannot be read: {error}", hint="mend that line, or move the file away") from None
+        raise BadUsage(f"`{file}` cannot be read: {error}", hint=HINT) from None
     return settings
 
 

@@ -24,12 +24,13 @@ class _Measured(msgspec.Struct):
 
 
 def rejudge(folder: Path, failed: dict[str, str] | None = None) -> Verdict:
-    """Return the verdict on what is in a run folder. Raises NotARun or NewerRun.
+    """Return the verdict on what is in a run folder. Raises NotARun, NewerRun or Damaged.
 
     Of a run that goes on, everything until its last reading counts. Advisors that fail are named in `failed`.
     """
     story = read(folder)
-    gatherer = Gatherer(_command(story), int(str(story.get("started", 0))))
+    began = story.get("started")
+    gatherer = Gatherer(_command(story), began if isinstance(began, int) else 0)
     guests: dict[int, Guest] = {}
     last = gatherer.started
     for readings in recording.readings(folder):

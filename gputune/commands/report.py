@@ -1,6 +1,6 @@
 """Show the verdict on a recorded run again, also while it still goes on.
 
-Example: gputune report gputune-runs/2026-11-21T10-01-06-train
+Example: gputune report gputune-runs/20261121-100106-train
 """
 
 import os

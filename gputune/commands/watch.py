@@ -47,7 +47,13 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
 @click.command(short_help=__doc__, help=HELP, context_settings={"allow_interspersed_args": False})
 @click.option("--out", metavar="DIR", help="Folder of the recording: new or empty.  [default: gputune-runs/…]")
 @click.option(
-    "--hz", metavar="N", type=float, default=HZ, callback=_hz, show_default=f"{HZ:g}", help="Readings a second."
+    "--hz",
+    metavar="N",
+    type=float,
+    default=HZ,
+    callback=_hz,
+    show_default=False,
+    help=f"Readings a second.  [default: {HZ:g}]",
 )
 @click.option("--json", metavar="FILE", help="Write the verdict as JSON too; - is stdout, after the run.")
 @click.option(

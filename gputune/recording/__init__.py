@@ -11,9 +11,9 @@ tables and columns are in docs/recording.md. Only this package imports pyarrow, 
  folder     the files and their names
 """
 
-from gputune.recording.about import NewerRun, NotARun
+from gputune.recording.about import Damaged, NewerRun, NotARun
 from gputune.recording.lean import lean
 from gputune.recording.reading import Run, load, readings
 from gputune.recording.writing import MAX_SIZE, Recording
 
-__all__ = ["MAX_SIZE", "NewerRun", "NotARun", "Recording", "Run", "lean", "load", "readings"]
+__all__ = ["MAX_SIZE", "Damaged", "NewerRun", "NotARun", "Recording", "Run", "lean", "load", "readings"]

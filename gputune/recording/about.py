@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gputune.errors import GputuneError
+from gputune.hygiene import clean
 from gputune.recording.folder import RUN
 from gputune.sample import Json
 
@@ -18,6 +19,16 @@ class NotARun(GputuneError):  # noqa: N818 - named for what happened
         super().__init__(
             f"`{folder}` is no run folder: {why}",
             hint="`gputune watch` names the folder of a run; it holds a `run.json`",
+        )
+
+
+class Damaged(GputuneError):  # noqa: N818 - as above
+    """A file of the run folder cannot be read: what is left would give another verdict."""
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(
+            f"`{file}` is damaged: {clean(why)}",
+            hint="copy the run folder again; the verdict at the end of the run is in its `findings.json`",
         )
 
 
@@ -44,6 +55,10 @@ def read(folder: Path) -> dict[str, Json]:
         raise NotARun(folder, "its `run.json` is damaged") from None
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise NewerRun(folder, version, found.get("gputune"))
+    try:
+        offset(found)
+    except (ValueError, KeyError):
+        raise NotARun(folder, "its `run.json` is damaged") from None
     return dict(found)
 
 

@@ -10,12 +10,14 @@ import pyarrow.compute as pc
 
 from gputune.events import Event, Record
 from gputune.recording import parquet, records, tables
+from gputune.recording.about import Damaged
 from gputune.recording.encoding import declared
 from gputune.recording.folder import TABLES, Folder, frames_name, part_name
 from gputune.recording.frames import Table, whole
 from gputune.recording.keeping import declarations
 from gputune.sample import Guest, Json, Note, Open, Reading, Sample, Stack
 
+NO_SAMPLES = pa.schema([("time", tables.US)]).empty_table()
 Segment = tables.Raw | dict[str, pa.Table]
 
 
@@ -38,7 +40,15 @@ def _segment(folder: Folder, segment: int) -> Segment:
         return tables.raw(whole(folder.read(frames_name(segment))))
     except FileNotFoundError:  # they are Parquet, perhaps since a moment ago
         parts = folder.parts().get(segment, ())
-        return {name: parquet.decode(folder.read(part_name(name, segment))) for name in parts}
+        return {name: _decoded(folder, part_name(name, segment)) for name in parts}
+
+
+def _decoded(folder: Folder, name: str) -> pa.Table:
+    data = folder.read(name)
+    try:
+        return parquet.decode(data)
+    except (pa.ArrowException, OSError) as error:  # OSError is what pyarrow says of a wrong checksum
+        raise Damaged(name, str(error).partition(". ")[0]) from None
 
 
 def whole_tables(folder: Folder, offset: int) -> dict[str, pa.Table]:
@@ -48,7 +58,7 @@ def whole_tables(folder: Folder, offset: int) -> dict[str, pa.Table]:
         kept = tables.kept(segment, offset) if isinstance(segment, tables.Raw) else segment
         for name, table in kept.items():
             found[name].append(table.replace_schema_metadata())
-    shapes = {**tables.SHAPES, "samples": pa.schema([("time", tables.US)])}
+    shapes = {**tables.SHAPES, "samples": NO_SAMPLES.schema}
     return {
         name: pa.concat_tables([shapes[name].empty_table(), *parts], promote_options="permissive")
         for name, parts in found.items()
@@ -64,7 +74,7 @@ def replay(folder: Folder, offset: int) -> Iterator[list[Reading]]:
             events = records.in_order(records.from_frames(segment.table(Table.EVENTS)))
             notes, stacks = segment.table(Table.NOTES), segment.table(Table.STACKS)
         else:
-            samples = segment["samples"]
+            samples = segment.get("samples", NO_SAMPLES)
             columns = declarations(samples.schema.metadata)
             events = records.join(segment, offset)
             notes, stacks = (

@@ -2,12 +2,13 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 
 from gputune.events import Event, Kind, Record
-from gputune.recording import NewerRun, NotARun, Recording, load, readings
+from gputune.recording import Damaged, NewerRun, NotARun, Recording, load, readings
 from gputune.sample import Guest, Metric, Note, Open, Sample, Stack
 
 
@@ -182,9 +183,28 @@ def test_a_folder_without_a_run_says_what_a_run_is(tmp_path: Path) -> None:
     with pytest.raises(NotARun, match="it has no") as caught:
         list(readings(tmp_path))
     assert "gputune watch" in caught.value.hint
-    (tmp_path / "run.json").write_text("{")
-    with pytest.raises(NotARun, match="damaged"):
-        load(tmp_path)
+    for text in ("{", "[]", '{"schema_version": 1}', '{"schema_version": 1, "unix_minus_monotonic_ns": "soon"}'):
+        (tmp_path / "run.json").write_text(text)
+        with pytest.raises(NotARun, match="damaged"):
+            load(tmp_path)
+
+
+def test_a_damaged_table_is_named_rather_than_left_out(finished) -> None:
+    folder = finished(1)
+    file = next((folder / "batches").iterdir())
+    whole = file.read_bytes()
+    for damaged in (whole[:-10], whole[:100] + bytes(8) + whole[108:], b""):
+        file.write_bytes(damaged)
+        with pytest.raises(Damaged, match=f"`batches/{file.name}` is damaged") as caught:
+            list(readings(folder))
+        assert "findings.json" in caught.value.hint
+
+
+def test_a_run_without_samples_can_be_read(finished) -> None:
+    folder = finished(1)
+    shutil.rmtree(folder / "samples")
+    assert any(isinstance(reading, Event) for tick in readings(folder) for reading in tick)
+    assert len(load(folder).tables["batches"])
 
 
 def test_a_run_of_a_newer_gputune_is_refused_with_the_way_out(finished) -> None:

@@ -40,6 +40,7 @@ def hz_of(run_folder) -> float:
         (["watch", "--out", "file", "--", "true"], "`file` is not a folder", "--out"),
         (["watsh"], "no such command `watsh`", "did you mean `gputune watch`?"),
         (["--no-such"], "no such option `--no-such`", "gputune --help"),
+        (["watch", "--out"], "option `--out` requires an argument", "gputune watch --help"),
         (["completion"], "missing argument", "gputune completion --help"),
     ],
 )
@@ -118,6 +119,7 @@ def test_a_file_in_a_folder_above_counts_and_the_nearest_wins(run_folder, tmp_pa
         ("hz = [", "cannot be read"),
         ("[watch]\nhertz = 3\n", "sets `hertz`, which `gputune watch` does not have"),
         ("hz = 0\n", "`--hz 0` is not a rate"),
+        ("json = ['a']\n", "sets `json` to what is no text"),
     ],
 )
 def test_a_file_that_is_wrong_is_named_before_the_command_starts(tmp_path, text, says) -> None:
@@ -152,6 +154,13 @@ def test_the_unexpected_is_one_sentence_and_a_file_with_the_rest(monkeypatch, ca
     assert str(file) in said
     assert "Traceback" in file.read_text()
     assert file.stat().st_mode & 0o077 == 0
+
+
+def test_an_output_that_is_full_is_no_mistake_of_ours() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run((*GPUTUNE, "explain"), check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the output cannot be written: No space left on device\n\nhint: ")
 
 
 def test_a_reader_that_has_enough_is_no_error() -> None:
