@@ -4,6 +4,7 @@ They are named, with the reason as far as it shows, so that nobody is told "0 % 
 """
 
 import os
+import re
 import time
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 SMALLEST = 64 << 20  # B resident; nothing below it has torch inside, and its maps need not be read
 LONGEST = 64.0  # s; a process without torch is looked at ever more rarely
 GUEST = b"probes/guest"  # where PYTHONPATH leads when it is as we set it
+VALUED = re.compile(rb"[WXcm]")  # options of Python whose value follows in the same word, or ends the options
 WORKERS = (b"multiprocessing.spawn", b"multiprocessing.forkserver")  # in the command of a worker not made by fork
 
 
@@ -99,16 +101,18 @@ def _role(target: Target, pid: int, parent: int) -> Role:
 
 def _why(target: Target, pid: int) -> str:
     """Return why no guest may be there. Of the environment only the two names that matter are looked at."""
-    flags = {b"-I": "-I", b"-E": "-E", b"-S": "-S"}
     for word in read_bytes(f"{target.proc}/{pid}/cmdline").split(b"\0")[1:]:
         if not word.startswith(b"-"):
             break
-        for flag, name in flags.items():
-            if not word.startswith(b"--") and flag[1:] in word[1:]:
-                return f"Python was started with {name}, which leaves PYTHONPATH or sitecustomize out"
+        letters = VALUED.split(word[1:])[0] if not word.startswith(b"--") else b""
+        for flag in "IES":
+            if flag.encode() in letters:
+                return f"Python was started with -{flag}, which leaves PYTHONPATH or sitecustomize out"
     variables = read_bytes(f"{target.proc}/{pid}/environ").split(b"\0")
     if not any(variable.startswith(b"GPUTUNE_RINGS=") for variable in variables):
         return "it was started with an environment of its own"
     if not any(variable.startswith(b"PYTHONPATH=") and GUEST in variable for variable in variables):
         return "PYTHONPATH was replaced on the way to it"
+    if b"GPUTUNE_RINGS=" + os.fsencode(target.rings) not in variables:
+        return "another `gputune watch` inside this one listens to it"
     return "no guest spoke from inside it"

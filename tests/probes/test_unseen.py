@@ -19,7 +19,7 @@ def train(machine):
         machine.write(f"proc/{pid}/statm", f"9 {200 * MIB // unseen.PAGE} 1 1 0 1 0\n")
         machine.write(f"proc/{pid}/maps", MAPS)
         machine.write(f"proc/{pid}/cmdline", command.replace(" ", "\0") + "\0")
-        machine.write(f"proc/{pid}/environ", environ)
+        machine.write(f"proc/{pid}/environ", environ.replace("=/r\0", f"={machine.target().rings}\0"))
 
     return make
 
@@ -48,6 +48,8 @@ def test_a_process_without_torch_is_left_alone(machine, train) -> None:
         ("python train.py", "PATH=/bin\0", "environment of its own"),
         ("python train.py", "GPUTUNE_RINGS=/r\0PYTHONPATH=/mine\0", "PYTHONPATH was replaced"),
         ("python train.py -I", ENVIRON, "no guest spoke"),
+        ("python -Werror::ImportWarning train.py", ENVIRON, "no guest spoke"),
+        ("python train.py", ENVIRON.replace("/r", "/inner"), "another `gputune watch` inside"),
     ],
 )
 def test_the_reason_is_said_as_far_as_it_shows(machine, train, command, environ, why) -> None:
