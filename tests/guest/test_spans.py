@@ -31,7 +31,7 @@ def test_checkpoints_and_logging_are_recorded_where_they_happen(watched: Callabl
     saves = run.spans(SpanCode.CHECKPOINT, "torch.save")
     assert [s.b for s in saves] == [(tmp_path / f"{name}.pt").stat().st_size for name in ("model", "other", "thread")]
     assert [bool(s.e) for s in saves] == [False, False, True]  # the last one on another thread
-    assert len(run.spans(SpanCode.LOGGING, "logging")) == 3
+    assert 1 <= len(run.spans(SpanCode.LOGGING, "logging")) <= 3  # one burst, unless something came between
     assert len(run.spans(SpanCode.LOGGING, "print")) == 1
     assert len(run.spans(SpanCode.LOGGING, "os.fsync")) <= 1  # a fast disk may be below what is worth a record
     where = {note["what"]: note["where"] for note in run.notes("site")}
@@ -173,3 +173,25 @@ def test_a_folder_that_cannot_be_written_costs_only_the_records(
     gone = "import os, shutil; shutil.rmtree(os.environ['GPUTUNE_RINGS'])\n" + code
     run = watched(gone, path=(fake_torch,), env={"GPUTUNE_RINGS": str(tmp_path / "other")})
     assert (run.status, run.out, run.err) == (1, "", run.err)  # the script's own rmtree: there is no such folder
+
+
+def test_lines_in_close_succession_are_one_span_and_a_step_between_parts_them(watched: Callable[..., Any]) -> None:
+    code = """
+import logging, time, torch
+log = logging.getLogger("training")
+log.addHandler(logging.StreamHandler(open("log", "w")))
+log.propagate = False
+for batch in torch.utils.data.DataLoader(list(range(3)), batch_size=1):
+    for number in range(200):
+        log.warning("sample %d", number)
+    time.sleep(0.01)
+    for number in range(200):
+        log.warning("sample %d", number)
+"""
+    run = watched(code).healthy()
+    spans = run.spans(SpanCode.LOGGING, "logging")
+    batches = run.records(Kind.BATCH)
+    assert 6 <= len(spans) < 100  # a preemption may part a burst
+    assert [s.t0 for s in spans] == sorted(s.t0 for s in spans)
+    for span in spans:  # none reaches into a next()
+        assert all(span.t1 <= b.t0 or span.t0 >= b.t1 for b in batches)

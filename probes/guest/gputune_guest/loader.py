@@ -88,6 +88,8 @@ def _next(original):  # noqa: C901, PLR0915 - see below
             if before is not None:
                 before(mine)
             ready = len(self._task_info) - self._tasks_outstanding if mine.several else -1
+            if here.burst is not None:
+                ring.end_burst()
             t0 = now()
             pack_mark(here.buffer, 64, BATCH, 0, t0)
         except Exception as error:

@@ -1,15 +1,19 @@
-"""Logging: handlers, `print`, progress bars, and files forced to the disk."""
+"""Logging: handlers, `print`, progress bars, and files forced to the disk.
+
+A loop that writes a line a sample spends more on making its lines than in handlers, and none of them is long: lines
+that follow each other closely are one span.
+"""
 
 from gputune_guest import patching, spans
 from gputune_guest.words import LOGGING
 
 
 def _hook_logging(module):
-    patching.patch(module.Handler, "handle", spans.timed(LOGGING, "logging", least=spans.SHORT))
+    patching.patch(module.Handler, "handle", spans.timed(LOGGING, "logging", least=spans.SHORT, joined=True))
 
 
 def _hook_print(module):
-    patching.patch(module, "print", spans.timed(LOGGING, "print", least=spans.SHORT))
+    patching.patch(module, "print", spans.timed(LOGGING, "print", least=spans.SHORT, joined=True))
 
 
 def _hook_os(module):

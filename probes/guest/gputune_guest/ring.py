@@ -15,6 +15,8 @@ import struct
 import sys
 import time
 
+from gputune_guest.words import SPAN
+
 now = time.monotonic_ns
 
 MAGIC = b"GPUTUNE1"
@@ -27,6 +29,7 @@ TOO_MANY = 100  # swallowed errors after which staying would be rude
 LAST_SEQ = 0xFFFFFFFF
 SOON = 200_000_000  # ns
 TOLD = 3  # errors that are told in words
+SHORT = 5_000  # ns; spans of calls that may come by the thousand are not worth a record below this
 
 _pack_long = struct.Struct("<q").pack_into
 _HEADER = struct.Struct("<8sIIIIIIiiqII")
@@ -38,13 +41,14 @@ pack_mark = struct.Struct("<2Iq").pack_into
 class _Here:
     """What the hooks that run once a batch need, side by side in memory: what they touch there is what they cost."""
 
-    __slots__ = ("base", "buffer", "count", "last", "late", "look", "mask", "phase", "stepped", "waiting")
+    __slots__ = ("base", "buffer", "burst", "count", "last", "late", "look", "mask", "phase", "stepped", "waiting")
 
     def __init__(self):
         self.buffer = None  # the mapping, once there is one
         self.count = iter(())  # yields the next seq; exhausted while there is no ring, which is how that is noticed
         self.base = self.mask = 0
         self.late = []  # (kind, t0, t1, a) of records that may wait a moment
+        self.burst = None  # [code, t0, t1, site, what] of a span that the next call may prolong: see spans.prolong
         self.stepped = 0  # t0 of the optimizer step that is under way
         self.look = True  # a step or a backward pass may mean something now: evaluation.on_step wants to know
         self.waiting = False  # the training thread is in next()
@@ -65,11 +69,20 @@ _farewells = []  # called when the guest steps back
 
 def record(kind, code, t0, t1, a=0, b=0, d=0, e=0, c=0):  # noqa: PLR0913, PLR0917 - the fields of a record
     """Append one record. Never raises."""
+    if here.burst is not None:
+        end_burst()
     try:
         seq = next(here.count)
         pack(here.buffer, here.base + ((seq & here.mask) << 6), seq, kind, code, t0, t1, a, b, d, e, c, seq)
     except Exception as error:
         again(error, kind, code, t0, t1, a, b, d, e, c)
+
+
+def end_burst():
+    """Write the burst that is open, if it was long enough: whatever is written next came after it."""
+    burst, here.burst = here.burst, None
+    if burst is not None and burst[2] - burst[1] >= SHORT:
+        record(SPAN, burst[0], burst[1], burst[2], burst[3])
 
 
 def again(error, *fields):
@@ -122,6 +135,7 @@ def since(t0):
 def end():
     """Say that this process ends by itself."""
     try:
+        end_burst()
         flush()
     except Exception as error:
         failed(error)

@@ -19,7 +19,8 @@ here = ring.here
 get_ident = _thread.get_ident
 
 MOST_SITES = 512  # places that are told apart; the ones that come later have none
-SHORT = 5_000  # ns; calls that may come by the thousand are not worth a record below this
+SHORT = ring.SHORT
+JOIN = 50_000  # ns; calls that follow each other so closely are one pause, with the work in between to make them
 
 trainer = get_ident()  # the training thread: the one that imported torch, until another makes the first step
 silent = False  # in a worker
@@ -42,11 +43,14 @@ def compiling():
     return getattr(compiler, "is_dynamo_compiling", None) or bool
 
 
-def timed(code, what, least=0, marked=False, anywhere=True, wanted=None, size=None):  # noqa: PLR0913, PLR0917 - options
+def timed(  # noqa: PLR0913, PLR0917 - options
+    code, what, least=0, marked=False, anywhere=True, wanted=None, size=None, joined=False
+):
     """Return a function for `patching.patch` that puts a span of `code` around the original.
 
-    `least` ns is worth a record; `marked`: say that it begins, because it may be long; `anywhere`: on all threads;
-    `wanted(args)` decides before the call, `size(args, kwargs)` tells the bytes after it.
+    `least` ns is worth a record; `joined`: calls of the training thread in close succession are one span; `marked`:
+    say that it begins, because it may be long; `anywhere`: on all threads; `wanted(args)` decides before the call,
+    `size(args, kwargs)` tells the bytes after it.
     """
 
     def make(original):
@@ -67,12 +71,28 @@ def timed(code, what, least=0, marked=False, anywhere=True, wanted=None, size=No
             finally:
                 t1 = now()
                 local.depth = 0
-                if t1 - t0 >= least:
+                if joined and get_ident() == trainer:
+                    prolong(code, t0, t1, what, sys._getframe(1))
+                elif t1 - t0 >= least:
                     write(code, t0, t1, what, sys._getframe(1), _measured(size, args, kwargs))
 
         return wrapper
 
     return make
+
+
+def prolong(code, t0, t1, what, frame):
+    """Let the span that is open go on until `t1`, or open one. It is written when anything else is."""
+    try:
+        burst = here.burst
+        if burst is not None:
+            if burst[4] == what and t0 - burst[2] < JOIN:
+                burst[2] = t1
+                return
+            ring.end_burst()
+        here.burst = [code, t0, t1, site(frame, what), what]
+    except Exception as error:
+        ring.failed(error)
 
 
 def _measured(size, args, kwargs):
