@@ -9,12 +9,15 @@ Each part (a probe, the recording, the judging, the printing) fails alone, and i
 """
 
 import os
+import resource
 
 from gputune.launch import folders
 from gputune.launch.descriptors import null, say
 from gputune.launch.link import Failed, Link, Started
 from gputune.launch.run import Run
 from gputune.recorder.end import End
+
+FILES = 1 << 16  # open at most: five for each process of the tree, which a shell's limit of 1024 has no room for
 
 
 def record(link: Link, run: Run, *, resumed: bool = False) -> int:
@@ -30,6 +33,7 @@ def record(link: Link, run: Run, *, resumed: bool = False) -> int:
         if run.rings:
             folders.remove_rings(run.rings)
         return 0
+    _open_many()
     if run.all_devices:
         os.environ["GPUTUNE_ALL_DEVICES"] = "1"  # read by the NVML probe
     if run.json != "-":  # the command's stdout ends with the command
@@ -51,3 +55,11 @@ def record(link: Link, run: Run, *, resumed: bool = False) -> int:
     if lock >= 0:
         os.close(lock)
     return 0
+
+
+def _open_many() -> None:
+    """Raise our own limit of open files as far as we may; the command has been started with its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

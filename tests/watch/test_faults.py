@@ -80,6 +80,15 @@ def test_a_full_disk_costs_the_recording_only(watch, tmp_path) -> None:
     assert not list(tmp_path.glob("gputune-runs/*/findings.json*"))
 
 
+def test_a_low_limit_of_open_files_is_the_commands_only(watch) -> None:
+    def narrow() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (24, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    done = watch("--", "sh", "-c", "sleep 0.6; ulimit -Sn", preexec_fn=narrow)
+    assert done.stdout == "24\n"
+    assert "Too many open files" not in done.stderr
+
+
 def test_a_current_folder_that_is_gone_costs_the_recording_only(watch, tmp_path) -> None:
     def leave() -> None:
         Path("gone").mkdir()
