@@ -24,6 +24,7 @@ WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 SATURATED = 0.75  # of the job's CPUs needed at the present pace: above it they are the limit, give or take bursts
 LEAST_LEFT = 0.25  # of the CPUs: so much comes to a job by its turns, however many others want to run
 OTHERS = 0.2  # cores used by others: from here on it is said
+QUEUED = 0.3  # of the time of making a batch without a CPU: from here on it matters what others use
 HELPED = 1.05  # what more workers must promise for them to be the better advice
 
 
@@ -34,6 +35,8 @@ def advise(run: Features) -> Iterator[Finding]:
         full = needed / outlook.per_batch if outlook.per_batch else 0.0
         if outlook.waiting < WAITING or full < SATURATED or entangled(run, outlook.loader):
             continue  # threads that stand in each other's way burn CPU that no batch needs
+        if left < outlook.job.cpus - OTHERS and outlook.queued < QUEUED:
+            continue  # others are there, but it is not for them that batches wait
         workers, _persistent, more = outlook.best_workers()
         if workers > outlook.loader.num_workers and more.likely >= HELPED:
             continue

@@ -18,6 +18,7 @@ from itertools import cycle, islice
 
 BATCHES = 240  # replayed for one prediction: enough for bursts to show, about 2 ms of work
 ROUNDS = 8  # batches that each of many workers makes in a replay at the least, that the last round weighs little
+RUN = 30  # neighbours that stay together when a long series is thinned out: longer than a queue
 DELIVERY_S = 0.0005  # s for a small batch to pass the queue, when the run has not shown it (measured: 0.3 to 0.7 ms)
 
 
@@ -28,6 +29,22 @@ class Work:
     cpu: float
     blocked: float
     width: float = 1.0
+
+
+def spread(series: Sequence[Work], count: int) -> list[Work]:
+    """Return `count` entries of a series: cycled through if it is shorter, else runs of neighbours from all over it.
+
+    Neighbours, so that bursts stay bursts; from all over, so that a loop that drifts is replayed as it was on average.
+    """
+    if len(series) <= count:
+        return list(islice(cycle(series), count))
+    runs = max(1, count // RUN) if count >= 4 * RUN else min(4, count)
+    found: list[Work] = []
+    for number in range(runs):
+        size = count * (number + 1) // runs - count * number // runs
+        start = (len(series) - size) * number // max(1, runs - 1)
+        found.extend(series[start : start + size])
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +83,7 @@ class Job:
     def _inline(self, batches: int) -> float:
         share = min(1.0, self.cpus / (1.0 + self.others))
         total = 0.0
-        for fetch, step in islice(zip(cycle(self.fetches), cycle(self.steps), strict=False), batches):
+        for fetch, step in zip(spread(self.fetches, batches), spread(self.steps, batches), strict=True):
             crowd = min(1.0, self.cpus / (step.width + self.others))
             total += fetch.cpu / share + fetch.blocked + step.cpu / crowd + step.blocked
         return total / batches
@@ -92,8 +109,8 @@ class _Play:
 
     def __init__(self, job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool) -> None:
         self.job = job
-        self.fetches = list(islice(cycle(job.fetches), batches))
-        self.steps = list(islice(cycle(job.steps), batches))
+        self.fetches = spread(job.fetches, batches)
+        self.steps = spread(job.steps, batches)
         self.prefetch = prefetch
         self.in_order = in_order
         self.ends: list[float] = []

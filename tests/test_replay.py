@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from gputune.replay import Job, Work
+from gputune.replay import Job, Work, spread
 
 STEP = 0.010
 
@@ -232,3 +232,20 @@ class _Sleeps:
     def __getitem__(self, index: int) -> int:
         time.sleep(self.seconds)
         return index
+
+
+@pytest.mark.parametrize("count", [1, 3, 12, 100, 240])
+def test_a_long_series_is_replayed_from_all_over_it(count) -> None:
+    series = [Work(float(i), 0.0) for i in range(2000)]
+    found = [work.cpu for work in spread(series, count)]
+    assert len(found) == count
+    assert found == sorted(set(found))
+    if count > 3:
+        assert found[0] < 100
+        assert found[-1] > 1900
+        assert sum(found) / count == pytest.approx(1000, rel=0.1)
+
+
+def test_a_short_series_is_cycled_through() -> None:
+    series = [Work(1.0, 0.0), Work(2.0, 0.0)]
+    assert [work.cpu for work in spread(series, 5)] == [1.0, 2.0, 1.0, 2.0, 1.0]

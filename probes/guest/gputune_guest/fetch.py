@@ -21,6 +21,7 @@ _worker = None  # (id, how many) in a DataLoader worker
 _told = False
 _schedstat = None  # descriptor of the worker's own
 _local = spans.local
+LEAST_CPU = 1_000_000  # ns of CPU below which a ratio of CPU times is chance
 _threads = None  # torch.get_num_threads
 
 
@@ -104,6 +105,7 @@ def _fetch(original):
             cpu = cpu_of_thread if inline else cpu_of_process
             collate = self.collate_fn
             wait = -1 if inline and _local.short and _written % SELDOM else _queued(inline)
+            lead = None if inline or _told else cpu_of_thread()
             used = cpu()
             t0 = now()
         except Exception as error:
@@ -116,6 +118,8 @@ def _fetch(original):
         try:
             used = cpu() - used
             waited = _queued(inline) - wait if wait >= 0 else -1
+            if lead is not None:
+                _tell(used, cpu_of_thread() - lead)
             _local.short = t1 - t0 < SHORT
             _write(t0, t1, used, waited, collate, data, inline)
         except Exception as error:
@@ -128,15 +132,25 @@ def _fetch(original):
 _written = 0
 
 
+def _tell(used, lead):
+    """Say who this worker is, once.
+
+    Threads that torch knows nothing of (BLAS, OpenCV) show in the CPU time of the whole process over that of the thread
+    that makes the batch.
+    """
+    global _told
+    _told = True
+    parallel = used / lead if lead > LEAST_CPU else 1.0
+    threads = max(_threads(), int(parallel + 0.7))
+    ring.note(n="worker", worker_id=_worker[0], num_workers=_worker[1], threads=threads)
+
+
 def _write(t0, t1, used, waited, collate, data, inline):  # noqa: PLR0913, PLR0917 - one record's fields
-    global _written, _told
+    global _written
     size = 0
     if _written < FIRST or _written % EVERY == 0:
         size = _bytes(data)
     _written += 1
-    if not inline and not _told:
-        _told = True
-        ring.note(n="worker", worker_id=_worker[0], num_workers=_worker[1], threads=_threads())
     ns, count = (collate.ns, collate.count) if type(collate) is _Collate else (0, 0)
     record(FETCH, INLINE if inline else 0, t0, t1, used, waited, ns, size, count)
 
