@@ -40,6 +40,8 @@ def advise(run: Features) -> Iterator[Finding]:
         workers, _persistent, more = outlook.best_workers()
         if workers > outlook.loader.num_workers and more.likely >= HELPED:
             continue
+        if outlook.now.workers and outlook.best_prefetch()[1].likely >= HELPED:
+            continue  # there is time to make batches in, between the bursts
         bound = outlook.without_waiting()
         half = outlook.with_cheaper_batches(0.5)
         taken = f" (others use {outlook.job.cpus - left:.2g} of them)" if left < outlook.job.cpus - OTHERS else ""
