@@ -23,6 +23,7 @@ TANGLED = 2.0  # times: what threads on crowded CPUs that spin while they wait f
 UNTANGLED = 1.1  # times: and what is sure even where they sleep instead
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
+COLD = 0.35  # of a pause's share: so much faster steps may become that no longer begin in caches gone cold
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
 ERROR = 0.03  # the model's own error where nothing is known of it (docs/evidence.md)
@@ -259,7 +260,8 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
         steps = max(1, process.batches or process.optimizer_steps)
         limit = max(limit, device_time(run, process, process.loop / steps) * steps)
     saved = min(total * (1 - keep), max(0.0, process.loop - limit), 0.99 * process.loop)
-    return interval(process.loop / (process.loop - saved), ERROR)
+    plain = interval(process.loop / (process.loop - saved), ERROR)
+    return replace(plain, high=min(MOST * (1 + ERROR), plain.high * (1 + COLD * saved / process.loop)))
 
 
 def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:
