@@ -15,8 +15,6 @@ import struct
 import sys
 import time
 
-from gputune_guest.words import SPAN
-
 now = time.monotonic_ns
 
 MAGIC = b"GPUTUNE1"
@@ -48,7 +46,9 @@ class _Here:
         self.count = iter(())  # yields the next seq; exhausted while there is no ring, which is how that is noticed
         self.base = self.mask = 0
         self.late = []  # (kind, t0, t1, a) of records that may wait a moment
-        self.burst = None  # [code, t0, t1, site, what] of a span that the next call may prolong: see spans.prolong
+        self.burst = (
+            None  # [kind, code, t0, t1, site, what] of a span that the next call may prolong: see spans.prolong
+        )
         self.stepped = 0  # t0 of the optimizer step that is under way
         self.look = True  # a step or a backward pass may mean something now: evaluation.on_step wants to know
         self.waiting = False  # the training thread is in next()
@@ -81,8 +81,8 @@ def record(kind, code, t0, t1, a=0, b=0, d=0, e=0, c=0):  # noqa: PLR0913, PLR09
 def end_burst():
     """Write the burst that is open, if it was long enough: whatever is written next came after it."""
     burst, here.burst = here.burst, None
-    if burst is not None and burst[2] - burst[1] >= SHORT:
-        record(SPAN, burst[0], burst[1], burst[2], burst[3])
+    if burst is not None and burst[3] - burst[2] >= SHORT:
+        record(*burst[:5])
 
 
 def again(error, *fields):

@@ -86,11 +86,11 @@ def prolong(code, t0, t1, what, frame):
     try:
         burst = here.burst
         if burst is not None:
-            if burst[4] == what and t0 - burst[2] < JOIN:
-                burst[2] = t1
+            if burst[5] == what and t0 - burst[3] < JOIN:
+                burst[3] = t1
                 return
             ring.end_burst()
-        here.burst = [code, t0, t1, site(frame, what), what]
+        here.burst = [SPAN, code, t0, t1, site(frame, what), what]
     except Exception as error:
         ring.failed(error)
 
