@@ -16,6 +16,7 @@ from common import Figure
 
 HERE = Path(__file__).parent
 OURS = ("fixed_cost", "guest_cost", "slowdown", "recorder_cost", "recording_size", "verdict_time")
+RATIO = "guest's cost per batch over TraceML's per step"
 HEAD = """# Results
 
 Made by `make bench` on {cpu}, {cores} cores, {memory:.0f} GiB, Linux {kernel}, CPython {python}, {date}.
@@ -71,13 +72,15 @@ def main() -> None:
     """Run, print and write."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--traceml", help="the interpreter of an environment that has traceml-ai and torch")
-    options.add_argument("--only", action="append", help="one of: " + ", ".join(OURS))
+    options.add_argument("--only", action="append", help="make only these anew: " + ", ".join(OURS))
     chosen = options.parse_args()
     figures: list[Figure] = []
     for name in chosen.only or OURS:
         figures += run(name)
-    if chosen.traceml and not chosen.only:
+    if chosen.traceml and (not chosen.only or "slowdown" in chosen.only):
         figures += run("slowdown", "--tool", "traceml", "--python", chosen.traceml)
+    if chosen.only:
+        figures = merged(figures)
     figures += ratios(figures)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     text = HEAD.format(
@@ -89,9 +92,15 @@ def main() -> None:
         date=time.strftime("%Y-%m-%d"),
     ) + "".join(map(row, figures))
     print(text)
-    if not chosen.only:
-        (HERE / "results.md").write_text(text)
-        (HERE / "results.json").write_text(json.dumps([f.__dict__ for f in figures], indent=1) + "\n")
+    (HERE / "results.md").write_text(text)
+    (HERE / "results.json").write_text(json.dumps([f.__dict__ for f in figures], indent=1) + "\n")
+
+
+def merged(figures: list[Figure]) -> list[Figure]:
+    """Return the figures of the last run with those that were made anew in their places."""
+    kept = {f.name: f for f in (Figure(**row) for row in json.loads((HERE / "results.json").read_text()))}
+    kept.pop(RATIO, None)
+    return list((kept | {f.name: f for f in figures}).values())
 
 
 def ratios(figures: list[Figure]) -> list[Figure]:
@@ -102,7 +111,7 @@ def ratios(figures: list[Figure]) -> list[Figure]:
         return []
     return [
         Figure(
-            "guest's cost per batch over TraceML's per step",
+            RATIO,
             "ratio",
             ours.value / theirs.value,
             ours.low / theirs.high,

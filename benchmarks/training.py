@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
+from torch.optim import optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
 BLOCK = 25  # steps in a block: a quarter of a second, so that drifts of the machine hit both sides
@@ -41,7 +42,6 @@ class GuestSwitch:
 
         self.done = list(patching._done)
         self.absent = patching._ABSENT
-        optimizer = torch.optim.optimizer
         self.hooks = [optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks]
         self.kept = [dict(h) for h in self.hooks]
 
