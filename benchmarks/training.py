@@ -44,9 +44,13 @@ class GuestSwitch:
         self.absent = patching._ABSENT
         self.hooks = [optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks]
         self.kept = [dict(h) for h in self.hooks]
+        self.on = True
 
     def set(self, *, on: bool) -> None:
-        """Switch everything on or off."""
+        """Switch everything on or off; twice the same is once."""
+        if on is self.on:
+            return
+        self.on = on
         for owner, name, own, ours in self.done:
             if on:
                 setattr(owner, name, ours)
