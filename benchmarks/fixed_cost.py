@@ -28,10 +28,13 @@ def build(folder: Path) -> Path:
     return folder / "started"
 
 
-def once(command: list[str]) -> tuple[float, float]:
-    """Return (s from here to the command's first instruction, s until all is over)."""
+def once(command: list[str], folder: Path) -> tuple[float, float]:
+    """Return (s from here to the command's first instruction, s until all is over).
+
+    `folder` is the current one: gputune's own would have settings to read in its pyproject.toml.
+    """
     began = time.monotonic_ns()
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, cwd=folder)
     ended = time.monotonic_ns()
     return (int(done.stdout) - began) / 1e9, (ended - began) / 1e9
 
@@ -88,7 +91,7 @@ def main() -> None:
         started, added, control = [], [], []
         for number in range(rounds):
             watched = [gputune, "watch", "--out", str(folder / f"run{number}"), "--", *bare]
-            pair = [once(bare), once(watched), once(bare)]
+            pair = [once(bare, folder), once(watched, folder), once(bare, folder)]
             started.append(pair[1][0])
             added.append(pair[1][1] - pair[0][1])
             control.append(pair[2][1] - pair[0][1])
