@@ -5,7 +5,7 @@ from typing import cast
 
 from gputune.features import Features
 from gputune.finding import Finding
-from gputune.rooms import load, names
+from gputune.rooms import identity, load, names
 
 WORTH_SAYING = 1.05  # predicted samples/s at the low end: below five percent, noise and effort eat the gain
 CLOSE = 1.1  # findings that explain the same seconds about as well: the cheaper change speaks
@@ -33,7 +33,7 @@ def _ask(name: str, run: Features, failed: dict[str, str] | None) -> list[Findin
         return [f for f in advise(run) if f.speedup.low >= WORTH_SAYING]
     except Exception as error:  # noqa: BLE001 - a broken advisor must not silence the others
         if failed is not None:
-            failed[name.replace("_", "-")] = f"{type(error).__name__}: {error}"
+            failed[identity(name)] = f"{type(error).__name__}: {error}"
         return []
 
 

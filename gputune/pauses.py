@@ -67,7 +67,7 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
         do=f"{words.verb} every {_steps(interval)} instead of every {_steps(every)}",
         share_lost=1 - 1 / gain.likely,
         speedup=gain,
-        basis=f"the measured pauses, all but one in {factor} taken out of the steps, the rest replayed",
+        basis=f"the measured pauses, all but one in {factor}, taken off the loop, down to what its loader can deliver",
         falsified_by=f"samples/s with an interval of {_steps(interval)} below x{gain.low:.2f} of this run's",
         effect=words.effect,
         evidence={"share": share, "count": count, "each_s": each, "steps": steps, "factor": factor},

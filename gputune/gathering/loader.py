@@ -54,7 +54,6 @@ class LoaderState:
         self._pauses: dict[str, deque[float]] = {}
         self._fetches: deque[Fetch] = deque(maxlen=KEPT)
         self._fetched = 0
-        self._fetch_wall = 0
         self._passes: dict[int, _Pass] = {}
         self._epochs: deque[_Pass] = deque(maxlen=EPOCHS)
         self._bytes = 0
@@ -115,7 +114,6 @@ class LoaderState:
     def fetch(self, record: Record) -> None:
         """Take how one batch was made. The first of each worker is warm-up: imports, opened files, cold caches."""
         self._fetched += 1
-        self._fetch_wall += record.t1 - record.t0
         if record.e:
             self._bytes = record.e
         if self._fetched > max(1, self.num_workers):
