@@ -68,6 +68,9 @@ class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
     basis: str
     falsified_by: str
     effect: Effect
+    risk: str = ""
+    due_s: float | None = None
+    offer: str = ""
 
 
 class Overhead(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ Setting = int | float | bool | str
 
 
 class Severity(Enum):
-    """How much a cause costs: it follows the predicted gain, never a share alone."""
+    """How much a cause costs, or how soon a risk comes true: never a share alone."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -38,6 +38,10 @@ class Finding:
     report and the screen decide how it looks. `share_lost` is the share of the training's wall time that
     the change would give back. `basis` says how the speed-up was computed, `falsified_by` what would prove
     the finding wrong, `effect` what the change does to the training's results.
+
+    Not every finding is about speed. `risk` is what will happen and when, in words with numbers, and `due` the same
+    in s from the end of what was measured: 0 once it has happened, None where it hangs on the data and not on time.
+    `offer` is what could be had although nothing is wrong. Either may leave the speed as it is (`NO_CHANGE`).
     """
 
     id: str
@@ -50,19 +54,35 @@ class Finding:
     effect: Effect
     evidence: Mapping[str, float]
     where: str = ""
+    risk: str = ""
+    due: float | None = None
+    offer: str = ""
     change: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.evidence:
             raise ValueError(f"a finding without a number is an opinion: {self.says!r}")
+        if self.risk and self.offer:
+            raise ValueError(f"a risk is nothing to offer: {self.says!r}")
 
     @property
     def severity(self) -> Severity:
-        """Return the severity that the predicted gain deserves."""
+        """Return the severity that the predicted gain deserves, or a risk by how soon it comes true."""
+        if self.risk:
+            return _by_due(self.due)
         if self.speedup.likely >= SEVERE:
             return Severity.HIGH
         return Severity.MEDIUM if self.speedup.likely >= NOTABLE else Severity.LOW
 
 
+def _by_due(due: float | None) -> Severity:
+    if due is None:
+        return Severity.MEDIUM
+    return Severity.HIGH if due <= SOON else Severity.MEDIUM if due <= TODAY else Severity.LOW
+
+
+NO_CHANGE = Speedup(low=1.0, likely=1.0, high=1.0)  # of a risk or an offer that leaves the pace of the run as it is
+SOON = 3600.0  # s: nobody may be looking again before then
+TODAY = 86400.0  # s: of what comes later there will be another verdict in time
 SEVERE = 1.25  # a quarter more samples/s is worth stopping a running training for
 NOTABLE = 1.08  # below it, worth changing only before the next run

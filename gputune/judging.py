@@ -30,7 +30,7 @@ def judge(run: Features, failed: dict[str, str] | None = None) -> list[Finding]:
 def _ask(name: str, run: Features, failed: dict[str, str] | None) -> list[Finding]:
     try:
         advise = cast("Advise", load("gputune.advisors", name).advise)
-        return [f for f in advise(run) if f.speedup.low >= WORTH_SAYING]
+        return [f for f in advise(run) if f.risk or f.offer or f.speedup.low >= WORTH_SAYING]
     except Exception as error:  # noqa: BLE001 - a broken advisor must not silence the others
         if failed is not None:
             failed[identity(name)] = f"{type(error).__name__}: {error}"

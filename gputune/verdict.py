@@ -157,6 +157,9 @@ def _finding(finding: Finding) -> FindingRow:
         basis=finding.basis,
         falsified_by=finding.falsified_by,
         effect=finding.effect,
+        risk=finding.risk,
+        due_s=None if finding.due is None else _short(finding.due),
+        offer=finding.offer,
     )
 
 

@@ -26,7 +26,7 @@ def files(*folders: str) -> Iterator[Path]:
     """Yield the files of the repository in these folders, or those at its top where none is named."""
     for folder in folders or (".",):
         found = (ROOT / folder).rglob("*") if folders else ROOT.glob("*")
-        yield from (f for f in found if f.is_file() and "__pycache__" not in f.parts and f.suffix in TEXT)
+        yield from (f for f in found if f.is_file() and not {"__pycache__", ".git"} & {*f.parts} and f.suffix in TEXT)
 
 
 def imported(file: Path) -> set[str]:

@@ -75,6 +75,15 @@ def test_a_gain_that_may_be_noise_is_not_said(room) -> None:
     assert [f.id for f in judge(NOTHING)] == ["b"]
 
 
+def test_a_risk_and_an_offer_are_said_although_they_gain_nothing(room) -> None:
+    spoken = SPEAKER.replace("where=where)", "where=where, **KINDS[name])").replace(
+        "SAYS = ", "KINDS = {{'a': {{'risk': 'full soon'}}, 'b': {{'offer': 'room'}}, 'c': {{}}}}\nSAYS = "
+    )
+    says = tuple((name, "t.py:1", name, 1.0, 1.0 + n / 100) for n, name in enumerate("abc"))
+    room("a", text=spoken.format(says=says))
+    assert [f.id for f in judge(NOTHING)] == ["b", "a"]
+
+
 def test_two_ranks_that_run_the_same_line_are_one_finding(room) -> None:
     room("a", says=(("a", "t.py:1", "rank 0", 1.2, 1.3), ("a", "t.py:1", "rank 1", 1.2, 1.4)))
     assert [f.says for f in judge(NOTHING)] == ["rank 1"]

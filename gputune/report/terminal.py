@@ -117,7 +117,7 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     drawn = [bar(shown, width, colour=colour), legend(shown, colour=colour)]
     if verdict.abstained:
         return [*drawn, *wrap(f"{verdict.abstained}; let it run longer", width)]
-    if not verdict.findings:
+    if all(finding.offer for finding in verdict.findings):
         return [*drawn[1:], *wrap(_healthy(verdict), width)]
     if _share(verdict, "startup") >= LONG_STARTUP:
         return [*drawn, clip(f"start-up left out, this is about the {seconds(verdict.loop_s)} of training:", width)]
@@ -132,6 +132,7 @@ def _findings(verdict: Verdict, width: int, paint: Paint, most: int, each: int) 
         if index == 1:
             lines += _whole(finding, width, each)
         else:
+            lines += indented(clean(finding.risk, TEXT), width, most=1) if finding.risk else []
             lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=1)
     return lines
 
@@ -140,13 +141,23 @@ def _title(index: int, finding: FindingRow, width: int, paint: Paint) -> list[st
     """Return the line with a finding's name, gain and place."""
     where = f"  at {clean(finding.where, NAME)}" if finding.where else ""
     name = clean(finding.id, NAME)
-    line = clip(f"{index}. {name}  {times(finding.speedup)}{where}", width)
+    line = clip(f"{index}. {name}  {_worth(finding)}{where}", width)
     return [line.replace(name, paint(name, f"1;{COLOURS.get(finding.severity, '0')}"), 1)]
 
 
+def _worth(finding: FindingRow) -> str:
+    """Return the predicted gain, and what else the finding is; of a risk or an offer without a gain that alone."""
+    kind = "risk" if finding.risk else "offer" if finding.offer else ""
+    if kind and finding.speedup.likely <= 1:
+        return kind
+    return f"{times(finding.speedup)}{kind and f', {kind}'}"
+
+
 def _whole(finding: FindingRow, width: int, each: int) -> list[str]:
-    """Return what was seen, what to do, and what that does to the training's results."""
+    """Return what was seen, what will happen or can be had, what to do, and what that does to the results."""
     lines = indented(clean(finding.says, TEXT), width, most=each)
+    if finding.risk or finding.offer:
+        lines += indented(clean(finding.risk or finding.offer, TEXT), width, most=each)
     lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=each)
     effect = EFFECTS[finding.effect]
     return [*lines, *indented(f"results: {effect}", width, most=1)] if effect else lines

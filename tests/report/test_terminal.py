@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gputune.features import Features, Frame
-from gputune.finding import Effect, Finding, Speedup
+from gputune.finding import NO_CHANGE, Effect, Finding, Speedup
 from gputune.report.terminal import colour_wanted, encodable, render
 from gputune.sample import Guest
 from gputune.verdict import Overhead, build
@@ -32,6 +32,22 @@ def test_says_where_the_time_went_why_what_it_is_worth_and_what_to_type(features
     assert "results: same order of samples, other randomness in augmentation" in text
     assert "gputune explain few-workers" in text
     assert f"gputune report {FOLDER}" in text
+
+
+def test_a_risk_is_said_with_when_it_comes_true_and_without_a_gain_that_is_none(features: Make, finding: Make) -> None:
+    risk = {"id": "memory-growth", "risk": "full in 40 min at 3 MB a batch", "due": 2400.0, "speedup": NO_CHANGE}
+    text = "\n".join(shown(features(), finding(), finding(**risk)))
+    assert "2. memory-growth  risk  at train.py:41" in text
+    assert "full in 40 min at 3 MB a batch" in text
+    assert "full in 40 min" in "\n".join(shown(features(), finding(**risk)))
+
+
+def test_an_offer_does_not_make_a_healthy_run_ill(features: Make, finding: Make, process: Make) -> None:
+    run = features(processes=(process(ledger={"step": 57.0, "loader.wait": 1.7, "startup": 2.5}),))
+    text = "\n".join(shown(run, finding(id="room-to-share", offer="two such jobs fit", speedup=NO_CHANGE)))
+    assert "nothing to gain from the loader" in text
+    assert "1. room-to-share  offer  at train.py:41" in text
+    assert "two such jobs fit" in text
 
 
 def test_a_healthy_run_says_so_in_three_lines(features: Make, process: Make) -> None:
