@@ -1,22 +1,28 @@
-"""Judge gputune by the zoo: `python tests/zoo/judge.py [--only few] [--rounds 2] [--bare]`.
+"""Judge gputune by the zoo: `python tests/zoo/judge.py [--only few] [--rounds 2] [--bare] [--keep DIR] [--again DIR]`.
 
 Each script runs under `gputune watch`, then with exactly the change that the top finding proposes where the script has
 such settings, else as its repaired twin (`--fixed`); alternating, one at a time, for they are timed. What the change
-realised is taken from the scripts' own clock (kit.py). A run during which somebody else used the CPUs is repeated.
+realised is taken from the scripts' own clock (kit.py). A run during which somebody else used the CPUs is repeated, and
+so is, once, a script that failed. `--keep DIR` keeps the recordings, and `--again DIR` judges those anew without
+running anything: what a change of the model does to every case is seen within seconds. `--loaded N` has N busy
+neighbours on the CPUs during all runs.
 The table and its totals go to stdout, everything to results.json; the exit status is 1 below the bars of docs/zoo.md.
 """
 
 import argparse
 import ast
+import contextlib
 import json
 import math
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -29,6 +35,10 @@ DEADLINE_S = 120.0  # a case takes 6 to 20 s on two idle CPUs
 FIRST = 0.90  # bar: planted causes that come first
 HEAD = "{:34} {:23} {:24} {:5} {:20} {:>8} {:>9}"  # the table's columns
 MEDIAN_ERROR = 0.15  # bar: relative error of the predicted speed-up
+LATER = 2.0  # s before a script that failed is tried again: what was in its way may be gone
+NEIGHBOUR = "busy-host"  # what has to be named on a machine with busy neighbours, beside the cause
+BURN = "while True: pass"
+ROUND = "round.json"  # beside a kept recording: what the script's own clock said
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,7 @@ class Outcome:
     told: list[float | None] = field(default_factory=list)  # samples/s as findings.json has it
     change: str = ""
     trouble: str = ""
+    named: bool | None = None  # on a loaded machine: whether the neighbour was
     right: bool = False
     realised: float | None = None
     error: float | None = None
@@ -115,12 +126,55 @@ class Run:
     foreign: float
 
 
-def run(case: Case, options: list[str], *, mended: bool = False, watch: bool = True, attempts: int = ATTEMPTS) -> Run:
-    """Run a case, again if others disturbed it. Raises RuntimeError with its last words."""
-    runs: list[Run] = []
-    while len(runs) < attempts and (not runs or runs[-1].foreign > FOREIGN):
-        runs.append(run_once(case, options, mended=mended, watch=watch))
-    return min(runs, key=lambda r: r.foreign)
+@dataclass(frozen=True)
+class Way:
+    """How to run cases: how often to try a disturbed run, where recordings are kept, how many busy neighbours."""
+
+    attempts: int = ATTEMPTS
+    keep: Path | None = None
+    loaded: int = 0
+
+
+def run(case: Case, options: list[str], way: Way, *, mended: bool = False, record: Path | None = None) -> Run:
+    """Run a case, again if others disturbed it; `record` is watched and keeps its run folder there.
+
+    Raises RuntimeError with its last words.
+    """
+    runs: list[tuple[Run, Path]] = []
+    with tempfile.TemporaryDirectory(prefix="zoo-runs-") as folder:
+        while len(runs) < way.attempts and (not runs or runs[-1][0].foreign > FOREIGN):
+            kept = Path(folder) / str(len(runs))
+            runs.append((_again(case, options, way, mended, kept if record else None), kept))
+        best, kept = min(runs, key=lambda r: r[0].foreign)
+        if record and way.keep:
+            shutil.rmtree(record, ignore_errors=True)
+            shutil.move(kept, record)
+    return best
+
+
+def _again(case: Case, options: list[str], way: Way, mended: bool, kept: Path | None) -> Run:
+    """Run a case once, and once more if it failed: not every failure is the script's or gputune's."""
+    try:
+        return run_once(case, options, mended=mended, kept=kept, loaded=way.loaded)
+    except (RuntimeError, subprocess.TimeoutExpired) as trouble:
+        print(f"{case.name} failed and runs again: {trouble}", file=sys.stderr)
+        time.sleep(LATER)
+        return run_once(case, options, mended=mended, kept=kept, loaded=way.loaded)
+
+
+@contextlib.contextmanager
+def neighbours(count: int) -> Iterator[None]:
+    """Have so many busy processes of somebody else, one on each CPU in turn."""
+    cpus = sorted(os.sched_getaffinity(0))
+    burning = [subprocess.Popen([sys.executable, "-I", "-c", BURN]) for _ in range(count)]
+    try:
+        for number, process in enumerate(burning):
+            os.sched_setaffinity(process.pid, {cpus[number % len(cpus)]})
+        yield
+    finally:
+        for process in burning:
+            process.kill()
+            process.wait()
 
 
 def busy_s() -> float:
@@ -131,22 +185,25 @@ def busy_s() -> float:
     return total - ours.ru_utime - ours.ru_stime
 
 
-def run_once(case: Case, options: list[str], *, mended: bool, watch: bool) -> Run:
-    """Run a case once. Raises RuntimeError with its last words."""
+def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None, loaded: int = 0) -> Run:
+    """Run a case once: watched if its run folder goes to `kept`, else bare. Raises RuntimeError with its last words."""
     with tempfile.TemporaryDirectory(prefix="zoo-") as name:
         folder = Path(name)
-        verdict = folder / "verdict.json" if watch else None
+        verdict = folder / "verdict.json" if kept else None
         env = {**os.environ, "ZOO_PACE": str(folder / "pace.json"), "PYTHONWARNINGS": "ignore"}
         argv = command(case, options, verdict, mended=mended, folder=folder)
         began, before = time.monotonic(), busy_s()
-        done = subprocess.run(
-            argv, env=env, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-        )
+        with neighbours(loaded):
+            done = subprocess.run(
+                argv, env=env, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+            )
         if done.returncode or not (folder / "pace.json").exists() or (verdict and not verdict.exists()):
             raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-300:]}")
         foreign = max(0.0, (busy_s() - before) / (time.monotonic() - began))
         pace = json.loads((folder / "pace.json").read_text())
         said = json.loads(verdict.read_text()) if verdict else {}
+        if kept:
+            shutil.move(folder / "run", kept)
         return Run(pace["samples"] / pace["seconds"], said, foreign)
 
 
@@ -158,19 +215,25 @@ def accepts(case: Case, change: dict[str, object]) -> list[str] | None:
     return [part for name, value in change.items() for part in ("--" + name.replace("_", "-"), str(value))]
 
 
-def judge(case: Case, rounds: int, *, attempts: int = ATTEMPTS, keep: Path | None = None) -> Outcome:
+def judge(case: Case, rounds: int, way: Way) -> Outcome:
     """Run a case and its twin, alternating, and hold the verdict against what was planted and what was realised."""
     outcome = Outcome(case.name, case.cause)
     try:
         for number in range(rounds):
-            verdict = _round(case, outcome, attempts)
-            if keep:
-                (keep / f"{case.name}-{number}.json").write_text(json.dumps(verdict, indent=1))
+            _round(case, outcome, way, number)
     except (RuntimeError, subprocess.TimeoutExpired) as trouble:
         outcome.trouble = str(trouble)
         return outcome
-    tops = [found[0] if found else None for found in outcome.found]
-    outcome.right = all(top == case.cause for top in tops)
+    return _held(outcome, loaded=bool(way.loaded))
+
+
+def _held(outcome: Outcome, *, loaded: bool) -> Outcome:
+    """Hold what was found and predicted against what was planted and realised."""
+    if loaded:
+        outcome.named = all(NEIGHBOUR in found for found in outcome.found)
+    aside = {NEIGHBOUR} if loaded else set()
+    tops = [next((i for i in found if i not in aside), None) for found in outcome.found]
+    outcome.right = all(top == outcome.planted for top in tops)
     if outcome.mended and outcome.predicted:
         outcome.realised = statistics.median(outcome.mended) / statistics.median(outcome.paces)
         low, likely, high = (statistics.median(values) for values in zip(*outcome.predicted, strict=True))
@@ -179,25 +242,62 @@ def judge(case: Case, rounds: int, *, attempts: int = ATTEMPTS, keep: Path | Non
     return outcome
 
 
-def _round(case: Case, outcome: Outcome, attempts: int) -> dict:
-    seen = run(case, [], attempts=attempts)
+def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
+    record = (way.keep or Path(tempfile.gettempdir())) / f"{case.name}-{number}"
+    seen = run(case, [], way, record=record)
     outcome.paces.append(seen.pace)
     outcome.foreign.append(round(seen.foreign, 3))
-    outcome.told.append(seen.verdict["samples_per_s"])
-    findings = seen.verdict["findings"]
+    finding = _told(case, outcome, seen.verdict)
+    options: list[str] | None = None
+    if case.cause is not None:
+        options = accepts(case, finding["change"]) if finding else None
+        outcome.change = " ".join(options or ["--fixed"] if case.fix else ["another card"])
+        mended = run(case, options or ["--fixed"], way, mended=True)
+        outcome.mended.append(mended.pace)
+        outcome.foreign.append(round(mended.foreign, 3))
+    if way.keep:
+        kept = {"name": case.name, "planted": case.cause, "pace": seen.pace, "loaded": way.loaded}
+        if outcome.mended:
+            kept |= {"mended": outcome.mended[-1], "change": outcome.change, "foreign": outcome.foreign[-2:]}
+        (record / ROUND).write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def _told(case: Case, outcome: Outcome, verdict: dict) -> dict | None:
+    """Take a verdict down; return the finding of the planted cause, if it is there."""
+    findings = verdict["findings"]
+    outcome.told.append(verdict["samples_per_s"])
     outcome.found.append([finding["id"] for finding in findings])
-    top = findings[0] if findings else None
-    if top and top["id"] == case.cause:
-        speedup = top["speedup"]
-        outcome.predicted.append([speedup["low"], speedup["likely"], speedup["high"]])
-    if case.cause is None:
-        return seen.verdict
-    options = accepts(case, top["change"]) if top and top["id"] == case.cause else None
-    outcome.change = " ".join(options or ["--fixed"] if case.fix else ["another card"])
-    mended = run(case, options or ["--fixed"], mended=True, attempts=attempts)
-    outcome.mended.append(mended.pace)
-    outcome.foreign.append(round(mended.foreign, 3))
-    return seen.verdict
+    finding = next((f for f in findings if f["id"] == case.cause), None)
+    if finding:
+        outcome.predicted.append([finding["speedup"][end] for end in ("low", "likely", "high")])
+    return finding
+
+
+def rejudged(folder: Path, only: str) -> list[Outcome]:
+    """Judge kept recordings anew, in this process: nothing runs, and what was realised is what was measured then."""
+    from gputune.rejudging import rejudge
+    from gputune.verdict import to_json
+
+    known = {case.name: case for case in cases(only)}
+    outcomes: dict[str, Outcome] = {}
+    loaded = False
+    for path in sorted(folder.glob(f"*/{ROUND}")):
+        kept = json.loads(path.read_text())
+        case = known.get(kept["name"])
+        if case is None:
+            continue
+        loaded = loaded or bool(kept["loaded"])
+        outcome = outcomes.setdefault(case.name, Outcome(case.name, case.cause))
+        finding = _told(case, outcome, json.loads(to_json(rejudge(path.parent))))
+        outcome.paces.append(kept["pace"])
+        if "mended" in kept:
+            outcome.mended.append(kept["mended"])
+            outcome.foreign += kept["foreign"]
+            outcome.change = kept["change"]
+            now = " ".join((finding and accepts(case, finding["change"])) or ["--fixed"])
+            if case.fix and now != kept["change"]:
+                outcome.change += f" (would be {now})"
+    return [_held(outcome, loaded=loaded) for outcome in outcomes.values()]
 
 
 def row(outcome: Outcome) -> str:
@@ -230,6 +330,8 @@ def totals(outcomes: list[Outcome]) -> tuple[list[str], bool]:
         f"false alarms in healthy: {len(healthy) - quiet} of {len(healthy)}",
     ]
     met = first >= FIRST * len(planted) and quiet == len(healthy)
+    if any(o.named is not None for o in outcomes):
+        lines.append(f"busy neighbour named: {sum(bool(o.named) for o in outcomes)} of {len(outcomes)}")
     if errors:
         median, p90 = statistics.median(errors), errors[min(len(errors) - 1, math.ceil(0.9 * len(errors)) - 1)]
         covered = sum(bool(o.inside) for o in planted)
@@ -246,24 +348,31 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2, help="how often each script and its twin run")
     parser.add_argument("--bare", action="store_true", help="without gputune: what each fix realises")
     parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="how often to try a run that others disturb")
-    parser.add_argument("--keep", type=Path, help="keep every verdict in this folder")
+    parser.add_argument("--keep", type=Path, help="keep every recording, and what was realised, in this folder")
+    parser.add_argument("--again", type=Path, help="judge the recordings of this folder anew; nothing runs")
+    parser.add_argument("--loaded", type=int, default=0, help="busy neighbours on the CPUs during all runs")
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
     args = parser.parse_args()
-    chosen = cases(args.only)
+    way = Way(args.attempts, args.keep, args.loaded)
+    if args.keep:
+        args.keep.mkdir(parents=True, exist_ok=True)
+    chosen = [] if args.again else cases(args.only)
     if args.bare:
         for case in chosen:
-            now, then = run(case, [], watch=False), run(case, ["--fixed"], mended=True, watch=False)
+            now, then = run(case, [], way), run(case, ["--fixed"], way, mended=True)
             noise = f"others {max(now.foreign, then.foreign):.2f}"
             print(f"{case.name:34} {now.pace:10.1f} {then.pace:10.1f} {then.pace / now.pace:6.2f}  {noise}", flush=True)
         return 0
     print(HEAD.format("case", "planted", "top finding", "right", "predicted", "realised", "error") + "  change")
-    outcomes = []
+    outcomes = rejudged(args.again, args.only) if args.again else []
+    for outcome in outcomes:
+        print(row(outcome), flush=True)
     for case in chosen:
-        outcomes.append(judge(case, args.rounds, attempts=args.attempts, keep=args.keep))
+        outcomes.append(judge(case, args.rounds, way))
         print(row(outcomes[-1]), flush=True)
     lines, met = totals(outcomes)
     print("", *lines, "bars met" if met else "BELOW THE BARS", sep="\n")
-    if not args.only:
+    if not args.only and not args.again and not args.loaded:
         args.results.write_text(json.dumps({"cases": [asdict(o) for o in outcomes], "totals": lines}, indent=1) + "\n")
     return 0 if met else 1
 

@@ -53,10 +53,36 @@ def test_the_bars_are_failed_by_a_false_alarm() -> None:
     assert not judge.totals([quiet, alarmed, found])[1]
 
 
+def test_beside_a_busy_neighbour_the_cause_still_comes_first_and_the_neighbour_is_named() -> None:
+    both = judge.Outcome("a", "few-workers", found=[["busy-host", "few-workers"]])
+    alone = judge.Outcome("b", "few-workers", found=[["few-workers"]])
+    other = judge.Outcome("c", None, found=[["busy-host", "few-workers"]])
+    assert (judge._held(both, loaded=True).right, both.named) == (True, True)
+    assert (judge._held(alone, loaded=True).right, alone.named) == (True, False)
+    assert not judge._held(other, loaded=True).right
+    assert not judge._held(judge.Outcome("d", "few-workers", found=both.found), loaded=False).right
+
+
+def test_a_script_that_fails_is_tried_once_more(monkeypatch) -> None:
+    outcomes = iter([RuntimeError("status 1"), judge.Run(10.0, {}, 0.0), RuntimeError("status 1"), RuntimeError("x")])
+
+    def once(*_args, **_options):
+        found = next(outcomes)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(judge, "run_once", once)
+    monkeypatch.setattr(judge, "LATER", 0.0)
+    assert judge.run(ALL["few_workers_stream"], [], judge.Way()).pace == 10.0
+    with pytest.raises(RuntimeError, match="x"):
+        judge.run(ALL["few_workers_stream"], [], judge.Way())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["few_workers_sleeping_items", "healthy_hidden_by_device"])
-def test_the_verdict_is_what_was_planted(name: str) -> None:
+def test_the_verdict_is_what_was_planted(name: str, tmp_path: Path) -> None:
     case = ALL[name]
-    verdict = judge.run_once(case, [], mended=False, watch=True).verdict
+    verdict = judge.run_once(case, [], mended=False, kept=tmp_path / "run").verdict
     found = [finding["id"] for finding in verdict["findings"]]
     assert found[:1] == ([case.cause] if case.cause else [])
