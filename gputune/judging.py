@@ -1,17 +1,15 @@
 """Every advisor, each alone, over one run: what they found, best gain first."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import cast
 
+from gputune import rivals
 from gputune.features import Features
 from gputune.finding import Finding
 from gputune.rooms import identity, load, names
+from gputune.verdict import abstained
 
 WORTH_SAYING = 1.05  # predicted samples/s at the low end: below five percent, noise and effort eat the gain
-CLOSE = 1.1  # findings that explain the same seconds about as well: the cheaper change speaks
-# They explain the same seconds, those before a batch is there, so only one of them speaks. The cheapest comes first.
-LOADING = ("low-prefetch", "worker-restart", "oversubscribed-workers", "few-workers", "heavy-preprocessing")
-
 Advise = Callable[[Features], Iterable[Finding]]
 
 
@@ -23,31 +21,37 @@ def judge(run: Features, failed: dict[str, str] | None = None) -> list[Finding]:
     found: list[Finding] = []
     for name in names("gputune.advisors"):
         found.extend(_ask(name, run, failed))
-    found.sort(key=lambda f: -f.speedup.likely)
-    return list(_apart(found))
+    founded = [rivals.uncovered(run, f) for f in _founded(run, found)]
+    worth = [f for f in founded if rivals.is_told(f) or f.speedup.low >= WORTH_SAYING]
+    return _healthy_offers(rivals.settle(run, _once(worth)))
 
 
 def _ask(name: str, run: Features, failed: dict[str, str] | None) -> list[Finding]:
     try:
         advise = cast("Advise", load("gputune.advisors", name).advise)
-        return [f for f in advise(run) if f.risk or f.offer or f.speedup.low >= WORTH_SAYING]
+        return list(advise(run))
     except Exception as error:  # noqa: BLE001 - a broken advisor must not silence the others
         if failed is not None:
             failed[identity(name)] = f"{type(error).__name__}: {error}"
         return []
 
 
-def _apart(found: Iterable[Finding]) -> Iterator[Finding]:
-    """Leave out findings that claim the same seconds as a better one, or say the same of another rank."""
-    found = list(found)
-    rivals = [f for f in found if f.id in LOADING]
-    best = max((f.speedup.likely for f in rivals), default=1.0)
-    close = [f for f in rivals if f.speedup.likely * CLOSE >= best]
-    chosen = min(close, key=lambda f: LOADING.index(f.id), default=None)
-    said: set[tuple[str, str]] = set()
-    for finding in found:
-        same = (finding.id, finding.where or finding.says)  # what has no place in the code is about a device
-        if (finding.id in LOADING and finding is not chosen) or same in said:
-            continue
-        said.add(same)
-        yield finding
+def _founded(run: Features, found: Iterable[Finding]) -> list[Finding]:
+    """Leave out what was concluded from too few steps; devices are measured by the clock, not by the step."""
+    heard = [process for process in run.processes if process.guest == "ring"]
+    few = bool(heard) and bool(abstained(heard))
+    return [f for f in found if not few or rivals.is_told(f) or f.id in rivals.DEVICE.ids]
+
+
+def _once(found: Iterable[Finding]) -> list[Finding]:
+    """Leave out what was said before, with a better prediction, of another rank."""
+    best: dict[tuple[str, str], Finding] = {}
+    for finding in sorted(found, key=lambda f: -f.speedup.likely):
+        best.setdefault((finding.id, finding.where or finding.says), finding)  # no place in the code: about a device
+    return list(best.values())
+
+
+def _healthy_offers(found: list[Finding]) -> list[Finding]:
+    """Leave out offers where there is something to mend: what is free then will be used by the mended run."""
+    ailing = any(not rivals.is_told(f) for f in found)
+    return [f for f in found if not (ailing and f.offer)]

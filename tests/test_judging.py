@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import gputune.advisors
-from gputune.features import Features, Machine
-from gputune.judging import CLOSE, WORTH_SAYING, judge
+from gputune.features import Features, Machine, Process
+from gputune.judging import WORTH_SAYING, judge
+from gputune.rivals import CLOSE
 
 NOTHING = Features(command=("true",), wall=0.0, machine=Machine(cpus=1, cpus_seen=1))
 
@@ -103,6 +105,32 @@ def test_of_findings_that_are_about_as_good_the_cheaper_change_speaks(room) -> N
     near = 2.0 * CLOSE - 0.01
     room("a", says=(("low-prefetch", "t.py:1", "x", 1.2, 2.0), ("few-workers", "t.py:1", "y", 1.2, near)))
     assert [f.id for f in judge(NOTHING)] == ["low-prefetch"]
+
+
+def test_who_does_not_speak_is_mentioned_in_the_evidence_of_who_does(room) -> None:
+    room("a", says=(("low-prefetch", "t.py:1", "x", 1.2, 1.3), ("few-workers", "t.py:1", "y", 1.2, 3.0)))
+    (finding,) = judge(NOTHING)
+    assert finding.evidence == {"n": 1.0, "instead.low-prefetch": 1.3}
+
+
+def test_nothing_is_concluded_from_too_few_steps_but_from_the_device_s_own_clock(room) -> None:
+    says = (("few-workers", "t.py:1", "x", 1.2, 1.3), ("device-throttled", "", "y", 1.2, 1.3))
+    room("a", says=says)
+    spent = {"step": 8.0}
+    rank = Process(
+        pid=1, rank=None, wall=9.0, ledger=spent, inclusive={}, loop=8.0, batches=8, samples=8, optimizer_steps=8
+    )
+    few = replace(NOTHING, processes=(rank,))
+    assert [f.id for f in judge(few)] == ["device-throttled"]
+
+
+def test_an_offer_waits_until_nothing_is_left_to_mend(room) -> None:
+    offering = SPEAKER.replace("where=where)", "where=where, offer='room' if name == 'b' else '')")
+    mend, offer = ("a", "t.py:1", "x", 1.2, 1.3), ("b", "t.py:1", "y", 1.2, 1.3)
+    room("a", text=offering.format(says=(mend, offer)))
+    assert [f.id for f in judge(NOTHING)] == ["a"]
+    room("a", text=offering.format(says=(offer,)))
+    assert [f.id for f in judge(NOTHING)] == ["b"]
 
 
 def test_other_findings_speak_beside_them(room) -> None:

@@ -1,0 +1,249 @@
+"""Who speaks when several causes explain the same seconds.
+
+Within a group of rivals the better prediction speaks, or, of those about as good, the cheaper change; the others are
+mentioned in its evidence. Across groups no two findings claim the same seconds of the ledger; and what a run's device
+hides (it computes meanwhile in any case) nobody can claim.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gputune.features import Device, Features, Process
+from gputune.finding import Finding, Speedup
+from gputune.prediction import ERROR
+
+CLOSE = 1.1  # predictions this near to each other are equally good: the model's error is of that order
+MOSTLY = 0.5  # of what a finding claims: if a better one has taken more than this, the rest is hardly its own
+INSTEAD = "instead."  # evidence: the likely speed-up that a silent rival promised
+
+
+@dataclass(frozen=True, slots=True)
+class Rivals:
+    """Causes that explain the same seconds, the cheapest change first, and the words of the ledger these lie under."""
+
+    ids: tuple[str, ...]
+    spans: tuple[str, ...]
+    hidden: bool = True  # the device's work goes on meanwhile: a change cannot give back more than its idle time
+    apart: bool = False  # each loader is a case of its own
+
+
+LOADING = Rivals(
+    (
+        "low-prefetch",
+        "worker-restart",
+        "oversubscribed-workers",
+        "few-workers",
+        "straggling-worker",
+        "heavy-collate",
+        "small-files",
+        "slow-storage",
+        "remote-storage",
+        "cold-cache",
+        "heavy-preprocessing",
+    ),
+    ("loader.wait", "loader.start"),
+    apart=True,
+)
+HOST = Rivals(
+    ("preprocessing-in-loop", "sync-every-step", "blocking-copy", "unpinned-memory", "host-bound", "small-batch"),
+    ("step", "copy.h2d", "sync"),
+)
+DEVICE = Rivals(
+    ("device-throttled", "shared-device", "no-mixed-precision", "slow-link"),
+    ("step", "sync", "copy.h2d"),
+    hidden=False,
+)
+RANKS = Rivals(
+    ("straggling-rank", "uneven-shards", "communication-bound"),
+    ("collective", "step", "sync", "loader.wait"),
+    hidden=False,
+)
+GROUPS = (LOADING, HOST, DEVICE, RANKS)
+PAUSES = {
+    "frequent-checkpoint": "checkpoint",
+    "frequent-logging": "logging",
+    "frequent-reporting": "reporting",
+    "frequent-eval": "evaluation",
+}
+SPILL = "step"  # a cause that goes leaves the steps, too, in warmer caches and on freer CPUs
+
+
+def settle(run: Features, found: Iterable[Finding]) -> list[Finding]:
+    """Return those of the findings that speak, highest likely speed-up first."""
+    return _undisputed(run, _heard(run, sorted(found, key=_order)))
+
+
+def _order(finding: Finding) -> tuple[float, str]:
+    return -finding.speedup.likely, finding.id
+
+
+def group_of(name: str) -> Rivals | None:
+    """Return the group that a cause belongs to; None for a cause without rivals."""
+    return next((group for group in GROUPS if name in group.ids), None)
+
+
+def uncovered(run: Features, finding: Finding) -> Finding:
+    """Return the finding with no more gain than the device's idle time can give: the rest is hidden behind its work."""
+    group = group_of(finding.id)
+    limit = ceiling(run) * (1 + ERROR)
+    if group is None or not group.hidden or finding.speedup.high <= limit:
+        return finding
+    gain = finding.speedup
+    cut = Speedup(low=min(gain.low, limit), likely=min(gain.likely, limit), high=limit)
+    basis = f"{finding.basis}; no more than the device's idle time" if cut.likely < gain.likely else finding.basis
+    return replace(finding, speedup=cut, share_lost=min(finding.share_lost, 1 - 1 / max(1.0, cut.likely)), basis=basis)
+
+
+def ceiling(run: Features) -> float:
+    """Return the speed-up that would keep the device busy all the time, endless where no device was measured.
+
+    Of several processes the one whose device idles most counts: which of them a finding means is not known here.
+    """
+    shares = [_device_share(run, process) for process in run.processes if process.loop > 0 and process.batches]
+    share = min(shares, default=0.0)
+    return 1 / share if share > 0 else float("inf")
+
+
+def _device_share(run: Features, process: Process) -> float:
+    if process.works:
+        worked, idled = sum(process.works), sum(process.gaps)
+        return worked / (worked + idled) if worked + idled else 0.0
+    return min((_busy(device) for device in run.devices), default=0.0)
+
+
+def _busy(device: Device) -> float:
+    """Return the share of the time in which the device worked for this job, as far as that is known."""
+    busy = device.busy if device.jobs_busy is None else device.jobs_busy
+    return min(1.0, busy or 0.0)
+
+
+def _heard(run: Features, found: Sequence[Finding]) -> list[Finding]:
+    """Return one speaker for each dispute, with its silent rivals in its evidence, and everybody without a rival."""
+    disputes: dict[tuple[Rivals, str], list[Finding]] = {}
+    for finding in found:
+        group = group_of(finding.id)
+        if group is not None and not is_told(finding):
+            disputes.setdefault((group, _case(run, group, finding)), []).append(finding)
+    speakers: dict[int, Finding] = {}
+    silent: set[int] = set()
+    for (group, _place), rivals in disputes.items():
+        winner = _better(group, rivals)
+        losers = [f for f in rivals if f.id != winner.id]
+        silent |= {id(f) for f in losers}
+        speakers[id(winner)] = _mentioning(winner, losers)
+    return [speakers.get(id(f), f) for f in found if id(f) not in silent]
+
+
+def is_told(finding: Finding) -> bool:
+    """Return whether a finding says something else than a gain (a risk, an offer): it claims no seconds."""
+    return bool(finding.risk or finding.offer)
+
+
+def _better(group: Rivals, rivals: Sequence[Finding]) -> Finding:
+    best = max(f.speedup.likely for f in rivals)
+    near = [f for f in rivals if f.speedup.likely * CLOSE >= best]
+    return min(near, key=lambda f: (group.ids.index(f.id), -f.speedup.likely))
+
+
+def _case(run: Features, group: Rivals, finding: Finding) -> str:
+    """Return the loader that a finding is about; one about none in particular is about the one most waited for."""
+    if not group.apart:
+        return ""
+    loaders = [loader for process in run.processes for loader in process.loaders if loader.training]
+    if any(loader.where == finding.where for loader in loaders):
+        return finding.where
+    most = max(loaders, key=lambda loader: loader.wait_total, default=None)
+    return most.where if most else ""
+
+
+def _mentioning(speaker: Finding, silent: Iterable[Finding]) -> Finding:
+    likely: dict[str, float] = {}
+    for finding in silent:
+        name = INSTEAD + finding.id
+        likely[name] = max(likely.get(name, 0.0), finding.speedup.likely)
+    return replace(speaker, evidence={**speaker.evidence, **likely}) if likely else speaker
+
+
+def _undisputed(run: Features, found: Sequence[Finding]) -> list[Finding]:
+    """Give each finding the seconds it claims, best first; who comes too late for most of its own is only mentioned."""
+    purse = _Purse(capacities(run.processes))
+    if not purse:  # nobody was heard from inside: there is no ledger to hold claims against
+        return list(found)
+    kept: list[Finding] = []
+    for finding in found:
+        if is_told(finding) or _is_twin(finding, kept):
+            kept.append(finding)
+            continue
+        taken = purse.take(finding)
+        if not kept or taken >= MOSTLY * finding.share_lost:
+            share = taken if taken < finding.share_lost else finding.share_lost
+            kept.append(replace(finding, share_lost=share))
+            purse.spend(finding)
+        else:
+            kept = [_mentioning(f, [finding]) if f.id == purse.taker(finding) else f for f in kept]
+    return kept
+
+
+def _is_twin(finding: Finding, kept: Iterable[Finding]) -> bool:
+    """Return whether the same was found of another device or rank, which works at the same time."""
+    group = group_of(finding.id)
+    return (group is None or not group.apart) and any(f.id == finding.id for f in kept)
+
+
+class _Purse:
+    """The shares of the loop that findings may still claim, by the ledger's words, of the process that has most."""
+
+    def __init__(self, capacities: Mapping[str, float]) -> None:
+        self._left = dict(capacities)
+        self._all = 1.0
+        self._takers: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def take(self, finding: Finding) -> float:
+        """Return how much of what a finding claims is still there."""
+        return sum(share for _span, share in self._parts(finding))
+
+    def spend(self, finding: Finding) -> None:
+        """Take it away."""
+        for span, share in self._parts(finding):
+            self._left[span] -= share
+            self._all -= share
+            self._takers.setdefault(span, finding.id)
+
+    def taker(self, finding: Finding) -> str:
+        """Return the finding that has the first of the seconds that this one wanted."""
+        takers = [self._takers[span] for span in claimed(finding.id) if span in self._takers]
+        return takers[0] if takers else next(iter(self._takers.values()), "")
+
+    def _parts(self, finding: Finding) -> list[tuple[str, float]]:
+        wanted = min(finding.share_lost, self._all)
+        parts = []
+        for span in claimed(finding.id) or tuple(sorted(self._left, key=lambda s: -self._left[s])):
+            share = min(wanted, self._left.get(span, 0.0))
+            if share > 0:
+                parts.append((span, share))
+                wanted -= share
+        return parts
+
+
+def claimed(name: str) -> tuple[str, ...]:
+    """Return the words of the ledger under which the seconds of a cause lie, the likeliest first; () for any."""
+    group = group_of(name)
+    spans = group.spans if group else (PAUSES[name],) if name in PAUSES else ()
+    return spans if not spans or SPILL in spans else (*spans, SPILL)
+
+
+def capacities(processes: Iterable[Process]) -> dict[str, float]:
+    """Return the share of the loop under each of the ledger's words, 0 to 1: of the process that has most of it."""
+    most: dict[str, float] = {}
+    for process in processes:
+        if process.loop > 0:
+            _raise(most, {name: s / process.loop for name, s in process.ledger.items() if name != "startup"})
+    return most
+
+
+def _raise(most: dict[str, float], shares: Mapping[str, float]) -> None:
+    for name, share in shares.items():
+        most[name] = min(1.0, max(share, most.get(name, 0.0)))

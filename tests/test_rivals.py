@@ -1,0 +1,170 @@
+"""Of several causes for the same seconds the best speaks, and no second is claimed twice."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.features import Device, Features, Loader, Machine, Process
+from gputune.finding import NO_CHANGE, Finding, Speedup
+from gputune.rivals import CLOSE, GROUPS, ceiling, settle, uncovered
+
+
+def run(
+    *,
+    devices: tuple[Device, ...] = (),
+    works: tuple[float, ...] = (),
+    gaps: tuple[float, ...] = (),
+    waits: tuple[float, ...] = (60.0,),
+    **ledger: float,
+) -> Features:
+    """A loop of 100 s whose seconds are `ledger` (the rest is step), with a loader at line 0, 1, … for each wait."""
+    spent = {name.replace("_", "."): s for name, s in ledger.items()}
+    spent["step"] = 100.0 - sum(spent.values())
+    loaders = tuple(
+        Loader(
+            where=f"t.py:{n}",
+            num_workers=0,
+            prefetch_factor=None,
+            pin_memory=False,
+            persistent_workers=False,
+            batch_size=8,
+            wait_total=wait,
+        )
+        for n, wait in enumerate(waits)
+    )
+    process = Process(
+        pid=1,
+        rank=None,
+        wall=110.0,
+        ledger={"startup": 10.0, **spent},
+        inclusive={},
+        loop=100.0,
+        batches=100,
+        samples=800,
+        optimizer_steps=100,
+        loaders=loaders,
+        works=works,
+        gaps=gaps,
+    )
+    machine = Machine(cpus=2, cpus_seen=2)
+    return Features(command=("t",), wall=110.0, machine=machine, processes=(process,), devices=devices)
+
+
+def finding(name: str, likely: float, *, where: str = "t.py:0", spread: float = 0.05, **more: object) -> Finding:
+    """A finding that claims what its gain would give back."""
+    return Finding(
+        **{
+            "id": name,
+            "says": f"{name} at {where}",
+            "do": "do",
+            "share_lost": 1 - 1 / likely,
+            "speedup": Speedup(low=likely * (1 - spread), likely=likely, high=likely * (1 + spread)),
+            "basis": "b",
+            "falsified_by": "f",
+            "effect": "identical",
+            "evidence": {"n": 1.0},
+            "where": where,
+            **more,
+        }
+    )
+
+
+WAITING = run(loader_wait=60.0)
+EVEN = 2.0  # a gain of a rival, and one that is about as good
+NEARLY = 2.0 * CLOSE - 0.01
+FAR = 2.0 * CLOSE + 0.01
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_cause_stands_in_two_groups(group) -> None:
+    others = [name for other in GROUPS if other is not group for name in other.ids]
+    assert not set(group.ids) & set(others)
+
+
+@pytest.mark.parametrize(
+    ("found", "speaks", "instead"),
+    [
+        ((("few-workers", EVEN), ("heavy-collate", NEARLY)), "few-workers", {"instead.heavy-collate": NEARLY}),
+        ((("few-workers", EVEN), ("heavy-collate", FAR)), "heavy-collate", {"instead.few-workers": EVEN}),
+        ((("host-bound", EVEN), ("sync-every-step", EVEN)), "sync-every-step", {"instead.host-bound": EVEN}),
+        ((("slow-link", EVEN), ("device-throttled", EVEN)), "device-throttled", {"instead.slow-link": EVEN}),
+        ((("uneven-shards", EVEN), ("straggling-rank", EVEN)), "straggling-rank", {"instead.uneven-shards": EVEN}),
+    ],
+)
+def test_of_rivals_one_speaks_and_names_the_others(found, speaks, instead) -> None:
+    busy = run(loader_wait=30.0, collective=30.0)
+    (spoken,) = settle(busy, [finding(name, likely) for name, likely in found])
+    assert spoken.id == speaks
+    assert {name: value for name, value in spoken.evidence.items() if name != "n"} == pytest.approx(instead)
+
+
+def test_two_loaders_in_one_loop_are_two_cases() -> None:
+    both = run(loader_wait=80.0, waits=(50.0, 30.0))
+    found = [finding("few-workers", 1.9), finding("low-prefetch", 1.4, where="t.py:1")]
+    assert [f.id for f in settle(both, found)] == ["few-workers", "low-prefetch"]
+
+
+def test_a_cause_that_names_no_loader_is_about_the_one_most_waited_for() -> None:
+    both = run(loader_wait=80.0, waits=(30.0, 50.0))
+    found = [finding("few-workers", 1.9, where="t.py:1"), finding("slow-storage", 1.5, where="")]
+    assert [f.id for f in settle(both, found)] == ["few-workers"]
+
+
+def test_the_same_of_another_device_is_no_rival_and_claims_nothing_more() -> None:
+    found = [finding("device-throttled", 2.0, where="", says=f"GPU {n}") for n in range(4)]
+    assert len(settle(WAITING, found)) == 4
+
+
+def test_findings_about_different_seconds_all_speak_with_all_they_claim() -> None:
+    found = [finding("few-workers", 2.0), finding("frequent-checkpoint", 1.2), finding("host-bound", 1.1)]
+    settled = settle(run(loader_wait=55.0, checkpoint=18.0), found)
+    assert [(f.id, f.share_lost) for f in settled] == [(f.id, pytest.approx(f.share_lost)) for f in found]
+
+
+def test_no_second_is_claimed_twice_and_who_comes_too_late_is_mentioned() -> None:
+    found = [finding("shared-device", 3.0), finding("host-bound", 1.5), finding("frequent-logging", 1.3)]
+    settled = settle(run(logging=25.0), found)
+    assert [f.id for f in settled] == ["shared-device", "frequent-logging"]
+    assert settled[0].evidence["instead.host-bound"] == 1.5
+    assert sum(f.share_lost for f in settled) <= 1.0
+
+
+def test_who_comes_too_late_for_a_small_part_claims_the_rest_and_predicts_the_same() -> None:
+    found = [finding("few-workers", 2.5), finding("host-bound", 2.0)]
+    first, second = settle(run(loader_wait=55.0), found)
+    assert (first.share_lost, second.share_lost) == pytest.approx((0.6, 0.4))
+    assert second.speedup == found[1].speedup
+
+
+def test_a_risk_claims_no_seconds_and_has_no_rival() -> None:
+    risk = finding("slow-storage", 1.0, spread=0.0, speedup=NO_CHANGE, share_lost=0.0, risk="full in an hour")
+    found = [finding("few-workers", 2.0), risk]
+    assert settle(WAITING, found) == found
+
+
+GPU = Device(index="0", name="A", busy=0.8)
+
+
+@pytest.mark.parametrize(
+    ("about", "most"),
+    [
+        (run(), float("inf")),
+        (run(devices=(GPU,)), 1 / 0.8),
+        (run(devices=(replace(GPU, jobs_busy=0.5),)), 2.0),
+        (run(devices=(GPU, replace(GPU, busy=0.4))), 2.5),
+        (run(devices=(GPU,), works=(0.09,) * 20, gaps=(0.01,) * 20), 1 / 0.9),
+        (run(devices=(replace(GPU, busy=None),)), float("inf")),
+    ],
+)
+def test_nothing_makes_a_device_busier_than_busy(about, most) -> None:
+    assert ceiling(about) == pytest.approx(most)
+
+
+def test_a_wait_that_the_device_does_not_notice_gains_nothing() -> None:
+    hidden = run(loader_wait=40.0, works=(0.099,) * 50, gaps=(0.001,) * 50)
+    cut = uncovered(hidden, finding("few-workers", 1.6))
+    assert cut.speedup.low < 1.05
+    assert cut.share_lost == pytest.approx(1 - 1 / cut.speedup.likely)
+    assert "idle time" in cut.basis
+    free = finding("device-throttled", 1.6)
+    assert uncovered(hidden, free) == free
