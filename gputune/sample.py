@@ -29,9 +29,11 @@ class Metric:
     per: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One reading: `t` in nanoseconds of the monotonic clock, `value` in the metric's unit."""
+class Sample(NamedTuple):
+    """One reading: `t` in nanoseconds of the monotonic clock, `value` in the metric's unit.
+
+    A tuple, like all readings: made in a third of the time of a frozen dataclass, fifty times a second and more.
+    """
 
     metric: Metric
     t: int

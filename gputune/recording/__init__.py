@@ -6,6 +6,7 @@ tables and columns are in docs/recording.md. Only this package imports pyarrow, 
  writing    the recorder's side: takes readings, writes frames once a second, rolls them into Parquet
  reading    the other side
  encoding   readings to frames          frames    what a frame is: it needs no pyarrow
+ rows       the samples among them, as bytes
  tables     frames to the tables that are kept, and back
  parquet    tables to bytes that were verified
  folder     the files and their names

@@ -1,18 +1,19 @@
 """Readings to frames, once a second: the hot path of a recording.
 
-A tick's samples almost always have the metrics of an earlier tick, in the same order. So a tick is a few list
-comprehensions and one comparison, and a frame is made of whole buffers: pyarrow never looks at a single value.
+A tick's samples almost always have the metrics of an earlier tick, in the same order. So a tick is turned on its side
+by one call and compared once, and a frame is made of whole buffers: pyarrow never looks at a single value.
 """
 
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from gputune.events import Event
 from gputune.recording.frames import SCHEMA, Table, frame
+from gputune.recording.rows import ROWS, Heads, Rows
 from gputune.sample import Guest, Metric, Note, Open, Reading, Sample, Stack
 
 LAYOUTS = 64  # kept for reuse: beats of 1, 2 and 10 s make a handful of combinations
@@ -22,7 +23,7 @@ LEFT_OUT = 0xFFFF  # the id of a column beyond COLUMNS
 
 SCHEMAS = {
     Table.COLUMNS: pa.schema([("id", pa.uint16()), ("about", pa.string())]),
-    Table.SAMPLES: pa.schema([("t", pa.int64()), ("column", pa.list_(pa.uint16())), ("value", pa.list_(pa.float64()))]),
+    Table.SAMPLES: ROWS,
     Table.EVENTS: pa.schema([("fields", pa.list_(pa.int64(), FIELDS))]),
     Table.NOTES: pa.schema(
         [("t", pa.int64()), ("what", pa.string()), ("process", pa.int64()), ("fields", pa.string())]
@@ -45,39 +46,10 @@ class Said(NamedTuple):
 class Layout(NamedTuple):
     """Which columns a tick's samples go into, in their order. `plain`: each column once, and none left out."""
 
-    metrics: list[Metric]
-    instances: list[str]
-    ids: "array[int]"
+    metrics: tuple[Metric, ...]
+    instances: tuple[str, ...]
+    ids: bytes
     plain: bool
-
-
-class Rows:
-    """Ticks as flat buffers: a time, and a run of column ids and values each."""
-
-    def __init__(self) -> None:
-        self.times = array("q")
-        self.ends = array("i", [0])
-        self.ids = array("H")
-        self.values: list[float] = []
-
-    def add(self, t: int, ids: "array[int]", values: list[float]) -> None:
-        """Add one tick."""
-        self.ids.extend(ids)
-        self.values += values
-        self.times.append(t)
-        self.ends.append(len(self.ids))
-
-    def arrays(self) -> list[pa.Array]:
-        """Return the columns of the samples table, without a copy."""
-        n, flat = len(self.times), len(self.ids)
-        ends = pa.py_buffer(self.ends)
-        ids = pa.Array.from_buffers(pa.uint16(), flat, [None, pa.py_buffer(self.ids)])
-        values = pa.Array.from_buffers(pa.float64(), flat, [None, pa.py_buffer(array("d", self.values))])
-        return [
-            pa.Array.from_buffers(pa.int64(), n, [None, pa.py_buffer(self.times)]),
-            pa.Array.from_buffers(pa.list_(pa.uint16()), n, [None, ends], children=[ids]),
-            pa.Array.from_buffers(pa.list_(pa.float64()), n, [None, ends], children=[values]),
-        ]
 
 
 class Rest:
@@ -117,45 +89,59 @@ class Encoder:
         self._declared: list[tuple[int, str]] = []
         self._again: list[tuple[int, str]] = []  # without its declaration a column is lost: each is written twice
         self._layouts: list[Layout] = []
+        self._heads = Heads()
 
     def encode(self, taken: Iterable[tuple[int, Sequence[Reading]]]) -> tuple[bytes, list[Said]]:
         """Return the frames, one a table, of what was taken ((ns, readings) of each tick), and what was said in it."""
         rows = Rows()
         rest = Rest()
         for now, readings in taken:
-            try:
-                metrics = [r.metric for r in readings]  # type: ignore[union-attr] # asking first costs a fifth of a row
-                samples = cast("Sequence[Sample]", readings)
-            except AttributeError:
+            t = self._whole(readings, rows)
+            if t is None:
                 samples = [r for r in readings if isinstance(r, Sample)]
-                metrics = [s.metric for s in samples]
-            t = self._samples(samples, metrics, rows) if samples else now
-            if len(samples) < len(readings):
-                rest.add(t, readings)
+                t = self._samples(samples, rows) if samples else now
+                if len(samples) < len(readings):
+                    rest.add(t, readings)
         out = []
         if self._declared or self._again:
             out.append(_message(Table.COLUMNS, _transposed(Table.COLUMNS, self._declared + self._again)))
             self._declared, self._again = [], self._declared
         if rows.times:
-            out.append(_message(Table.SAMPLES, rows.arrays()))
+            out.append(frame(Table.SAMPLES, self._heads.message(rows)))
         return b"".join([*out, *rest.messages()]), rest.said
 
-    def _samples(self, samples: Sequence[Sample], metrics: list[Metric], rows: Rows) -> int:
-        """Add one tick; return its time: its last sample's, or its first one's where probes answer late."""
-        instances = [s.instance for s in samples]
+    def _whole(self, readings: Sequence[Reading], rows: Rows) -> int | None:
+        """Add a tick of samples that came like this before; return its time, None where it must be looked at closer.
+
+        Turned on its side by one call, as long as its shortest reading. Where one is no sample there are not four
+        fields, or what stands in the place of its metric is none and matches no layout.
+        """
+        try:
+            metrics, times, values, instances = zip(*readings, strict=False)
+        except ValueError:
+            return None
         for layout in self._layouts:
-            if layout.instances == instances and layout.metrics == metrics:
-                break
-        else:
-            layout = self._layout(metrics, instances)
+            if layout.plain and layout.instances == instances and layout.metrics == metrics:
+                t: int = max(times[0], times[-1])
+                rows.add(t, layout.ids, values)
+                return t
+        return None
+
+    def _samples(self, samples: Sequence[Sample], rows: Rows) -> int:
+        """Add one tick; return its time: its last sample's, or its first one's where probes answer late."""
+        metrics, _, values, instances = zip(*samples, strict=True)
+        layout = self._layout(metrics, instances)
         t = max(samples[0].t, samples[-1].t)
         if layout.plain:
-            rows.add(t, layout.ids, [s.value for s in samples])
+            rows.add(t, layout.ids, values)
         else:
-            _add_each(samples, layout.ids, rows)
+            _add_each(samples, array("H", layout.ids), rows)
         return t
 
-    def _layout(self, metrics: list[Metric], instances: list[str]) -> Layout:
+    def _layout(self, metrics: tuple[Metric, ...], instances: tuple[str, ...]) -> Layout:
+        for layout in self._layouts:
+            if layout.instances == instances and layout.metrics == metrics:
+                return layout
         ids = array("H")
         for metric, instance in zip(metrics, instances, strict=True):
             key = (metric.name, instance)
@@ -164,7 +150,7 @@ class Encoder:
                 self._declared.append((self._columns[key], declaration(metric, instance)))
             ids.append(self._columns.get(key, LEFT_OUT))
         plain = len(set(ids)) == len(ids) and LEFT_OUT not in ids
-        layout = Layout(metrics, instances, ids, plain)
+        layout = Layout(metrics, instances, ids.tobytes(), plain)
         self._layouts = [layout, *self._layouts[: LAYOUTS - 1]]
         return layout
 
@@ -181,7 +167,7 @@ def _add_each(samples: Sequence[Sample], ids: "array[int]", rows: Rows) -> None:
             ticks.append(tick)
         tick[column] = sample
     for tick in ticks:
-        rows.add(max(s.t for s in tick.values()), array("H", tick), [s.value for s in tick.values()])
+        rows.add(max(s.t for s in tick.values()), array("H", tick).tobytes(), [s.value for s in tick.values()])
 
 
 def said(t: int, readings: Sequence[Reading]) -> list[Said]:
