@@ -1,6 +1,7 @@
 """Fixtures that all rooms share: simulated GPUs, and a guard that no test leaves a process behind."""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +13,22 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "simgpu"))
 import simgpu as simulation
 
-PATIENCE = 5.0  # s for a child that is about to end
+PATIENCE = 30.0  # s for a child that is about to end, on a machine that does other things as well
 PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # they end with the test process
+
+
+def _plain_signals() -> None:
+    """Set right what nohup, a job without a terminal or a careless parent hands down: ignored and blocked signals.
+
+    The tests start commands that are to die of them, and wait for children. SIGPIPE stays as Python has it.
+    """
+    for name in ("SIGHUP", "SIGQUIT", "SIGTERM", "SIGCHLD", "SIGUSR1", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGCONT"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+_plain_signals()
 
 
 @pytest.fixture

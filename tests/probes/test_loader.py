@@ -219,10 +219,10 @@ def test_the_last_of_a_killed_process_is_told(
     environment = {**os.environ, "GPUTUNE_RINGS": str(rings), "PYTHONPATH": str(GUEST)}
     code = WRITER.format(mark=mark, since=since, end=False)
     process = subprocess.Popen([sys.executable, "-c", code], env=environment)
-    process.wait(30)
+    process.wait(60)
     probe = loader.attach(Target(1, dict, rings=rings))
     readings = next(probe)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not any(isinstance(r, Guest) and r.ended for r in readings) and time.monotonic() < end:
         time.sleep(0.02)
         readings += next(probe)

@@ -16,7 +16,7 @@ from gputune.probes import neighbours, nvml
 from gputune.sample import Note, Reading, Sample, Target
 
 Maker = Callable[..., Cards]
-PATIENCE = 30.0  # s; a deadline, not a pause
+PATIENCE = 60.0  # s; a deadline, not a pause
 HERE = Path(__file__).parent.parent / "simgpu"
 HZ = os.sysconf("SC_CLK_TCK")
 

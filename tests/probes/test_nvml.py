@@ -19,7 +19,7 @@ from gputune.probes import nvml
 from gputune.sample import Note, Reading, Sample, Target, Unavailable
 
 Maker = Callable[..., Cards]
-PATIENCE = 30.0  # s; a deadline, not a pause
+PATIENCE = 60.0  # s; a deadline, not a pause
 FUNCTION_NOT_FOUND = 13
 
 

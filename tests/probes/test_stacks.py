@@ -11,7 +11,7 @@ import pytest
 from gputune.probes import stacks
 from gputune.sample import Reading, Stack, Ticks, Unavailable
 
-PATIENCE = 20.0  # s
+PATIENCE = 60.0  # s
 RAW = """thread (7): MainThread;<module> (/u/train.py:12);step (/u/train.py:8) 31
 thread (8): pin;run (/usr/lib/python3/threading.py:9) 61
 thread (7): MainThread;<module> (/u/train.py:14);<listcomp> (/u/a b.py:3) 29

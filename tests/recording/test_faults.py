@@ -112,7 +112,7 @@ def test_a_killed_recorder_loses_no_more_than_the_second_it_was_in_and_its_next_
     )
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     with (tmp_path / "run" / "frames-00001").open("ab") as frames:
         frames.write(b"\x89GPT half a frame")
     second = Recording.resume(tmp_path / "run")

@@ -16,7 +16,7 @@ GPUTUNE = (sys.executable, "-m", "gputune")
 def gputune(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
     command = (*GPUTUNE, *arguments)
     environment = {**os.environ, **env}
-    return subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=30)
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=60)
 
 
 def hz_of(run_folder) -> float:
@@ -169,7 +169,7 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.stderr == ""
 

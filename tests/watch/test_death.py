@@ -74,7 +74,7 @@ def test_a_killed_recorder_is_not_noticed(started, eventually, tmp_path, run_fol
         first = recorder_of(running.pid)
         first.kill()
         eventually(lambda: len(living(running.pid)) == 2)
-        said = running.communicate(timeout=30)
+        said = running.communicate(timeout=60)
     assert running.returncode == 3
     assert said[1].count("gputune: ") == 1
     assert json.loads((run_folder() / "findings.json").read_text())["exit_code"] == 3
@@ -91,7 +91,7 @@ def test_a_recorder_that_is_killed_again_and_again_is_let_go(started, eventually
             eventually(lambda dead=dead: not dead.is_running())
         assert len(psutil.Process(running.pid).children()) == 1
         command_of(running.pid).terminate()
-        said = running.communicate(timeout=30)
+        said = running.communicate(timeout=60)
     assert running.returncode == -signal.SIGTERM
     assert said[1] == ""
     eventually(lambda: not rings_of(running.pid))
@@ -111,7 +111,7 @@ def test_a_killed_training_still_gives_the_report(started, eventually, tmp_path,
     with started(*program(tmp_path, steps=1000)) as running:
         eventually((tmp_path / "step").exists)
         command_of(running.pid).kill()
-        said = running.communicate(timeout=30)
+        said = running.communicate(timeout=60)
     assert running.returncode == -signal.SIGKILL
     assert "exit status 137" in said[1]
     assert json.loads((run_folder() / "findings.json").read_text())["exit_code"] == 137
@@ -123,7 +123,7 @@ def test_a_terminate_of_the_supervisor_ends_the_training(started, eventually, tm
         eventually((tmp_path / "step").exists)
         command = command_of(running.pid)
         running.terminate()
-        assert running.wait(30) == -signal.SIGTERM
+        assert running.wait(60) == -signal.SIGTERM
         assert not command.is_running()
 
 
@@ -131,7 +131,7 @@ def test_a_kill_of_the_whole_group_still_gives_the_report(started, eventually, t
     with started(*program(tmp_path, steps=1000), start_new_session=True) as running:
         eventually((tmp_path / "step").exists)
         os.killpg(running.pid, signal.SIGUSR1)
-        said = running.communicate(timeout=30)
+        said = running.communicate(timeout=60)
     assert running.returncode == -signal.SIGUSR1
     assert "gputune: " in said[1]
 
@@ -151,13 +151,13 @@ def test_no_zombie_is_left_while_it_runs(started, eventually, tmp_path) -> None:
         eventually(lambda: not psutil.pid_exists(first.pid))
         assert running.poll() is None
         running.terminate()
-        running.communicate(timeout=30)
+        running.communicate(timeout=60)
 
 
 def test_two_watches_at_once_do_not_meet(started, tmp_path) -> None:
     both = [started(*program(tmp_path, steps=5, code=code)) for code in (3, 4)]
     for running in both:
-        running.communicate(timeout=30)
+        running.communicate(timeout=60)
     assert [running.returncode for running in both] == [3, 4]
     assert len(list((tmp_path / "gputune-runs").iterdir())) == 2
 

@@ -28,7 +28,7 @@ sys.argv = ["gputune", "watch", *{options!r}, "--", sys.executable, "-S", "-c", 
 from gputune.__main__ import main
 main()
 """
-    return subprocess.run((sys.executable, "-c", program), check=False, capture_output=True, text=True, timeout=30)
+    return subprocess.run((sys.executable, "-c", program), check=False, capture_output=True, text=True, timeout=60)
 
 
 def only_said_once(done: "subprocess.CompletedProcess[str]") -> None:
@@ -128,7 +128,7 @@ sys.argv = ["gputune", "watch", "--", "sh", "-c", "echo ${{GPUTUNE_RINGS-none}};
 from gputune.__main__ import main
 main()
 """
-    done = subprocess.run((sys.executable, "-c", program), check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run((sys.executable, "-c", program), check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3
     assert done.stdout == "none\n"
     assert done.stderr.count("nothing was heard from inside") == 1
@@ -171,7 +171,7 @@ def test_a_link_in_place_of_a_file_is_not_followed(started, eventually, tmp_path
         eventually((tmp_path / "gputune-runs/one/run.json").exists)
         (tmp_path / "gputune-runs/one/findings.json.new").symlink_to(victim)
         running.stdin.write("\n")
-        running.communicate(timeout=30)
+        running.communicate(timeout=60)
     assert victim.read_text() == "untouched"
 
 

@@ -12,7 +12,7 @@ SUPERVISED = Path(__file__).parent / "supervised.py"
 
 
 def supervised(what: str) -> dict[int, int]:
-    out = subprocess.run((sys.executable, SUPERVISED, what), check=True, capture_output=True, timeout=100).stdout
+    out = subprocess.run((sys.executable, SUPERVISED, what), check=True, capture_output=True, timeout=200).stdout
     return {int(key): value for key, value in json.loads(out).items()}
 
 
@@ -91,7 +91,7 @@ def test_a_writer_into_a_closed_pipe_dies_of_it(watch) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.stdout.split() == ["y", str(128 + signal.SIGPIPE)]
 

@@ -57,11 +57,11 @@ def test_a_closed_stream_stays_closed_for_the_command(watch, tmp_path, closed) -
     look = f'{sys.executable} -I -S -c "import os, json; json.dump([n for n in (0, 1, 2) if os.path.exists('
     look += "f'/proc/self/fd/{n}')], open('open', 'w'))\""
     done = subprocess.run(
-        ("sh", "-c", f"{sys.executable} -m gputune watch --quiet -- {look} {closed}"), check=False, timeout=30
+        ("sh", "-c", f"{sys.executable} -m gputune watch --quiet -- {look} {closed}"), check=False, timeout=60
     )
     watched = json.loads((tmp_path / "open").read_text())
     assert done.returncode == 0
-    subprocess.run(("sh", "-c", f"{look} {closed}"), check=True, timeout=30)
+    subprocess.run(("sh", "-c", f"{look} {closed}"), check=True, timeout=60)
     assert watched == json.loads((tmp_path / "open").read_text())
 
 
