@@ -16,8 +16,7 @@ def main() -> None:
     """Run the command line. Does not return."""
     arguments = sys.argv[1:]
     own_modules_first()
-    if arguments == ["--version"]:
-        sys.stdout.write(f"gputune {__version__}\n")
+    if arguments == ["--version"] and _said(f"gputune {__version__}\n"):
         sys.exit(0)
     if arguments and arguments[0] in SUPERVISED:
         _supervised(arguments)
@@ -28,6 +27,16 @@ def main() -> None:
         sys.exit(1)
 
     sys.exit(cli.run(arguments))
+
+
+def _said(text: str) -> bool:
+    """Print it; return whether that went well. If not, the ordinary road says why."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except (OSError, AttributeError):  # there is no place left, or no stdout
+        return False
+    return True
 
 
 def _supervised(arguments: list[str]) -> None:

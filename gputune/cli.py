@@ -110,9 +110,18 @@ def _refused(error: OSError) -> GputuneError:
     from gputune.hygiene import clean  # noqa: PLC0415 - only where there is an error
 
     if error.filename is None:  # nothing but the output is written without a name
+        _let_go_of_the_output()
         return GputuneError(f"the output cannot be written: {error.strerror}", hint="look at where it goes")
     says = f"`{clean(os.fsdecode(error.filename))}` cannot be used: {error.strerror}"
     return GputuneError(says, hint="look at its rights, and at the disk that it is on")
+
+
+def _let_go_of_the_output() -> None:
+    """Send what is held back to nowhere: Python would try again as it ends, complain, and leave with 120."""
+    if sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _usage(error: click.UsageError, arguments: list[str]) -> BadUsage:

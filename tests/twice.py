@@ -48,7 +48,7 @@ def twice(notes: Path, arguments: Sequence[str], pytest: Pytest = run) -> int:
 
 
 def failures(cache: Path) -> list[str]:
-    """Return the tests that pytest's cache in this folder holds as failed: those that failed and have not passed since."""
+    """Return the tests that failed and have not passed since, by pytest's cache in this folder."""
     try:
         known = json.loads((cache / "v" / "cache" / "lastfailed").read_text(encoding="utf-8"))
     except FileNotFoundError:  # nothing failed, or pytest died before it could say so

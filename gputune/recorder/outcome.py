@@ -59,8 +59,9 @@ class Outcome:
             if why and not broken:
                 self.troubles.append(why)
         if self._run.json == "-":
-            if not self._silent:
-                _put(1, self._json)
+            why = "" if self._silent else _put(1, self._json)
+            if why:
+                self.troubles.append(f"the verdict was not written to stdout ({why})")
         elif self._run.json:
             why = self._write(self._run.json, os.O_TRUNC, 0o666)
             if why:
@@ -149,11 +150,15 @@ def _findings(features: Features, failed: dict[str, str]) -> list[Finding]:
     return judging.judge(features, failed)
 
 
-def _put(descriptor: int, data: bytes) -> None:
+def _put(descriptor: int, data: bytes) -> str:
+    """Write to a stream; return why that was not possible, nothing where its reader has merely gone."""
     try:
         _all(descriptor, data)
-    except OSError:  # nobody reads
-        return
+    except BrokenPipeError:
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _all(descriptor: int, data: bytes) -> None:

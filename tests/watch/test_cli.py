@@ -156,11 +156,18 @@ def test_the_unexpected_is_one_sentence_and_a_file_with_the_rest(monkeypatch, ca
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_an_output_that_is_full_is_no_mistake_of_ours() -> None:
+@pytest.mark.parametrize("what", ["explain", "--version", "--help"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_is_full_is_no_mistake_of_ours(what, unbuffered) -> None:
+    environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run((*GPUTUNE, "explain"), check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            (*GPUTUNE, what), check=False, stdout=full, stderr=subprocess.PIPE, text=True, env=environ
+        )
     assert done.returncode == 1
-    assert done.stderr.startswith("error: the output cannot be written: No space left on device\n\nhint: ")
+    assert (
+        done.stderr == "error: the output cannot be written: No space left on device\n\nhint: look at where it goes\n"
+    )
 
 
 def test_a_reader_that_has_enough_is_no_error() -> None:

@@ -80,6 +80,15 @@ def test_a_full_disk_costs_the_recording_only(watch, tmp_path) -> None:
     assert not list(tmp_path.glob("gputune-runs/*/findings.json*"))
 
 
+def test_a_full_output_costs_the_verdict_on_it_only(watch) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = watch(
+            "--json", "-", "--", "sh", "-c", "exit 3", capture_output=False, stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 3
+    assert "the verdict was not written to stdout (No space left on device)" in done.stderr
+
+
 def test_a_low_limit_of_open_files_is_the_commands_only(watch) -> None:
     def narrow() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (24, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
