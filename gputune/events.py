@@ -29,7 +29,7 @@ class Kind(IntEnum):
     BATCH = 1  # one next() of a training-side iterator: a iterator id, b index in it, c samples (0 unknown),
     #            d what is ready when it asks (batches in the out-of-order buffer, -1 unknown); code: END | FAILED
     FETCH = 2  # one batch made by a dataset fetcher: a CPU ns, b ns spent waiting for a CPU (-1 unknown),
-    #            d ns in collate_fn, e bytes of the batch (0 not measured), c samples; code: INLINE
+    #            d ns in collate_fn, e bytes of the batch (0 not measured), c samples; code: INLINE | PLAIN
     SPAN = 3  # code SpanCode; a site id (0 none), b bytes, d iterator id (loader.start), e 0 on the training
     #           thread else a thread id; c 1 = workers being shut down (loader.start), else a sum:
     #            1 = from pinned memory, 2 = non_blocking (copy.h2d)
@@ -73,6 +73,9 @@ SPAN_NAMES: dict[int, str] = {
 END = 1  # BATCH: this next() raised StopIteration
 FAILED = 2  # BATCH: this next() raised something else
 INLINE = 1  # FETCH: made in the training process itself (num_workers=0)
+FROM_PINNED = 1  # SPAN copy.h2d, in field c: the tensor lay in page-locked memory
+NON_BLOCKING = 2  # likewise: and the copy was asked for without waiting
+PLAIN = 2  # FETCH: most of the bytes that were measured are no tensors: from a worker they come through a pipe
 
 
 class Record(NamedTuple):

@@ -22,11 +22,45 @@ class Fetch:
     queued: float
     collate: float
     samples: int
+    worker: int = -1  # number of the worker that made it; -1 unknown, or the training process itself
 
     @property
     def blocked(self) -> float:
         """Return the seconds in which it neither ran nor wanted to run."""
         return max(0.0, self.wall - self.cpu - self.queued)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """How an amount of memory moved over the steady state, in B and B/s.
+
+    `rate` is the slope of the later half, robust against single readings; `low` to `high` holds it with 95 %, and the
+    slope of the whole as well: an amount that levels off has a `low` of about 0. `seconds` is what was looked at.
+    """
+
+    rate: float
+    low: float
+    high: float
+    first: float
+    last: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """All copies of tensors to the device from one place in the user's code, on the training thread.
+
+    `seconds` is how long the training thread was held; `size` bytes in all; `pinned` and `non_blocking` are the shares
+    of the bytes that came from page-locked memory, and that were asked for without waiting.
+    """
+
+    where: str
+    what: str
+    count: int
+    seconds: float
+    size: int
+    pinned: float
+    non_blocking: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +102,15 @@ class Loader:
     fetches: tuple[Fetch, ...] = ()  # how batches were made, steady state
     epochs: tuple[Epoch, ...] = ()
     batch_bytes: int | None = None
+    batch_bytes_most: int | None = None  # of the largest batch that was measured
+    batch_shared: bool = True  # most of a batch's bytes are tensors: from a worker they come through /dev/shm
+    collate: str = ""  # name of the collate function
+    deliveries: tuple[float, ...] = ()  # s until a batch that a worker had made was there, once it was asked for
+    early: tuple[int, ...] = ()  # batches behind the one that was waited for that had come before it, per next()
+    shards: bool | None = None  # whether the dataset asked which worker it runs in; None where that is not known
     worker_threads: int | None = None  # intra-op threads in each worker
     worker_memory: int | None = None  # PSS of one worker, B
+    worker_growth: Trend | None = None  # of the same
     wait_total: float = 0.0
     seconds: float = 0.0  # from its first to its last batch, all epochs
 
@@ -131,6 +172,9 @@ class Process:
     before_forward: tuple[float, ...] = ()  # s of a step before its first module call, spans left out, sampled steps
     batch_gotten: bool = True  # before_forward counts from a next(); else from an optimizer step: no DataLoader
     cpu: float | None = None  # cores that the process itself used, mean over the loop
+    torch: str = ""  # version
+    copies: tuple[Copy, ...] = ()  # to the device, most time first
+    memory: Trend | None = None  # its own (anonymous) resident memory
     gaps: tuple[float, ...] = ()  # device idle between steps, on the device's clock
     works: tuple[float, ...] = ()  # device time of the steps' work, on the device's clock
     guest: str = "ring"  # "ring", or why nothing was heard from inside
@@ -154,6 +198,7 @@ class Device:
     others: Mapping[int, float] = field(default_factory=dict)  # foreign pid to share of SM time (or of presence)
     others_memory: int | None = None
     jobs_busy: float | None = None  # SM share of the job's own processes
+    memory: Trend | None = None  # of the memory in use, all processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +213,13 @@ class Machine:
     iowait: float | None = None  # share
     memory_total: int | None = None
     memory_free: int | None = None
+    memory_limit: int | None = None  # of the job's control groups, the tightest
+    memory_limited: int | None = None  # what counts against it, inactive page cache left out
+    memory_job: int | None = None  # PSS of the tree
     shm_total: int | None = None
     shm_free: int | None = None
+    shm_most: int | None = None  # the most and the least that was ever free
+    shm_least: int | None = None
     ranks: int = 1  # training processes of the job on this machine
 
 

@@ -23,7 +23,7 @@ ORPHANS = 4096  # records of workers kept until their training process has named
 class _Workers:
     """Which training process and iterator each worker pid belongs to."""
 
-    owner: dict[int, tuple[int, int]] = field(default_factory=dict)  # pid to (process, iterator)
+    owner: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # pid to (process, iterator, its number)
     waiting: list[Event] = field(default_factory=list)
 
 
@@ -107,7 +107,7 @@ class Gatherer:
         if record.kind in LOOPING:
             self.host.loop(record.t0, record.t1)
         if record.kind == Kind.MEMBER:
-            self._workers.owner[record.b] = (event.process, record.a)
+            self._workers.owner[record.b] = (event.process, record.a, record.c)
             self._settle()
 
     def _worker_event(self, event: Event, guest: Guest) -> None:
@@ -118,11 +118,11 @@ class Gatherer:
             if len(self._workers.waiting) < ORPHANS:
                 self._workers.waiting.append(event)
             return
-        process, iterator = owner
+        process, iterator, number = owner
         training = self._trainings[process]
         for note in self._early.pop(event.process, ()):
             training.worker_note(iterator, note.fields)
-        training.fetched(iterator, event.record)
+        training.fetched(iterator, event.record, number)
 
     def _settle(self) -> None:
         waiting, self._workers.waiting = self._workers.waiting, []

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gputune.features import Device, Machine, Process
+from gputune.features import Device, Machine, Process, Trend
 from gputune.gathering.stacks import Stacks
+from gputune.gathering.trend import Series
 from gputune.sample import Guest, Json, Sample
 from gputune.units import NS
 
@@ -63,6 +64,7 @@ class Host:
 
     def __init__(self) -> None:
         self._means: dict[tuple[str, str], Mean] = {}
+        self._series: dict[tuple[str, str], Series] = {}
         self._cards: dict[str, _Card] = {}
         self._names: dict[str, str] = {}
         self._neighbours: dict[int, str] = {}
@@ -103,6 +105,8 @@ class Host:
     def _count(self, sample: Sample) -> None:
         name = sample.metric.name
         self._means.setdefault((name, sample.instance), Mean()).add(sample.value)
+        if name in CREEPS:
+            self._series.setdefault((name, sample.instance), Series()).add(sample.t / NS, sample.value)
         if name.startswith("gpu.") and ":" not in sample.instance:
             self._card(name, sample)
 
@@ -137,6 +141,16 @@ class Host:
         mean = self._means.get((name, instance))
         return mean.last if mean and mean.count else None
 
+    def trend(self, name: str, instance: str = "") -> Trend | None:
+        """Return how an amount of memory moved over the loop, None where it was not read often enough."""
+        series = self._series.get((name, instance))
+        return series.trend(self._loop_began / NS, self._loop_end / NS) if series else None
+
+    def least(self, name: str, instance: str = "") -> float | None:
+        """Return the lowest value of a metric, None where it was not measured."""
+        mean = self._means.get((name, instance))
+        return mean.least if mean and mean.count else None
+
     def most(self, name: str, instance: str = "") -> float | None:
         """Return the highest value of a metric, None where it was not measured."""
         mean = self._means.get((name, instance))
@@ -155,8 +169,13 @@ class Host:
             iowait=self.mean("cpu.iowait"),
             memory_total=_whole(self.last("memory.total")),
             memory_free=_whole(self.last("memory.available")),
+            memory_limit=_whole(self.last("memory.limit")),
+            memory_limited=_whole(self.last("memory.limited")),
+            memory_job=_whole(self.last("memory.job")),
             shm_total=_whole(self.last("shm.total")),
             shm_free=_whole(self.last("shm.free")),
+            shm_most=_whole(self.most("shm.free")),
+            shm_least=_whole(self.least("shm.free")),
             ranks=ranks,
         )
 
@@ -185,6 +204,7 @@ class Host:
             others=others,
             others_memory=_whole(self.mean("gpu.others.memory", index)),
             jobs_busy=self.mean("gpu.job.busy", index),
+            memory=self.trend("gpu.memory.used", index),
         )
 
     def _others(self, index: str) -> dict[int, float]:
@@ -223,6 +243,9 @@ SLOW = frozenset(
         "cpu.count",
         "memory.total",
         "memory.available",
+        "memory.limit",
+        "memory.limited",
+        "memory.job",
         "memory.worker",
         "shm.total",
         "shm.free",
@@ -231,6 +254,9 @@ SLOW = frozenset(
         "gpu.power.limit",
     }
 )
+
+
+CREEPS = frozenset({"memory.main", "memory.worker", "gpu.memory.used"})
 
 
 def _whole(value: float | None) -> int | None:

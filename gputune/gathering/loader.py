@@ -4,8 +4,9 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gputune.events import END, FAILED, Record
-from gputune.features import Epoch, Fetch, Loader
+from gputune.events import END, FAILED, PLAIN, Record
+from gputune.features import Epoch, Fetch, Loader, Trend
+from gputune.gathering.handover import Handovers
 from gputune.sample import Json
 from gputune.units import NS
 
@@ -56,10 +57,20 @@ class LoaderState:
         self._fetched = 0
         self._passes: dict[int, _Pass] = {}
         self._epochs: deque[_Pass] = deque(maxlen=EPOCHS)
-        self._bytes = 0
+        self._bytes = self._most_bytes = 0
+        self._plain = False
+        self._deliveries: deque[float] = deque(maxlen=KEPT)
+        self._early: deque[int] = deque(maxlen=KEPT)
+        self._handovers: dict[int, Handovers] = {}
+        self.shards: bool | None = None
         self._wait_total = 0
         self._first = 0
         self._last = 0
+
+    @property
+    def _ordered(self) -> bool:
+        """Return whether batches come from workers in the order in which they were handed out."""
+        return self.num_workers > 0 and self.settings.get("in_order") is not False
 
     @property
     def evaluates(self) -> bool:
@@ -70,6 +81,12 @@ class LoaderState:
         """Begin a pass: an iterator was made, or reset."""
         for done in [p for p in self._passes.values() if p.complete or p.iterator == record.a]:
             self._passes.pop(done.iterator)
+        for iterator in [i for i in self._handovers if i != record.a and i not in self._passes]:
+            del self._handovers[iterator]
+        if record.a not in self._handovers and self._ordered:
+            self._handovers[record.a] = Handovers(self.num_workers, self._deliveries)
+        if record.a in self._handovers:
+            self._handovers[record.a].begin(record.t0)
         if len(self._passes) >= UNFINISHED:
             self._passes.pop(min(self._passes, key=lambda number: self._passes[number].end))
         entry = _Pass(record.a, record.t0, began, record.t1 - record.t0, end=record.t1)
@@ -90,6 +107,8 @@ class LoaderState:
             if here is not None:
                 here.complete = bool(record.code & END)
             return
+        if record.a in self._handovers:
+            self._handovers[record.a].taken(record.b, record.t0, record.t1)
         self.batches += 1
         self.samples += record.c or self.batch_size or 0
         self._without_gradients += not self._gradients
@@ -102,6 +121,7 @@ class LoaderState:
         self._steps_seen += 1
         if self._steps_seen > WARM_UP:
             self._keep(wait, gap, pauses)
+            self._early.append(record.d)
 
     def _keep(self, wait: int, gap: int, pauses: Mapping[str, int]) -> None:
         self._waits.append(wait / NS)
@@ -111,11 +131,20 @@ class LoaderState:
         for name, series in self._pauses.items():
             series.append(pauses.get(name, 0) / NS)
 
-    def fetch(self, record: Record) -> None:
+    @property
+    def made(self) -> bool:
+        """Return whether any batch was made, be it that none of them was ever taken."""
+        return self._fetched > 0
+
+    def fetch(self, record: Record, iterator: int, worker: int) -> None:
         """Take how one batch was made. The first of each worker is warm-up: imports, opened files, cold caches."""
         self._fetched += 1
+        if iterator in self._handovers:
+            self._handovers[iterator].made(worker, record.t0, record.t1)
         if record.e:
             self._bytes = record.e
+            self._most_bytes = max(self._most_bytes, record.e)
+            self._plain = bool(record.code & PLAIN)
         if self._fetched > max(1, self.num_workers):
             wall = (record.t1 - record.t0) / NS
             self._fetches.append(
@@ -125,6 +154,7 @@ class LoaderState:
                     queued=max(0, record.b) / NS,
                     collate=record.d / NS,
                     samples=record.c,
+                    worker=worker,
                 )
             )
 
@@ -135,7 +165,9 @@ class LoaderState:
             here.shutdown += record.t1 - record.t0
             here.end = max(here.end, record.t1)
 
-    def features(self, *, cpu: float | None, queued: float | None, memory: float | None, loop: float) -> Loader:
+    def features(
+        self, *, cpu: float | None, queued: float | None, memory: float | None, growth: Trend | None, loop: float
+    ) -> Loader:
         """Return what is known. `cpu` is the process's mean CPU use over the loop in cores, `queued` likewise."""
         settings = self.settings
         per_batch = loop / self.batches if self.batches else 0.0
@@ -169,9 +201,22 @@ class LoaderState:
             batch_bytes=self._bytes or None,
             worker_threads=self.worker_threads,
             worker_memory=None if memory is None else int(memory),
+            worker_growth=growth,
+            batch_bytes_most=self._most_bytes or None,
+            batch_shared=not self._plain,
+            collate=str(settings.get("collate") or ""),
+            deliveries=tuple(self._deliveries),
+            early=tuple(self._early),
+            shards=self._shards(),
             wait_total=self._wait_total / NS,
             seconds=(self._last - self._first) / NS,
         )
+
+    def _shards(self) -> bool | None:
+        """Return whether the dataset asked which worker it is in. A `worker_init_fn` knows that without asking."""
+        if self.shards or self.settings.get("worker_init") or not self._fetched:
+            return self.shards
+        return False
 
     @staticmethod
     def _epoch(entry: _Pass) -> Epoch:

@@ -1,11 +1,12 @@
 """The part of the gatherer that listens to one training process: its ledger, its places, its loaders."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gputune.events import END, SPAN_NAMES, Kind, Record, SpanCode
-from gputune.features import Frame, Place, Process
+from gputune.features import Frame, Place, Process, Trend
+from gputune.gathering.copies import Copies
 from gputune.gathering.loader import LoaderState, maybe
 from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
@@ -26,6 +27,9 @@ class Means(Protocol):
 
     def mean(self, name: str, instance: str = "") -> float | None:
         """Return the mean of a metric, None where it was not measured."""
+
+    def trend(self, name: str, instance: str = "") -> Trend | None:
+        """Return how an amount of memory moved over the loop, None where it was not read often enough."""
 
 
 class Piles(Protocol):
@@ -61,6 +65,9 @@ class Training:
         self.open: Open | None = None
         self.trains = False
         self.rank: int | None = None
+        self.torch = ""
+        self._shards = False  # a dataset in this very process asked for its worker
+        self._copies = Copies()
         self._sites: dict[int, _Site] = {}
         self._places: dict[tuple[str, str, str], list[int]] = {}
         self._loaders: dict[int, LoaderState] = {}
@@ -87,8 +94,12 @@ class Training:
             self._loaders.setdefault(int(str(fields["id"])), LoaderState(fields))
         elif kind == "site":
             self._sites[int(str(fields["id"]))] = _Site(str(fields.get("where", "")), str(fields.get("what", "")))
-        elif kind == "process" and fields.get("rank") is not None:
-            self.rank = int(str(fields["rank"]))
+        elif kind == "process":
+            self.torch = str(fields.get("torch") or self.torch)
+            if fields.get("rank") is not None:
+                self.rank = int(str(fields["rank"]))
+        elif kind == "shards":
+            self._shards = True
 
     def take(self, record: Record) -> None:
         """Take one record of the training process itself."""
@@ -152,7 +163,7 @@ class Training:
         made, self._made = self._made, []
         for fetch in made:
             if fetch.t0 >= record.t0:  # an older one is of a next() that was never told
-                self.fetched(record.a, fetch)
+                self.fetched(record.a, fetch, -1)
         if record.e:  # advanced by a thread that is not the training's: its waits are not the training's
             return
         self.ledger.span("loader.wait", record.t0, record.t1, None if iterator is None else iterator.loader)
@@ -173,12 +184,14 @@ class Training:
         loader = self._loaders.get(self._of.get(iterator, -1))
         if loader is not None and fields.get("n") == "worker":
             loader.worker_threads = maybe(fields.get("threads"))
+        elif loader is not None and fields.get("n") == "shards":
+            loader.shards = True
 
-    def fetched(self, iterator: int, record: Record) -> None:
-        """Take one FETCH record, of this process or of a worker of one of its iterators."""
+    def fetched(self, iterator: int, record: Record, worker: int) -> None:
+        """Take one FETCH record, of this process (`worker` -1) or of a worker of one of its iterators."""
         loader = self._loaders.get(self._of.get(iterator, -1))
         if loader is not None:
-            loader.fetch(record)
+            loader.fetch(record, iterator, worker)
 
     def _span(self, record: Record) -> None:
         name = SPAN_NAMES.get(record.code)
@@ -198,6 +211,8 @@ class Training:
             self._evaluated(claim)
         self._pause(name, claim)
         self._place(name, site, record, claim)
+        if record.code == SpanCode.COPY_H2D:
+            self._copies.take(record)
 
     def _evaluated(self, claim: Claim) -> None:
         for loader_id, count in claim.batches.items():
@@ -236,11 +251,14 @@ class Training:
                 cpu=None if cores is None else cores / ranks,
                 queued=host.mean("cpu.queued.main"),
                 memory=host.mean("memory.worker"),
+                growth=host.trend("memory.worker"),
                 loop=loop,
             )
             for state in self._loaders.values()
-            if state.batches
+            if state.batches or state.made
         )
+        if self._shards:
+            loaders = tuple(x if x.num_workers else replace(x, shards=True) for x in loaders)
         training = [loader for loader in loaders if loader.training]
         return Process(
             pid=self.guest.pid,
@@ -263,9 +281,16 @@ class Training:
             before_forward=tuple(self._forwards),
             batch_gotten=self._gotten,
             cpu=None if cores is None else cores / ranks,
+            torch=self.torch,
+            copies=self._copies.features(self._site),
+            memory=host.trend("memory.main", str(self.guest.pid)),
             gaps=tuple(self._gaps),
             works=tuple(self._works),
         )
+
+    def _site(self, number: int) -> tuple[str, str]:
+        site = self._sites.get(number)
+        return (site.where, site.what) if site else ("", "")
 
     def _closed(self, end: int) -> Ledger:
         """Return the ledger with what the process was in the middle of, when it was last seen, ended at `end`."""

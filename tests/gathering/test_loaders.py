@@ -20,6 +20,104 @@ def test_settings_are_kept_as_the_guest_told_them(untold) -> None:
     assert (loader.start_method, loader.dataset, loader.samples_in_dataset) == ("spawn", "Pictures", 640)
 
 
+def workers(told, *pids: int) -> None:
+    """A loader whose iterator 1 has these workers, from now on."""
+    told.loader(id=1, num_workers=len(pids), prefetch_factor=2)
+    told.iterator(workers=len(pids))
+    for number, pid in enumerate(pids):
+        told.process(number + 1, pid=pid, role="worker")
+        told.record(Kind.MEMBER, told.at, told.at, a=1, b=pid, c=number)
+
+
+def made(told, t0: float, t1: float, worker: int, **fields: int) -> None:
+    """A batch that worker number `worker` made."""
+    told.record(Kind.FETCH, t0, t1, worker + 1, **fields)
+
+
+def taken(told, index: int, t0: float, t1: float, ready: int = 0) -> None:
+    """A next() of iterator 1 that returned batch `index`."""
+    told.record(Kind.BATCH, t0, t1, a=1, b=index, c=32, d=ready)
+
+
+def test_a_batch_is_delivered_from_when_it_was_made_or_asked_for(untold) -> None:
+    workers(untold, 11, 12)
+    made(untold, 110, 130, 0)
+    made(untold, 110, 140, 1)
+    taken(untold, 0, 120, 132)  # waited for: 2 ms after it was made
+    taken(untold, 1, 150, 153)  # ready before: 3 ms after it was asked for
+    (loader,) = untold.features().processes[0].loaders
+    assert loader.deliveries == pytest.approx((0.002, 0.003))
+
+
+def test_batches_are_joined_though_the_workers_are_read_late_or_early(untold) -> None:
+    workers(untold, 11, 12)
+    made(untold, 110, 130, 0)
+    made(untold, 131, 150, 0)
+    taken(untold, 0, 120, 132)
+    taken(untold, 1, 140, 146)
+    taken(untold, 2, 160, 161)
+    made(untold, 110, 145, 1)
+    (loader,) = untold.features().processes[0].loaders
+    assert sorted(loader.deliveries) == pytest.approx((0.001, 0.001, 0.002))
+
+
+def test_what_was_made_for_an_earlier_pass_is_not_joined_to_the_next_one(untold) -> None:
+    workers(untold, 11)
+    made(untold, 110, 130, 0)
+    made(untold, 130, 140, 0)  # never taken: the pass was left with a break
+    taken(untold, 0, 120, 132)
+    untold.at = 200
+    untold.iterator(again=True, workers=1)
+    made(untold, 210, 230, 0)
+    taken(untold, 0, 205, 234)
+    (loader,) = untold.features().processes[0].loaders
+    assert loader.deliveries == pytest.approx((0.002, 0.004))
+
+
+def test_records_that_do_not_fit_together_say_nothing(untold) -> None:
+    workers(untold, 11)
+    taken(untold, 0, 120, 132)
+    made(untold, 110, 140, 0)  # after it was returned
+    taken(untold, 1, 150, 151)
+    made(untold, 140, 149, 0)
+    assert untold.features().processes[0].loaders[0].deliveries == ()
+
+
+def test_a_lost_record_ends_the_joining_of_its_pass(untold) -> None:
+    workers(untold, 11)
+    for index, at in ((0, 120), (2, 160)):
+        made(untold, at - 9, at - 2, 0)
+        taken(untold, index, at, at + 1)
+    assert len(untold.features().processes[0].loaders[0].deliveries) == 1
+
+
+def test_a_loader_that_gives_batches_as_they_come_cannot_be_joined(untold) -> None:
+    untold.loader(id=1, num_workers=1, in_order=False)
+    untold.iterator(workers=1)
+    untold.process(1, pid=11, role="worker")
+    untold.record(Kind.MEMBER, untold.at, untold.at, a=1, b=11, c=0)
+    made(untold, 110, 130, 0)
+    taken(untold, 0, 120, 132)
+    assert untold.features().processes[0].loaders[0].deliveries == ()
+
+
+def test_a_run_that_died_before_its_first_batch_still_tells_how_large_it_was(untold) -> None:
+    workers(untold, 11)
+    made(untold, 110, 130, 0, e=4000)
+    made(untold, 130, 140, 0, e=5000)
+    (loader,) = untold.features().processes[0].loaders
+    assert (loader.batches, loader.batch_bytes, loader.batch_bytes_most) == (0, 5000, 5000)
+
+
+def test_an_iterable_dataset_that_never_asked_for_its_worker_does_not_shard(untold) -> None:
+    workers(untold, 11)
+    made(untold, 110, 130, 0)
+    assert untold.features().processes[0].loaders[0].shards is False
+    untold.note(1, n="shards")
+    made(untold, 130, 140, 0)
+    assert untold.features().processes[0].loaders[0].shards is True
+
+
 def test_a_loader_that_was_never_iterated_is_left_out(story) -> None:
     story.loader(id=2, where="train.py:50")
     story.iterator()
@@ -271,7 +369,7 @@ def test_a_loop_that_leaves_every_epoch_with_a_break_is_followed_in_bounded_room
     loader = training._loaders[1]
     assert len(training._iterators) <= UNFINISHED
     assert len(loader._passes) <= UNFINISHED
-    assert len(loader.features(cpu=None, queued=None, memory=None, loop=1.0).epochs) == EPOCHS
+    assert len(loader.features(cpu=None, queued=None, memory=None, growth=None, loop=1.0).epochs) == EPOCHS
 
 
 def test_an_old_iterator_that_is_still_advanced_is_not_forgotten_for_new_ones(story) -> None:

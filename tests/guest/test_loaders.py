@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import END, FAILED, INLINE, Event, Kind, SpanCode
+from gputune.events import END, FAILED, INLINE, PLAIN, Event, Kind, SpanCode
 from gputune.sample import Reading
 
 HEAD = """
@@ -50,6 +50,41 @@ if __name__ == "__main__":
     assert {note["threads"] for note in run.notes("worker")} == {1}
     starts = run.spans(SpanCode.LOADER_START)
     assert [s.c for s in starts] == [0, 1]  # constructed, and shut down
+
+
+SHARDS = """
+class All(IterableDataset):
+    def __iter__(self):
+        return iter(range(10))
+
+if __name__ == "__main__":
+    assert len(list(DataLoader(KIND(), batch_size=5, num_workers=WORKERS))) == EXPECTED
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "expected", "told"), [("Stream", 2, 2, 2), ("All", 2, 4, 0), ("Stream", 0, 2, 1)]
+)
+def test_a_dataset_that_asks_which_worker_it_is_in_is_told_from_one_that_does_not(
+    watched: Callable[..., Any], kind: str, workers: int, expected: int, told: int
+) -> None:
+    code = SHARDS.replace("KIND", kind).replace("WORKERS", str(workers)).replace("EXPECTED", str(expected))
+    run = watched(HEAD + code).healthy()
+    assert run.err == ""
+    assert len(run.notes("shards")) == told
+
+
+def test_bytes_that_are_no_tensors_are_told_apart(watched: Callable[..., Any]) -> None:
+    code = """
+def words(items):
+    return [b"x" * 400 for _ in items], torch.zeros(4)
+
+if __name__ == "__main__":
+    assert len(list(DataLoader(Numbers(), batch_size=11))) == 2
+    assert len(list(DataLoader(Numbers(), batch_size=22, collate_fn=words))) == 1
+"""
+    run = watched(HEAD + code).healthy()
+    assert [bool(f.code & PLAIN) for f in run.records(Kind.FETCH)] == [False, False, True]
 
 
 def test_iterators_of_every_shape(watched: Callable[..., Any]) -> None:

@@ -75,7 +75,12 @@ def test_the_words_of_the_island_are_the_words_of_the_house() -> None:
         assert getattr(words, kind.name) == kind
     for code in events.SpanCode:
         assert getattr(words, code.name) == code
-    assert (words.END, words.FAILED, words.INLINE) == (events.END, events.FAILED, events.INLINE)
+    assert (words.END, words.FAILED, words.INLINE, words.PLAIN) == (
+        events.END,
+        events.FAILED,
+        events.INLINE,
+        events.PLAIN,
+    )
 
 
 def test_what_is_written_is_read_once_and_in_order(write: Any, read: Callable[[], list[Reading]]) -> None:

@@ -5,7 +5,7 @@ import os
 import time
 
 from gputune_guest import patching, ring, spans
-from gputune_guest.words import FETCH, INLINE, WORKER
+from gputune_guest.words import FETCH, INLINE, PLAIN, WORKER
 
 now = ring.now
 record = ring.record
@@ -77,8 +77,8 @@ def _queued(inline):
 
 
 def _bytes(data):
-    """Return the bytes of tensors and arrays in lists, tuples and dicts; what is of any other type counts nothing."""
-    total, looked, stack = 0, 0, [data]
+    """Return the bytes of tensors, arrays and strings in lists, tuples and dicts, and those that are no tensors'."""
+    total, plain, looked, stack = 0, 0, 0, [data]
     while stack and looked < MOST:
         looked += 1
         part = stack.pop()
@@ -89,12 +89,16 @@ def _bytes(data):
             stack.extend(part.values())
         elif kind in (bytes, str):
             total += len(part)
+            plain += len(part)
         else:
+            tensor = hasattr(part, "element_size")
             size = getattr(part, "nbytes", None)
-            if size is None and hasattr(part, "element_size"):  # a tensor of torch before 2
+            if size is None and tensor:  # of torch before 2
                 size = part.element_size() * part.nelement()
-            total += size if type(size) is int else 0
-    return total
+            if type(size) is int:
+                total += size
+                plain += 0 if tensor else size
+    return total, plain
 
 
 def _fetch(original):
@@ -147,12 +151,12 @@ def _tell(used, lead):
 
 def _write(t0, t1, used, waited, collate, data, inline):  # noqa: PLR0913, PLR0917 - one record's fields
     global _written
-    size = 0
+    size = plain = 0
     if _written < FIRST or _written % EVERY == 0:
-        size = _bytes(data)
+        size, plain = _bytes(data)
     _written += 1
     ns, count = (collate.ns, collate.count) if type(collate) is _Collate else (0, 0)
-    record(FETCH, INLINE if inline else 0, t0, t1, used, waited, ns, size, count)
+    record(FETCH, (INLINE if inline else 0) | (PLAIN if plain * 2 > size else 0), t0, t1, used, waited, ns, size, count)
 
 
 def _worker_loop(original):

@@ -17,6 +17,7 @@ FAMILIES = (
         "device",
         "loader",
         "fetch",
+        "sharding",
         "step",
         "forward",
         "evaluation",

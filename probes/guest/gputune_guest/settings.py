@@ -89,6 +89,7 @@ def _settings(loader):
         "shuffle": {"RandomSampler": True, "SequentialSampler": False}.get(sampler),
         "dataset": type(loader.dataset).__name__,
         "start_method": _start_method(loader),
+        "worker_init": getattr(loader, "worker_init_fn", None) is not None,
         "collate": getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__),
     }
 

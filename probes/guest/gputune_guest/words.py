@@ -14,4 +14,5 @@ COLLECTIVE = 10
 END = 1
 FAILED = 2
 INLINE = 1
+PLAIN = 2
 NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()

@@ -1,0 +1,59 @@
+"""How batches that were made reach the training: each `next()` beside the making of the batch that it returned.
+
+No record says which batch a worker made. torch hands batch k to worker k mod n and takes them back in that order, so
+the calls of `next()` and the makings of each worker are two queues that are joined head to head. Records of different
+processes come in any order; a making that does not fit its `next()` ends the joining until the next pass.
+"""
+
+from collections import deque
+
+from gputune.units import NS
+
+KEPT = 2000  # handovers kept, the latest: as many as waits
+APART = 512  # records of one kind that may wait for the other: a recorder that is behind reads ring after ring
+
+
+class Handovers:
+    """Joins the batches of one iterator, pass by pass."""
+
+    def __init__(self, workers: int, kept: deque[float]) -> None:
+        self._made: list[deque[tuple[int, int]]] = [deque(maxlen=APART) for _ in range(workers)]
+        self._taken: list[deque[tuple[int, int]]] = [deque(maxlen=APART) for _ in range(workers)]
+        self._kept = kept
+        self._began = 0
+        self._next = 0
+        self._lost = not workers
+
+    def begin(self, t0: int) -> None:
+        """Begin a pass at `t0` (ns). What was made before it is nobody's any more."""
+        self._began, self._next = t0, 0
+        self._lost = not self._made
+        for taken in self._taken:
+            taken.clear()
+
+    def made(self, worker: int, t0: int, t1: int) -> None:
+        """Take the making of one batch by a worker (its number)."""
+        if 0 <= worker < len(self._made):
+            self._made[worker].append((t0, t1))
+            self._join(worker)
+
+    def taken(self, index: int, t0: int, t1: int) -> None:
+        """Take the `next()` that returned batch number `index` of the pass."""
+        if index != self._next:
+            self._lost = True
+        self._next = index + 1
+        if not self._lost:
+            worker = index % len(self._taken)
+            self._taken[worker].append((t0, t1))
+            self._join(worker)
+
+    def _join(self, worker: int) -> None:
+        made, taken = self._made[worker], self._taken[worker]
+        while made and made[0][0] < self._began:
+            made.popleft()
+        while made and taken and not self._lost:
+            _, ready = made.popleft()
+            asked, returned = taken.popleft()
+            self._lost = ready > returned or len(taken) + 1 >= APART
+            if not self._lost:
+                self._kept.append((returned - max(asked, ready)) / NS)
