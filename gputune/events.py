@@ -32,7 +32,8 @@ class Kind(IntEnum):
     #            d ns in collate_fn, e bytes of the batch (0 not measured), c samples; code: INLINE | PLAIN
     SPAN = 3  # code SpanCode; a site id (0 none), b bytes, d iterator id (loader.start), e 0 on the training
     #           thread else a thread id; c 1 = workers being shut down (loader.start), else a sum:
-    #            1 = from pinned memory, 2 = non_blocking (copy.h2d)
+    #            1 = from pinned memory, 2 = non_blocking (copy.h2d); collective: d the call's number, the same on
+    #            every rank (0: not all ranks make it), c ranks that meet
     STEP = 4  # one optimizer step: a optimizer id
     GAP = 5  # device clock, at a batch boundary: a ns the device idled between the end of a step's work and
     #          the start of the next one's, b ns of the step's work, d batch index, e iterator id
@@ -44,6 +45,9 @@ class Kind(IntEnum):
     FORWARD = 10  # sampled steps only: t0 the return of next() (or the end of the optimizer step where there was no
     #               next()), t1 the first call of a torch module after it; code: 1 = t0 is an optimizer step's end
     GUEST = 11  # sampled next() only: t0 to t1 from its entry to its exit, a ns of that which were the guest's own
+    RENDEZVOUS = 13  # sampled steps of DistributedDataParallel: t0 this rank's gradients were done, t1 the last of them
+    #                  was reduced; a the iteration, b bytes of gradients, d ns since the meeting before it ended,
+    #                  e ns of reducing that ran beside the backward pass, c ranks that meet; code: buckets | ON_DEVICE
 
 
 class SpanCode(IntEnum):
@@ -72,6 +76,7 @@ SPAN_NAMES: dict[int, str] = {
 
 END = 1  # BATCH: this next() raised StopIteration
 FAILED = 2  # BATCH: this next() raised something else
+ON_DEVICE = 0x8000  # RENDEZVOUS: times are the device's; the training thread did not stand there
 INLINE = 1  # FETCH: made in the training process itself (num_workers=0)
 FROM_PINNED = 1  # SPAN copy.h2d, in field c: the tensor lay in page-locked memory
 NON_BLOCKING = 2  # likewise: and the copy was asked for without waiting

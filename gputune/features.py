@@ -152,6 +152,23 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """One round of a rank: from the end of one meeting with the other ranks to the end of the next. Times in s.
+
+    `own` is what the rank takes by itself, `apart` the rest, in which it waits for others and for the transfer. A
+    round has the same `number` on every rank. With DistributedDataParallel only sampled steps are rounds.
+    """
+
+    number: int
+    own: float
+    apart: float
+    size: int = 0  # B of tensors handed over, on this rank
+    calls: int = 1  # messages they went in: calls, or DDP's buckets
+    ranks: int = 0  # that meet
+    hidden: float = 0.0  # s of communication beside the backward pass, which holds nobody up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One training process."""
 
@@ -178,6 +195,10 @@ class Process:
     gaps: tuple[float, ...] = ()  # device idle between steps, on the device's clock
     works: tuple[float, ...] = ()  # device time of the steps' work, on the device's clock
     guest: str = "ring"  # "ring", or why nothing was heard from inside
+    local_rank: int | None = None
+    world_size: int | None = None  # ranks of the job, on all machines
+    host: str = ""  # where it ran, if the run has several machines
+    meetings: tuple[Meeting, ...] = ()  # rounds between meetings with other ranks, steady state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The part of the gatherer that listens to one training process: its ledger, its places, its loaders."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -8,6 +9,7 @@ from gputune.events import END, SPAN_NAMES, Kind, Record, SpanCode
 from gputune.features import Frame, Place, Process, Trend
 from gputune.gathering.copies import Copies
 from gputune.gathering.loader import LoaderState, maybe
+from gputune.gathering.meetings import Meetings
 from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
 from gputune.units import NS
@@ -68,6 +70,9 @@ class Training:
         self.torch = ""
         self._shards = False  # a dataset in this very process asked for its worker
         self._copies = Copies()
+        self.local_rank: int | None = None
+        self.world_size: int | None = None
+        self.meetings = Meetings()
         self._sites: dict[int, _Site] = {}
         self._places: dict[tuple[str, str, str], list[int]] = {}
         self._loaders: dict[int, LoaderState] = {}
@@ -97,7 +102,9 @@ class Training:
         elif kind == "process":
             self.torch = str(fields.get("torch") or self.torch)
             if fields.get("rank") is not None:
-                self.rank = int(str(fields["rank"]))
+                self.rank = maybe(fields["rank"])
+                self.local_rank = maybe(fields.get("local_rank"))
+                self.world_size = maybe(fields.get("world_size"))
         elif kind == "shards":
             self._shards = True
 
@@ -114,12 +121,15 @@ class Training:
             self._steps += 1
             self._begin(record.t0)
             self._looped(record)
+            self.meetings.step(record)
         elif kind == Kind.ITERATOR:
             self._iterator(record)
         elif kind == Kind.FORWARD:
             self._forward(record)
         elif kind == Kind.GUEST:
             self.costs.append(record.a / NS)
+        elif kind == Kind.RENDEZVOUS:
+            self.meetings.reduced(record)
         elif kind == Kind.GAP:
             self._gaps.append(record.a / NS)
             self._works.append(record.b / NS)
@@ -209,6 +219,8 @@ class Training:
             return
         if record.code == SpanCode.EVALUATION:
             self._evaluated(claim)
+        elif record.code == SpanCode.COLLECTIVE:
+            self.meetings.called(record)
         self._pause(name, claim)
         self._place(name, site, record, claim)
         if record.code == SpanCode.COPY_H2D:
@@ -243,6 +255,11 @@ class Training:
         """Return what is known of this process at `until` (ns), or at its end."""
         end = min(until, self.guest.ended) if self.guest.ended else until
         ledger = self._closed(end)
+        totals, inclusive, in_loop = ledger.totals(end), _seconds(ledger.inclusive), self._in_loop()
+        hidden = min(self.meetings.out_of_sight, totals["step"])  # inside backward passes, which no span covers
+        for spans in (totals, inclusive, in_loop) if hidden else ():
+            spans["collective"] = spans.get("collective", 0.0) + hidden
+        totals["step"] -= hidden
         loop = max(0, self._loop_end - self._loop_began) / NS
         cores = host.mean("cpu.main")
         frames, samples = stacks.of(self.guest.pid)
@@ -263,10 +280,13 @@ class Training:
         return Process(
             pid=self.guest.pid,
             rank=self.rank,
+            local_rank=self.local_rank,
+            world_size=self.world_size,
+            meetings=self.meetings.told,
             wall=max(0, end - self.started) / NS,
-            ledger=ledger.totals(end),
-            inclusive={name: ns / NS for name, ns in ledger.inclusive.items()},
-            in_loop={name: (ns - self._before.get(name, 0)) / NS for name, ns in self._latest.items()},
+            ledger=totals,
+            inclusive=inclusive,
+            in_loop=in_loop,
             loop=loop,
             batches=sum(loader.batches for loader in training),
             samples=sum(loader.samples for loader in training),
@@ -292,6 +312,9 @@ class Training:
         site = self._sites.get(number)
         return (site.where, site.what) if site else ("", "")
 
+    def _in_loop(self) -> dict[str, float]:
+        return {name: (ns - self._before.get(name, 0)) / NS for name, ns in self._latest.items()}
+
     def _closed(self, end: int) -> Ledger:
         """Return the ledger with what the process was in the middle of, when it was last seen, ended at `end`."""
         opened = self.open
@@ -305,3 +328,7 @@ class Training:
         if opened.since:
             self._evaluated(self.ledger.span("evaluation", opened.since, end))
         return self.ledger
+
+
+def _seconds(spans: Mapping[str, int]) -> dict[str, float]:
+    return {name: ns / NS for name, ns in spans.items()}

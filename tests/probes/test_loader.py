@@ -75,6 +75,7 @@ def test_the_words_of_the_island_are_the_words_of_the_house() -> None:
         assert getattr(words, kind.name) == kind
     for code in events.SpanCode:
         assert getattr(words, code.name) == code
+    assert words.ON_DEVICE == events.ON_DEVICE
     assert (words.END, words.FAILED, words.INLINE, words.PLAIN) == (
         events.END,
         events.FAILED,

@@ -1,17 +1,78 @@
-"""Collectives that the training thread calls. Those of DistributedDataParallel run inside backward, out of sight."""
+"""Collectives that the training thread calls, numbered so that ranks can be compared call by call.
+
+Those of DistributedDataParallel run inside backward, out of sight: `reductions.py` asks torch's own clocks for them.
+"""
 
 import functools
 import os
 import sys
 
-from gputune_guest import patching, ring, spans
+from gputune_guest import patching, ranks, ring, spans
 from gputune_guest.words import COLLECTIVE
 
-NAMES = (
+# every rank of the group makes the same calls of these, in the same order
+SHARED = (
     "all_gather all_gather_into_tensor all_gather_object all_reduce all_to_all all_to_all_single barrier broadcast "
-    "broadcast_object_list gather gather_object monitored_barrier recv reduce reduce_scatter reduce_scatter_tensor "
-    "scatter scatter_object_list send"
+    "broadcast_object_list gather gather_object monitored_barrier reduce reduce_scatter reduce_scatter_tensor "
+    "scatter scatter_object_list"
 )
+APART = "recv send"  # two ranks talk, the others do not know
+LAST_GROUP = 0xFFFF  # ranks that fit beside the record's other fields
+
+now = spans.now
+local = spans.local
+_count = 0  # collectives of all ranks together so far
+
+
+def _met(original, what, *, shared):
+    """Wrap one function of `torch.distributed`: a span, with the bytes, the call's number and the number of ranks."""
+    tracing = spans.compiling()
+
+    @functools.wraps(original)
+    def wrapper(*args, **kwargs):
+        if tracing() or spans.silent or local.depth or spans.here.waiting:
+            return original(*args, **kwargs)
+        local.depth = 1
+        t0 = now()
+        spans.mark(spans.SPAN, COLLECTIVE, t0)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            t1 = now()
+            local.depth = 0
+            _tell(what, t0, t1, sys._getframe(1), args, kwargs, shared=shared)
+
+    return wrapper
+
+
+def _tell(what, t0, t1, frame, args, kwargs, *, shared):  # noqa: PLR0913, PLR0917 - what is known of one call
+    global _count
+    try:
+        ident = spans.get_ident()
+        alone = ident == spans.trainer
+        number = ranks_met = 0
+        if shared and alone and kwargs.get("group") is None:  # the numbering of a part of the ranks is its own
+            _count += 1
+            number = _count
+            ranks_met = min(LAST_GROUP, sys.modules["torch.distributed"].get_world_size())
+        site = spans.site(frame, what)
+        ring.record(spans.SPAN, COLLECTIVE, t0, t1, site, _size(args), number, 0 if alone else ident, ranks_met)
+    except Exception as error:
+        ring.failed(error)
+
+
+def _size(args):
+    """Return the bytes of the largest tensor, or list of them, that was handed over."""
+    return max((_bytes(argument) for argument in args[:2]), default=0)
+
+
+def _bytes(argument):
+    if isinstance(argument, (list, tuple)):
+        return sum(map(_bytes, argument))
+    try:
+        return int(argument.element_size() * argument.nelement())
+    except (AttributeError, TypeError):
+        return 0
 
 
 def _joined(original):
@@ -22,13 +83,7 @@ def _joined(original):
         result = original(*args, **kwargs)
         try:
             dist = sys.modules["torch.distributed"]
-            rank = os.environ.get("LOCAL_RANK")
-            ring.note(
-                n="process",
-                rank=dist.get_rank(),
-                world_size=dist.get_world_size(),
-                local_rank=int(rank) if rank else None,
-            )
+            ring.note(n="process", rank=dist.get_rank(), world_size=dist.get_world_size(), local_rank=ranks.told()[2])
         except Exception as error:
             ring.failed(error)
         return result
@@ -38,9 +93,21 @@ def _joined(original):
 
 def _hook(module):
     package = sys.modules.get("torch.distributed")
-    for name in NAMES.split():
-        patching.patch(module, name, spans.timed(COLLECTIVE, "torch.distributed." + name, marked=True), package)
+    for names, shared in ((SHARED, True), (APART, False)):
+        for name in names.split():
+            make = functools.partial(_met, what="torch.distributed." + name, shared=shared)
+            patching.patch(module, name, make, package)
+    work = getattr(module, "Work", None)
+    if work is not None:  # where a call with async_op=True is waited for
+        patching.patch(work, "wait", functools.partial(_met, what="Work.wait", shared=False))
     patching.patch(module, "init_process_group", _joined, package)
 
+
+def _forked():
+    global _count
+    _count = 0
+
+
+os.register_at_fork(after_in_child=_forked)
 
 HOOKS = {"torch.distributed.distributed_c10d": _hook}

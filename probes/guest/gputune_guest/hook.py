@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 
-from gputune_guest import places, ring
+from gputune_guest import places, ranks, ring
 
 FAMILIES = (
     *(
@@ -26,6 +26,7 @@ FAMILIES = (
         "reporting",
         "sync",
         "collective",
+        "reductions",
     ),
 )
 PR_SET_PTRACER = 0x59616D61
@@ -77,21 +78,16 @@ def _process(torch):
         return None
     version = getattr(torch, "version", None)
 
-    def number(name):
-        try:
-            return int(os.environ[name])
-        except (KeyError, ValueError):
-            return None
-
+    rank, world_size, local_rank = ranks.told()
     return {
         "n": "process",
         "argv0": (getattr(sys, "argv", None) or [""])[0],
         "python": "%d.%d.%d" % sys.version_info[:3],
         "torch": str(getattr(torch, "__version__", "")),
         "cuda": getattr(version, "cuda", None) or getattr(version, "hip", None),
-        "rank": number("RANK"),
-        "local_rank": number("LOCAL_RANK"),
-        "world_size": number("WORLD_SIZE"),
+        "rank": rank,
+        "local_rank": local_rank,
+        "world_size": world_size,
     }
 
 

@@ -1,6 +1,7 @@
 """The numbers of `gputune/events.py`, said again: the island imports nothing of gputune. A test compares them."""
 
 BATCH, FETCH, SPAN, STEP, GAP, WORKER, BACKWARD, ITERATOR, MEMBER, FORWARD, GUEST = range(1, 12)
+RENDEZVOUS = 13
 
 LOADER_START = 2
 COPY_H2D = 4
@@ -11,6 +12,7 @@ REPORTING = 8
 EVALUATION = 9
 COLLECTIVE = 10
 
+ON_DEVICE = 0x8000
 END = 1
 FAILED = 2
 INLINE = 1

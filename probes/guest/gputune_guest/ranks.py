@@ -1,0 +1,32 @@
+"""Which rank of a job this process is, as its launcher says in the environment.
+
+The names are those of docs/ranks.md.
+"""
+
+import os
+
+# (rank, size, local rank, launcher), the innermost launcher first: a torchrun inside of an srun has the last word
+VARIABLES = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK", "torch"),  # torchrun, accelerate, Ray Train, a PyTorchJob
+    ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "horovod"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "openmpi"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "mpi"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "slurm"),
+)
+
+
+def told():
+    """Return (rank, size, local rank) as ints, each None where it was not said."""
+    for rank, size, local, _launcher in VARIABLES:
+        here = number(rank)
+        if here is not None:
+            return here, number(size), number(local)
+    return None, None, number("LOCAL_RANK")
+
+
+def number(name):
+    """Return a variable as an int, None where it is none."""
+    try:
+        return int(os.environ[name])
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,100 @@
+"""When DistributedDataParallel met the other ranks: its reductions run inside backward, where no Python sees them.
+
+DDP keeps clocks of its own around them (`torch/csrc/distributed/c10d/logger.cpp`): when its backward pass was done with
+the gradients, and when the last of them was reduced. They are read, in pairs of iterations, at the following forward
+pass. Nothing is registered with autograd, no gradient is touched and no communication hook is installed.
+"""
+
+import functools
+import os
+import time
+import weakref
+
+from gputune_guest import patching, ring, spans
+from gputune_guest.words import ON_DEVICE, RENDEZVOUS
+
+DENSE = 32  # first iterations that are all read
+EACH, PAIR = 32, 2  # afterwards so many of so many: a pair tells the time between two meetings
+TORCHS_OWN = 100  # DDP's default sampling, left alone on a device, where a sample waits for the device's events
+MOST = ON_DEVICE - 1  # buckets
+
+now = ring.now
+_known = {}  # id of a model to its _Model
+
+
+class _Model:
+    """What is kept of one DDP model: how often it went forward, and its last meeting that was read."""
+
+    __slots__ = ("count", "end", "iteration", "on_device", "read", "reference")
+
+    def __init__(self, model, forget):
+        self.reference = weakref.ref(model, forget)
+        self.count = self.iteration = self.end = self.read = 0
+        self.on_device = getattr(model, "device_type", "cpu") != "cpu"
+        if not self.on_device:
+            model._set_ddp_runtime_logging_sample_rate(1)
+
+
+def _new(model):
+    key = id(model)
+    mine = _known[key] = _Model(model, lambda _reference: _known.pop(key, None))
+    return mine
+
+
+def _forward(original):
+    tracing = spans.compiling()
+
+    @functools.wraps(original)
+    def wrapper(self, *args, **kwargs):
+        result = original(self, *args, **kwargs)
+        if not (tracing() or spans.silent):
+            try:
+                mine = _known.get(id(self)) or _new(self)
+                if self.require_backward_grad_sync:
+                    mine.count = count = mine.count + 1
+                    if count <= DENSE or count % (TORCHS_OWN if mine.on_device else EACH) < PAIR:
+                        _read(self, mine)
+            except Exception as error:
+                ring.failed(error)
+        return result
+
+    return wrapper
+
+
+def _read(model, mine):
+    """Tell the meeting before this forward pass, if it is one that DDP has timed and we have not told."""
+    told = model.logger._get_ddp_logging_data().ints_map
+    t = now()
+    iteration = told.get("iteration", 0)
+    earlier, end, read = mine.iteration, mine.end, mine.read
+    if iteration <= earlier:
+        return
+    mine.iteration, mine.end, mine.read = iteration, told.get("backward_comm_time_end", 0), t
+    if not earlier or not mine.end:
+        return
+    hidden = max(0, told.get("backward_compute_comm_overlap_time", 0))
+    if mine.on_device:  # the device's own clocks tell how long it reduced while it had nothing else to do
+        apart = max(0, told.get("backward_comm_time", 0) - hidden)
+        own = max(0, (t - read) // (iteration - earlier) - apart)
+        t0, t1 = t - apart, t
+    else:
+        if iteration != earlier + 1:
+            return
+        wall = time.time_ns()
+        shift = t - wall if abs(mine.end - wall) < abs(mine.end - t) else 0  # which clock DDP's is
+        t0, t1 = sorted((told["backward_compute_time_end"] + shift, mine.end + shift))
+        own = max(0, t0 - end - shift)
+    buckets = min(MOST, told.get("num_buckets_reduced", 0)) | (ON_DEVICE if mine.on_device else 0)
+    size = told.get("total_parameter_size_bytes", 0)
+    ring.record(RENDEZVOUS, buckets, t0, t1, iteration, size, own, hidden, told.get("world_size", 0))
+
+
+def _hook(module):
+    ddp = module.DistributedDataParallel
+    if hasattr(ddp, "_set_ddp_runtime_logging_sample_rate"):
+        patching.patch(ddp, "_pre_forward", _forward)
+
+
+os.register_at_fork(after_in_child=_known.clear)
+
+HOOKS = {"torch.nn.parallel.distributed": _hook}

@@ -1,0 +1,98 @@
+"""Rounds of one rank, from one meeting with the others to the next."""
+
+import pytest
+
+from gputune.events import Kind, SpanCode
+
+
+def called(story, took: float, number: int, size: int = 1000) -> None:
+    story.span(SpanCode.COLLECTIVE, took, b=size, d=number, c=4)
+
+
+def reduced(story, iteration: int, *, own: float, apart: float, code: int = 2) -> None:
+    """A step of DDP, whose meeting is told a step later."""
+    t0 = story.at + own
+    story.at = t0 + apart
+    story.record(Kind.STEP, story.at, story.at)
+    story.record(Kind.RENDEZVOUS, t0, t0 + apart, code=code, a=iteration, b=500, d=round(own * 1e6), c=4)
+
+
+def told(story):
+    (process,) = story.features().processes
+    return process.meetings
+
+
+def test_a_training_that_meets_nobody_has_no_rounds(story) -> None:
+    story.iterator()
+    story.epoch(10)
+    assert told(story) == ()
+
+
+def test_a_round_of_calls_goes_from_step_to_step(story) -> None:
+    for step in range(8):
+        story.at += 10
+        called(story, 2, 2 * step + 1)
+        called(story, 1, 2 * step + 2)
+        story.step(1)
+    rounds = told(story)
+    assert [m.number for m in rounds] == [8, 10, 12, 14, 16]
+    assert all((m.own, m.apart) == pytest.approx((0.011, 0.003)) for m in rounds)
+    assert {(m.size, m.calls, m.ranks) for m in rounds} == {(2000, 2, 4)}
+
+
+def test_a_step_without_a_meeting_belongs_to_the_round_of_the_next(story) -> None:
+    for number in range(1, 8):
+        story.step(10)
+        called(story, 2, number)
+        story.step(10)
+    assert all((m.own, m.apart) == pytest.approx((0.020, 0.002)) for m in told(story))
+
+
+def test_calls_of_a_part_of_the_ranks_make_no_round(story) -> None:
+    for _ in range(8):
+        called(story, 2, 0)
+        story.step(10)
+    assert told(story) == ()
+
+
+def test_rounds_of_ddp_are_those_that_were_sampled(story) -> None:
+    for iteration in range(1, 9):
+        reduced(story, iteration, own=10, apart=5)
+    rounds = told(story)
+    assert [m.number for m in rounds] == [4, 5, 6, 7, 8]
+    assert all((m.own, m.apart) == pytest.approx((0.010, 0.005)) for m in rounds)
+    assert {(m.size, m.calls, m.ranks) for m in rounds} == {(500, 2, 4)}
+
+
+def test_calls_between_two_reductions_are_no_work_of_the_rank(story) -> None:
+    for iteration in range(1, 9):
+        called(story, 4, iteration)
+        story.at -= 4  # they lie inside the step's own time
+        reduced(story, iteration, own=10, apart=5)
+    assert all((m.own, m.apart) == pytest.approx((0.006, 0.009)) for m in told(story))
+
+
+def test_what_ddp_waits_inside_backward_is_collective_in_the_ledger(story) -> None:
+    for iteration in range(1, 11):
+        reduced(story, iteration, own=10, apart=5)
+    (process,) = story.features().processes
+    assert process.ledger["collective"] == pytest.approx(0.050)
+    assert sum(process.ledger.values()) == pytest.approx(process.wall)
+
+
+def test_meetings_on_the_device_hold_up_the_device_and_not_the_thread(story) -> None:
+    from gputune.events import ON_DEVICE
+
+    for iteration in range(1, 11):
+        reduced(story, iteration, own=10, apart=5, code=ON_DEVICE | 3)
+    (process,) = story.features().processes
+    assert "collective" not in process.ledger
+    assert {m.calls for m in process.meetings} == {3}
+
+
+def test_the_launchers_words_reach_the_process(story) -> None:
+    story.note(n="process", rank=3, local_rank=1, world_size=8)
+    story.iterator()
+    story.epoch(2)
+    (process,) = story.features().processes
+    assert (process.rank, process.local_rank, process.world_size) == (3, 1, 8)

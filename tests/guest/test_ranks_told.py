@@ -1,0 +1,42 @@
+"""Which rank a process is, in the words of each launcher."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+GUEST = Path(__file__).resolve().parents[2] / "probes" / "guest" / "gputune_guest"
+TORCH = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
+MPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+SLURM = {"SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "1"}
+
+
+def island():
+    spec = importlib.util.spec_from_file_location("island_ranks", GUEST / "ranks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({}, (None, None, None)),
+        (TORCH, (3, 8, 1)),
+        ({"RANK": "3", "WORLD_SIZE": "8"}, (3, 8, None)),
+        (MPI, (2, 4, 0)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}, (1, 2, 1)),
+        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2", "HOROVOD_LOCAL_RANK": "1"}, (1, 2, 1)),
+        (SLURM, (5, 6, 1)),
+        ({**SLURM, **TORCH}, (3, 8, 1)),  # torchrun inside of srun
+        ({"RANK": "first"}, (None, None, None)),
+    ],
+)
+def test_the_innermost_launcher_has_the_last_word(monkeypatch, variables, told) -> None:
+    module = island()
+    for names in module.VARIABLES:
+        for name in names[:3]:
+            monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert module.told() == told
