@@ -44,7 +44,9 @@ class Kind(IntEnum):
     MEMBER = 9  # a worker process of an iterator: a iterator id, b pid, c worker id
     FORWARD = 10  # sampled steps only: t0 the return of next() (or the end of the optimizer step where there was no
     #               next()), t1 the first call of a torch module after it; code: 1 = t0 is an optimizer step's end
-    GUEST = 11  # sampled next() only: t0 to t1 from its entry to its exit, a ns of that which were the guest's own
+    GUEST = 11  # a sampled next() (t0 to t1, from entry to exit) and the step after it, at whose end it is written:
+    #             a ns that the guest's hooks took of both, b CPU ns of the thread in theirs, d iterator id,
+    #             e CPU ns of the whole process in the step, c ns that the sampling itself took beside a
     RENDEZVOUS = 13  # sampled steps of DistributedDataParallel: t0 this rank's gradients were done, t1 the last of them
     #                  was reduced; a the iteration, b bytes of gradients, d ns since the meeting before it ended,
     #                  e ns of reducing that ran beside the backward pass, c ranks that meet; code: buckets | ON_DEVICE

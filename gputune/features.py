@@ -78,7 +78,11 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loader:
-    """One DataLoader of one process: its settings as they were, and how it did."""
+    """One DataLoader of one process: its settings as they were, and how it did.
+
+    `step_cpus` is read from the process's CPU clock at both ends of sampled steps, all threads and all pauses included:
+    their mean is that of `steps` in CPU seconds. `step_cpu` is a share of the loop's CPU use, and less exact.
+    """
 
     where: str
     num_workers: int
@@ -98,6 +102,7 @@ class Loader:
     steps: tuple[float, ...] = ()  # from the return of a next() to the following one, same indices
     pauses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # span to the part of each step spent in it
     step_cpu: float | None = None  # CPU seconds per step of the training process, its loading left out
+    step_cpus: tuple[float, ...] = ()  # CPU s of the whole process in some of the steps, from end to end
     step_queued: float = 0.0  # s per step that the training process was runnable without a CPU
     fetches: tuple[Fetch, ...] = ()  # how batches were made, steady state
     epochs: tuple[Epoch, ...] = ()

@@ -130,9 +130,19 @@ class Gatherer:
             self._worker_event(event, self._guests[event.process])
 
     def guest_cost(self) -> float | None:
-        """Return what the guest itself took of a next(), the median over sampled ones in s; None before the first."""
-        costs = sorted(cost for training in self._trainings.values() for cost in training.costs)
-        return costs[len(costs) // 2] if costs else None
+        """Return s that the guest took of each batch and the step after it, its hooks and its samples; None unknown.
+
+        Medians, so that an interruption does not count. The calls of the hooks are not in it, only what is in them.
+        """
+        trainings = self._trainings.values()
+        costs = [cost for training in trainings for cost in training.costs]
+        if not costs:
+            return None
+        sampled = sum(training.sampled for training in trainings)
+        batches = max(sampled, sum(training.batches for training in trainings))
+        own = sorted(own for own, _ in costs)[len(costs) // 2]
+        more = sorted(more for _, more in costs)[len(costs) // 2]
+        return own + more * sampled / batches
 
     def features(
         self, until: int, *, exit_code: int | None = None, unavailable: Mapping[str, str] | None = None

@@ -52,6 +52,7 @@ class LoaderState:
         self._steps_seen = 0
         self._waits: deque[float] = deque(maxlen=KEPT)
         self._steps: deque[float] = deque(maxlen=KEPT)
+        self._step_cpus: deque[float] = deque(maxlen=KEPT)
         self._pauses: dict[str, deque[float]] = {}
         self._fetches: deque[Fetch] = deque(maxlen=KEPT)
         self._fetched = 0
@@ -136,6 +137,11 @@ class LoaderState:
         """Return whether any batch was made, be it that none of them was ever taken."""
         return self._fetched > 0
 
+    def sampled(self, used: int) -> None:
+        """Take the CPU time (ns) of the process in a sampled step that is over, whose BATCH record is yet to come."""
+        if self._steps_seen >= WARM_UP:
+            self._step_cpus.append(used / NS)
+
     def fetch(self, record: Record, iterator: int, worker: int) -> None:
         """Take how one batch was made. The first of each worker is warm-up: imports, opened files, cold caches."""
         self._fetched += 1
@@ -195,6 +201,7 @@ class LoaderState:
             steps=tuple(self._steps),
             pauses={name: tuple(series) for name, series in self._pauses.items()},
             step_cpu=step_cpu,
+            step_cpus=tuple(self._step_cpus),
             step_queued=step_queued,
             fetches=tuple(self._fetches),
             epochs=tuple(self._epoch(p) for p in self._epochs),

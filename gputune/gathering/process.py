@@ -87,7 +87,9 @@ class Training:
         self._last_span = ""
         self._forwards: deque[float] = deque(maxlen=FORWARDS)
         self._gotten = True
-        self.costs: deque[float] = deque(maxlen=FORWARDS)  # s that the guest took of sampled batches
+        self.costs: deque[tuple[float, float]] = deque(maxlen=FORWARDS)  # s that the guest took of sampled batches and
+        #                                                                  their steps, and s for sampling them beside
+        self.sampled = 0
         self._before: dict[str, int] = {}  # the ledger's inclusive times when the loop began
         self._latest: dict[str, int] = {}  # and when the latest training batch or step ended
 
@@ -127,7 +129,7 @@ class Training:
         elif kind == Kind.FORWARD:
             self._forward(record)
         elif kind == Kind.GUEST:
-            self.costs.append(record.a / NS)
+            self._sampled(record)
         elif kind == Kind.RENDEZVOUS:
             self.meetings.reduced(record)
         elif kind == Kind.GAP:
@@ -139,6 +141,19 @@ class Training:
         spans = self.ledger.covered(record.t0, record.t1)
         self._forwards.append(max(0, record.t1 - record.t0 - spans) / NS)
         self._gotten = not record.code
+
+    def _sampled(self, record: Record) -> None:
+        """Take what the clocks said of a sampled batch and of the step after it."""
+        self.sampled += 1
+        self.costs.append((record.a / NS, record.c / NS))
+        loader = self._loaders.get(self._of.get(record.d, -1))
+        if loader is not None:
+            loader.sampled(record.e)
+
+    @property
+    def batches(self) -> int:
+        """Return how many batches its loaders gave, those of evaluations included."""
+        return sum(state.batches for state in self._loaders.values())
 
     def _begin(self, t0: int) -> None:
         """End the start-up at the first sign of training."""

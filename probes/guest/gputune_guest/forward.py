@@ -1,10 +1,10 @@
 """How long the training thread works on a batch before a torch module sees it: data work in the loop itself.
 
-For some steps a forward hook common to all modules is registered when `next()` returns (or, in a script that has got
-no batch from a DataLoader, when an optimizer has made its step), and takes itself back at the first call: the modules
-of all other steps run on torch's short path. torch.compile would trace such a hook, or guard on it, so none is
-registered once the script has called it, or something else has had a frame compiled. (That dynamo was imported says
-nothing: every optimizer does it.)
+For sampled steps (samples.py) a forward hook common to all modules is registered when `next()` returns (or, in a
+script that has got no batch from a DataLoader, when an optimizer has made its step), and takes itself back at the first
+call: the modules of all other steps run on torch's short path. torch.compile would trace such a hook, or guard on it,
+so none is registered once the script has called it, or something else has had a frame compiled. (That dynamo was
+imported says nothing: every optimizer does it.)
 """
 
 import functools
@@ -17,24 +17,18 @@ from gputune_guest.words import FORWARD
 here = ring.here
 now = ring.now
 
-FIRST = 24  # batches of an iterator (steps of an optimizer) that are candidates, and of the later ones
-MASK = 15  # each 16th
-ALL, SELDOM = 64, 4  # of the first ALL candidates all are timed, then each SELDOM-th
-
 _register = None
 _handle = None
-_seen = 0
 _compiles = False  # torch.compile was called
 _window = None  # (t0, code, object, its count): the step that is waited in, and how to know that it is over
 
 
 def begin(t0, code, whose, count):
     """Wait for the first module call after `t0`, as long as `whose.count` is `count`: else the step is over."""
-    global _window, _handle, _seen
+    global _window, _handle
     if here.phase is not None or _register is None or spans.silent or spans.get_ident() != spans.trainer:
         return
-    _seen += 1
-    if (_seen > ALL and _seen % SELDOM) or _compiles or _compiled():
+    if _compiles or _compiled():
         return
     _window = (t0, code, whose, count)
     if _handle is None:

@@ -10,11 +10,10 @@ import os
 import sys
 import weakref
 
-from gputune_guest import device, evaluation, forward, patching, ring, settings
-from gputune_guest.words import BATCH, END, FAILED, GUEST, ITERATOR, LOADER_START, MEMBER, SPAN
+from gputune_guest import device, evaluation, patching, ring, samples, settings
+from gputune_guest.words import BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, SPAN
 
 now = ring.now
-FORWARD_FIRST, FORWARD_MASK = forward.FIRST, forward.MASK
 record = ring.record
 here = ring.here
 
@@ -28,6 +27,7 @@ class _Iterator:
 
     __slots__ = (
         *("number", "loader", "count", "batch_size", "surely", "sized", "several", "grad", "gone", "born"),
+        "sample",  # what is measured of its step that is under way: see samples.py
         *("started", "ended", "asked", "returned"),  # events and times of the device's clock, see device.py
     )
 
@@ -38,7 +38,7 @@ class _Iterator:
         self.several = hasattr(theirs, "_tasks_outstanding")
         self.grad = True
         self.born = 0  # its place in the order of all iterators, later again after a reset
-        self.started = self.ended = None
+        self.started = self.ended = self.sample = None
         self.asked = self.returned = 0
         key = id(theirs)
         self.gone = weakref.ref(theirs, lambda _ref: _iterators.pop(key, None))
@@ -84,12 +84,18 @@ def _next(original):  # noqa: C901, PLR0915 - see below
             mine = known(number(self))
             if mine is None:
                 mine = _adopt(self)
-            came = 0 if mine.count & FORWARD_MASK else now()
+            if mine.sample is not None:
+                samples.end(mine)
+            left = here.left = here.left - 1
+            came = 0 if left > 0 else now()
             if before is not None:
                 before(mine)
             ready = len(self._task_info) - self._tasks_outstanding if mine.several else -1
             if here.burst is not None:
                 ring.end_burst()
+            if came:
+                asked = now()
+                cpu = samples.cpu_of_thread()
             t0 = now()
             pack_mark(here.buffer, 64, BATCH, 0, t0)
         except Exception as error:
@@ -110,29 +116,30 @@ def _next(original):  # noqa: C901, PLR0915 - see below
             t1 = now()
             here.waiting = False
             try:
+                if came:
+                    cpu = samples.cpu_of_thread() - cpu
+                    back = now()
                 if here.phase is not None:
                     evaluation.on_batch(mine, t0, t1, code)
                 elif here.last is not mine:
                     evaluation.on_other(mine)
                 index = mine.count
                 mine.count = index + 1
-                samples = 0 if code else mine.batch_size if index < mine.surely else _samples(data, mine)
+                held = 0 if code else mine.batch_size if index < mine.surely else _samples(data, mine)
                 try:
                     seq = next(here.count)
                     at = here.base + ((seq & here.mask) << 6)
-                    pack(here.buffer, at, seq, BATCH, code, t0, t1, mine.number, index, ready, 0, samples, seq)
+                    pack(here.buffer, at, seq, BATCH, code, t0, t1, mine.number, index, ready, 0, held, seq)
                 except Exception as error:
-                    ring.again(error, BATCH, code, t0, t1, mine.number, index, ready, 0, samples)
+                    ring.again(error, BATCH, code, t0, t1, mine.number, index, ready, 0, held)
                 if here.late:
                     flush()
-                if not code:
-                    if came:
-                        left = now()
-                        record(GUEST, 0, came, left, left - came - (t1 - t0))
-                    if index < FORWARD_FIRST or not index & FORWARD_MASK:
-                        forward.begin(t1, 0, mine, index + 1)
-                    if after is not None:
-                        after(mine, t1)
+                if after is not None and not code:
+                    after(mine, t1)
+                if came:
+                    samples.again()
+                    if not code:
+                        samples.begin(mine, (came, asked, t0, t1, back, now()), cpu)
             except Exception as error:
                 ring.failed(error)
 

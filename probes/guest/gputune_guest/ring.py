@@ -39,7 +39,10 @@ pack_mark = struct.Struct("<2Iq").pack_into
 class _Here:
     """What the hooks that run once a batch need, side by side in memory: what they touch there is what they cost."""
 
-    __slots__ = ("base", "buffer", "burst", "count", "last", "late", "look", "mask", "phase", "stepped", "waiting")
+    __slots__ = (
+        *("base", "buffer", "burst", "count", "last", "late", "left", "look", "mask", "phase", "spent", "stepped"),
+        *("timing", "waiting"),
+    )
 
     def __init__(self):
         self.buffer = None  # the mapping, once there is one
@@ -54,6 +57,9 @@ class _Here:
         self.waiting = False  # the training thread is in next()
         self.phase = None  # the evaluation phase that is open
         self.last = None  # the iterator of the last batch outside of all phases
+        self.left = 1  # batches up to the next one that is sampled: see samples.py
+        self.timing = False  # the step of a sampled batch is under way: hooks add what they take, in ns, to
+        self.spent = 0
 
 
 here = _Here()

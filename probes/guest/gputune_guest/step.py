@@ -4,7 +4,7 @@ import functools
 import os
 import weakref
 
-from gputune_guest import evaluation, forward, patching, ring, spans
+from gputune_guest import evaluation, forward, patching, ring, samples, spans
 from gputune_guest.words import BACKWARD, NO_NEXT, STEP
 
 now = ring.now
@@ -56,8 +56,11 @@ os.register_at_fork(after_in_child=_forked)
 
 def _without_loader(mine, t1):
     """Time what comes before the next module call, in a script that gets its batches without a DataLoader."""
-    if mine.number == 1 and (mine.count < forward.FIRST or not mine.count & forward.MASK):
-        forward.begin(t1, NO_NEXT, mine, mine.count)
+    if mine.number == 1:
+        here.left -= 1
+        if here.left <= 0:
+            samples.again()
+            forward.begin(t1, NO_NEXT, mine, mine.count)
 
 
 def _hook_optimizer(module):  # noqa: C901 - two hooks that share what they know
@@ -91,6 +94,8 @@ def _hook_optimizer(module):  # noqa: C901 - two hooks that share what they know
                     evaluation.on_step()
                     if here.last is None:
                         _without_loader(mine, t1)
+                if here.timing:
+                    here.spent += 2 * (now() - t1)  # the hook before the step takes as long
             except Exception as error:
                 ring.failed(error)
 
@@ -100,9 +105,12 @@ def _hook_optimizer(module):  # noqa: C901 - two hooks that share what they know
 
 def _passed(t0):
     try:
-        ring.later(BACKWARD, t0, now(), 0)
+        t1 = now()
+        ring.later(BACKWARD, t0, t1, 0)
         if here.look:
             evaluation.on_step()
+        if here.timing:
+            here.spent += now() - t1
     except Exception as error:
         ring.failed(error)
 
