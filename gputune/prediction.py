@@ -10,6 +10,7 @@ Over 300 lines because all predictions share one view of a loop and one error, a
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from gputune.aftermath import aftermath, chill
 from gputune.features import Features, Loader, Process
 from gputune.finding import Speedup
 from gputune.replay import DELIVERY_S, Job, Work
@@ -23,7 +24,6 @@ TANGLED = 2.0  # times: what threads on crowded CPUs that spin while they wait f
 UNTANGLED = 1.1  # times: and what is sure even where they sleep instead
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
-COLD = 0.35  # of a pause's share: so much faster steps may become that no longer begin in caches gone cold
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
 ERROR = 0.03  # the model's own error where nothing is known of it (docs/evidence.md)
@@ -46,6 +46,14 @@ class Setting:
     workers: int
     prefetch: int
     persistent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a loop loses to a kind of pause, in s: likely, and by how much that may be wrong."""
+
+    seconds: float
+    unsure: float
 
 
 class Outlook:
@@ -240,28 +248,63 @@ class Outlook:
         job = replace(self.job, fetches=tuple(Work(f.cpu * share, f.blocked) for f in self.job.fetches))
         return self.gain(self.now, job)
 
-    def fastest(self) -> float:
-        """Return the s that this loop's batches would take if no step took any time: what the loader can do at best."""
-        job = replace(self.job, steps=(Work(0.0, 0.0),), floor=0.0)
-        return job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order) * self.loader.batches
+    def beyond(self, span: str) -> Loss:
+        """Return what the loop loses to a kind of pause beyond the pauses themselves."""
+        pauses = self.loader.pauses.get(span, ())
+        found = aftermath(self.loader, span)
+        count = sum(pause > 0 for pause in pauses) / max(1, len(pauses)) * self.loader.batches
+        return Loss(found.seconds * count, found.unsure * count)
+
+    def fastest_without(self, span: str) -> float:
+        """Return the s that the loader needs for this loop's batches when it has no pauses in which to catch up.
+
+        Nothing where rounds were seen so far from any pause that they tell it themselves.
+        """
+        pauses = self.loader.pauses.get(span, ())
+        found = aftermath(self.loader, span)
+        if not self.now.workers or found.apart > self.now.workers * self.now.prefetch or not pauses:
+            return 0.0
+        often = sum(pause > 0 for pause in pauses) / len(pauses)
+        step = max(0.0, self.stepping - _mean(pauses) - found.seconds * often)
+        cpu = min(step, self.step_cpu)
+        width = max((step.width for step in self.job.steps), default=1.0)
+        job = replace(self.job, steps=(Work(cpu, step - cpu, width),), floor=0.0)
+        paced = job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order)
+        return paced * self.loader.batches
 
 
 def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speedup:
     """Return what it buys to keep only the share `keep` of all pauses of a span kind in a process's loop.
 
-    Workers go on making batches in a pause, so a loop cannot get faster than its loader by losing its pauses, nor
-    faster than the device, which may go on as well; but an evaluation's work on the device goes with it.
+    A pause costs more than itself (`aftermath.py`). But workers fill their queues in a pause, so a loop cannot get
+    faster than its loader by losing its pauses, nor faster than the device, which may go on as well; an evaluation's
+    work on the device goes with it.
     """
     total = process.in_loop.get(span, 0.0)
     if total <= 0 or process.loop <= 0:
         return interval(1.0, ERROR)
-    limit = max((o.fastest() for o in _known(run, process) if o.now.workers), default=0.0)
+    known = _known(run, process)
+    beyond = known[0].beyond(span) if known else _beyond(process, span, total)
+    limit = max((outlook.fastest_without(span) for outlook in known), default=0.0)
     if span != "evaluation":
         steps = max(1, process.batches or process.optimizer_steps)
         limit = max(limit, device_time(run, process, process.loop / steps) * steps)
-    saved = min(total * (1 - keep), max(0.0, process.loop - limit), 0.99 * process.loop)
-    plain = interval(process.loop / (process.loop - saved), ERROR)
-    return replace(plain, high=min(MOST * (1 + ERROR), plain.high * (1 + COLD * saved / process.loop)))
+    most = min(max(0.0, process.loop - limit), 0.99 * process.loop)
+    low, likely, high = (
+        process.loop / (process.loop - min(most, max(0.0, total + beyond.seconds + more) * (1 - keep)))
+        for more in (-beyond.unsure, 0.0, beyond.unsure)
+    )
+    return Speedup(low=low * (1 - ERROR), likely=likely, high=high * (1 + ERROR))
+
+
+def _beyond(process: Process, span: str, total: float) -> Loss:
+    """Return what is lost beyond the pauses of a kind in a loop of which no single round is known."""
+    count = max((p.count for p in process.places if p.span == span), default=0)
+    steps = min(count, process.optimizer_steps)
+    if not steps or span == "evaluation":
+        return Loss(0.0, 0.0)
+    cold = steps * chill(total / steps, (process.loop - total) / process.optimizer_steps)
+    return Loss(cold, cold)
 
 
 def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:

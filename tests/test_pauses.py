@@ -52,7 +52,8 @@ def test_the_named_interval_leaves_the_pause_what_it_may_cost() -> None:
     factor = finding.evidence["factor"]
     assert 0.4 / factor <= AFFORDABLE
     assert finding.change == {"every": factor}
-    assert finding.speedup.likely == pytest.approx(1 / (1 - 0.4 * (1 - 1 / factor)))
+    plain = 1 / (1 - 0.4 * (1 - 1 / factor))
+    assert finding.speedup.low < plain < finding.speedup.likely < 1.05 * plain  # steps that begin cold come on top
     assert finding.share_lost == pytest.approx(1 - 1 / finding.speedup.likely)
 
 

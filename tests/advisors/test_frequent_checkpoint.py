@@ -86,4 +86,4 @@ def test_two_loaders_that_take_turns_do_not_count_a_pause_twice(run) -> None:
     twice = replace(plain, processes=(replace(process, loaders=process.loaders * 2),))
     (finding,) = advise(twice)
     share = process.in_loop["checkpoint"] / process.loop
-    assert finding.speedup.likely <= 1 / (1 - share)
+    assert finding.speedup.low <= 1 / (1 - share)

@@ -17,6 +17,7 @@ import math
 import os
 import resource
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -194,9 +195,7 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         argv = command(case, options, verdict, mended=mended, folder=folder)
         began, before = time.monotonic(), busy_s()
         with neighbours(loaded):
-            done = subprocess.run(
-                argv, env=env, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-            )
+            done = _finished(argv, env, folder)
         if done.returncode or not (folder / "pace.json").exists() or (verdict and not verdict.exists()):
             raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-300:]}")
         foreign = max(0.0, (busy_s() - before) / (time.monotonic() - began))
@@ -205,6 +204,20 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         if kept:
             shutil.move(folder / "run", kept)
         return Run(pace["samples"] / pace["seconds"], said, foreign)
+
+
+def _finished(argv: list[str], env: dict[str, str], folder: Path) -> subprocess.CompletedProcess:
+    """Run to the end; past the deadline all of it is ended, for a training outlives the `gputune watch` around it."""
+    with subprocess.Popen(
+        argv, env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=DEADLINE_S)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
 
 def accepts(case: Case, change: dict[str, object]) -> list[str] | None:
