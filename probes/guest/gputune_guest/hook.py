@@ -29,6 +29,7 @@ FAMILIES = (
         "reductions",
     ),
 )
+ON_REQUEST = (("GPUTUNE_OVERRIDE", "override"), ("GPUTUNE_TRIAL", "trial"))  # below the others: what they do is seen
 PR_SET_PTRACER = 0x59616D61
 
 
@@ -36,7 +37,8 @@ def begin(finder, torch):
     """Put hooks into all that is there, and wait for the rest. The finder of sitecustomize calls this."""
     places.library(torch)
     ring.begin(lambda: _process(torch))
-    for name in FAMILIES:
+    asked = [name for variable, name in ON_REQUEST if os.environ.get(variable)]
+    for name in (*asked, *FAMILIES):
         try:
             family = importlib.import_module("gputune_guest." + name)
         except Exception as error:

@@ -1,0 +1,232 @@
+"""A training that gputune itself has started to time it: it ends after some batches, and may be fed in special ways.
+
+`GPUTUNE_TRIAL` holds JSON: `{"batches": 60, "seconds": 120, "seed": 1, "replay": false, "files": "/…/files"}`.
+
+- `batches`, `seconds`: after so many batches of one loader, or so long after its first one, `next()` raises SystemExit:
+  the script's own `finally` and `atexit` run, and it leaves with status 0.
+- `seed`: torch's random numbers start there, so that trials which are compared get the same samples.
+- `replay`: each loader makes one batch and hands it out again and again: how fast everything else could be.
+- `files`: the names of the files that are read are appended there, a line each, by the training and its workers.
+
+Without the variable this module is not even imported. No other process is ever ended or fed by it.
+"""
+
+import copy
+import functools
+import json
+import os
+import sys
+import time
+import weakref
+
+from gputune_guest import ring
+
+MOST_FILES = 200000  # names kept by one process
+
+
+class _Trial:
+    """What is asked of this process, and how far it has come."""
+
+    def __init__(self, asked):
+        self.batches = int(asked.get("batches", 0)) or sys.maxsize
+        self.seconds = float(asked.get("seconds", 0)) or float("inf")
+        self.seed = asked.get("seed")
+        self.replay = bool(asked.get("replay"))
+        self.files = asked.get("files")
+        self.owner = os.getpid()
+        self.counts = {}  # kind of a loader to its training batches so far
+        self.began = None
+        self.over = False
+
+    def is_over(self, key):
+        """Return whether the loop has had what it was to get."""
+        if self.over:
+            return True
+        if self.began is None:
+            self.began = time.monotonic()
+        if self.counts.get(key, 0) < self.batches and time.monotonic() - self.began < self.seconds:
+            return False
+        self.over = True
+        ring.note(n="trial", batches=max(self.counts.values(), default=0))
+        return True
+
+
+class _Replayed:
+    """The first batch of a loader, handed out again as it was, whatever the script did to it meanwhile."""
+
+    def __init__(self, batch):
+        import torch
+
+        self.tensor = torch.Tensor
+        self.pinned = _has_device() and any(t.is_pinned() for t in self._tensors(batch))
+        self.pristine = copy.deepcopy(batch)
+        self.lent = []  # (lent tensor, its version then) in the order in which they are met
+        self.position = 0
+
+    def again(self):
+        """Return the batch: its containers are new, its tensors are those of before unless they were written into."""
+        self.position = 0
+        return self._copied(self.pristine)
+
+    def _tensors(self, what):
+        if isinstance(what, self.tensor):
+            yield what
+        elif isinstance(what, dict):
+            for value in what.values():
+                yield from self._tensors(value)
+        elif isinstance(what, (list, tuple)):
+            for value in what:
+                yield from self._tensors(value)
+
+    def _copied(self, what):
+        if isinstance(what, self.tensor):
+            return self._lent(what)
+        if type(what) is dict:
+            return {key: self._copied(value) for key, value in what.items()}
+        if isinstance(what, dict):
+            made = copy.copy(what)
+            made.update({key: self._copied(value) for key, value in what.items()})
+            return made
+        if isinstance(what, tuple) and hasattr(what, "_fields"):
+            return type(what)(*map(self._copied, what))
+        if type(what) in (list, tuple):
+            return type(what)(map(self._copied, what))
+        return copy.deepcopy(what)
+
+    def _lent(self, pristine):
+        at, self.position = self.position, self.position + 1
+        if at < len(self.lent):
+            lent, version = self.lent[at]
+            if _version(lent) == version:
+                return lent
+        lent = pristine.clone()
+        if self.pinned:
+            lent = lent.pin_memory()
+        self.lent[at : at + 1] = [(lent, _version(lent))]
+        return lent
+
+
+def _version(tensor):
+    """Return a number that grows whenever a tensor is written into; one that tells nothing is taken for unwritten."""
+    try:
+        return tensor._version
+    except RuntimeError:  # made in inference mode
+        return 0
+
+
+def _has_device():
+    import torch
+
+    return torch.cuda.is_available() and torch.cuda.is_initialized()
+
+
+def _next(original, trial):
+    """Wrap `__next__` below all that is measured, so that what happens here is waiting for data like the rest."""
+    import torch
+
+    enabled = torch.is_grad_enabled
+    firsts = {}  # id of a dataset to (what says whether it lives, its first batch)
+
+    @functools.wraps(original)
+    def wrapper(self):
+        if not enabled() or os.getpid() != trial.owner or ring.is_worker():  # an evaluation, or somebody else's loader
+            return original(self)
+        kind = _kind(self)
+        if trial.is_over(kind):
+            raise SystemExit(0)
+        dataset = getattr(self, "_dataset", None)
+        first = firsts[id(dataset)][1] if trial.replay and id(dataset) in firsts else None
+        batch = _replayed(self, first) if first is not None else original(self)
+        trial.counts[kind] = trial.counts.get(kind, 0) + 1
+        if trial.replay and first is None:
+            try:
+                _keep(firsts, dataset, batch)
+            except Exception as error:  # a batch that cannot be copied
+                trial.replay = False
+                ring.note(n="trial", refused="its batches cannot be copied: %s" % str(error)[:200])
+        return batch
+
+    return wrapper
+
+
+def _kind(theirs):
+    """Return what tells the loaders of one step apart, and is the same for one that is built anew every epoch."""
+    return type(getattr(theirs, "_dataset", None)), _length(theirs)
+
+
+def _length(theirs):
+    try:
+        return len(theirs)
+    except TypeError:  # a stream that does not know
+        return sys.maxsize
+
+
+def _keep(firsts, dataset, batch):
+    key = id(dataset)
+    try:
+        life = weakref.ref(dataset, lambda _ref: firsts.pop(key, None))
+    except TypeError:  # a list: it is kept alive, so that no other gets its id
+        life = dataset
+    firsts[key] = (life, _Replayed(batch))
+
+
+def _replayed(theirs, first):
+    """Return the first batch as the next of this iterator, which ends when it would have ended."""
+    yielded = getattr(theirs, "_num_yielded", 0)
+    if yielded >= _length(theirs):
+        raise StopIteration
+    theirs._num_yielded = yielded + 1
+    return first.again()
+
+
+def _listen(trial):
+    """Keep the names of the files that this process opens for reading: once each, written when it ends."""
+    seen = set()
+    state = {"pid": os.getpid(), "file": None}
+
+    def hook(event, args):
+        if event != "open":
+            return
+        path, mode, flags = args
+        if not isinstance(path, str) or (isinstance(mode, str) and mode.strip("rbtU")) or path in seen:
+            return
+        if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY):
+            return
+        seen.add(path)
+        if len(seen) < MOST_FILES:
+            _append(state, trial.files, path)
+
+    sys.addaudithook(hook)
+
+
+def _append(state, target, path):
+    try:
+        if state["file"] is None:
+            state["file"] = os.open(
+                target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+            )
+        os.write(state["file"], os.fsencode(os.path.abspath(path)) + b"\n")
+    except Exception:
+        state["file"] = -1  # nowhere to write: the host finds no names
+
+
+def _begin():
+    asked = json.loads(os.environ["GPUTUNE_TRIAL"])
+    if not isinstance(asked, dict):
+        raise ValueError("GPUTUNE_TRIAL is no object")
+    return _Trial(asked)
+
+
+def _hook(module):
+    import torch
+
+    trial = _begin()
+    if trial.seed is not None:
+        torch.manual_seed(int(trial.seed))
+    if trial.files:
+        _listen(trial)
+    base = module._BaseDataLoaderIter
+    base.__next__ = _next(base.__next__, trial)
+
+
+HOOKS = {"torch.utils.data.dataloader": _hook}

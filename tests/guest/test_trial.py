@@ -1,0 +1,112 @@
+"""A training that gputune has started to time it: it ends by itself, evenly fed, and cleanly."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gputune.events import END, FAILED, INLINE, Kind
+
+HEAD = """
+import atexit, json, sys, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Numbers(Dataset):
+    def __init__(self, folder=None):
+        self.folder = folder
+    def __len__(self):
+        return 40
+    def __getitem__(self, i):
+        if self.folder:
+            open(f"{self.folder}/{i}.txt").close()
+        return {"x": torch.full((2,), float(i)), "i": i}
+
+"""
+Watched = Callable[..., Any]
+
+
+def asked(**trial: Any) -> dict[str, str]:
+    return {"GPUTUNE_TRIAL": json.dumps(trial)}
+
+
+def test_it_ends_after_so_many_training_batches_through_the_script_s_own_doors(watched: Watched) -> None:
+    code = """
+seen = []
+atexit.register(lambda: print("atexit"))
+if __name__ == "__main__":
+    train, valid = DataLoader(Numbers(), 4, num_workers=2), DataLoader(Numbers(), 4)
+    try:
+        for epoch in range(100):
+            for batch in train:
+                seen.append(len(batch["i"]))
+            with torch.no_grad():
+                print("valid", sum(len(batch["i"]) for batch in valid))
+    finally:
+        print("finally", len(seen))
+"""
+    run = watched(HEAD + code, env=asked(batches=25)).healthy()
+    assert run.out.split("\n") == ["valid 40", "valid 40", "finally 25", "atexit", ""]
+    assert run.err == ""
+    assert run.notes("trial") == [{"n": "trial", "batches": 25}]
+    training = {r.a for r in run.records(Kind.ITERATOR) if r.e}
+    assert sum(1 for b in run.records(Kind.BATCH) if b.a in training and not b.code & (END | FAILED)) == 25
+
+
+def test_two_trials_of_one_seed_get_the_same_samples(watched: Watched, rings: Path) -> None:
+    code = """
+if __name__ == "__main__":
+    for batch in DataLoader(Numbers(), 4, shuffle=True, num_workers=WORKERS):
+        print(*batch["i"].tolist())
+"""
+    outs = []
+    for seed, workers in ((1, 0), (1, 2), (2, 0)):
+        run = watched(HEAD + code.replace("WORKERS", str(workers)), env=asked(batches=3, seed=seed))
+        assert run.status == 0, run.err
+        outs.append(run.out)
+    assert outs[0] == outs[1] != outs[2]
+
+
+def test_the_first_batch_comes_again_and_again_as_it_was(watched: Watched) -> None:
+    code = """
+got, numbers = [], Numbers()
+for epoch in range(2):
+    for batch in DataLoader(numbers, 4):
+        got.append((batch["x"].tolist(), batch.pop("i").tolist()))
+        if epoch:
+            batch["x"].fill_(-1.0)
+print(json.dumps(got))
+"""
+    run = watched(HEAD + code, env=asked(replay=True)).healthy()
+    got = json.loads(run.out)
+    assert len(got) == 20
+    assert all(batch == got[0] for batch in got)
+    assert [f.code for f in run.records(Kind.FETCH)].count(INLINE) == 1
+    assert sum(b.c for b in run.records(Kind.BATCH)) == 80
+
+
+def test_the_names_of_the_files_that_were_read_are_kept(watched: Watched, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for i in range(40):
+        (data / f"{i}.txt").write_text(str(i))
+    code = f"""
+if __name__ == "__main__":
+    for batch in DataLoader(Numbers({str(data)!r}), 4, num_workers=2):
+        open({str(tmp_path / "out.txt")!r}, "w").close()
+"""
+    names = tmp_path / "names"
+    watched(HEAD + code, env=asked(files=str(names))).healthy()
+    read = set(names.read_text().splitlines())
+    assert {str(data / f"{i}.txt") for i in range(40)} <= read
+    assert str(tmp_path / "out.txt") not in read
+    assert names.stat().st_mode & 0o777 == 0o600
+
+
+def test_without_the_variable_nobody_is_ended(watched: Watched) -> None:
+    code = """
+import gc
+count = sum(1 for _ in DataLoader(Numbers(), 4))
+print(count, "gputune_guest.trial" in sys.modules, "gputune_guest.override" in sys.modules)
+"""
+    run = watched(HEAD + code).healthy()
+    assert run.out == "10 False False\n"
