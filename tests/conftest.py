@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent / "simgpu"))
 import simgpu as simulation
 
 PATIENCE = 30.0  # s for a child that is about to end, on a machine that does other things as well
+LONGEST_TMPDIR = 60  # bytes; Python appends some 32, torch up to 10 more
 PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # they end with the test process
 
 
@@ -28,7 +30,14 @@ def _plain_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def _short_temporary_folder() -> None:
+    """Give children a short TMPDIR: workers hand tensors over through sockets there, whose names hold 107 bytes."""
+    if len(tempfile.gettempdir()) > LONGEST_TMPDIR and os.access("/tmp", os.W_OK | os.X_OK):
+        os.environ["TMPDIR"] = "/tmp"
+
+
 _plain_signals()
+_short_temporary_folder()
 
 
 @pytest.fixture
