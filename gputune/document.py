@@ -142,3 +142,4 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     frames: list[FrameRow] = []
     sighted: Sighted | None = None
     dropped: int = 0
+    stopped_s: float = 0.0

@@ -179,7 +179,8 @@ class Process:
 
     pid: int
     rank: int | None
-    wall: float  # s, from its start to its end or to now
+    wall: float  # s, from its start to its end or to now, less `stopped`
+    stopped: float = 0.0  # s in which it stood still because somebody had stopped it
     ledger: Mapping[str, float]  # span to seconds, self time; adds up to `wall`
     inclusive: Mapping[str, float]  # span to seconds, nested ones included
     in_loop: Mapping[str, float] = field(default_factory=dict)  # the same, between first and last training batch
@@ -261,3 +262,4 @@ class Features:
     exit_code: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)  # probe to reason
     dropped: int = 0  # records lost to lapped rings
+    stopped: float = 0.0  # s of `wall` in which all training processes stood still, because somebody had stopped them

@@ -55,6 +55,7 @@ def build(
         frames=_frames(heard or features.processes),
         sighted=None if guests is None else _sighted(list(guests)),
         dropped=features.dropped,
+        stopped_s=_short(features.stopped),
     )
 
 

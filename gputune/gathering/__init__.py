@@ -12,10 +12,12 @@ from gputune.features import Features
 from gputune.gathering.host import Host
 from gputune.gathering.process import Training
 from gputune.gathering.stacks import Stacks
-from gputune.sample import Guest, Note, Open, Reading, Sample, Stack
+from gputune.gathering.stops import Stops
+from gputune.sample import Guest, Json, Note, Open, Reading, Sample, Stack
 from gputune.units import NS
 
 LOOPING = frozenset({int(Kind.BATCH), int(Kind.STEP)})  # made once: it is asked for every record
+STOPPING = frozenset({"stopped", "continued"})
 ORPHANS = 4096  # records of workers kept until their training process has named them
 
 
@@ -49,6 +51,7 @@ class Gatherer:
         self._early: dict[int, list[Note]] = {}
         self._workers = _Workers()
         self._lost = 0
+        self._stops: dict[int, Stops] = {}  # by pid: a process may be stopped before it trains
 
     def take(self, readings: Iterable[Reading]) -> None:
         """Take the readings of one tick, in the order in which the probes gave them."""
@@ -78,18 +81,31 @@ class Gatherer:
             training.guest = guest
 
     def _note(self, note: Note) -> None:
-        if note.process < 0:
+        if note.fields.get("n") in STOPPING:
+            self._stop(note.fields)
+        elif note.process < 0:
             self.host.note(note.fields)
         elif note.process in self._trainings:
             self._trainings[note.process].note(note.fields)
         else:
             self._early.setdefault(note.process, []).append(note)
 
+    def _stop(self, fields: Mapping[str, Json]) -> None:
+        """Take that a process stands still, or goes on; what is read of the machine meanwhile is not of the loop."""
+        pid = int(str(fields["pid"]))
+        self._stops.setdefault(pid, Stops()).take(fields)
+        self.host.still = any(stops.began for stops in self._stops.values())
+        for training in self._trainings.values():
+            if training.guest.pid == pid and not training.stops.began:
+                training.go_on()
+
     def _training(self, process: int) -> Training | None:
         training = self._trainings.get(process)
         guest = self._guests.get(process)
         if training is None and guest is not None:
-            training = self._trainings[process] = Training(guest, max(self.started, guest.started))
+            training = self._trainings[process] = Training(
+                guest, max(self.started, guest.started), self._stops.setdefault(guest.pid, Stops())
+            )
             for note in self._early.pop(process, ()):
                 training.note(note.fields)
         return training
@@ -122,12 +138,16 @@ class Gatherer:
         training = self._trainings[process]
         for note in self._early.pop(event.process, ()):
             training.worker_note(iterator, note.fields)
-        training.fetched(iterator, event.record, number)
+        training.fetched(iterator, training.stops.record(event.record), number)
 
     def _settle(self) -> None:
         waiting, self._workers.waiting = self._workers.waiting, []
         for event in waiting:
             self._worker_event(event, self._guests[event.process])
+
+    def _still(self, until: int) -> float:
+        """Return for how long the command stood still, where no training was seen."""
+        return max((stops.before(until) / NS for stops in self._stops.values()), default=0.0)
 
     def guest_cost(self) -> float | None:
         """Return s that the guest took of each batch and the step after it, its hooks and its samples; None unknown.
@@ -155,9 +175,11 @@ class Gatherer:
         processes.sort(key=lambda p: (p.rank if p.rank is not None else -1, p.pid))
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
         processes.extend(self.host.unseen(g, until, self.stacks) for g in unseen)
+        stopped = min((p.stopped for p in processes if p.guest == "ring"), default=self._still(until))
         return Features(
             command=self.command,
             wall=max(0, until - self.started) / NS,
+            stopped=stopped,
             machine=machine,
             processes=tuple(processes),
             devices=self.host.devices(),

@@ -71,11 +71,14 @@ class Host:
         self.unavailable: dict[str, str] = {}  # probe to what it could not read, while it read the rest
         self._pending: list[Sample] = []
         self._pending_from = 0  # ns; the earliest of them
+        self.still = False  # somebody has stopped the training: what is read now says nothing of it
         self._loop_began = 0
         self._loop_end = 0
 
     def take(self, sample: Sample) -> None:
         """Take one sample; it counts once a batch after it has shown that the loop still went on."""
+        if self.still and sample.metric.kind == "gauge" and sample.metric.name not in SLOW:
+            return
         if self._loop_began and sample.t > self._loop_end:
             if len(self._pending) < PENDING:
                 self._pending_from = min(self._pending_from, sample.t) if self._pending else sample.t

@@ -10,6 +10,7 @@ from gputune.features import Frame, Place, Process, Trend
 from gputune.gathering.copies import Copies
 from gputune.gathering.loader import LoaderState, maybe
 from gputune.gathering.meetings import Meetings
+from gputune.gathering.stops import Stops
 from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
 from gputune.units import NS
@@ -60,9 +61,11 @@ class _Iterator:
 class Training:
     """One process, from its first record on. `trains` says whether it ever iterated or stepped."""
 
-    def __init__(self, guest: Guest, started: int) -> None:
+    def __init__(self, guest: Guest, started: int, stops: Stops) -> None:
         self.guest = guest
         self.started = started
+        self.stops = stops
+        self._held: list[Record] = []  # of a process that stands still: when it went on is not known yet
         self.ledger = Ledger(started)
         self.open: Open | None = None
         self.trains = False
@@ -112,6 +115,18 @@ class Training:
 
     def take(self, record: Record) -> None:
         """Take one record of the training process itself."""
+        if self.stops.began:
+            self._held.append(record)
+        else:
+            self._take(self.stops.record(record))
+
+    def go_on(self) -> None:
+        """Take what came while it was not known when a stop ended."""
+        held, self._held = self._held, []
+        for record in held:
+            self._take(self.stops.record(record))
+
+    def _take(self, record: Record) -> None:
         kind = record.kind
         if kind == Kind.BATCH:
             self._batch(record)
@@ -268,7 +283,9 @@ class Training:
 
     def features(self, until: int, host: Means, stacks: Piles, *, ranks: int) -> Process:
         """Return what is known of this process at `until` (ns), or at its end."""
-        end = min(until, self.guest.ended) if self.guest.ended else until
+        self.go_on()
+        last = min(until, self.guest.ended) if self.guest.ended else until
+        end = self.stops.running(last)
         ledger = self._closed(end)
         totals, inclusive, in_loop = ledger.totals(end), _seconds(ledger.inclusive), self._in_loop()
         hidden = min(self.meetings.out_of_sight, totals["step"])  # inside backward passes, which no span covers
@@ -299,6 +316,7 @@ class Training:
             world_size=self.world_size,
             meetings=self.meetings.told,
             wall=max(0, end - self.started) / NS,
+            stopped=self.stops.before(last) / NS,
             ledger=totals,
             inclusive=inclusive,
             in_loop=in_loop,
@@ -336,6 +354,7 @@ class Training:
         if opened is None:
             return self.ledger
         self.open = None
+        opened = opened._replace(t0=self.stops.running(opened.t0), since=self.stops.running(opened.since))
         if opened.t0 and opened.kind == Kind.BATCH and opened.t0 >= self._loop_end:
             self.ledger.span("loader.wait", opened.t0, end)
         elif opened.t0 and opened.kind == Kind.SPAN and opened.code in SPAN_NAMES:

@@ -184,7 +184,7 @@ def said(t: int, readings: Sequence[Reading]) -> list[Said]:
             when = min(t, first.get(reading.process, t))
             found.append(Said(when, "guest", reading.process, json.dumps(reading._asdict())))
         elif isinstance(reading, Note):
-            when = min(t, first.get(reading.process, t))
+            when = min(t, int(str(reading.fields.get("t", t))), first.get(reading.process, t))
             found.append(Said(when, "note", reading.process, json.dumps(reading.fields)))
     return found[::-1]
 

@@ -24,6 +24,7 @@ NAME = 60  # characters of the command in the first line
 LONG_STARTUP = 0.5  # share of the run: above it the ledger says more of importing than of training
 OUTSIDE = 3  # places named of a training that only stacks were taken of
 HOT = 0.5  # share of the stacks outside of next() that makes a place worth naming
+TOLD_STOP = 0.5  # s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
 NOTHING = "nothing found that is worth changing"
 AFTER_LAST = "   "  # the indent under a finding's number
@@ -221,6 +222,8 @@ def _notes(verdict: Verdict, width: int) -> list[str]:
     unheard = [p for p in verdict.processes if not p.seen]
     if unheard:
         lines += _unheard(unheard, width)
+    if verdict.stopped_s >= TOLD_STOP:
+        lines += wrap(f"stopped by a signal for {seconds(verdict.stopped_s)}, which is not counted here", width)
     if verdict.dropped:
         lines.append(clip(f"{verdict.dropped:,} records were lost: the recorder came too late for them", width))
     if verdict.unavailable:

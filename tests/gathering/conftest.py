@@ -1,5 +1,7 @@
 """A pretended training, told reading by reading as the probes would tell it. Times in ms from the command's start."""
 
+from collections.abc import Callable
+
 import pytest
 
 from gputune.events import END, INLINE, Event, Kind, Record, SpanCode
@@ -87,14 +89,24 @@ def empty() -> Story:
     return Story()
 
 
-@pytest.fixture
-def story() -> Story:
-    """A run with one training process and one loader without workers, 100 ms after its start."""
+def begun() -> Story:
+    """Return a run with one training process and one loader without workers, 100 ms after its start."""
     told = Story()
     told.process()
     told.loader()
     told.at = 100
     return told
+
+
+@pytest.fixture
+def story() -> Story:
+    return begun()
+
+
+@pytest.fixture
+def story_of() -> Callable[[], Story]:
+    """Several such runs."""
+    return begun
 
 
 @pytest.fixture

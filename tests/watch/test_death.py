@@ -239,6 +239,32 @@ def kept_batches(folder: Path) -> int:
     return sum(isinstance(r, Event) and r.record.kind == Kind.BATCH for tick in ticks for r in tick)
 
 
+def test_time_in_which_it_was_stopped_is_nobodys_fault(started, eventually, tmp_path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    with started("--out", "run", "--", sys.executable, "train.py") as running:
+        eventually(lambda: int((tmp_path / "step").read_text() or 0) > 20 if (tmp_path / "step").exists() else False)
+        command = command_of(running.pid)
+        began = time.monotonic()
+        command.send_signal(signal.SIGSTOP)
+        time.sleep(4)  # what is measured: far longer than all the rest of the loop
+        command.send_signal(signal.SIGCONT)
+        stopped = time.monotonic() - began
+        said = running.communicate(timeout=60)
+    findings = json.loads((tmp_path / "run" / "findings.json").read_text())
+    assert 2 < findings["stopped_s"] <= stopped + 1
+    assert sum(row["seconds"] for row in findings["ledger"]) <= findings["wall_s"] - findings["stopped_s"] + 0.01
+    assert "stopped by a signal for" in said[1]
+    document = json.loads(
+        subprocess.run(
+            (sys.executable, "-m", "gputune", "report", "run", "--json"), check=True, capture_output=True, timeout=60
+        ).stdout
+    )
+    assert document["stopped_s"] == pytest.approx(findings["stopped_s"], abs=0.01)  # judged again from the recording
+    assert {r["span"]: r["seconds"] for r in document["ledger"]} == pytest.approx(
+        {r["span"]: r["seconds"] for r in findings["ledger"]}, abs=0.02
+    )
+
+
 def test_what_was_kept_before_the_recorder_was_killed_counts(started, eventually, tmp_path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     with started("--out", "run", "--", sys.executable, "train.py") as running:
