@@ -47,6 +47,9 @@ class Kind(IntEnum):
     GUEST = 11  # a sampled next() (t0 to t1, from entry to exit) and the step after it, at whose end it is written:
     #             a ns that the guest's hooks took of both, b CPU ns of the thread in theirs, d iterator id,
     #             e CPU ns of the whole process in the step, c ns that the sampling itself took beside a
+    READS = 12  # sampled batches only, t0 to t1 as its FETCH: a ns in opening files, b bytes asked of read() and its
+    #             like, d bytes that storage was read for (-1 unknown), e samples (0 unknown), c files opened;
+    #             code: INLINE | DIRECT
     RENDEZVOUS = 13  # sampled steps of DistributedDataParallel: t0 this rank's gradients were done, t1 the last of them
     #                  was reduced; a the iteration, b bytes of gradients, d ns since the meeting before it ended,
     #                  e ns of reducing that ran beside the backward pass, c ranks that meet; code: buckets | ON_DEVICE
@@ -79,10 +82,11 @@ SPAN_NAMES: dict[int, str] = {
 END = 1  # BATCH: this next() raised StopIteration
 FAILED = 2  # BATCH: this next() raised something else
 ON_DEVICE = 0x8000  # RENDEZVOUS: times are the device's; the training thread did not stand there
-INLINE = 1  # FETCH: made in the training process itself (num_workers=0)
+INLINE = 1  # FETCH, READS: made in the training process itself (num_workers=0)
 FROM_PINNED = 1  # SPAN copy.h2d, in field c: the tensor lay in page-locked memory
 NON_BLOCKING = 2  # likewise: and the copy was asked for without waiting
 PLAIN = 2  # FETCH: most of the bytes that were measured are no tensors: from a worker they come through a pipe
+DIRECT = 2  # READS: files were opened past the page cache (O_DIRECT)
 
 
 class Record(NamedTuple):

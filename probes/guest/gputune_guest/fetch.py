@@ -4,7 +4,7 @@ import functools
 import os
 import time
 
-from gputune_guest import patching, ring, spans
+from gputune_guest import patching, reads, ring, spans
 from gputune_guest.words import FETCH, INLINE, PLAIN, WORKER
 
 now = ring.now
@@ -110,6 +110,7 @@ def _fetch(original):
             collate = self.collate_fn
             wait = -1 if inline and _local.short and _written % SELDOM else _queued(inline)
             lead = None if inline or _told else cpu_of_thread()
+            look = None if inline and _local.short else reads.begin(inline)
             used = cpu()
             t0 = now()
         except Exception as error:
@@ -119,6 +120,8 @@ def _fetch(original):
             data = original(self, index)
         finally:
             t1 = now()
+            if look is not None:
+                reads.stop(look)
         try:
             used = cpu() - used
             waited = _queued(inline) - wait if wait >= 0 else -1
@@ -126,6 +129,8 @@ def _fetch(original):
                 _tell(used, cpu_of_thread() - lead)
             _local.short = t1 - t0 < SHORT
             _write(t0, t1, used, waited, collate, data, inline)
+            if look is not None:
+                reads.end(look, t0, t1, collate.count if type(collate) is _Collate else 0)
         except Exception as error:
             ring.failed(error)
         return data

@@ -32,6 +32,7 @@ class _Local(_thread._local):
     modes = False  # it is inside Module.train() of an outer module
     schedstat = None  # descriptor of this thread's schedstat (fetch.py)
     short = False  # its last fetch was a short one
+    io = None  # descriptor of this thread's I/O counters (reads.py)
 
 
 local = _Local()

@@ -1,6 +1,6 @@
 """The numbers of `gputune/events.py`, said again: the island imports nothing of gputune. A test compares them."""
 
-BATCH, FETCH, SPAN, STEP, GAP, WORKER, BACKWARD, ITERATOR, MEMBER, FORWARD, GUEST = range(1, 12)
+BATCH, FETCH, SPAN, STEP, GAP, WORKER, BACKWARD, ITERATOR, MEMBER, FORWARD, GUEST, READS = range(1, 13)
 RENDEZVOUS = 13
 
 LOADER_START = 2
@@ -17,4 +17,5 @@ END = 1
 FAILED = 2
 INLINE = 1
 PLAIN = 2
+DIRECT = 2
 NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()

@@ -1,0 +1,236 @@
+"""Where the bytes of a batch come from: files opened, time in opening them, bytes asked for and bytes from storage.
+
+Only sampled batches are looked at. While one is being made, and in the thread that makes it, `builtins.open`, `io.open`
+and `os.open` stand behind a wrapper that counts and takes the time; then they are back. `PIL.Image.open`, `numpy.load`,
+`torch.load` and `pathlib` open their files through one of the three. Readers in C (OpenCV, HDF5) do not: of them the
+bytes are known, and from the files that the process holds open, the mounts.
+"""
+
+import _thread
+import builtins
+import fcntl
+import io
+import os
+import stat
+import sys
+
+from gputune_guest import ring, spans
+from gputune_guest.words import DIRECT, INLINE, READS
+
+now = ring.now
+get_ident = _thread.get_ident
+
+FIRST, EVERY = 5, 16  # batches 1 to 4 of each process that makes them, and each 16th; number 0 imports and warms up
+FEW = 2  # files of a sampled batch that are asked which device they lie on
+MOST_DEVICES = 8  # told a process
+LARGE = 65536  # bytes; a file held open that is smaller is no data set
+_WRITES = frozenset("wax+")
+_O_DIRECT = getattr(os, "O_DIRECT", 0)
+
+_seen = 0  # batches made here
+_look = None  # the batch that is being looked at
+_told = set()  # devices
+_searched = False
+_io = None  # descriptor of this process's own
+
+
+class _Look:
+    """One sampled batch, while it is being made."""
+
+    __slots__ = ("after", "asked", "before", "code", "depth", "descriptor", "ident", "ns", "opens", "originals")
+
+    def __init__(self, descriptor, code):
+        self.ident, self.depth = get_ident(), 0
+        self.opens = self.ns = 0
+        self.asked = 0  # files that were asked for their device
+        self.code = code
+        self.descriptor = descriptor
+        self.after = (-1, -1)
+
+
+def begin(inline):
+    """Look at the batch that is about to be made, if its turn has come. Returns what `end` and `stop` want, or None."""
+    global _seen, _look
+    number, _seen = _seen, _seen + 1
+    if (number >= FIRST and number % EVERY) or not number or _look is not None:
+        return None
+    look = _Look(_counters(inline), INLINE if inline else 0)
+    look.before = _bytes(look.descriptor)
+    look.originals = list(_stand_ins())
+    _look = look
+    for owner, name, _original, ours in look.originals:
+        setattr(owner, name, ours)
+    return look
+
+
+def _stand_ins():
+    """Yield (owner, name, original, ours) for every place where files are opened by name."""
+    opened = builtins.open
+    counted = _counted(opened)
+    yield builtins, "open", opened, counted
+    yield io, "open", io.open, counted if io.open is opened else _counted(io.open)
+    yield os, "open", os.open, _counted_low(os.open)
+    accessor = getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)
+    if accessor is not None and vars(accessor).get("open") is opened:  # Python 3.10 only
+        yield accessor, "open", opened, staticmethod(counted)
+
+
+def stop(look):
+    """Take everything back: the batch is made, or failed. What they have put in place meanwhile stays. Never raises."""
+    global _look
+    try:
+        for owner, name, original, ours in look.originals:
+            if vars(owner).get(name) is ours:
+                setattr(owner, name, original)
+        _look = None
+        look.after = _bytes(look.descriptor)
+    except Exception as error:
+        ring.failed(error)
+
+
+def end(look, t0, t1, samples):
+    """Record what was seen of a batch of so many samples (0 unknown)."""
+    global _searched
+    asked, read = -1, -1
+    if look.before[0] >= 0 and look.after[0] >= 0:
+        asked, read = look.after[0] - look.before[0], look.after[1] - look.before[1]
+    if not look.opens and not _searched and (asked >= LARGE or read >= LARGE):
+        _searched = True
+        _search(look)
+    ring.record(READS, look.code, t0, t1, look.ns, asked, read, samples, look.opens)
+
+
+def _counters(inline):
+    """Return the descriptor of the I/O counters: the thread's own in the training process, which writes logs too."""
+    global _io
+    if inline:
+        if spans.local.io is None:
+            spans.local.io = _opened("/proc/thread-self/io")
+        return spans.local.io
+    if _io is None:
+        _io = _opened("/proc/self/io")
+    return _io
+
+
+def _opened(path):
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # no /proc, or a kernel that does not count
+        return -1
+
+
+def _bytes(descriptor):
+    """Return (bytes asked of read() and its like, bytes that storage was read for), (-1, -1) where nobody counts."""
+    if descriptor < 0:
+        return (-1, -1)
+    words = os.pread(descriptor, 256, 0).split()
+    return (int(words[1]), int(words[9]))
+
+
+def _counted(original):
+    """Return a stand-in for `open`. After the batch, whoever has kept it only passes through it."""
+
+    def counted(*args, **kwargs):
+        look = _look
+        if look is None or look.depth or get_ident() != look.ident:
+            return original(*args, **kwargs)
+        look.depth = 1
+        t0 = now()
+        try:
+            file = original(*args, **kwargs)
+        finally:
+            took = now() - t0
+            look.depth = 0
+        try:
+            mode = args[1] if len(args) > 1 else kwargs.get("mode", "r")
+            name = args[0] if args else kwargs.get("file")
+            if type(name) is not int and not _WRITES.intersection(mode):
+                _took(look, took, file.fileno() if look.asked < FEW else -1)
+        except Exception as error:
+            ring.failed(error)
+        return file
+
+    return _alike(counted, original)
+
+
+def _counted_low(original):
+    def counted(*args, **kwargs):
+        look = _look
+        if look is None or get_ident() != look.ident:
+            return original(*args, **kwargs)
+        outer, look.depth = look.depth, 1
+        t0 = now()
+        try:
+            fd = original(*args, **kwargs)
+        finally:
+            took = now() - t0
+            look.depth = outer
+        try:
+            flags = args[1] if len(args) > 1 else kwargs.get("flags", 0)
+            if flags & _O_DIRECT:
+                look.code |= DIRECT
+            if not outer and not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                _took(look, took, fd if look.asked < FEW else -1)
+        except Exception as error:
+            ring.failed(error)
+        return fd
+
+    return _alike(counted, original)
+
+
+def _alike(ours, original):
+    for name in ("__name__", "__qualname__", "__module__", "__doc__", "__text_signature__"):
+        value = getattr(original, name, None)
+        if value is not None:
+            setattr(ours, name, value)
+    return ours
+
+
+def _took(look, ns, fd):
+    look.opens += 1
+    look.ns += ns
+    if fd >= 0:
+        look.asked += 1
+        _place(look, fd, 0)
+
+
+def _place(look, fd, least):
+    """Tell the device and the folder of a regular file of at least `least` bytes, once a device."""
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode) or about.st_size < least or len(_told) >= MOST_DEVICES:
+        return
+    if least and fcntl.fcntl(fd, fcntl.F_GETFL) & _O_DIRECT:
+        look.code |= DIRECT
+    if about.st_dev not in _told:
+        _told.add(about.st_dev)
+        path = os.readlink("/proc/self/fd/%d" % fd)
+        device = "%d:%d" % (os.major(about.st_dev), os.minor(about.st_dev))
+        ring.note(n="reads", device=device, folder=os.path.dirname(path))
+
+
+def _search(look):
+    """Look through the files that are held open for those which bytes may have come from: nobody was seen to open any.
+
+    Done once a process.
+    """
+    for entry in os.listdir("/proc/self/fd"):
+        _held(look, int(entry))
+
+
+def _held(look, fd):
+    try:
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            _place(look, fd, LARGE)
+    except OSError:  # the descriptor of the listing itself, or one that another thread has closed
+        return
+
+
+def _forked():
+    global _seen, _look, _told, _searched, _io
+    if _look is not None:  # the dataset forks while it makes a batch: the child's is nobody's sample
+        stop(_look)
+    _seen, _look, _told, _searched = 0, None, set(), False
+    _io = spans.local.io = None
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,153 @@
+"""What sampled batches open and read, and that nothing of the looking stays behind."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputune.events import DIRECT, INLINE, Kind, Record
+
+HEAD = """
+import builtins, io, os, pathlib, threading, time, torch
+from torch.utils.data import DataLoader
+
+BEFORE = (builtins.open, io.open, os.open)
+SIZE = 5000
+for n in range(8):
+    pathlib.Path("%d.bin" % n).write_bytes(bytes(SIZE))
+
+def check():
+    assert (builtins.open, io.open, os.open) == BEFORE
+
+class Files:
+    def __len__(self):
+        return 96
+    def __getitem__(self, i):
+        name = "%d.bin" % (i % 8)
+        time.sleep(0.001)  # a batch below a millisecond is not worth a look in the training process
+        READ
+        return i
+"""
+ONE = 'with open(name, "rb") as f: f.read()'
+WAYS = (
+    ONE,
+    'with io.open(name, mode="rb") as f: f.read()',
+    "pathlib.Path(name).read_bytes()",
+    "fd = os.open(name, os.O_RDONLY); os.read(fd, SIZE); os.close(fd)",
+)
+LOOP = """
+if __name__ == "__main__":
+    for x in DataLoader(Files(), batch_size=4, num_workers=WORKERS):
+        check()
+    check()
+"""
+
+
+def loop(read: str, workers: int = 0) -> str:
+    return HEAD.replace("READ", read) + LOOP.replace("WORKERS", str(workers))
+
+
+def reads(run: Any) -> list[Record]:
+    """What was told of sampled batches, by the training process or by its workers."""
+    return [r for process in (run.main, *run.workers) for r in run.records(Kind.READS, process)]
+
+
+def test_files_opened_any_way_are_counted_once_with_their_bytes(watched: Callable[..., Any]) -> None:
+    run = watched(loop("\n        ".join(WAYS))).healthy()
+    seen = reads(run)
+    assert len(seen) == 5  # batches 1 to 4 and 16 of 24
+    assert {(r.c, r.e, r.code) for r in seen} == {(16, 4, INLINE)}
+    for record in seen:
+        assert 0 < record.a < record.t1 - record.t0
+        if record.b >= 0:  # this kernel counts
+            assert 16 * 5000 <= record.b < 16 * 5000 + 4000
+            assert record.d >= 0
+
+
+def test_workers_tell_of_their_own_batches(watched: Callable[..., Any], tmp_path: Path) -> None:
+    run = watched(loop(ONE, workers=2)).healthy()
+    seen = reads(run)
+    assert len(seen) == 2 * 4
+    assert {(r.c, r.e, r.code) for r in seen} == {(4, 4, 0)}
+    (note,) = {(n["device"], n["folder"]) for n in run.notes("reads")}
+    about = tmp_path.stat()
+    assert note == (f"{os.major(about.st_dev)}:{os.minor(about.st_dev)}", str(tmp_path))
+
+
+def test_written_files_and_other_threads_do_not_count(watched: Callable[..., Any]) -> None:
+    code = """
+        def elsewhere():
+            with open(name, "rb") as f: f.read()
+        other = threading.Thread(target=elsewhere); other.start(); other.join()
+        with open("log.txt", "a") as f: f.write(name)
+        os.close(os.dup(0))
+        with open(os.open(name, os.O_RDWR), "rb") as f: f.read()
+"""
+    run = watched(loop(code.strip())).healthy()
+    assert {(r.c, r.a) for r in reads(run)} == {(0, 0)}
+
+
+def test_a_file_held_open_tells_its_mount(watched: Callable[..., Any], tmp_path: Path) -> None:
+    code = loop("os.pread(BIG, 40000, 0)")
+    big = 'pathlib.Path("big.bin").write_bytes(bytes(1 << 20))\nBIG = os.open("big.bin", os.O_RDONLY)\n'
+    run = watched(code.replace("class Files", big + "class Files")).healthy()
+    seen = reads(run)
+    if seen[0].b < 0:
+        pytest.skip("this kernel does not count what a thread reads")
+    assert {r.c for r in seen} == {0}
+    assert str(tmp_path) in {n["folder"] for n in run.notes("reads")}
+
+
+def test_reading_past_the_page_cache_is_told(watched: Callable[..., Any], tmp_path: Path) -> None:
+    if not hasattr(os, "O_DIRECT"):
+        pytest.skip("no O_DIRECT on this system")
+    try:
+        (tmp_path / "try").write_bytes(bytes(4096))
+        os.close(os.open(tmp_path / "try", os.O_RDONLY | os.O_DIRECT))
+    except OSError as reason:
+        pytest.skip(f"no O_DIRECT on the file system of {tmp_path}: {reason.strerror}")
+    run = watched(loop("os.close(os.open(name, os.O_RDONLY | os.O_DIRECT))")).healthy()
+    assert {r.code for r in reads(run)} == {INLINE | DIRECT}
+
+
+def test_what_fails_in_a_sampled_batch_fails_as_ever_and_leaves_nothing_behind(watched: Callable[..., Any]) -> None:
+    code = (
+        HEAD.replace("READ", 'open("none.bin")')
+        + """
+if __name__ == "__main__":
+    batches, failures = iter(DataLoader(Files(), batch_size=4)), 0
+    for _ in range(6):
+        try:
+            next(batches)
+        except FileNotFoundError as error:
+            assert error.filename == "none.bin"
+            failures += 1
+        check()
+    assert failures == 6
+"""
+    )
+    assert watched(code).healthy().out == ""
+
+
+def test_what_they_put_in_place_meanwhile_stays_and_what_they_kept_still_opens(watched: Callable[..., Any]) -> None:
+    code = """
+        global KEPT
+        if i > 4 and builtins.open is not mine:
+            KEPT, builtins.open = open, mine
+"""
+    end = """
+if __name__ == "__main__":
+    list(DataLoader(Files(), batch_size=4))
+    assert builtins.open is mine and KEPT is not BEFORE[0]
+    assert KEPT("0.bin", "rb").read() == bytes(SIZE)
+"""
+    mine = "def mine(*args, **kwargs):\n    return BEFORE[0](*args, **kwargs)\n"
+    script = HEAD.replace("READ", code.strip()).replace("class Files", mine + "class Files") + end
+    assert watched(script).healthy().out == ""
+
+
+def test_under_every_interpreter(watched: Callable[..., Any], python: str, fake_torch: Path) -> None:
+    run = watched(loop(WAYS[2], workers=2), python=python, path=(fake_torch,)).healthy()
+    assert {r.c for r in reads(run)} == {4}
