@@ -7,6 +7,8 @@ Series are bounded samples of the steady state (the warm-up left out), in the or
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gputune.mounts import Mount
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:
@@ -64,6 +66,23 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """What the making of one sampled batch opened and read.
+
+    `opening` is s spent in opening files; `asked` the B that read() and its like returned, `stored` the B of these that
+    storage was read for (None where the kernel does not count), the rest came from the page cache.
+    """
+
+    wall: float
+    samples: int
+    opens: int
+    opening: float
+    asked: int | None = None
+    stored: int | None = None
+    direct: bool = False  # past the page cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
     """One pass of one iterator: from its creation or reset to its StopIteration (or to the last batch seen)."""
 
@@ -74,6 +93,9 @@ class Epoch:
     batches: int
     seconds: float  # from creation to end, all included
     complete: bool
+    blocked: float | None = None  # mean s a batch that its making neither ran nor wanted to
+    asked: float | None = None  # mean B a sampled batch that read() returned
+    stored: float | None = None  # mean B a sampled batch that storage was read for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +127,7 @@ class Loader:
     step_cpus: tuple[float, ...] = ()  # CPU s of the whole process in some of the steps, from end to end
     step_queued: float = 0.0  # s per step that the training process was runnable without a CPU
     fetches: tuple[Fetch, ...] = ()  # how batches were made, steady state
+    reads: tuple[Reads, ...] = ()  # what sampled ones of them opened and read
     epochs: tuple[Epoch, ...] = ()
     batch_bytes: int | None = None
     batch_bytes_most: int | None = None  # of the largest batch that was measured
@@ -196,6 +219,7 @@ class Process:
     batch_gotten: bool = True  # before_forward counts from a next(); else from an optimizer step: no DataLoader
     cpu: float | None = None  # cores that the process itself used, mean over the loop
     torch: str = ""  # version
+    folders: Mapping[str, str] = field(default_factory=dict)  # device of the files it reads, to a folder
     copies: tuple[Copy, ...] = ()  # to the device, most time first
     memory: Trend | None = None  # its own (anonymous) resident memory
     gaps: tuple[float, ...] = ()  # device idle between steps, on the device's clock
@@ -251,6 +275,23 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """The disk that the machine read most from during the loop, for anyone, and who waited for storage."""
+
+    disk: str
+    rate: float  # B/s read, mean
+    best: float  # B/s, the highest between two readings in the whole run
+    written: float = 0.0  # B/s, mean
+    busy: float | None = None  # share of the time with a request under way
+    queue: float | None = None  # read requests under way, mean
+    request: float | None = None  # B, mean size of a read request
+    rotational: bool = False
+    workers_blocked: float | None = None  # share of the workers in uninterruptible sleep
+    main_blocked: float | None = None  # share of the training processes in it
+    stalled: float | None = None  # share of the time in which some task of the machine waited for storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
     """One run."""
 
@@ -259,6 +300,8 @@ class Features:
     machine: Machine
     processes: tuple[Process, ...] = ()
     devices: tuple[Device, ...] = ()
+    storage: Storage | None = None  # None where no disk could be read
+    mounts: tuple[Mount, ...] = ()
     exit_code: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)  # probe to reason
     dropped: int = 0  # records lost to lapped rings

@@ -37,11 +37,25 @@ QUEUED: dict[Role, Metric] = {
 COUNT = Metric("workers.count", "1", "DataLoader workers that live.")
 RUNNING = Metric("workers.running", "ratio", "Share of the workers that were running or wanted to.")
 BLOCKED = Metric("workers.blocked", "ratio", "Share of the workers in uninterruptible sleep, as a rule on storage.")
+STUCK = Metric("main.blocked", "ratio", "Share of the training processes in uninterruptible sleep, likewise.")
 THREADED = Metric("job.threads", "1", "Threads of the process tree.")
 READ = Metric("job.read", "B", "Bytes that the tree had storage read for it; page cache hits are not in it.", "counter")
 WRITTEN = Metric("job.written", "B", "Bytes that the tree had written to storage.", "counter")
 ASKED = Metric("job.asked", "B", "Bytes that read() and its like returned to the tree, cached or not.", "counter")
-METRICS = (JOB, *BY_ROLE.values(), OTHERS, *QUEUED.values(), COUNT, RUNNING, BLOCKED, THREADED, READ, WRITTEN, ASKED)
+METRICS = (
+    JOB,
+    *BY_ROLE.values(),
+    OTHERS,
+    *QUEUED.values(),
+    COUNT,
+    RUNNING,
+    BLOCKED,
+    STUCK,
+    THREADED,
+    READ,
+    WRITTEN,
+    ASKED,
+)
 
 PERIOD = 0.2  # s; the kernel counts CPU time in 10 ms: a twentieth of rounding, of which the mean keeps nothing
 LATER = 1.0  # s; what is wanted are means over the training loop, and they come out the same
@@ -244,6 +258,9 @@ class _Job:
         if states:
             readings.append(Sample(RUNNING, t, states.count(b"R") / len(states)))
             readings.append(Sample(BLOCKED, t, states.count(b"D") / len(states)))
+        mains = [p.state for p in self._known.values() if p.role == "main"]
+        if mains:
+            readings.append(Sample(STUCK, t, mains.count(b"D") / len(mains)))
         return readings
 
     def _slow(self, t: int) -> list[Reading]:

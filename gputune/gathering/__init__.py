@@ -13,11 +13,13 @@ from gputune.gathering.host import Host
 from gputune.gathering.process import Training
 from gputune.gathering.stacks import Stacks
 from gputune.gathering.stops import Stops
+from gputune.gathering.storage import storage
 from gputune.sample import Guest, Json, Note, Open, Reading, Sample, Stack
 from gputune.units import NS
 
 LOOPING = frozenset({int(Kind.BATCH), int(Kind.STEP)})  # made once: it is asked for every record
 STOPPING = frozenset({"stopped", "continued"})
+MADE = frozenset({int(Kind.FETCH), int(Kind.READS)})
 ORPHANS = 4096  # records of workers kept until their training process has named them
 
 
@@ -127,7 +129,7 @@ class Gatherer:
             self._settle()
 
     def _worker_event(self, event: Event, guest: Guest) -> None:
-        if event.record.kind != Kind.FETCH:
+        if event.record.kind not in MADE:
             return
         owner = self._workers.owner.get(guest.pid)
         if owner is None:
@@ -183,6 +185,8 @@ class Gatherer:
             machine=machine,
             processes=tuple(processes),
             devices=self.host.devices(),
+            storage=storage(self.host),
+            mounts=tuple(self.host.mounts),
             exit_code=exit_code,
             unavailable={**self.host.unavailable, **(unavailable or {})},
             dropped=self._lost,

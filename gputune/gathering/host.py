@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 from gputune.features import Device, Machine, Process, Trend
 from gputune.gathering.stacks import Stacks
+from gputune.gathering.storage import RATES, Rate
 from gputune.gathering.trend import Series
+from gputune.mounts import Mount
 from gputune.sample import Guest, Json, Sample
 from gputune.units import NS
 
@@ -68,6 +70,9 @@ class Host:
         self._cards: dict[str, _Card] = {}
         self._names: dict[str, str] = {}
         self._neighbours: dict[int, str] = {}
+        self.rates: dict[tuple[str, str], Rate] = {}
+        self.rotational: dict[str, bool] = {}  # disk to whether its platters turn
+        self.mounts: dict[Mount, None] = {}  # in the order in which they were told
         self.unavailable: dict[str, str] = {}  # probe to what it could not read, while it read the rest
         self._pending: list[Sample] = []
         self._pending_from = 0  # ns; the earliest of them
@@ -96,6 +101,8 @@ class Host:
                 if key[0] in SLOW:
                     self._means[key] = mean
             self._cards = {}
+            for rate in self.rates.values():
+                rate.begin()
         if t1 > self._loop_end:
             self._loop_end = t1
             if self._pending and t1 >= self._pending_from:  # asked at every batch, true once a tick
@@ -108,6 +115,8 @@ class Host:
     def _count(self, sample: Sample) -> None:
         name = sample.metric.name
         self._means.setdefault((name, sample.instance), Mean()).add(sample.value)
+        if name in RATES:
+            self.rates.setdefault((name, sample.instance), Rate()).add(sample.t, sample.value)
         if name in CREEPS:
             self._series.setdefault((name, sample.instance), Series()).add(sample.t / NS, sample.value)
         if name.startswith("gpu.") and ":" not in sample.instance:
@@ -131,6 +140,11 @@ class Host:
             self._names[str(fields.get("index"))] = str(fields.get("name"))
         elif fields.get("n") == "neighbour":
             self._neighbours[int(str(fields.get("pid")))] = str(fields.get("name"))
+        elif fields.get("n") == "disk":
+            self.rotational[str(fields.get("disk"))] = fields.get("rotational") is True
+        elif fields.get("n") == "mount":
+            told = (str(fields.get(name)) for name in Mount._fields)
+            self.mounts[Mount(*told)] = None
         elif fields.get("n") == "unavailable":
             self.unavailable[str(fields.get("probe"))] = str(fields.get("why"))
 

@@ -2,17 +2,20 @@
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 
 from gputune.events import END, FAILED, PLAIN, Record
 from gputune.features import Epoch, Fetch, Loader, Trend
 from gputune.gathering.handover import Handovers
+from gputune.gathering.storage import Kept, Pass
 from gputune.sample import Json
 from gputune.units import NS
 
 KEPT = 2000  # batches kept for the model, the latest: more would not make a mean better
 WARM_UP = 3  # first steps of a run left out: allocators, caches and autotuning settle in them
 EPOCHS = 500  # epochs kept
+RECENT = 4  # passes that records of a batch may still come for
 UNFINISHED = 64  # epochs under way at once: more were left with a break
 
 
@@ -29,6 +32,7 @@ class _Pass:
     batches: int = 0
     end: int = 0
     complete: bool = False
+    read: Pass = field(default_factory=Pass)
 
 
 def maybe(value: Json) -> int | None:
@@ -58,6 +62,7 @@ class LoaderState:
         self._fetched = 0
         self._passes: dict[int, _Pass] = {}
         self._epochs: deque[_Pass] = deque(maxlen=EPOCHS)
+        self._reads = Kept()
         self._bytes = self._most_bytes = 0
         self._plain = False
         self._deliveries: deque[float] = deque(maxlen=KEPT)
@@ -145,6 +150,9 @@ class LoaderState:
     def fetch(self, record: Record, iterator: int, worker: int) -> None:
         """Take how one batch was made. The first of each worker is warm-up: imports, opened files, cold caches."""
         self._fetched += 1
+        mine = self._pass_of(iterator, record.t0)
+        if mine is not None:
+            mine.read.fetch(record)
         if iterator in self._handovers:
             self._handovers[iterator].made(worker, record.t0, record.t1)
         if record.e:
@@ -163,6 +171,18 @@ class LoaderState:
                     worker=worker,
                 )
             )
+
+    def reads(self, record: Record, iterator: int) -> None:
+        """Take what one sampled batch opened and read."""
+        self._reads.take(record)
+        mine = self._pass_of(iterator, record.t0)
+        if mine is not None:
+            mine.read.reads(record)
+
+    def _pass_of(self, iterator: int, t0: int) -> _Pass | None:
+        """Return the pass that a batch was made for, which may be over: records of workers come late."""
+        recent = islice(reversed(self._epochs), RECENT)
+        return next((p for p in recent if p.iterator == iterator and p.t0 <= t0), None)
 
     def shutdown(self, record: Record) -> None:
         """Take the ending of an iterator's workers."""
@@ -204,6 +224,7 @@ class LoaderState:
             step_cpus=tuple(self._step_cpus),
             step_queued=step_queued,
             fetches=tuple(self._fetches),
+            reads=tuple(self._reads.reads),
             epochs=tuple(self._epoch(p) for p in self._epochs),
             batch_bytes=self._bytes or None,
             worker_threads=self.worker_threads,
@@ -227,6 +248,7 @@ class LoaderState:
 
     @staticmethod
     def _epoch(entry: _Pass) -> Epoch:
+        blocked, asked, stored = entry.read.per_batch()
         return Epoch(
             began=entry.began,
             start=entry.start / NS,
@@ -235,4 +257,7 @@ class LoaderState:
             batches=entry.batches,
             seconds=max(0, entry.end - entry.t0) / NS,
             complete=entry.complete,
+            blocked=blocked,
+            asked=asked,
+            stored=stored,
         )

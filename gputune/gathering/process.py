@@ -20,6 +20,8 @@ FORWARDS = 2000  # timings of sampled steps kept: what comes before the first mo
 ALIVE = 64  # iterators of one process that are listened to: a loop that never ends one makes a new one each epoch
 LATE = 4096  # iterators whose workers' records may still come
 PENDING = 256  # batches made in the training process that wait for the next() they belong to
+DEVICES = 32  # devices of files kept
+MADE = frozenset({int(Kind.FETCH), int(Kind.READS)})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
 FSYNC = frozenset({"os.fsync", "os.fdatasync"})
@@ -80,7 +82,8 @@ class Training:
         self._places: dict[tuple[str, str, str], list[int]] = {}
         self._loaders: dict[int, LoaderState] = {}
         self._iterators: dict[int, _Iterator] = {}
-        self._made: list[Record] = []  # FETCH records of this process; their BATCH comes after them
+        self._made: list[Record] = []  # FETCH and READS records of this process; their BATCH comes after them
+        self._folders: dict[str, str] = {}  # device of files that batches are made of, to the folder of one
         self._of: dict[int, int] = {}  # iterator to loader, for workers' records that come late
         self._loop_began = 0
         self._loop_end = 0
@@ -112,6 +115,8 @@ class Training:
                 self.world_size = maybe(fields.get("world_size"))
         elif kind == "shards":
             self._shards = True
+        elif kind == "reads":
+            self._files(fields)
 
     def take(self, record: Record) -> None:
         """Take one record of the training process itself."""
@@ -130,7 +135,7 @@ class Training:
         kind = record.kind
         if kind == Kind.BATCH:
             self._batch(record)
-        elif kind == Kind.FETCH and len(self._made) < PENDING:
+        elif kind in MADE and len(self._made) < PENDING:
             self._made.append(record)
         elif kind == Kind.SPAN:
             self._span(record)
@@ -226,12 +231,22 @@ class Training:
             loader.worker_threads = maybe(fields.get("threads"))
         elif loader is not None and fields.get("n") == "shards":
             loader.shards = True
+        elif fields.get("n") == "reads":
+            self._files(fields)
 
     def fetched(self, iterator: int, record: Record, worker: int) -> None:
-        """Take one FETCH record, of this process (`worker` -1) or of a worker of one of its iterators."""
+        """Take one FETCH or READS record, of this process (`worker` -1) or of a worker of one of its iterators."""
         loader = self._loaders.get(self._of.get(iterator, -1))
-        if loader is not None:
+        if loader is None:
+            return
+        if record.kind == Kind.READS:
+            loader.reads(record, iterator)
+        else:
             loader.fetch(record, iterator, worker)
+
+    def _files(self, fields: dict[str, Json]) -> None:
+        if len(self._folders) < DEVICES:
+            self._folders.setdefault(str(fields.get("device")), str(fields.get("folder")))
 
     def _span(self, record: Record) -> None:
         name = SPAN_NAMES.get(record.code)
@@ -335,6 +350,7 @@ class Training:
             batch_gotten=self._gotten,
             cpu=None if cores is None else cores / ranks,
             torch=self.torch,
+            folders=dict(self._folders),
             copies=self._copies.features(self._site),
             memory=host.trend("memory.main", str(self.guest.pid)),
             gaps=tuple(self._gaps),

@@ -3,16 +3,17 @@
 import pytest
 
 from gputune.probes import disk
-from gputune.sample import Unavailable
+from gputune.sample import Note, Unavailable
 
-ROW = "{major} 0 {name} 10 1 {read} 4 20 2 {written} 9 0 {busy} 14 0 0 0 0 0 0\n"
+ROW = "{major} 0 {name} {reads} 1 {read} {reading} 20 2 {written} 9 0 {busy} 14 0 0 0 0 0 0\n"
 
 
-def disks(machine, *, read: int = 0, busy: int = 0) -> None:
+def disks(machine, *, read: int = 0, busy: int = 0, reads: int = 10, reading: int = 4) -> None:
     """One disk of its own with a partition, and a loop device."""
     (machine.sys / "block/vda/device").mkdir(parents=True, exist_ok=True)
     (machine.sys / "block/loop0").mkdir(parents=True, exist_ok=True)
-    rows = [ROW.format(major=254, name=name, read=read, written=8, busy=busy) for name in ("vda", "vda1", "loop0")]
+    counts = {"read": read, "written": 8, "busy": busy, "reads": reads, "reading": reading}
+    rows = [ROW.format(major=254, name=name, **counts) for name in ("vda", "vda1", "loop0")]
     machine.write("proc/diskstats", "".join(rows))
 
 
@@ -29,6 +30,29 @@ def test_busy_is_the_share_of_the_interval(machine, clock, values) -> None:
     disks(machine, busy=1250)
     clock.turn(1.0)
     assert values(next(ticks))["disk.busy[vda]"] == pytest.approx(0.25)
+
+
+def test_requests_under_way_and_their_size_are_of_the_interval(machine, clock, values) -> None:
+    clock.of("gputune.probes.disk")
+    disks(machine)
+    ticks = disk.attach(machine.target())
+    next(ticks)
+    disks(machine, reads=30, read=20 * 256, reading=4 + 6000)
+    clock.turn(2.0)
+    seen = values(next(ticks))
+    assert seen["disk.queue[vda]"] == pytest.approx(3.0)  # 6 s of waiting in 2 s
+    assert seen["disk.request[vda]"] == 256 * 512
+    clock.turn(1.0)
+    assert "disk.request[vda]" not in values(next(ticks))  # nobody read
+
+
+def test_turning_platters_are_told_once(machine) -> None:
+    disks(machine)
+    machine.write("sys/block/vda/queue/rotational", "1\n")
+    ticks = disk.attach(machine.target())
+    notes = [reading for reading in next(ticks) if isinstance(reading, Note)]
+    assert notes == [Note(-1, {"n": "disk", "disk": "vda", "rotational": True})]
+    assert not any(isinstance(reading, Note) for reading in next(ticks))
 
 
 def test_a_container_without_disks_is_said(machine) -> None:

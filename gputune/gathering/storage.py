@@ -1,0 +1,130 @@
+"""The part of the gatherer that knows what was read: batch by batch, epoch by epoch, and from which disk."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gputune.events import DIRECT, Record
+from gputune.features import Reads, Storage
+from gputune.units import NS
+
+KEPT = 400  # sampled batches kept, the latest: one in sixteen of those that the model looks at, and some more
+RATES = frozenset({"disk.read", "disk.write", "pressure.io"})  # counters of which the pace over the loop is wanted
+LEAST_NS = 200_000_000  # between two readings for their pace to count: shorter ones are mostly rounding
+
+
+@dataclass(slots=True)
+class Rate:
+    """How fast a counter grew: over the loop, and between the two readings between which it grew most."""
+
+    first: tuple[int, float] | None = None
+    last: tuple[int, float] = (0, 0.0)
+    best: float = 0.0
+
+    def add(self, t: int, value: float) -> None:
+        """Take one reading; `t` in ns."""
+        if self.first is None:
+            self.first = (t, value)
+        elif t - self.last[0] >= LEAST_NS:
+            self.best = max(self.best, (value - self.last[1]) / (t - self.last[0]) * NS)
+        elif t > self.last[0]:  # too soon: the next one counts from the one before
+            return
+        self.last = (t, value)
+
+    def begin(self) -> None:
+        """Count the mean from here: the training loop begins."""
+        if self.first is not None:
+            self.first = self.last
+
+    @property
+    def mean(self) -> float | None:
+        """Return the growth a second, None where two readings are missing."""
+        if self.first is None or self.last[0] <= self.first[0]:
+            return None
+        return (self.last[1] - self.first[1]) / (self.last[0] - self.first[0]) * NS
+
+
+@dataclass(slots=True)
+class Pass:
+    """What was read for the batches of one epoch."""
+
+    fetched: int = 0
+    blocked: int = 0  # ns
+    sampled: int = 0
+    asked: int = 0  # B
+    stored: int = 0  # B
+
+    def fetch(self, record: Record) -> None:
+        """Take how one batch was made."""
+        self.fetched += 1
+        self.blocked += max(0, record.t1 - record.t0 - record.a - max(0, record.b))
+
+    def reads(self, record: Record) -> None:
+        """Take what one sampled batch read, where that is known."""
+        if record.b >= 0:
+            self.sampled += 1
+            self.asked += max(record.b, record.d)
+            self.stored += record.d
+
+    def per_batch(self) -> tuple[float | None, float | None, float | None]:
+        """Return (s blocked, B asked, B from storage), the mean a batch; None where nothing is known."""
+        blocked = self.blocked / self.fetched / NS if self.fetched else None
+        if not self.sampled:
+            return blocked, None, None
+        return blocked, self.asked / self.sampled, self.stored / self.sampled
+
+
+@dataclass(slots=True)
+class Kept:
+    """The sampled batches of one loader."""
+
+    reads: deque[Reads] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def take(self, record: Record) -> None:
+        """Take what one sampled batch opened and read. A page that is mapped is read and not asked for."""
+        known = record.b >= 0
+        self.reads.append(
+            Reads(
+                wall=(record.t1 - record.t0) / NS,
+                samples=record.e,
+                opens=record.c,
+                opening=record.a / NS,
+                asked=max(record.b, record.d) if known else None,
+                stored=record.d if known else None,
+                direct=bool(record.code & DIRECT),
+            )
+        )
+
+
+class Host(Protocol):
+    """What is asked of the host: means and paces over the loop, and what was said of disks."""
+
+    rates: dict[tuple[str, str], Rate]
+    rotational: dict[str, bool]
+
+    def mean(self, name: str, instance: str = "") -> float | None:
+        """Return the mean of a metric, None where it was not measured."""
+
+
+def storage(host: Host) -> Storage | None:
+    """Return the disk that was read most from, None where none was seen."""
+    read = {disk: rate for (name, disk), rate in host.rates.items() if name == "disk.read" and rate.mean is not None}
+    if not read:
+        return None
+    disk = max(read, key=lambda name: read[name].mean or 0.0)
+    written = host.rates.get(("disk.write", disk))
+    pressure = host.rates.get(("pressure.io", ""))
+    stalled = pressure.mean if pressure else None
+    return Storage(
+        disk=disk,
+        rate=read[disk].mean or 0.0,
+        best=max(read[disk].best, read[disk].mean or 0.0),
+        written=(written.mean or 0.0) if written else 0.0,
+        busy=host.mean("disk.busy", disk),
+        queue=host.mean("disk.queue", disk),
+        request=host.mean("disk.request", disk),
+        rotational=host.rotational.get(disk, False),
+        workers_blocked=host.mean("workers.blocked"),
+        main_blocked=host.mean("main.blocked"),
+        stalled=None if stalled is None else min(1.0, stalled / 1e6),
+    )

@@ -1,0 +1,40 @@
+"""Which file systems are mounted where the training runs: a data set on another machine is read over the network."""
+
+from gputune.hygiene import mask
+from gputune.mounts import Mount, parse
+from gputune.sample import Metric, Note, Reading, Target, Ticks, Unavailable
+
+PERIOD = 10.0  # s; a mount stays. What is mounted while the training runs is seen a little later
+LATER = 60.0  # s
+METRICS: tuple[Metric, ...] = ()
+MOST = 64  # mounts told: a host of containers has thousands, of other people
+NOBODY = -1  # the machine's own notes
+WHOLE = 1 << 20  # bytes of a mountinfo that are read
+
+
+def attach(target: Target) -> Ticks:
+    """Read `/proc/PID/mountinfo` of the command, which sees what its namespace sees. Source: proc_pid_mountinfo(5)."""
+    file = target.proc / str(target.root_pid) / "mountinfo"
+    told: set[Mount] = set()
+    text = ""
+    while True:
+        before = text
+        try:
+            with file.open(encoding="utf-8", errors="replace") as source:
+                text = source.read(WHOLE)
+        except OSError as reason:
+            if not told:
+                raise Unavailable(f"`{file}` cannot be read: {reason.strerror}") from reason
+            text = before  # the command has ended: what was mounted is known
+        yield [] if text == before else _new(text, told)
+
+
+def _new(text: str, told: set[Mount]) -> list[Reading]:
+    readings: list[Reading] = []
+    for mount in parse(text):
+        if mount not in told and len(told) < MOST:
+            told.add(mount)
+            (source,) = mask([mount.source])
+            fields = {"n": "mount", "device": mount.device, "kind": mount.kind, "source": source, "point": mount.point}
+            readings.append(Note(NOBODY, dict(fields)))
+    return readings

@@ -1,0 +1,112 @@
+"""What was read: batch by batch, epoch by epoch, from which disk and which mount."""
+
+import pytest
+
+from gputune.events import DIRECT, INLINE, Kind
+from gputune.gathering.storage import Rate
+from gputune.mounts import Mount
+from gputune.sample import Note
+
+MS = 1_000_000
+
+
+def read(story, *, asked: int, stored: int, opens: int = 4, took: float = 10, code: int = INLINE) -> None:
+    """A batch made in the training process, blocked half of its time, of which a sample was taken."""
+    t0, story.at = story.at, story.at + took
+    story.record(Kind.FETCH, t0, story.at, code=INLINE, a=round(took / 2 * MS), c=8)
+    story.record(Kind.READS, t0, story.at, code=code, a=2 * MS, b=asked, d=stored, e=8, c=opens)
+    story.record(Kind.BATCH, t0, story.at, a=1, c=8)
+
+
+def test_a_sampled_batch_tells_what_it_opened_and_read(story) -> None:
+    story.iterator()
+    read(story, asked=4000, stored=1000)
+    read(story, asked=4000, stored=9000, opens=0, code=INLINE | DIRECT)
+    first, second = story.features().processes[0].loaders[0].reads
+    assert (first.opens, first.opening, first.samples, first.asked, first.stored) == (4, 0.002, 8, 4000, 1000)
+    assert (first.wall, first.direct) == (0.010, False)
+    assert (second.asked, second.direct) == (9000, True)  # mapped pages are read and not asked for
+
+
+def test_what_the_kernel_does_not_count_is_not_known(story) -> None:
+    story.iterator()
+    read(story, asked=-1, stored=-1)
+    loader = story.features().processes[0].loaders[0]
+    assert (loader.reads[0].asked, loader.reads[0].stored) == (None, None)
+    assert (loader.epochs[0].asked, loader.epochs[0].stored) == (None, None)
+
+
+def test_each_epoch_has_its_own_account(story) -> None:
+    for number, stored in ((1, 4000), (2, 0)):
+        story.iterator(number)
+        for _ in range(3):
+            t0 = story.at
+            story.at += 10
+            story.record(Kind.FETCH, t0, story.at, code=INLINE, a=(4 if stored else 9) * MS, c=8)
+            story.record(Kind.READS, t0, story.at, code=INLINE, b=4000, d=stored, e=8, c=4)
+            story.record(Kind.BATCH, t0, story.at, a=number, c=8)
+        story.batch(number, end=True)
+    cold, warm = story.features().processes[0].loaders[0].epochs
+    assert (cold.asked, cold.stored) == (4000, 4000)
+    assert (warm.asked, warm.stored) == (4000, 0)
+    assert cold.blocked == pytest.approx(0.006)
+    assert warm.blocked == pytest.approx(0.001)
+
+
+def test_the_folders_of_files_are_known_whoever_read_them(story) -> None:
+    story.note(n="reads", device="254:0", folder="/data")
+    story.process(1, pid=200, role="worker")
+    story.iterator(workers=1)
+    story.record(Kind.MEMBER, story.at, story.at, a=1, b=200, c=0)
+    story.note(1, n="reads", device="0:45", folder="/mnt/share")
+    story.record(Kind.READS, story.at, story.at + 5, 1, b=1, d=1, e=1, c=1)
+    story.batch()
+    assert story.features().processes[0].folders == {"254:0": "/data", "0:45": "/mnt/share"}
+
+
+def test_the_disk_that_was_read_most_during_the_loop_is_known(story) -> None:
+    for name, rotational in (("sda", True), ("nvme0n1", False)):
+        story.gatherer.take([Note(-1, {"n": "disk", "disk": name, "rotational": rotational})])
+    story.sample("disk.read", 0, "sda")
+    story.sample("disk.read", 0, "nvme0n1")
+    story.at += 1000
+    story.sample("disk.read", 500e6, "nvme0n1")  # start-up
+    story.sample("disk.read", 1e6, "sda")
+    story.sample("pressure.io", 0)
+    story.iterator()
+    for second in range(1, 5):
+        for _ in range(100):
+            story.batch(wait=5)
+            story.step(5)
+        story.sample("disk.read", 1e6 + second * 80e6 + (40e6 if second > 2 else 0), "sda")
+        story.sample("disk.read", 500e6, "nvme0n1")
+        story.sample("disk.busy", 0.9, "sda")
+        story.sample("pressure.io", second * 0.25e6)
+        story.sample("main.blocked", 0.5)
+    story.batch()
+    found = story.features().storage
+    assert found.disk == "sda"
+    assert found.rotational
+    assert found.rate == pytest.approx(90e6, rel=0.02)
+    assert found.best == pytest.approx(120e6, rel=0.02)
+    assert found.busy == pytest.approx(0.9)
+    assert found.stalled == pytest.approx(0.25, rel=0.02)
+    assert found.main_blocked == pytest.approx(0.5)
+
+
+def test_without_disks_nothing_is_known_of_them(story) -> None:
+    assert story.features().storage is None
+
+
+def test_mounts_are_kept_in_their_order_once(story) -> None:
+    fields = {"n": "mount", "device": "0:45", "kind": "nfs", "source": "server:/x", "point": "/data"}
+    story.gatherer.take([Note(-1, fields), Note(-1, dict(fields))])
+    assert story.features().mounts == (Mount("0:45", "nfs", "server:/x", "/data"),)
+
+
+def test_a_pace_leaves_out_readings_that_come_too_soon() -> None:
+    rate = Rate()
+    for t, value in ((0, 0.0), (1000 * MS, 100.0), (1001 * MS, 200.0), (2000 * MS, 250.0)):
+        rate.add(t, value)
+    assert rate.best == pytest.approx(150.0)
+    assert rate.mean == pytest.approx(125.0)
