@@ -1,8 +1,8 @@
 """frequent-logging speaks when a log line takes a large part of the loop."""
 
 from gputune.advisors.frequent_logging import advise
-from gputune.features import Place
 from gputune.aftermath import CHILL_S
+from gputune.features import Place
 
 
 def talking(*, each: float, every: int = 1) -> dict:

@@ -1,8 +1,8 @@
 """frequent-reporting speaks when a report takes a large part of the loop."""
 
 from gputune.advisors.frequent_reporting import advise
-from gputune.features import Place
 from gputune.aftermath import CHILL_S
+from gputune.features import Place
 
 
 def talking(*, each: float, every: int = 1) -> dict:
