@@ -10,12 +10,13 @@ What to do: raise `batch_size` to the number named, scale the learning rate with
 
 When it is wrong: when the idle time is a synchronisation or other work of the loop that grows with the batch as well.
 
-Sources: Goyal et al., "Accurate, Large Minibatch SGD", 2017 (learning rate); the prediction is Amdahl's law over the
-step.
+Sources: Goyal et al., "Accurate, Large Minibatch SGD", 2017 (learning rate); the prediction is `gputune/enlarging.py`,
+Amdahl's law for a device that works behind the host.
 """
 
 from collections.abc import Iterator
 
+from gputune.enlarging import turn
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding, Speedup
 
@@ -26,6 +27,7 @@ OVERHEAD = 0.3  # of the loop in steps while the device idles: UNDERUSED, said o
 ROOM = 0.8  # of the memory to be used at most, a margin for fragmentation and longer samples
 MOST = 16  # times the batch: beyond it, learning changes too much to advise it from here
 WORTHWHILE = 0.8  # of what an endless batch would buy is enough
+ENDLESS = 1e6  # times the batch
 EASILY = 0.5  # of a step to make a batch in: such a loader is never late
 PAUSES = ("checkpoint", "logging", "reporting", "evaluation", "collective")
 LEAST_BATCHES = 20  # below it, nothing is predicted
@@ -62,14 +64,14 @@ def _elsewhere(process: Process, loader: Loader) -> float:
 
 def _finding(process: Process, loader: Loader, device: Device, full: float) -> Iterator[Finding]:
     busy = device.busy or 1.0
-    fixed = min(1.0, busy + _elsewhere(process, loader))  # what a sample costs in any case
+    now = turn(process, loader, busy, _elsewhere(process, loader))
     fits = min(MOST, int(ROOM / max(full, ROOM / MOST)))
     times = 2
-    while times * 2 <= fits and amdahl(fixed, times) < WORTHWHILE / fixed:
+    while times * 2 <= fits and now.gain(times) < WORTHWHILE * now.gain(ENDLESS):
         times *= 2
     if times > fits:
         return
-    likely = amdahl(fixed, times)
+    low, likely, high = now.bounds(times)
     batch = (loader.batch_size or 1) * times
     yield Finding(
         id="small-batch",
@@ -79,8 +81,11 @@ def _finding(process: Process, loader: Loader, device: Device, full: float) -> I
         ),
         do=f"set batch_size={batch} and scale the learning rate with it, then look at num_workers again",
         share_lost=1 - 1 / likely,
-        speedup=Speedup(low=1 + (likely - 1) / 2, likely=likely, high=max(likely, min(times, 1 / fixed))),
-        basis="Amdahl's law: the device's part of a step grows with the batch, the rest is paid once a step",
+        speedup=Speedup(low=low, likely=likely, high=high),
+        basis=(
+            "the device's part of a step grows with the batch, the rest is paid once a step; what the training does "
+            "not wait for now runs beside it"
+        ),
         falsified_by="a step with the larger batch that takes longer in proportion",
         effect="changes-learning",
         evidence={
@@ -92,8 +97,3 @@ def _finding(process: Process, loader: Loader, device: Device, full: float) -> I
         where=loader.where,
         change={"batch_size": batch},
     )
-
-
-def amdahl(fixed: float, times: int) -> float:
-    """Return samples/s with a batch `times` as large over those now, where the share `fixed` grows with it."""
-    return 1 / ((1 - fixed) / times + fixed)
