@@ -27,7 +27,6 @@ OVERHEAD = 0.3  # of the loop in steps while the device idles: UNDERUSED, said o
 ROOM = 0.8  # of the memory to be used at most, a margin for fragmentation and longer samples
 MOST = 16  # times the batch: beyond it, learning changes too much to advise it from here
 WORTHWHILE = 0.8  # of what an endless batch would buy is enough
-ENDLESS = 1e6  # times the batch
 EASILY = 0.5  # of a step to make a batch in: such a loader is never late
 PAUSES = ("checkpoint", "logging", "reporting", "evaluation", "collective")
 LEAST_BATCHES = 20  # below it, nothing is predicted
@@ -67,7 +66,7 @@ def _finding(process: Process, loader: Loader, device: Device, full: float) -> I
     now = turn(process, loader, busy, _elsewhere(process, loader))
     fits = min(MOST, int(ROOM / max(full, ROOM / MOST)))
     times = 2
-    while times * 2 <= fits and now.gain(times) < WORTHWHILE * now.gain(ENDLESS):
+    while times * 2 <= fits and now.gain(times) < WORTHWHILE * now.most:
         times *= 2
     if times > fits:
         return

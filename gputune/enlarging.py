@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gputune.features import Loader, Process
 
 BESIDE = frozenset({"sync", "copy.h2d"})  # spans in which the host waits for its device
+TINY = 1e-9  # s; no round is shorter
 OFF = 0.08  # of a gain: what the host's own time grows with a batch, and what a device saves on larger ones
 
 
@@ -32,6 +33,11 @@ class Turn:
         shared = awaited + self.grows
         host = max(0.0, self.total - shared)
         return times * self.total / max(host + times * shared, times * (self.device + self.grows))
+
+    @property
+    def most(self) -> float:
+        """Return the gain that no batch exceeds, however large."""
+        return self.total / max(TINY, self.device + self.grows)
 
     def bounds(self, times: float) -> tuple[float, float, float]:
         """Return the least, the likely and the greatest gain from a batch `times` as large."""
