@@ -1,10 +1,9 @@
 """How busy the CPUs are that this job may use, by anyone, and how many they are."""
 
 import time
-from typing import TypeAlias
 
 from gputune.cgroup import cpu_quota
-from gputune.procfs import CLOCK_TICKS, Kept, affinity, cpu_clocks
+from gputune.procfs import CLOCK_TICKS, Clocks, CpuClocks, affinity
 from gputune.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.units import NS
 
@@ -27,7 +26,7 @@ DEAREST = 0.001  # of a core: where /proc/stat is slow to read (many CPUs and in
 def attach(target: Target) -> Ticks:
     """Read `/proc/stat`, and the affinity and control group of the processes that train (of the command before)."""
     try:
-        stat = Kept(target.proc / "stat")
+        stat = CpuClocks(target.proc)
     except OSError as reason:
         raise Unavailable(f"`{target.proc / 'stat'}` cannot be read: {reason.strerror}") from reason
     cores = _Cores(target, stat)
@@ -38,13 +37,10 @@ def attach(target: Target) -> Ticks:
         stat.close()
 
 
-Clocks: TypeAlias = dict[int, tuple[int, int]]
-
-
 class _Cores:
     """The CPUs of the job between two readings of the kernel's clocks."""
 
-    def __init__(self, target: Target, stat: Kept) -> None:
+    def __init__(self, target: Target, stat: CpuClocks) -> None:
         self._target = target
         self._stat = stat
         self._cpus: frozenset[int] = frozenset()
@@ -64,7 +60,7 @@ class _Cores:
             readings += self._allowed()
         if at >= self._stat_due:
             before = time.thread_time()
-            clocks = cpu_clocks(self._stat.read())
+            clocks = self._stat.read()
             self._stat_due = at + (time.thread_time() - before) / DEAREST - SHORT
             readings += self._busy(now(), clocks)
         return readings
@@ -73,7 +69,7 @@ class _Cores:
         """Look up affinity and quota. Several training processes may be bound to different CPUs: all of them count."""
         target = self._target
         mains = [pid for pid, role in target.pids().items() if role == "main"] or [target.root_pid]
-        online = cpu_clocks(self._stat.read()).keys()
+        online = self._stat.read().keys()
         cpus = affinity(target.proc, mains) & online or frozenset(online)
         if cpus != self._cpus:
             self._cpus, self._last = cpus, {}

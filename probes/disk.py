@@ -19,6 +19,7 @@ METRICS = (READ, WRITTEN, BUSY, QUEUE, REQUEST)
 
 SECTOR = 512  # B; the unit of /proc/diskstats, whatever the disk's own is
 MOST = 16  # disks; a storage server has hundreds, and the recording a column for each
+LONGEST = 400  # B; of a row: seventeen numbers of 20 digits, and a name
 MS = 1_000_000  # ns
 NOBODY = -1  # whose notes are the machine's own
 SHORT = 0.05  # s; the kernel counts busy time in its own ticks of 1 to 10 ms
@@ -36,12 +37,15 @@ def attach(target: Target) -> Ticks:
         stats = Kept(target.proc / "diskstats")
     except OSError as reason:
         raise Unavailable(f"`{target.proc / 'diskstats'}` cannot be read: {reason.strerror}") from reason
-    disks = set(sorted(disks)[:MOST])
-    known: dict[str, _Counts] = {}
+    known = [_Disk(name.decode()) for name in sorted(disks)[:MOST]]
     try:
-        yield [*_kinds(target, disks), *_tick(stats.read(), disks, known)]
+        readings = _kinds(target, known)
         while True:
-            yield _tick(stats.read(), disks, known)
+            data, t = stats.read(), now()
+            for disk in known:
+                readings += disk.samples(data, t)
+            yield readings
+            readings = []
     finally:
         stats.close()
 
@@ -56,34 +60,43 @@ class _Counts(NamedTuple):
     reading: int  # ms, all requests added up
 
 
-def _kinds(target: Target, disks: set[bytes]) -> list[Reading]:
+class _Disk:
+    """One disk: how its row is found, and what it had counted when it was last read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._mark = f" {name} ".encode()
+        self._before: _Counts | None = None
+
+    def samples(self, data: bytes, t: int) -> list[Reading]:
+        """Return the samples of /proc/diskstats as read at `t` (ns); none where the disk has gone."""
+        at = data.find(self._mark)
+        words = data[at : at + LONGEST].split(None, 11) if at >= 0 else []
+        if len(words) < 11:
+            return []
+        counts = _Counts(t, int(words[10]), int(words[1]), int(words[3]), int(words[4]))
+        readings: list[Reading] = [
+            Sample(READ, t, counts.read * SECTOR, self.name),
+            Sample(WRITTEN, t, int(words[7]) * SECTOR, self.name),
+        ]
+        before = self._before
+        if before is None:
+            self._before = counts
+        elif t - before.t >= SHORT * NS:
+            self._before = counts
+            readings += _since(before, counts, self.name)
+        return readings
+
+
+def _kinds(target: Target, disks: list[_Disk]) -> list[Reading]:
     """Return what kind of disk each is, said once: one with turning platters serves one request at a time."""
     found: list[Reading] = []
-    for disk in sorted(disks):
-        file = target.sys / "block" / disk.decode() / "queue" / "rotational"
+    for disk in disks:
+        file = target.sys / "block" / disk.name / "queue" / "rotational"
         with contextlib.suppress(OSError):
             turns = file.read_text().strip() == "1"
-            found.append(Note(NOBODY, {"n": "disk", "disk": disk.decode(), "rotational": turns}))
+            found.append(Note(NOBODY, {"n": "disk", "disk": disk.name, "rotational": turns}))
     return found
-
-
-def _tick(data: bytes, disks: set[bytes], known: dict[str, _Counts]) -> list[Reading]:
-    """Return the samples of one reading; `known` keeps what each disk had counted at the one before."""
-    t = now()
-    readings: list[Reading] = []
-    for line in data.split(b"\n"):
-        words = line.split(None, 13)
-        if len(words) < 13 or words[2] not in disks:
-            continue
-        disk = words[2].decode()
-        counts = _Counts(t, int(words[12]), int(words[3]), int(words[5]), int(words[6]))
-        readings.append(Sample(READ, t, counts.read * SECTOR, disk))
-        readings.append(Sample(WRITTEN, t, int(words[9]) * SECTOR, disk))
-        before = known.setdefault(disk, counts)
-        if t - before.t >= SHORT * NS:
-            known[disk] = counts
-            readings += _since(before, counts, disk)
-    return readings
 
 
 def _since(before: _Counts, counts: _Counts, disk: str) -> list[Reading]:

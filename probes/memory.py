@@ -2,6 +2,8 @@
 
 import os
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gputune.cgroup import memory_limit, memory_used
@@ -26,7 +28,9 @@ FIRST_ROUND = 2.0  # s; soon enough for a short run, late enough to find its wor
 SLICE = 0.002  # s of CPU that a tick may spend on adding up pages; at least one process is done
 LARGEST = 512 << 20  # B resident; adding up costs 10 ms a GiB, and a fault of that process may have to wait for it
 DEAREST = 0.0003  # of a core, on average: a round that was dear is followed by a longer pause
-LIMIT_BEAT = 5.0  # s between looks at the control group
+LIMIT_BEAT = 5.0  # s between looks at the control group, and at which /dev/shm is the job's
+SHM = "/dev/shm"  # noqa: S108 - it is what we measure
+STATM = 256  # bytes; more than a /proc/PID/statm has
 
 
 def attach(target: Target) -> Ticks:
@@ -36,16 +40,20 @@ def attach(target: Target) -> Ticks:
     except OSError as reason:
         raise Unavailable(f"`{target.proc / 'meminfo'}` cannot be read: {reason.strerror}") from reason
     pages = _Round(target, time.monotonic() + FIRST_ROUND)
-    limit_due = 0.0
+    mains = _Mains(target)
+    limit_due, shm = 0.0, ""
     try:
         while True:
-            readings = _machine(info.read()) + _shm(target)
-            if time.monotonic() >= limit_due:
-                limit_due = time.monotonic() + LIMIT_BEAT
+            at = time.monotonic()
+            readings = _machine(info.read())
+            if at >= limit_due:
+                limit_due = at + LIMIT_BEAT
                 readings += _limit(target)
-            yield readings + _mains(target) + pages.tick(time.monotonic())
+                shm = _shm_of(target)
+            yield readings + _shm(shm) + mains.tick() + pages.tick(at)
     finally:
         info.close()
+        mains.close()
 
 
 def _machine(data: bytes) -> list[Reading]:
@@ -65,29 +73,61 @@ def _row(data: bytes, name: bytes) -> int:
     return int(data[at + len(name) : data.index(b"kB", at)]) * 1024 if at >= 0 else 0
 
 
-def _shm(target: Target) -> list[Reading]:
-    """Ask for the command's own /dev/shm: a container started by it may have a smaller one than we."""
-    for folder in (f"{target.proc}/{target.root_pid}/root/dev/shm", "/dev/shm"):  # noqa: S108 - it is what we measure
-        try:
-            found = os.statvfs(folder)
-        except OSError:  # of another user, ended, or without one
-            continue
-        t = now()
-        return [
-            Sample(SHM_TOTAL, t, found.f_blocks * found.f_frsize),
-            Sample(SHM_FREE, t, found.f_bavail * found.f_frsize),
-        ]
-    return []
+def _shm_of(target: Target) -> str:
+    """Return where the command's own /dev/shm is: a container started by it may have a smaller one than we."""
+    theirs = f"{target.proc}/{target.root_pid}/root{SHM}"
+    try:
+        same = os.stat(theirs).st_dev == os.stat(SHM).st_dev  # noqa: PTH116 - they are joined as text for statvfs
+    except OSError:  # of another user, ended, or without one
+        same = True
+    return SHM if same else theirs  # the way to theirs takes longer
 
 
-def _mains(target: Target) -> list[Reading]:
-    """Return what each training process holds itself. It is counted by the kernel: asking costs a few µs."""
-    readings: list[Reading] = []
-    for pid in [pid for pid, role in target.pids().items() if role == "main"]:
-        statm = read_bytes(f"{target.proc}/{pid}/statm").split()
-        if len(statm) > 2:
-            readings.append(Sample(MAIN, now(), (int(statm[1]) - int(statm[2])) * PAGE, str(pid)))
-    return readings
+def _shm(folder: str) -> list[Reading]:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return []
+    t = now()
+    return [
+        Sample(SHM_TOTAL, t, found.f_blocks * found.f_frsize),
+        Sample(SHM_FREE, t, found.f_bavail * found.f_frsize),
+    ]
+
+
+class _Mains:
+    """What each training process holds itself, counted by the kernel: asking costs a few µs."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._roles: Mapping[int, Role] = {}  # when they were last looked through
+        self._files: dict[int, Kept] = {}
+
+    def tick(self) -> list[Reading]:
+        """Return the memory of those that live."""
+        roles = self._target.pids()
+        if roles is not self._roles:
+            self._roles = roles
+            self._follow({pid for pid, role in roles.items() if role == "main"})
+        readings: list[Reading] = []
+        for pid, file in self._files.items():
+            try:
+                _, resident, shared, _ = file.read().split(None, 3)
+            except (OSError, ValueError):  # it has ended
+                continue
+            readings.append(Sample(MAIN, now(), (int(resident) - int(shared)) * PAGE, str(pid)))
+        return readings
+
+    def _follow(self, mains: set[int]) -> None:
+        for pid in self._files.keys() - mains:
+            self._files.pop(pid).close()
+        for pid in mains - self._files.keys():
+            with suppress(OSError):
+                self._files[pid] = Kept(self._target.proc / str(pid) / "statm", STATM)
+
+    def close(self) -> None:
+        """Let go of every file."""
+        self._follow(set())
 
 
 def _limit(target: Target) -> list[Reading]:

@@ -11,6 +11,8 @@ SENT = Metric("net.sent", "B", "Bytes sent since the interface came up, by anyon
 METRICS = (RECEIVED, SENT)
 
 MOST = 16  # interfaces; a container host has hundreds, and the recording a column for each
+BEFORE = b" \n"  # what stands before an interface's name
+LONGEST = 400  # B; of a row: sixteen numbers of 20 digits, and a name
 LANE_BYTES = 4  # InfiniBand counts data in units of four bytes
 
 
@@ -25,12 +27,12 @@ def attach(target: Target) -> Ticks:
     except OSError as reason:
         raise Unavailable(f"`{target.proc / 'net/dev'}` cannot be read: {reason.strerror}") from reason
     try:
-        names = set(_interfaces(target.sys, file.read()))
+        marks = {name: f"{name}:".encode() for name in _interfaces(target.sys, file.read())}
         ports = sorted((target.sys / "class" / "infiniband").glob("*/ports/*/counters"))[:MOST]
-        if not names and not ports:
+        if not marks and not ports:
             raise Unavailable("no network interface but the loopback is visible here")
         while True:
-            yield _tick(file.read(), names) + [reading for port in ports for reading in _port(port)]
+            yield _tick(file.read(), marks) + [reading for port in ports for reading in _port(port)]
     finally:
         file.close()
 
@@ -52,12 +54,17 @@ def _interfaces(sys: Path, data: bytes) -> list[str]:
     return (real or [name for name, carried in seen if carried])[:MOST]
 
 
-def _tick(data: bytes, names: set[str]) -> list[Reading]:
+def _tick(data: bytes, marks: dict[str, bytes]) -> list[Reading]:
+    """Return the samples of one reading; of many rows a few are wanted, so the others stay text."""
     t = now()
     readings: list[Reading] = []
-    for name, received, sent in _rows(data):
-        if name in names:
-            readings += [Sample(RECEIVED, t, received, name), Sample(SENT, t, sent, name)]
+    for name, mark in marks.items():
+        at = data.find(mark)
+        while at > 0 and data[at - 1] not in BEFORE:  # `veth0:` ends like `eth0:`
+            at = data.find(mark, at + 1)
+        words = data[at + len(mark) : at + LONGEST].split(None, 9) if at >= 0 else []
+        if len(words) > 8:
+            readings += [Sample(RECEIVED, t, int(words[0]), name), Sample(SENT, t, int(words[8]), name)]
     return readings
 
 

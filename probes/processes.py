@@ -2,24 +2,10 @@
 
 from collections.abc import Mapping
 
-from gputune.procfs import (
-    CLOCK_TICKS,
-    CSTIME,
-    CUTIME,
-    PPID,
-    STARTED,
-    STATE,
-    STIME,
-    THREADS,
-    UTIME,
-    Kept,
-    affinity,
-    cpu_clocks,
-    monotonic_of,
-    stat_fields,
-)
+from gputune.procfs import CLOCK_TICKS, Clocks, CpuClocks, affinity, monotonic_of
 from gputune.sample import Metric, Reading, Role, Sample, Target, Ticks, now
 from gputune.units import NS
+from gputune.usage import NOTHING, Bytes, Usage
 
 JOB = Metric("cpu.job", "cores", "CPU used by the process tree.")
 BY_ROLE: dict[Role, Metric] = {
@@ -61,7 +47,6 @@ PERIOD = 0.2  # s; the kernel counts CPU time in 10 ms: a twentieth of rounding,
 LATER = 1.0  # s; what is wanted are means over the training loop, and they come out the same
 SHORT = 0.05  # s; a shorter interval, as before the last tick of a run, is left out
 SLOW_BEAT = 0.35  # s between readings of what is not worth two more system calls a process on every tick
-
 AFFINITY_BEAT = 10  # s between looks at which CPUs the job may use
 
 
@@ -78,91 +63,11 @@ def attach(target: Target) -> Ticks:
         job.close()
 
 
-class _Process:
-    """One process, held by open files: what it used since the last reading, and in all when it was last read.
-
-    The kernel adds what a child has used to its parent when that waits for it: CPU time in fields of its own, storage
-    bytes into the same ones. `owed` is what was already counted for children that ended, to be taken off again.
-    """
-
-    def __init__(self, target: Target, pid: int) -> None:
-        folder = f"{target.proc}/{pid}"
-        self.pid = pid
-        self.role: Role = "other"
-        self.stat = Kept(f"{folder}/stat")
-        self.io = _optional(f"{folder}/io")
-        self.schedstat = _optional(f"{folder}/schedstat")
-        self.parent = self.started = self.cpu = self.waited = self.queued = 0
-        self.ran = self.inherited = 0  # clock ticks since the last reading
-        self.owed = 0
-        self.bytes = self.owed_bytes = (0, 0, 0)  # read, written, asked for
-        self.state = b"S"
-        self.threads = 1
-        self.heir: Role = "other"  # what the children were whose CPU time it inherits
-
-    def read(self) -> bool:
-        """Read its stat; False if it has ended."""
-        try:
-            fields = stat_fields(self.stat.read())
-        except OSError:
-            return False
-        cpu, waited = int(fields[UTIME]) + int(fields[STIME]), int(fields[CUTIME]) + int(fields[CSTIME])
-        self.ran, self.inherited = cpu - self.cpu, waited - self.waited
-        self.cpu, self.waited = cpu, waited
-        self.state, self.parent = fields[STATE], int(fields[PPID])
-        self.threads, self.started = int(fields[THREADS]), int(fields[STARTED])
-        return True
-
-    def forget(self) -> None:
-        """Count from here: what it used before is not of this run."""
-        self.ran = self.inherited = 0
-        self.moved()
-        self.waited_for_cpu()
-
-    def settled(self) -> int:
-        """Return the CPU time since the last reading of children that nobody met while they lived."""
-        extra = self.inherited - self.owed
-        self.owed = max(0, -extra)
-        return max(0, extra)
-
-    def moved(self) -> tuple[int, int, int]:
-        """Return the bytes (read, written, asked for) since the last call; they are 0 where that is not to be seen."""
-        words = _words(self.io)
-        if len(words) < 12:
-            return (0, 0, 0)
-        current = (int(words[9]), int(words[11]), int(words[1]))
-        new = tuple(c - b - o for c, b, o in zip(current, self.bytes, self.owed_bytes, strict=True))
-        self.bytes = current
-        self.owed_bytes = (max(0, -new[0]), max(0, -new[1]), max(0, -new[2]))
-        return (max(0, new[0]), max(0, new[1]), max(0, new[2]))
-
-    def waited_for_cpu(self) -> int:
-        """Return the ns since the last call in which its first thread was runnable without a CPU."""
-        words = _words(self.schedstat)
-        if len(words) < 2:
-            return 0
-        before, self.queued = self.queued, int(words[1])
-        return self.queued - before
-
-    def close(self) -> None:
-        """Let go of its files."""
-        for file in (self.stat, self.io, self.schedstat):
-            if file is not None:
-                file.close()
-
-
-def _optional(path: str) -> Kept | None:
+def _machine(target: Target) -> CpuClocks | None:
     try:
-        return Kept(path)
-    except OSError:  # of another user, or not built into this kernel
-        return None
-
-
-def _words(file: Kept | None) -> list[bytes]:
-    try:
-        return file.read().split() if file is not None else []
+        return CpuClocks(target.proc)
     except OSError:
-        return []
+        return None
 
 
 def _by_role() -> dict[Role, int]:
@@ -174,13 +79,16 @@ class _Job:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._known: dict[int, _Process] = {}
+        self._known: dict[int, Usage] = {}
+        self._roles: Mapping[
+            int, Role
+        ] = {}  # when they were last looked through; a new mapping is made when they change
         self._began = now()
         self._last = self._slow_last = 0
-        self._bytes = (0, 0, 0)
+        self._bytes = NOTHING
         self._used = self._used_last = 0  # clock ticks of the job since we began, now and at the slow beat before
-        self._machine: dict[int, tuple[int, int]] = {}
-        self._stat = _optional(f"{target.proc}/stat")
+        self._machine: Clocks = {}
+        self._stat = _machine(target)
         self._cpus: frozenset[int] = frozenset()
         self._cpus_due = 0
         self._overdrawn = 0  # clock ticks that the job had more than the machine: rounding, made up for the next time
@@ -190,16 +98,18 @@ class _Job:
         t = now()
         if self._last and t - self._last < SHORT * NS:
             return []
-        used = self._cpu()
-        self._used += sum(used.values())
+        slow = t - self._slow_last >= SLOW_BEAT * NS
+        used = self._cpu(slow=slow)
+        job = sum(used.values())
+        self._used += job
         readings: list[Reading] = []
         if self._last:
             room = (t - self._last) / NS * CLOCK_TICKS
-            readings.append(Sample(JOB, t, sum(used.values()) / room))
+            readings.append(Sample(JOB, t, job / room))
             readings += [Sample(metric, t, used[role] / room) for role, metric in BY_ROLE.items()]
         self._last = t
         readings += self._workers(t)
-        if t - self._slow_last >= SLOW_BEAT * NS:
+        if slow:
             readings += self._slow(t)
             self._slow_last = t
         return readings
@@ -211,35 +121,39 @@ class _Job:
         if self._stat is not None:
             self._stat.close()
 
-    def _cpu(self) -> dict[Role, int]:
+    def _cpu(self, *, slow: bool) -> dict[Role, int]:
         """Return the clock ticks used since the last reading, by role."""
         roles = self._target.pids()
-        gone = {p.pid: p for p in self._known.values() if p.pid not in roles or not p.read()}
+        gone = {pid: p for pid, p in self._known.items() if pid not in roles or not p.read(slow=slow)}
         for process in gone.values():
             self._bury(process, gone)
-        for pid in roles.keys() - self._known.keys():
-            self._meet(pid)
+        if roles is not self._roles:
+            for pid in roles.keys() - self._known.keys():
+                self._meet(pid, slow=slow)
+            for pid, process in self._known.items():
+                process.role = roles[pid]
+            self._roles = roles
         used = _by_role()
-        for pid, process in self._known.items():
-            process.role = roles[pid]
+        for process in self._known.values():
             used[process.role] += process.ran
-            used[process.heir] += process.settled()
+            if process.inherited:
+                used[process.heir] += process.settled()
         return used
 
-    def _meet(self, pid: int) -> None:
+    def _meet(self, pid: int, *, slow: bool) -> None:
         """Take a process in. One that began after us counts from its start, an older one from now."""
         try:
-            process = _Process(self._target, pid)
+            process = Usage(self._target.proc, pid)
         except OSError:
             return
-        if not process.read():
+        if not process.read(slow=slow):
             process.close()
             return
         if monotonic_of(process.started) < self._began:
             process.forget()
         self._known[pid] = process
 
-    def _bury(self, process: _Process, gone: Mapping[int, _Process]) -> None:
+    def _bury(self, process: Usage, gone: Mapping[int, Usage]) -> None:
         """Let a process go that has ended. What it used was counted; an ancestor that lives will inherit it."""
         del self._known[process.pid]
         process.close()
@@ -267,7 +181,9 @@ class _Job:
         queued = _by_role()
         threads = 0
         for process in self._known.values():
-            self._bytes = _sum(self._bytes, process.moved())
+            moved = process.moved()
+            if moved is not NOTHING:
+                self._bytes = _sum(self._bytes, moved)
             queued[process.role] += process.waited_for_cpu()
             threads += process.threads
         read, written, asked = self._bytes
@@ -283,7 +199,7 @@ class _Job:
         """Return what the machine used on the job's CPUs and the job did not. Both are read at nearly the same time."""
         if self._stat is None:
             return []
-        before, self._machine = self._machine, cpu_clocks(self._stat.read())
+        before, self._machine = self._machine, self._stat.read()
         mine, self._used_last = self._used - self._used_last, self._used
         if not before or not self._slow_last:
             return []
@@ -297,5 +213,5 @@ class _Job:
         return [Sample(OTHERS, t, max(0, foreign) / ((t - self._slow_last) / NS * CLOCK_TICKS))]
 
 
-def _sum(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
+def _sum(a: Bytes, b: Bytes) -> Bytes:
     return (a[0] + b[0], a[1] + b[1], a[2] + b[2])

@@ -144,3 +144,63 @@ def test_a_ring_without_a_loop_is_taken_for_a_training_after_a_while(small: Tree
     monkeypatch.setattr(room, "now", lambda: later)
     small.learn([])
     assert small.pids()[100] == "main"
+
+
+def machine(proc: Path, threads: int, last_pid: int) -> None:
+    (proc / "self").mkdir(exist_ok=True)
+    (proc / "loadavg").write_text(f"0.20 0.18 0.12 1/{threads} {last_pid}\n")
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Tree:
+    """A tree of 100 on a machine that counts its threads."""
+    machine(tmp_path, 80, 100)
+    stat(tmp_path, 100, 1)
+    tree = Tree(100, tmp_path)
+    tree.refresh()
+    return tree
+
+
+@pytest.mark.parametrize(("threads", "last_pid"), [(81, 101), (80, 101), (79, 100)])
+def test_processes_are_looked_for_when_a_thread_of_the_machine_began_or_ended(
+    counted: Tree, tmp_path: Path, threads: int, last_pid: int
+) -> None:
+    stat(tmp_path, 101, 100)
+    machine(tmp_path, threads, last_pid)
+    counted.refresh()
+    assert set(counted.pids()) == {100, 101}
+
+
+def test_nobody_is_asked_while_no_thread_began_or_ended(counted: Tree, monkeypatch) -> None:
+    monkeypatch.setattr(counted, "_scan", None)
+    counted.refresh()
+    assert set(counted.pids()) == {100}
+
+
+def test_who_spoke_enters_at_once_all_the_same(counted: Tree, tmp_path: Path) -> None:
+    stat(tmp_path, 101, 100)
+    counted.workers([101])
+    counted.refresh()
+    assert counted.pids() == {100: "other", 101: "worker"}
+
+
+@pytest.mark.parametrize("made_up", ["0.00 0.00 0.00 0/0 0\n", "", "0.1 0.1 0.1\n"])
+def test_a_count_that_is_made_up_is_not_believed(tmp_path: Path, made_up: str) -> None:
+    machine(tmp_path, 80, 100)
+    (tmp_path / "loadavg").write_text(made_up)
+    stat(tmp_path, 100, 1)
+    tree = Tree(100, tmp_path)
+    tree.refresh()
+    stat(tmp_path, 101, 100)
+    tree.refresh()
+    assert set(tree.pids()) == {100, 101}
+
+
+def test_a_count_that_stood_while_somebody_came_is_never_believed_again(counted: Tree, tmp_path: Path) -> None:
+    stat(tmp_path, 101, 100)
+    for _ in range(room.THOROUGH):
+        counted.refresh()
+    assert set(counted.pids()) == {100, 101}
+    stat(tmp_path, 102, 100)
+    counted.refresh()
+    assert set(counted.pids()) == {100, 101, 102}
