@@ -10,15 +10,16 @@ for the CPUs that this job may use (affinity, cgroup quota, ranks on the node) a
 
 When it is wrong: when the storage cannot serve more readers at once than it does now, when the dataset serialises its
 workers by a lock, or when each worker's memory does not fit. An `IterableDataset` that does not share its samples out
-among the workers returns each of them once a worker.
+among the workers returns each of them once a worker: the finding says so unless the dataset asked `get_worker_info()`.
 
 Sources: `torch.utils.data` documentation, "Single- and Multi-process Data Loading"; the model is `gputune/replay.py`.
 """
 
 from collections.abc import Iterator
 
+from gputune.effects import of_workers
 from gputune.features import Features
-from gputune.finding import Effect, Finding, Speedup
+from gputune.finding import Finding, Speedup
 from gputune.prediction import Outlook, outlooks
 
 WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
@@ -48,7 +49,7 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
         speedup=speedup,
         basis="DataLoader replayed over the measured times of its batches and steps, within the CPUs of this job",
         falsified_by=f"samples/s with num_workers={workers} below x{speedup.low:.2f} of this run's",
-        effect=_effect(outlook, changes_order=keep),
+        effect=of_workers(loader, workers, persistent=persistent),
         evidence={
             "waiting": outlook.waiting,
             "batch_s": making,
@@ -60,9 +61,3 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
         where=loader.where,
         change={"num_workers": workers, **({"persistent_workers": True} if keep else {})},
     )
-
-
-def _effect(outlook: Outlook, *, changes_order: bool) -> Effect:
-    if outlook.loader.iterable:
-        return "may-duplicate"
-    return "changes-order" if changes_order or outlook.loader.num_workers == 0 else "same-order"

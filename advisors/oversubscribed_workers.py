@@ -16,6 +16,7 @@ Sources: Lightning issues 15572 and 18723 (advice that ignores cpusets and ranks
 
 from collections.abc import Iterator
 
+from gputune.effects import of_workers
 from gputune.features import Features
 from gputune.finding import Finding
 from gputune.prediction import Outlook, Setting, outlooks
@@ -50,7 +51,7 @@ def _finding(outlook: Outlook, fits: int) -> Finding:
         speedup=speedup,
         basis="the work replayed with as many workers as there are CPUs for, against the loop as measured",
         falsified_by=f"samples/s with num_workers={fits} below x{speedup.low:.2f} of this run's",
-        effect="same-order",
+        effect=of_workers(loader, fits, persistent=loader.persistent_workers),
         evidence={
             "queued": outlook.queued,
             "num_workers": loader.num_workers,

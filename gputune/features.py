@@ -53,7 +53,8 @@ class Copy:
     """All copies of tensors to the device from one place in the user's code, on the training thread.
 
     `seconds` is how long the training thread was held; `size` bytes in all; `pinned` and `non_blocking` are the shares
-    of the bytes that came from page-locked memory, and that were asked for without waiting.
+    of the bytes that came from page-locked memory, and that were asked for without waiting. `fastest` is the highest
+    rate of any that was waited for, in B/s: a copy waits for the device first, so what the link can do shows there.
     """
 
     where: str
@@ -63,6 +64,7 @@ class Copy:
     size: int
     pinned: float
     non_blocking: float
+    fastest: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

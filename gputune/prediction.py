@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gputune.aftermath import aftermath, chill
-from gputune.features import Features, Loader, Process
+from gputune.features import Features, Fetch, Loader, Process
 from gputune.finding import Speedup
 from gputune.replay import DELIVERY_S, Job, Work
 
@@ -271,6 +271,35 @@ class Outlook:
         job = replace(self.job, steps=(Work(cpu, step - cpu, width),), floor=0.0)
         paced = job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order)
         return paced * self.loader.batches
+
+    def out_of_order(self) -> Speedup:
+        """Return what it would buy to take batches as they come."""
+        loose = Outlook(self.run, self.process, replace(self.loader, in_order=False))
+        return self._interval(self.loop(self.now), loose.loop(self.now))
+
+    def handed_over(self, excess: float, delivery: float) -> Speedup:
+        """Return what it would buy to save the share `excess` of the time in `collate_fn`, and to deliver in so many s.
+
+        Where handing over was measured batch by batch, that is what it costs the training now.
+        """
+        loader = self.loader
+        now = max(self.job.delivery, _mean(loader.deliveries)) if loader.num_workers else self.job.delivery
+        job = replace(self.job, delivery=now, steps=tuple(_steps(self.run, loader, now)) or self.job.steps)
+        fetches = tuple(_cheaper(work, f, excess) for work, f in zip(job.fetches, loader.fetches, strict=True))
+        lighter = replace(job, fetches=fetches, delivery=min(now, delivery))
+        return self._with(job).gain(self.now, lighter)
+
+    def fastest(self) -> float:
+        """Return the s that this loop's batches would take if no step took any time: what the loader can do at best."""
+        job = replace(self.job, steps=(Work(0.0, 0.0),), floor=0.0)
+        return job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order) * self.loader.batches
+
+
+def _cheaper(work: Work, fetch: Fetch, excess: float) -> Work:
+    """Return the making of a batch without a share of its `collate_fn`, of which the CPU had its part while it ran."""
+    wanted = fetch.cpu + fetch.queued
+    saved = excess * fetch.collate * (fetch.cpu / wanted if wanted else 1.0)
+    return Work(max(PREPARED * work.cpu, work.cpu - saved), work.blocked, work.width)
 
 
 def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speedup:

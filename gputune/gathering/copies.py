@@ -7,6 +7,7 @@ from gputune.events import FROM_PINNED, NON_BLOCKING, Record
 from gputune.features import Copy
 from gputune.units import NS
 
+NOTABLE = 1 << 16  # B; a smaller copy takes as long as asking for it
 PLACES = 200  # places kept: a training has a handful
 
 
@@ -19,6 +20,7 @@ class _Sum:
     size: int = 0
     pinned: int = 0  # B
     non_blocking: int = 0  # B
+    fastest: float = 0.0  # B/s
 
 
 class Copies:
@@ -35,6 +37,9 @@ class Copies:
         mine.count += 1
         mine.ns += record.t1 - record.t0
         mine.size += record.b
+        unattended = record.c & FROM_PINNED and record.c & NON_BLOCKING
+        if record.b >= NOTABLE and not unattended:
+            mine.fastest = max(mine.fastest, record.b * NS / max(1, record.t1 - record.t0))
         mine.pinned += record.b if record.c & FROM_PINNED else 0
         mine.non_blocking += record.b if record.c & NON_BLOCKING else 0
 
@@ -53,6 +58,7 @@ class Copies:
                     size=mine.size,
                     pinned=mine.pinned / size,
                     non_blocking=mine.non_blocking / size,
+                    fastest=mine.fastest,
                 )
             )
         return tuple(sorted(found, key=lambda copy: -copy.seconds))

@@ -57,6 +57,9 @@ def pretend(
     frames: tuple[Frame, ...] = (),
     before_forward: tuple[float, ...] = (),
     worker_threads: int | None = None,
+    collate: float = 0.0,  # s of the making that are spent in collate_fn
+    deliveries: Sequence[float] = (),
+    early: Sequence[int] = (),
 ) -> Features:
     """Return a run of `ranks` equal processes with one loader each. Times in s, per batch."""
     made = list(fetches) or [(cpu, blocked)]
@@ -66,7 +69,7 @@ def pretend(
     mean = sum(series) / kept
     supply = making if num_workers == 0 else max(0.0005, making / num_workers - mean)
     waited = ((tuple(waits) or (supply,)) * kept)[:kept]
-    fetched = tuple(Fetch(wall=c + b + queued, cpu=c, queued=queued, collate=0.0, samples=BATCH) for c, b in made)
+    fetched = tuple(Fetch(wall=c + b + queued, cpu=c, queued=queued, collate=collate, samples=BATCH) for c, b in made)
     wait = sum(waited) / kept
     loop = batches * (mean + wait) + epochs * (first_wait + shutdown + start) + sum((between or {}).values())
     in_loop = {"loader.wait": batches * wait, **(between or {})}
@@ -92,6 +95,8 @@ def pretend(
         epochs=_epochs(epochs, batches, loop, start=start, first_wait=first_wait, shutdown=shutdown),
         batch_bytes=batch_bytes,
         worker_threads=worker_threads,
+        deliveries=tuple(deliveries),
+        early=tuple(early),
         wait_total=batches * wait,
         seconds=loop,
     )

@@ -11,7 +11,7 @@ from gputune.rooms import identity, names
 ROOT = Path(__file__).parents[2]
 FILES = [
     *sorted((ROOT / "advisors").glob("[a-z]*.py")),
-    *(ROOT / "gputune" / f"{name}.py" for name in ("judging", "pauses", "prediction", "replay")),
+    *(ROOT / "gputune" / f"{name}.py" for name in ("judging", "pauses", "prediction", "replay", "transfers")),
 ]
 NO_THRESHOLDS = {"TINY", "TRAINING", "TYPICAL_PREFETCH"}  # nothing that decides what is said
 

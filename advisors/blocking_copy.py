@@ -1,0 +1,64 @@
+"""Batches lie in page-locked memory, but the training waits for each copy to the device all the same.
+
+What it sees: copies from page-locked memory on the training thread without `non_blocking=True`, and how long they held
+it: the copy itself, and all that the device still had to do before it.
+
+Why it matters: a copy that is waited for joins host and device once a step. The host cannot prepare the next step
+while the device works, and the device idles until the host has queued something again.
+
+What to do: `batch.to(device, non_blocking=True)`. What reads the tensor on the device needs no change: it comes
+later in the same stream.
+
+When it is wrong: when the loop waits for the device once a step anyway (`.item()`): then only the copy's own time can
+run beside the launches. Never with copies back to the host: reading one before it has come gives wrong numbers.
+
+Sources: CUDA C++ Programming Guide, "Asynchronous Concurrent Execution"; "A guide on good usage of non_blocking and
+pin_memory() in PyTorch" (pytorch.org tutorials).
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Copy, Features, Process
+from gputune.finding import Finding
+from gputune.transfers import Lanes, gain, lanes
+
+NOTABLE = 0.03  # of the loop held by such copies: below it, there is nothing to win
+PINNED = 0.5  # of the bytes of a place: else unpinned-memory is the cause
+ASKED = 0.5  # of the bytes without waiting: then most of it is right already
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for process in run.processes:
+        copies = [c for c in process.copies if c.pinned >= PINNED and c.non_blocking < ASKED and c.size]
+        step = lanes(run, process, copies)
+        if step is not None and step.copying >= NOTABLE * step.step:
+            yield _finding(process, copies, step)
+
+
+def _finding(process: Process, copies: list[Copy], step: Lanes) -> Finding:
+    worst = max(copies, key=lambda c: c.seconds)
+    size = sum(c.size for c in copies) / max(1, process.batches or process.optimizer_steps)
+    then = step.then(1.0, unattended=True)
+    speedup = gain(step.step, (step.step + then) / 2, then, then)
+    return Finding(
+        id="blocking-copy",
+        says=(
+            f"copies from pinned memory are waited for, {step.copying / step.step:.0%} of the loop: "
+            f"{step.copying * 1e3:.3g} ms a step, of which the link needs {step.moving * 1e3:.3g} ms ({worst.what})"
+        ),
+        do="copy with non_blocking=True",
+        share_lost=max(0.0, 1 - 1 / speedup.likely),
+        speedup=speedup,
+        basis="the host's own work beside the device's instead of after it; low: half of that",
+        falsified_by=f"samples/s with non_blocking=True below x{speedup.low:.2f} of this run's",
+        effect="identical",
+        evidence={
+            "share": step.copying / step.step,
+            "bytes_per_step": size,
+            "copy_s": step.copying,
+            "link_s": step.moving,
+            "sync_s": step.syncing,
+            "device_s": step.device,
+        },
+        where=worst.where,
+    )

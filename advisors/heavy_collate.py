@@ -1,0 +1,103 @@
+"""Putting samples together to a batch, or handing the batch over, takes the time: `collate_fn` and unpickling.
+
+What it sees: the part of making a batch that is spent in `collate_fn` (measured around it), and how long a batch that
+a worker has finished takes to reach the training (from the worker's last record to the return of `next()`), both
+against what the batch's bytes cost when they are stacked once and passed on as one tensor.
+
+Why it matters: Python lists that become tensors, padding in loops and batches of many small tensors are made one
+number or one file descriptor at a time. The first keeps a worker busy, the second the training itself: each tensor of a
+batch is opened in the training process one after the other, while the device waits.
+
+What to do: let the dataset return tensors or arrays, not lists; read and convert a whole batch at once
+(`__getitems__`); pad by slicing into one array made in advance; return a few large tensors, not many small ones.
+
+When it is wrong: when the work inside `collate_fn` is not assembly but transforms that have to be done anyhow: then it
+is heavy preprocessing in another place. Workers that hold the GIL deliver late, too, whatever they deliver.
+
+Sources: `torch.utils.data` documentation, "Working with collate_fn"; the way of tensors through shared memory:
+`torch.multiprocessing`, "Sharing strategies"; the model is `gputune/replay.py`.
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Features
+from gputune.finding import Finding, Speedup
+from gputune.prediction import Outlook, outlooks
+from gputune.replay import DELIVERY_S
+
+WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
+STACKED_S = 0.0002  # s to stack the samples of a small batch to tensors
+STACK_RATE = 2e9  # B/s at which large samples are stacked, into memory that is new to the process
+WORTH = 1.05  # what assembly alone must promise
+HALF = 0.5  # of the excess: what at least goes where assembly cannot be made as cheap as stacking
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for outlook in outlooks(run):
+        if outlook.waiting < WAITING:
+            continue
+        best = _delivered(outlook)
+        excess = _excess(outlook)
+        speedup = outlook.handed_over(excess, best)
+        if speedup.likely >= WORTH:
+            half = outlook.handed_over(HALF * excess, best + HALF * max(0.0, _delivering(outlook) - best))
+            yield _finding(outlook, Speedup(low=min(half.low, speedup.low), likely=speedup.likely, high=speedup.high))
+
+
+def _stacking(outlook: Outlook) -> float:
+    """Return the s that stacking a batch of this size takes."""
+    return STACKED_S + (outlook.loader.batch_bytes or 0) / STACK_RATE
+
+
+def _collating(outlook: Outlook) -> float:
+    fetches = outlook.loader.fetches
+    return sum(f.collate for f in fetches) / len(fetches)
+
+
+def _excess(outlook: Outlook) -> float:
+    """Return the share of the time in `collate_fn` that stacking does not explain."""
+    collating = _collating(outlook)
+    return max(0.0, 1 - _stacking(outlook) / collating) if collating else 0.0
+
+
+def _delivering(outlook: Outlook) -> float:
+    deliveries = outlook.loader.deliveries
+    return sum(deliveries) / len(deliveries) if deliveries else 0.0
+
+
+def _delivered(outlook: Outlook) -> float:
+    """Return the s that a batch of this size takes to arrive in one piece."""
+    return DELIVERY_S + (outlook.loader.batch_bytes or 0) / STACK_RATE
+
+
+def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
+    loader = outlook.loader
+    collating, delivering = _collating(outlook), _delivering(outlook)
+    making = outlook.making
+    name = f" in {loader.collate}" if loader.collate else ""
+    parts = [f"{collating * 1e3:.3g} of the {making * 1e3:.3g} ms to make a batch are spent{name}"]
+    if delivering > 2 * _delivered(outlook):
+        parts.append(f"a finished batch takes {delivering * 1e3:.3g} ms to reach the training")
+    return Finding(
+        id="heavy-collate",
+        says=f"the loop waits {outlook.waiting:.0%} of its time for batches: {'; '.join(parts)}",
+        do=(
+            "return few large tensors instead of many small ones"
+            if delivering > collating
+            else "convert and pad whole batches at once: arrays instead of lists from the dataset, `__getitems__`"
+        ),
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="DataLoader replayed with batches that are stacked and passed on at the rate of their bytes",
+        falsified_by="the same wait with a `collate_fn` that returns one prepared batch again and again",
+        effect="identical",
+        evidence={
+            "waiting": outlook.waiting,
+            "collate_s": collating,
+            "stacking_s": _stacking(outlook),
+            "batch_s": making,
+            "delivery_s": delivering,
+            "batch_bytes": loader.batch_bytes or 0,
+        },
+        where=loader.where,
+    )

@@ -1,0 +1,103 @@
+"""One slow sample, or one slow worker, holds up batches that are ready behind it.
+
+What it sees: batches that had arrived while an earlier one was still waited for (torch keeps them back, for it delivers
+in order), how much the times of making batches differ, and whether they differ by worker. The model finds that
+delivery in the order of completion would end the waits.
+
+Why it matters: while one worker is at a slow sample, the others may run only `prefetch_factor` batches ahead each; then
+they stand still, and so does the device, although batches are there.
+
+What to do: `in_order=False` (torch 2.6 and later) lets batches come as they are made. Or make the slow samples
+equal to the others: cut long ones, sort by length into the same batch, move their decoding offline.
+
+When it is wrong: when an experiment has to be repeatable, or the order of samples means something (curricula, packed
+documents): in_order=False gives another order in each run. Slow samples that are all of one kind then come late.
+
+Sources: `torch.utils.data.DataLoader`, `in_order`; pytorch pull request 141833; the model is `gputune/replay.py`.
+"""
+
+import re
+from collections.abc import Iterator
+from statistics import median
+
+from gputune.features import Features, Fetch
+from gputune.finding import Finding, Speedup
+from gputune.prediction import Outlook, outlooks
+
+WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
+WORTH = 1.05  # what another order must promise
+SLOW = 3.0  # times the median: a batch so slow is no ordinary variation
+APART = 1.5  # times the median of the others: a worker so slow is another kind of worker
+ENOUGH = 5  # batches of each worker to compare workers by
+SINCE = (2, 6)  # the torch that has in_order
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for outlook in outlooks(run):
+        loader = outlook.loader
+        if outlook.waiting < WAITING or loader.num_workers < 2 or not loader.in_order:
+            continue
+        if not any(count > 0 for count in loader.early):  # nothing was ever held up behind another batch
+            continue
+        speedup = outlook.out_of_order()
+        if speedup.likely >= WORTH:
+            yield _finding(outlook, speedup)
+
+
+def slow_worker(fetches: tuple[Fetch, ...]) -> tuple[int, float] | None:
+    """Return (worker, times the others' median batch) where one worker is slower than all others, else None."""
+    times: dict[int, list[float]] = {}
+    for fetch in fetches:
+        if fetch.worker >= 0:
+            times.setdefault(fetch.worker, []).append(fetch.wall)
+    middle = {worker: median(found) for worker, found in times.items() if len(found) >= ENOUGH}
+    if len(middle) < 2:
+        return None
+    slowest = max(middle, key=lambda worker: middle[worker])
+    others = max(value for worker, value in middle.items() if worker != slowest)
+    return (slowest, middle[slowest] / others) if others and middle[slowest] >= APART * others else None
+
+
+def has_in_order(torch: str) -> bool:
+    """Return whether this version of torch knows `in_order`; one that is not known is taken for a new one."""
+    found = re.match(r"(\d+)\.(\d+)", torch)
+    return found is None or (int(found[1]), int(found[2])) >= SINCE
+
+
+def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
+    loader = outlook.loader
+    walls = [f.wall for f in loader.fetches]
+    usual, longest = median(walls), max(walls)
+    slow = sum(wall > SLOW * usual for wall in walls) / len(walls)
+    held = sum(count > 0 for count in loader.early) / len(loader.early)
+    culprit = slow_worker(loader.fetches)
+    newer = has_in_order(outlook.process.torch)
+    if culprit is not None:
+        why = f"worker {culprit[0]} takes {culprit[1]:.2g} times as long as any other"
+    elif slow:
+        why = f"{slow:.1%} of the batches take more than {SLOW:g} times the usual {usual * 1e3:.3g} ms"
+    else:
+        why = f"batches take {usual * 1e3:.3g} to {longest * 1e3:.3g} ms"
+    return Finding(
+        id="straggling-worker",
+        says=(
+            f"the loop waits {outlook.waiting:.0%} of its time, at {held:.0%} of the batches with later ones there "
+            f"already: {why}"
+        ),
+        do="set in_order=False" if newer else "make slow samples like the others, or use torch 2.6 and in_order=False",
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="DataLoader replayed over the measured times of its batches and steps, delivered as they are made",
+        falsified_by=f"samples/s with in_order=False below x{speedup.low:.2f} of this run's",
+        effect="changes-order",
+        evidence={
+            "waiting": outlook.waiting,
+            "held_up": held,
+            "slow_batches": slow,
+            "usual_batch_s": usual,
+            "longest_batch_s": longest,
+            "slowest_worker": culprit[1] if culprit else 1.0,
+        },
+        where=loader.where,
+        change={"in_order": False} if newer else {},
+    )

@@ -1,0 +1,75 @@
+"""Batches are copied to the device from pageable memory: slower, and the training thread has to wait for it.
+
+What it sees: copies from the host to the device on the training thread (`.to()`, `.cuda()`): their bytes, how long they
+held it, and that the memory was not page-locked.
+
+Why it matters: the driver copies pageable memory through a small page-locked buffer of its own, piece by piece, and
+the call returns only when the last piece is on its way. Until then the thread queues nothing for the device.
+
+What to do: `pin_memory=True` in the DataLoader, and `non_blocking=True` in the copy. A collate function that returns a
+class of its own needs a `pin_memory()` method on it.
+
+When it is wrong: when the copies are small; when page-locked memory is scarce (it cannot be swapped, and workers x
+prefetch batches may be held); when the batch comes from somebody else's tensor, which pinning would have to copy first.
+
+Sources: "A guide on good usage of non_blocking and pin_memory() in PyTorch" (pytorch.org tutorials); NVIDIA, "How to
+Optimize Data Transfers in CUDA C/C++" (pageable and pinned rates side by side); docs/evidence.md.
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Copy, Features, Process
+from gputune.finding import Finding
+from gputune.transfers import Lanes, gain, lanes
+
+NOTABLE = 0.03  # of the loop held by such copies: below it, there is nothing to win
+PINNED = 0.5  # of the bytes: a place that copies both kinds is called by what most of them are
+FASTER = (1.5, 2.0, 4.0)  # times: a copy from page-locked memory against one from pageable memory
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for process in run.processes:
+        copies = [c for c in process.copies if c.pinned < PINNED and c.size]
+        step = lanes(run, process, copies)
+        if step is not None and step.copying >= NOTABLE * step.step:
+            yield _finding(process, copies, step)
+
+
+def _finding(process: Process, copies: list[Copy], step: Lanes) -> Finding:
+    worst = max(copies, key=lambda c: c.seconds)
+    size = sum(c.size for c in copies) / max(1, process.batches or process.optimizer_steps)
+    low, likely, high = FASTER
+    speedup = gain(
+        step.step,
+        step.then(low, unattended=False),
+        step.then(likely, unattended=True),
+        step.then(high, unattended=True),
+    )
+    loader = next((x for x in process.loaders if x.training), None)
+    unset = loader is not None and not loader.pin_memory
+    return Finding(
+        id="unpinned-memory",
+        says=(
+            f"copies from pageable memory hold the training {step.copying / step.step:.0%} of the loop: "
+            f"{size / 1e6:.3g} MB a step in {step.copying * 1e3:.3g} ms ({worst.what})"
+        ),
+        do=f"{'set pin_memory=True in the DataLoader' if unset else 'pin what is copied'}, copy with non_blocking=True",
+        share_lost=max(0.0, 1 - 1 / speedup.likely),
+        speedup=speedup,
+        basis=(
+            f"the copies {low:g} to {high:g} times as fast, beside the host's own work instead of between it; low: not "
+            "beside it"
+        ),
+        falsified_by=f"samples/s with pinned batches below x{speedup.low:.2f} of this run's",
+        effect="identical",
+        evidence={
+            "share": step.copying / step.step,
+            "bytes_per_step": size,
+            "copy_s": step.copying,
+            "link_s": step.moving,
+            "fastest_bytes_per_s": worst.fastest,
+            "device_s": step.device,
+        },
+        where=worst.where,
+        change={"pin_memory": True} if unset else {},
+    )

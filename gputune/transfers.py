@@ -1,0 +1,68 @@
+"""What faster or unattended copies to the device would buy.
+
+A step has two lanes: what the host does itself, and what the device does. A copy that blocks joins them: the host waits
+until the device has done all before it, and the device has nothing to do until the host has queued more. Copied from
+page-locked memory and without waiting, the lanes run beside each other, as far as nothing else joins them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gputune.features import Copy, Features, Process
+from gputune.finding import Speedup
+from gputune.prediction import ERROR, Outlook, device_time
+
+BESIDE = 0.5  # of a copy that runs beside the queueing of kernels, where the loop waits for the device once a step
+SYNCED = 0.02  # of the loop waiting for the device elsewhere: then the lanes are joined once a step in any case
+TINY = 1e-9  # s; no step is shorter
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """One step of the loop, in s: how long it takes, and the parts of it."""
+
+    step: float
+    copying: float  # the host is held by copies
+    moving: float  # what they take on the link alone
+    syncing: float  # the host is held by something else that waits for the device
+    device: float  # kernels
+    least: float  # the loader makes no more than one batch in this time
+
+    def then(self, faster: float, *, unattended: bool) -> float:
+        """Return how long a step takes with copies `faster` times as fast, and `unattended`: nobody waits for them."""
+        saved = self.moving * (1 - 1 / faster)
+        if not unattended:
+            return max(self.least, self.step - saved, TINY)
+        if self.syncing >= SYNCED * self.step:  # what the host does beside the copy is at most to queue the kernels
+            return max(self.least, self.step - saved - BESIDE * self.moving / faster, TINY)
+        apart = max(self.step - self.copying, self.device + self.moving / faster)
+        return max(self.least, min(self.step, apart), TINY)
+
+
+def lanes(run: Features, process: Process, copies: Sequence[Copy]) -> Lanes | None:
+    """Return a step of a process as these copies see it, None where there is none or no device was measured."""
+    steps = process.batches or process.optimizer_steps
+    known = bool(process.works) or any(d.busy is not None for d in run.devices)
+    if not steps or process.loop <= 0 or not known:
+        return None
+    step = process.loop / steps
+    copying = min(step, sum(c.seconds for c in copies) / steps)
+    outlooks = [Outlook(run, process, x) for x in process.loaders if x.training and x.num_workers]
+    moving = min(copying, sum(c.size / c.fastest for c in copies if c.fastest) / steps)
+    device = device_time(run, process, step)
+    if process.works:  # timed from batch to batch on the device's clock: the copies are a part of that
+        device = max(0.0, device - moving)
+    return Lanes(
+        step=step,
+        copying=copying,
+        moving=moving,
+        syncing=process.in_loop.get("sync", 0.0) / steps,
+        device=device,
+        least=max((o.fastest() for o in outlooks if o.known), default=0.0) / steps,
+    )
+
+
+def gain(now: float, low: float, likely: float, high: float) -> Speedup:
+    """Return the speed-up from steps of `now` s to steps of that length, longest first."""
+    ratios = sorted((now / low * (1 - ERROR), now / likely, now / high * (1 + ERROR)))
+    return Speedup(low=ratios[0], likely=ratios[1], high=ratios[2])

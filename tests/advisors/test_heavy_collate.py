@@ -1,0 +1,57 @@
+"""heavy-collate speaks when assembling batches, or handing them over, is what the training waits for."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.advisors.heavy_collate import advise
+
+# Two CPUs, two workers: a batch takes 40 ms of CPU, 36 of them in collate_fn; a step 10 ms.
+LISTS = {"num_workers": 2, "cpu": 0.040, "collate": 0.036, "step": 0.010, "step_cpu": 0.009, "cpus": 2.0}
+# Batches are made in 8 ms by each of four workers, but each takes 30 ms to arrive in the training.
+SMALL_TENSORS = {"num_workers": 4, "cpu": 0.008, "step": 0.010, "waits": [0.030], "deliveries": [0.030] * 50}
+
+
+def test_is_silent_while_data_arrives_in_time(run) -> None:
+    assert list(advise(run(num_workers=4, cpu=0.020, collate=0.018, step=0.010))) == []
+
+
+def test_is_silent_about_a_wait_for_something_else(run) -> None:
+    assert list(advise(run(num_workers=0, cpu=0.040, collate=0.0004, step=0.010))) == []
+
+
+def test_is_silent_when_the_bytes_explain_the_time(run) -> None:
+    """100 MB take 50 ms to stack, whoever does it."""
+    large = run(num_workers=0, cpu=0.052, collate=0.050, step=0.010, batch_bytes=100_000_000)
+    assert list(advise(large)) == []
+
+
+def test_names_the_time_in_collate_and_what_stacking_would_buy(run) -> None:
+    (finding,) = advise(run(**LISTS))
+    assert finding.id == "heavy-collate"
+    assert "36 of the 40 ms" in finding.says
+    assert 1.5 < finding.speedup.likely < 3.5
+    assert finding.speedup.low < finding.speedup.likely
+    assert finding.evidence["collate_s"] == pytest.approx(0.036)
+    assert finding.effect == "identical"
+
+
+def test_names_batches_that_take_long_to_arrive(run) -> None:
+    (finding,) = advise(run(**SMALL_TENSORS))
+    assert "30 ms to reach the training" in finding.says
+    assert "few large tensors" in finding.do
+    assert finding.speedup.likely == pytest.approx(4.0, rel=0.15)
+
+
+def test_an_ordinary_handover_is_no_cause(run) -> None:
+    """The loop waits, but for batches that are not made yet: they arrive at once when they are."""
+    slow = run(num_workers=1, blocked=0.050, step=0.010, deliveries=[0.0006] * 50)
+    assert list(advise(slow)) == []
+
+
+def test_names_the_function(run) -> None:
+    told = run(**LISTS)
+    process = told.processes[0]
+    loader = replace(process.loaders[0], collate="pad_sentences")
+    (finding,) = advise(replace(told, processes=(replace(process, loaders=(loader,)),)))
+    assert "in pad_sentences" in finding.says

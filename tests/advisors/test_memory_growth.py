@@ -1,0 +1,89 @@
+"""memory-growth speaks when memory creeps up to its end within a day, and says when."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.advisors.memory_growth import advise
+from gputune.features import Device, Features, Trend
+from gputune.finding import Severity
+
+GB, MB = 1_000_000_000, 1_000_000
+
+
+def trend(rate: float, *, low: float | None = None, seconds: float = 60.0) -> Trend:
+    """A growth from 2 GB on by `rate` B/s."""
+    surely = 0.9 * rate if low is None else low
+    return Trend(rate=rate, low=surely, high=1.1 * rate, first=2 * GB, last=2 * GB + seconds * rate, seconds=seconds)
+
+
+def growing(run, found: Trend | None, *, left: int = 90 * GB, epochs: int = 2, exit_code: int = 0) -> Features:
+    """A training whose own memory moves like that, with so much left of 100 GB."""
+    told = run(num_workers=2, blocked=0.010, epochs=epochs, batches=400)
+    machine = replace(told.machine, memory_total=100 * GB, memory_free=left)
+    loops = tuple(replace(p, memory=found) for p in told.processes)
+    return replace(told, machine=machine, processes=loops, exit_code=exit_code)
+
+
+def test_is_silent_about_memory_that_stays_or_was_not_measured(run) -> None:
+    assert list(advise(growing(run, None))) == []
+    assert list(advise(growing(run, trend(0.0)))) == []
+
+
+def test_is_silent_about_growth_that_is_not_sure(run) -> None:
+    assert list(advise(growing(run, trend(5 * MB, low=-1.0)))) == []
+
+
+def test_is_silent_about_what_an_allocator_does(run) -> None:
+    assert list(advise(growing(run, trend(0.3 * MB)))) == []
+    assert list(advise(growing(run, trend(50 * MB, seconds=2.0)))) == []
+
+
+def test_is_silent_about_growth_that_takes_longer_than_a_day(run) -> None:
+    assert list(advise(growing(run, trend(0.9 * MB), left=90 * GB))) == []
+
+
+def test_is_silent_while_a_dataset_may_keep_its_first_pass(run) -> None:
+    told = growing(run, trend(5 * MB), epochs=1)
+    process = told.processes[0]
+    loader = process.loaders[0]
+    first = replace(loader.epochs[0], batches=400, complete=False)
+    loaders = (replace(loader, samples_in_dataset=32 * 500, epochs=(first,)),)
+    assert list(advise(replace(told, processes=(replace(process, loaders=loaders),)))) == []
+
+
+def test_names_the_pace_and_the_end(run) -> None:
+    (finding,) = advise(growing(run, trend(50 * MB), left=9 * GB))
+    assert finding.id == "memory-growth"
+    assert "from 2 GB to 5 GB" in finding.says
+    assert "9 GB are left of 100 GB" in finding.risk
+    assert finding.due == pytest.approx(200.0)
+    assert finding.severity is Severity.HIGH
+    assert finding.evidence["growth_bytes_per_s"] == 50 * MB
+
+
+def test_a_later_end_is_less_severe(run) -> None:
+    (finding,) = advise(growing(run, trend(5 * MB)))
+    assert finding.severity is Severity.MEDIUM
+
+
+def test_ranks_grow_together_and_are_told_once(run) -> None:
+    told = growing(run, trend(50 * MB), left=9 * GB)
+    (finding,) = advise(replace(told, processes=told.processes * 2))
+    assert finding.due == pytest.approx(100.0)
+
+
+def test_a_device_that_fills_is_named(run, device) -> None:
+    def card(rate: float) -> Device:
+        return device(memory_total=80 * GB, memory=trend(rate))
+
+    told = growing(run, None)
+    assert list(advise(replace(told, devices=(card(0.0),)))) == []
+    (finding,) = advise(replace(told, devices=(card(50 * MB),)))
+    assert "memory of GPU 0 (Pretended H200)" in finding.says
+    assert finding.evidence["left_bytes"] == pytest.approx(75 * GB)
+
+
+def test_a_run_that_was_killed_has_come_to_its_end(run) -> None:
+    (finding,) = advise(growing(run, trend(50 * MB), left=GB, exit_code=137))
+    assert finding.due == 0.0

@@ -1,0 +1,61 @@
+"""unpinned-memory speaks when copies from pageable memory hold the training up."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.advisors.unpinned_memory import advise
+from gputune.features import Copy, Features
+
+
+def copying(run: Features, **differs: object) -> Features:
+    """The run with 400 copies of 60 MB that each hold the training for 10 ms, from pageable memory."""
+    facts = {"where": "train.py:52", "what": "Tensor.to", "count": 400, "seconds": 4.0, "size": 400 * 60_000_000}
+    copy = Copy(**{**facts, "pinned": 0.0, "non_blocking": 0.0, "fastest": 6e9, **differs})
+    return replace(run, processes=tuple(replace(p, copies=(copy,)) for p in run.processes))
+
+
+@pytest.fixture
+def half(run, device) -> Features:
+    """Steps of 40 ms, of which the device works 20."""
+    return run(num_workers=4, blocked=0.001, step=0.040, devices=(device(busy=0.5),))
+
+
+def test_is_silent_without_copies(half) -> None:
+    assert list(advise(half)) == []
+
+
+def test_is_silent_about_pinned_memory(half) -> None:
+    assert list(advise(copying(half, pinned=1.0))) == []
+
+
+def test_is_silent_about_copies_that_take_next_to_no_time(half) -> None:
+    assert list(advise(copying(half, seconds=0.2))) == []
+
+
+def test_is_silent_where_no_device_was_measured(run) -> None:
+    assert list(advise(copying(run(num_workers=4, blocked=0.001, step=0.040)))) == []
+
+
+def test_names_the_copies_and_what_pinning_buys(half) -> None:
+    (finding,) = advise(copying(half))
+    assert finding.id == "unpinned-memory"
+    assert "60 MB a step in 10 ms" in finding.says
+    assert finding.where == "train.py:52"
+    assert finding.change == {"pin_memory": True}
+    assert "non_blocking=True" in finding.do
+    assert finding.effect == "identical"
+    assert 1.0 < finding.speedup.low < finding.speedup.likely <= finding.speedup.high
+    # The host has 30 ms of its own, the device 20 and 5 more for the copy, side by side: 30 instead of 40.
+    assert finding.speedup.likely == pytest.approx(40.5 / 30.5, rel=0.02)
+
+
+def test_promises_only_the_link_where_the_device_is_busy(run, device) -> None:
+    busy = run(num_workers=4, blocked=0.001, step=0.040, devices=(device(busy=0.74),))
+    (finding,) = advise(copying(busy))
+    assert finding.speedup.likely == pytest.approx(40.5 / (0.74 * 40.5 + 5), rel=0.02)
+
+
+def test_promises_nothing_that_the_loader_cannot_deliver(run, device) -> None:
+    starved = run(num_workers=1, blocked=0.039, step=0.040, waits=[0.0005], devices=(device(busy=0.3),))
+    assert all(f.speedup.likely < 1.05 for f in advise(copying(starved)))
