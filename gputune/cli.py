@@ -8,6 +8,7 @@ Status: 0, 2 for what was typed, 1 for a failure of gputune. Errors are `error: 
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -46,9 +47,23 @@ class Rooms(click.Group):
         """Find the command that was typed, and read what the configuration file says of its options."""
         name, command, rest = super().resolve_command(ctx, args)
         if name and command and not ctx.resilient_parsing:
-            known = {o.name for o in command.params if isinstance(o, click.Option) and o.name}
-            ctx.default_map = {name: config.defaults(name, known, _here())}
+            known = {o.name: o.is_flag for o in command.params if isinstance(o, click.Option) and o.name}
+            given = config.given(name, known, _here(), lambda: self._options(ctx))
+            ctx.default_map = {name: dict(given.options)}
+            ctx.meta[config.FILE] = str(given.file)
+            ctx.meta[config.UNKNOWN] = list(given.unknown)
+            if ctx.obj is None:  # else a command is about to run whose terminal this is: its end is waited for
+                _warn(given.unknown)
         return name, command, rest
+
+    def _options(self, ctx: click.Context) -> dict[str, set[str]]:
+        """Return the names of every command's options."""
+        found: dict[str, set[str]] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            params = command.params if command else []
+            found[name] = {o.name for o in params if isinstance(o, click.Option) and o.name}
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the first lines of their files: importing them all costs too much."""
@@ -142,7 +157,24 @@ def _usage(error: click.UsageError, arguments: list[str]) -> BadUsage:
         hint = f"did you mean `{path} {near}`?" if near else hint
     elif says.startswith("Missing argument"):
         says = says.partition(". ")[0]
+    elif isinstance(error, click.BadParameter) and error.ctx is not None and error.param is not None:
+        says = _bad_value(error, error.ctx, error.param)
     return BadUsage(_sentence(says), hint=hint)
+
+
+def _bad_value(error: click.BadParameter, ctx: click.Context, option: click.Parameter) -> str:
+    """Return what is wrong with a value, and where it came from if that was not the command line."""
+    why = error.message.partition(". ")[0]
+    if ctx.get_parameter_source(str(option.name)) is click.core.ParameterSource.COMMANDLINE:
+        return f"invalid value for '{option.opts[-1]}': {why}"
+    return f"{config.origin(ctx, option, ctx.lookup_default(str(option.name)))}: {why}"
+
+
+def _warn(sentences: Sequence[str]) -> None:
+    from gputune.hygiene import clean  # noqa: PLC0415 - only where there is something to say
+
+    for sentence in sentences:
+        _say(f"warning: {clean(sentence, 300)}")
 
 
 def _nearest(word: str, known: list[str]) -> str:

@@ -6,48 +6,102 @@ A key at the top is for every command that has such an option; one in a table na
     [watch]
     max-size = "256MB"
 
-A flag wins over the environment, the environment over the file.
+A flag wins over the environment, the environment over the file. A key that no command knows is said, not refused: it
+may be of a newer gputune.
 """
 
+import os
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import click
 
 from gputune.errors import BadUsage
 
 OWN = "gputune.toml"
 SHARED = "pyproject.toml"
+FILE = "gputune.config"  # the key of click's `meta` under which the file's path is kept
+UNKNOWN = "gputune.unknown"  # and what of it nobody knows, for a command that speaks later
 HINT = "mend that line, or move the file away"
 
 Settings = Mapping[str, object]  # a TOML table
+Commands = Callable[[], Mapping[str, Set[str]]]  # command to its options; asked only where a key is not known
 
 
-def defaults(command: str, known: Set[str], start: Path) -> dict[str, object]:
-    """Return the options that the nearest file sets for `command`, by the option's name with underscores.
+class Given(NamedTuple):
+    """What the nearest file sets for one command: `options` by name with underscores, `unknown` in a sentence each."""
 
-    `known` are the options that the command has. Raises BadUsage for a file that cannot be read as TOML, and for a
-    key in the command's own table that it does not know.
+    file: Path | None = None
+    options: Mapping[str, object] = MappingProxyType({})
+    unknown: tuple[str, ...] = ()
+
+
+def given(command: str, known: Mapping[str, bool], start: Path, commands: Commands) -> Given:
+    """Return what the nearest file above `start` sets for `command`.
+
+    `known` are its options, and whether each is a switch. Raises BadUsage for a file that cannot be read as TOML, and
+    for a value that no option can have.
     """
     found = _nearest(start)
     if found is None:
-        return {}
+        return Given()
     file, settings = found
-    options = {_name(k): v for k, v in settings.items() if not isinstance(v, dict)}
-    options = {name: value for name, value in options.items() if name in known}
+    common = {key: value for key, value in settings.items() if not isinstance(value, dict)}
     own = settings.get(command, settings.get(_name(command)))
-    if isinstance(own, Mapping):
-        for key, value in own.items():
-            if _name(key) not in known:
-                offer = ", ".join(f"`{name.replace('_', '-')}`" for name in sorted(known))
-                raise BadUsage(
-                    f"`{file}` sets `{key}`, which `gputune {command}` does not have", hint=f"it has {offer}"
-                )
-            options[_name(key)] = value
+    mine = own if isinstance(own, dict) else {}
+    fitting = {key: value for key, value in common.items() if not _is_misfit(known, key, value)}
+    options = {_name(key): value for key, value in [*fitting.items(), *mine.items()] if _name(key) in known}
     for name, value in options.items():
         if not isinstance(value, str | int | float):
-            raise BadUsage(f"`{file}` sets `{name.replace('_', '-')}` to what is no text, number or truth", hint=HINT)
-    return options
+            raise BadUsage(f"`{file}` sets `{_shown(name)}` to what is no text, number or truth", hint=HINT)
+        if _is_misfit(known, name, value):
+            raise BadUsage(f"`{file}` sets `{_shown(name)}` to a truth, and it takes a value", hint=HINT)
+    strange = [f"`{file}` sets `{key}`, which is {_near(key, known.keys())}" for key in mine if _name(key) not in known]
+    elsewhere = [key for key in settings if key not in mine and _name(key) not in {*known, _name(command)}]
+    if elsewhere:
+        every = commands()
+        names = {_name(option) for options_ in every.values() for option in options_}
+        for key in elsewhere:
+            if isinstance(settings[key], dict):
+                if _name(key) not in {_name(name) for name in every}:
+                    strange.append(f"`{file}` has a table `{key}`, which is {_near(key, every.keys(), 'command')}")
+            elif _name(key) not in names:
+                strange.append(f"`{file}` sets `{key}`, which is {_near(key, names)}")
+    return Given(file, options, tuple(strange))
+
+
+def _is_misfit(known: Mapping[str, bool], key: str, value: object) -> bool:
+    """Return whether a truth is set for an option that takes a value: at the top of a file it is another command's."""
+    return isinstance(value, bool) and not known.get(_name(key), True)
+
+
+def origin(ctx: click.Context, option: click.Parameter, value: object) -> str:
+    """Return an option's value as the user wrote it: `--hz 0`, `GPUTUNE_HZ=0`, or `hz = 0` and the file it is in."""
+    name = str(option.name)
+    source = ctx.get_parameter_source(name)
+    if source is click.core.ParameterSource.ENVIRONMENT:
+        variables = [option.envvar] if isinstance(option.envvar, str) else option.envvar or []
+        set_ = next((variable for variable in variables if variable in os.environ), name)
+        return f"`{set_}={os.environ.get(set_, value)}`"
+    if source is click.core.ParameterSource.DEFAULT_MAP:
+        return f"`{_shown(name)} = {value}` in `{ctx.meta.get(FILE)}`"
+    return f"`{option.opts[-1]} {value}`"
+
+
+def _near(key: str, known: Set[str], what: str = "option") -> str:
+    """Return that there is nothing of this name, and the nearest that there is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only where there is something to say
+
+    near = get_close_matches(_name(key), {_name(name) for name in known}, 1)
+    return f"no {what}{f'; did you mean `{_shown(near[0])}`?' if near else ''}"
+
+
+def _shown(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def _nearest(start: Path) -> tuple[Path, Settings] | None:

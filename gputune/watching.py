@@ -4,6 +4,7 @@ It runs in the recorder, and the supervisor waits for it: from here to `link.sen
 """
 
 import os
+from collections.abc import Sequence
 
 from gputune.errors import BadUsage
 from gputune.launch import folders
@@ -14,13 +15,14 @@ from gputune.launch.run import Run, Wishes
 CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_WATCH_JSON", "GPUTUNE_JSON")
 
 
-def watch(wishes: Wishes, link: Link) -> int:
+def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     """Have the supervisor start the command, record it to its end, and say what was found.
 
+    `troubles` are sentences to be said with it: what was wrong, and not so wrong that the command should not run.
     Raises BadUsage before the command has started; after that nothing is raised, whatever fails.
     """
     _check_json(wishes.json)
-    troubles: list[str] = []
+    troubles = list(troubles)
     folder = _folder(wishes, troubles)
     rings = _rings(troubles)
     wishes.json = _absolute(wishes.json)

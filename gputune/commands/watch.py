@@ -2,6 +2,7 @@
 
 import click
 
+from gputune import config
 from gputune.errors import BadUsage, GputuneError
 from gputune.launch.express import FASTEST
 from gputune.launch.link import Link
@@ -22,16 +23,16 @@ Example:
 """
 
 
-def _hz(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
+def _hz(ctx: click.Context, param: click.Parameter, value: float) -> float:
     if not 0 < value <= FASTEST:
         raise BadUsage(
-            f"`--hz {value:g}` is not a rate between 0 and {FASTEST:g} readings a second",
+            f"{config.origin(ctx, param, f'{value:g}')} is not a rate between 0 and {FASTEST:g} readings a second",
             hint="10 is the default and enough: `gputune watch --hz 10 -- CMD`",
         )
     return value
 
 
-def _size(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
+def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     text = value.strip().upper().removesuffix("B")
     digits = text.rstrip("KMGTI")
     try:
@@ -39,7 +40,8 @@ def _size(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     except (ValueError, KeyError, OverflowError):
         size = 0
     if size < LEAST_SIZE:
-        raise BadUsage(f"`--max-size {value}` is not a size of at least 1MiB", hint="like `--max-size 512MiB`")
+        says = f"{config.origin(ctx, param, value)} is not a size of at least 1MiB"
+        raise BadUsage(says, hint="like `--max-size 512MiB`")
     return size
 
 
@@ -86,6 +88,9 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
 
     if not cmd:
         raise BadUsage("no command to watch", hint="put it after two dashes: `gputune watch -- python train.py`")
+    for name, value in (("--out", out), ("--json", json)):
+        if value == "--":
+            raise BadUsage(f"`{name}` has no value", hint=f"like `gputune watch {name} NAME -- python train.py`")
     if not isinstance(ctx.obj, Link):
         raise GputuneError("`watch` was called without its supervisor", hint="start it as `gputune watch -- CMD`")
     wishes = Wishes(
@@ -98,4 +103,4 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         quiet=quiet,
         all_devices=all_devices,
     )
-    return watching.watch(wishes, ctx.obj)
+    return watching.watch(wishes, ctx.obj, ctx.meta.get(config.UNKNOWN, ()))

@@ -36,7 +36,7 @@ def wishes(arguments: "list[str]") -> "Wishes | None":
 
 
 def _checked(command: "tuple[str, ...]", asked: "dict[str, object]") -> "Wishes | None":
-    if not command or not all(asked.get(name, "-") for name in ("out", "json")):
+    if not command or not all(asked.get(name, "-") not in {"", "--"} for name in ("out", "json")):
         return None
     if "hz" in asked:
         try:

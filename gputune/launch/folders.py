@@ -31,7 +31,12 @@ def chosen(out: str) -> str:
         raise BadUsage(f"`{out}` is not a folder", hint="name a new folder, like `--out run-1`")
     else:
         parent = os.path.dirname(os.path.abspath(out))
-        os.makedirs(parent, exist_ok=True)
+        try:
+            os.makedirs(parent, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise BadUsage(
+                f"`{out}` lies in what is not a folder", hint="name a new folder, like `--out run-1`"
+            ) from None
         os.mkdir(out, 0o700)
     return os.path.realpath(out)
 

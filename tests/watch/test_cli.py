@@ -38,6 +38,10 @@ def hz_of(run_folder) -> float:
         (["watch", "--out", "full", "--", "true"], "`full` is not empty", "--out full-2"),
         (["watch", "--out", "run", "--", "true"], "`run` already holds a run", "--out run-2"),
         (["watch", "--out", "file", "--", "true"], "`file` is not a folder", "--out"),
+        (["watch", "--out", "file/below", "--", "true"], "`file/below` lies in what is not a folder", "--out run-1"),
+        (["watch", "--out", "file/far/below", "--", "true"], "lies in what is not a folder", "--out run-1"),
+        (["watch", "--out", "--", "true"], "`--out` has no value", "--out NAME"),
+        (["watch", "--json", "--", "true"], "`--json` has no value", "--json NAME"),
         (["watsh"], "no such command `watsh`", "did you mean `gputune watch`?"),
         (["--no-such"], "no such option `--no-such`", "gputune --help"),
         (["watch", "--out"], "option `--out` requires an argument", "gputune watch --help"),
@@ -76,7 +80,7 @@ def test_the_version_is_said_on_stdout() -> None:
 
 
 def test_an_option_can_come_from_a_file(run_folder, tmp_path) -> None:
-    (tmp_path / "gputune.toml").write_text("hz = 5\nepochs = 3\n[share]\nprocs = 3\n")
+    (tmp_path / "gputune.toml").write_text("hz = 5\n[report]\njson = true\n")
     gputune("watch", "--", "true")
     assert hz_of(run_folder) == 5
 
@@ -117,17 +121,65 @@ def test_a_file_in_a_folder_above_counts_and_the_nearest_wins(run_folder, tmp_pa
     ("text", "says"),
     [
         ("hz = [", "cannot be read"),
-        ("[watch]\nhertz = 3\n", "sets `hertz`, which `gputune watch` does not have"),
-        ("hz = 0\n", "`--hz 0` is not a rate"),
-        ("json = ['a']\n", "sets `json` to what is no text"),
+        ("hz = 0\n", "`hz = 0` in `{file}` is not a rate"),
+        ("hz = 'x'\n", "`hz = x` in `{file}`: `x` is not a valid float"),
+        ("max-size = 3\n", "`max-size = 3` in `{file}` is not a size"),
+        ("quiet = 'maybe'\n", "`quiet = maybe` in `{file}`: `maybe` is not a valid boolean"),
+        ("json = ['a']\n", "`{file}` sets `json` to what is no text"),
+        ("[watch]\njson = true\n", "`{file}` sets `json` to a truth"),
     ],
 )
 def test_a_file_that_is_wrong_is_named_before_the_command_starts(tmp_path, text, says) -> None:
     (tmp_path / "gputune.toml").write_text(text)
     done = gputune("watch", "--", "touch", "started")
     assert done.returncode == 2
+    assert says.format(file=tmp_path / "gputune.toml") in done.stderr
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({"GPUTUNE_HZ": "0"}, "`GPUTUNE_HZ=0` is not a rate"),
+        ({"GPUTUNE_WATCH_HZ": "x", "GPUTUNE_HZ": "5"}, "`GPUTUNE_WATCH_HZ=x`: `x` is not a valid float"),
+        ({"GPUTUNE_MAX_SIZE": "3"}, "`GPUTUNE_MAX_SIZE=3` is not a size"),
+        ({"GPUTUNE_QUIET": "maybe"}, "`GPUTUNE_QUIET=maybe`: `maybe` is not a valid boolean\n"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_named(tmp_path, environ, says) -> None:
+    done = gputune("watch", "--", "touch", "started", **environ)
+    assert done.returncode == 2
     assert says in done.stderr
     assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("hzz = 3\n", "sets `hzz`, which is no option; did you mean `hz`?"),
+        ("[watch]\nmax-sise = 3\n", "sets `max-sise`, which is no option; did you mean `max-size`?"),
+        ("[wacth]\nhz = 3\n", "has a table `wacth`, which is no command; did you mean `watch`?"),
+        ("zzzzzz = 3\n", "sets `zzzzzz`, which is no option\n"),
+        ('"\\u001b[31m" = 3\n', "which is no option"),
+    ],
+)
+def test_a_key_that_nobody_knows_is_said_once_and_the_command_runs(tmp_path, text, says) -> None:
+    (tmp_path / "gputune.toml").write_text(text)
+    done = gputune("watch", "--", "sh", "-c", "echo out; exit 3")
+    assert (done.returncode, done.stdout) == (3, "out\n")
+    assert done.stderr.count(says) == 1
+    assert done.stderr.rpartition("gputune: ")[2].startswith("`")  # after the verdict
+    asked = gputune("explain")
+    assert asked.returncode == 0
+    assert "\x1b" not in done.stderr + asked.stderr
+    assert asked.stderr.startswith("warning: ") is ("[watch]" not in text)
+
+
+def test_a_key_of_another_command_is_no_mistake(tmp_path) -> None:
+    (tmp_path / "gputune.toml").write_text("json = true\nhz = 5\n[watch]\nquiet = true\n")
+    assert gputune("watch", "--", "true").stderr == ""
+    assert not (tmp_path / "True").exists()
+    assert gputune("explain", "few-workers").stderr == ""
 
 
 def test_settings_of_a_run_are_not_those_of_a_run_inside_it(tmp_path) -> None:

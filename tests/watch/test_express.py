@@ -15,6 +15,7 @@ PLAIN = [
     ["--hz=0.5", "--quiet", "--no-stacks", "--all-devices", "--", "--odd-name"],
     ["--json=v.json", "--", "x", "--quiet"],
     ["--out", "--quiet", "--", "x"],
+    ["--out", "a--", "--", "x"],
 ]
 FOR_CLICK = [
     [],
@@ -28,13 +29,14 @@ FOR_CLICK = [
     ["--quiet=1", "--", "x"],
     ["--max-size", "1GiB", "--", "x"],
     ["--out=", "--", "x"],
+    ["--out", "--", "x"],
     ["-h"],
 ]
 
 
 def ordinary(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Wishes | None:
     got: list[Wishes] = []
-    monkeypatch.setattr(watching, "watch", lambda wishes, link: got.append(wishes) or 0)
+    monkeypatch.setattr(watching, "watch", lambda wishes, link, troubles: got.append(wishes) or 0)
     cli.run(["watch", *arguments], Link(-1, -1))
     return got[0] if got else None
 

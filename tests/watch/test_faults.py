@@ -17,14 +17,22 @@ sys.exit(3)
 """
 
 
-def watch_broken(how: str, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Watch a command with a gputune in which the statements `how` have broken something."""
+MEANWHILE = """
+import os, time
+deadline = time.monotonic() + 60
+while not os.path.exists("failed") and time.monotonic() < deadline: time.sleep(0.01)
+"""
+
+
+def watch_broken(how: str, *options: str, train: str = TRAIN) -> "subprocess.CompletedProcess[str]":
+    """Watch a command with a gputune in which the statements `how` have broken something; it leaves a file `failed`."""
     program = f"""
 import sys
 def fail(*_, **__):
+    open("failed", "w").close()
     raise RuntimeError("planted \\x1b[31m failure")
 {how}
-sys.argv = ["gputune", "watch", *{options!r}, "--", sys.executable, "-S", "-c", {TRAIN!r}]
+sys.argv = ["gputune", "watch", *{options!r}, "--", sys.executable, "-S", "-c", {train!r}]
 from gputune.__main__ import main
 main()
 """
@@ -49,9 +57,6 @@ def only_said_once(done: "subprocess.CompletedProcess[str]") -> None:
         "import gputune.report.terminal; gputune.report.terminal.render = fail",
         "import gputune.recording; gputune.recording.Recording.create = fail",
         "import gputune.recording.writing as w; w.Recording._write = fail",
-        "import gputune.ticker; gputune.ticker.Ticker.tick = fail",
-        "import gputune.ticker; gputune.ticker.Ticker.__init__ = fail",
-        "import gputune.tree; gputune.tree.Tree.refresh = fail",
         "import gputune.recorder.outcome as o; o.Outcome.__init__ = fail",
         "import gputune.recorder.life as l; l.Life.__init__ = fail",
     ],
@@ -60,8 +65,22 @@ def test_a_broken_part_is_named_once_and_the_command_is_untouched(how) -> None:
     only_said_once(watch_broken(how))
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        "import gputune.ticker; gputune.ticker.Ticker.tick = fail",
+        "import gputune.ticker; gputune.ticker.Ticker.__init__ = fail",
+        "import gputune.tree; gputune.tree.Tree.refresh = fail",
+    ],
+)
+def test_a_part_that_breaks_while_the_command_runs_is_named_once_too(how) -> None:
+    only_said_once(watch_broken(how, train=MEANWHILE + TRAIN))
+
+
 def test_a_probe_that_fails_is_named_in_the_document(tmp_path) -> None:
-    done = watch_broken("import gputune.probes.cpu as p; p.attach = fail", "--json", "verdict.json")
+    done = watch_broken(
+        "import gputune.probes.cpu as p; p.attach = fail", "--json", "verdict.json", train=MEANWHILE + TRAIN
+    )
     assert done.returncode == 3
     unavailable = json.loads((tmp_path / "verdict.json").read_text())["unavailable"]
     assert "planted" in {row["probe"]: row["why"] for row in unavailable}["cpu"]
@@ -121,11 +140,10 @@ def test_a_folder_that_cannot_be_made_costs_the_recording_only(watch, tmp_path) 
     assert "exit status 3" in done.stderr
 
 
-def test_a_named_folder_that_cannot_be_made_does_too(watch, tmp_path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    done = watch("--out", "file/below", "--", "sh", "-c", "exit 3")
+def test_a_named_folder_that_cannot_be_made_does_too(watch) -> None:
+    done = watch("--out", "/proc/below", "--", "sh", "-c", "exit 3")
     assert done.returncode == 3
-    assert done.stderr.count("nothing was recorded: `file/below` cannot be written") == 1
+    assert done.stderr.count("nothing was recorded: `/proc/below` cannot be written") == 1
 
 
 def test_without_a_place_for_rings_the_command_runs_unheard(watch, tmp_path) -> None:
