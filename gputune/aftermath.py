@@ -43,8 +43,17 @@ def chill(pause: float, step: float, busy: float = 0.0) -> float:
 
     `busy` is the share of the pause in which its thread computes.
     """
+    return min(_chill(pause, busy), COLDEST * max(0.0, step))
+
+
+def chilled(pause: float, step: float, busy: float = 0.0) -> float:
+    """Return how many s come on top of a step of `step` s that did not begin cold: `chill` the other way."""
+    return min(_chill(pause, busy), COLDEST / (1 - COLDEST) * max(0.0, step))
+
+
+def _chill(pause: float, busy: float) -> float:
     most = CHILL_S * (1 - (1 - BUSY) * min(1.0, max(0.0, busy)))
-    return min(-most * math.expm1(-max(0.0, pause) / COOLING_S), COLDEST * max(0.0, step))
+    return -most * math.expm1(-max(0.0, pause) / COOLING_S)
 
 
 def aftermath(loader: Loader, span: str) -> Aftermath:

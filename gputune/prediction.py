@@ -25,6 +25,7 @@ UNTANGLED = 1.1  # times: and what is sure even where they sleep instead
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
+LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
 ERROR = 0.03  # the model's own error where nothing is known of it (docs/evidence.md)
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
@@ -102,7 +103,7 @@ class Outlook:
     @property
     def step_cpu(self) -> float:
         """Return the mean CPU s that the training process itself needs per step."""
-        return self.loader.step_cpu or 0.0
+        return step_cpu_of(self.loader)
 
     @property
     def queued(self) -> float:
@@ -337,13 +338,17 @@ def _beyond(process: Process, span: str, total: float) -> Loss:
 
 
 def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:
-    """Return num_workers, and what it buys to make `each` s of CPU work per step in them instead of in the loop."""
+    """Return num_workers, and what it buys to do in them what takes `each` s of every step in the loop.
+
+    Of these it needs a CPU for as large a share as of the whole step; in the rest others had it.
+    """
     steps = process.batches or process.optimizer_steps
     cpus = max(0.1, run.machine.cpus / run.machine.ranks)
     found = _known(run, process)
     if found:
         job = found[0].job
         present = found[0].now.workers
+        each *= min(1.0, _mean(s.cpu + s.blocked for s in job.steps) / max(TINY, found[0].stepping))
     else:
         cpu = (process.cpu or 0.0) * process.loop / steps
         whole = process.loop / steps
@@ -379,19 +384,46 @@ def interval(likely: float, width: float) -> Speedup:
 
 def job_of(run: Features, process: Process, loader: Loader) -> Job:
     """Return the work behind a loader's batches, as measured: what each batch and each step took of what."""
-    tangle = entangled(run, loader)
-    fetches = tuple(Work(f.cpu, 0.0 if tangle else f.blocked) for f in loader.fetches) or (Work(0.0, 0.0),)
-    delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
-    if loader.num_workers and loader.waits:
-        delivery = min(delivery, loader.delivery)
+    delivery = delivery_of(loader)
     return Job(
-        fetches=fetches,
+        fetches=tuple(_fetches(run, loader)) or (Work(0.0, 0.0),),
         steps=tuple(_steps(run, loader, delivery)) or (Work(0.0, 0.0),),
         cpus=max(0.1, run.machine.cpus / run.machine.ranks),
         others=strangers(run, loader) / run.machine.ranks,
         delivery=delivery,
         floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
+        cools=True,
     )
+
+
+def delivery_of(loader: Loader) -> float:
+    """Return the CPU s that it takes the training to get a batch that is ready: unpickling, opening its memory.
+
+    As measured, a low quantile, for the rest waited for a CPU, and without what a thread that slept is late by; else
+    as known of torch.
+    """
+    if len(loader.deliveries) >= LEAST_BATCHES:
+        measured = sorted(loader.deliveries)[len(loader.deliveries) // 4]
+        return measured - chill(_mean(loader.waits) - measured, measured)
+    delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
+    return min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery
+
+
+def _fetches(run: Features, loader: Loader) -> Iterable[Work]:
+    """Return the work of making each batch; in the training's own process it begins cold after each step."""
+    tangle = entangled(run, loader)
+    stepping = 0.0 if loader.num_workers else _mean(loader.steps)
+    busy = min(1.0, step_cpu_of(loader) / stepping) if stepping else 0.0
+    for fetch in loader.fetches:
+        cold = chill(stepping, fetch.cpu, busy) if stepping else 0.0
+        yield Work(fetch.cpu - cold, 0.0 if tangle else fetch.blocked)
+
+
+def step_cpu_of(loader: Loader) -> float:
+    """Return the CPU s of the training process in a step: read at the steps' ends, else its share of the whole loop."""
+    if len(loader.step_cpus) >= LEAST_SAMPLED:
+        return _mean(loader.step_cpus)
+    return max(0.0, (loader.step_cpu or 0.0) - (delivery_of(loader) if loader.num_workers else 0.0))
 
 
 def entangled(run: Features, loader: Loader) -> bool:
@@ -421,18 +453,24 @@ def strangers(run: Features, loader: Loader) -> float:
 
 
 def _steps(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
-    """Split each step into its CPU part and the rest, by the means over the loop."""
+    """Split each step into its CPU part and the rest, by the means over the loop; less what beginning cold cost it."""
     if not loader.steps:
         return
     mean = _mean(loader.steps)
     queued = min(loader.step_queued, 0.8 * mean)
     active = mean - queued
-    cpu = max(0.0, (loader.step_cpu or 0.0) - (delivery if loader.num_workers else 0.0))
+    cpu = step_cpu_of(loader)
     width = min(max(1.0, cpu / active if active else 1.0), max(1.0, run.machine.cpus))
     share = min(1.0, cpu / width / active) if active else 0.0
-    for step in loader.steps:
+    wall = sum(f.wall for f in loader.fetches)
+    busy = 0.0 if loader.num_workers or not wall else sum(f.cpu for f in loader.fetches) / wall
+    got = delivery if loader.num_workers else 0.0
+    waited = _mean(loader.waits)
+    for i, step in enumerate(loader.steps):
         alone = step * active / mean if mean else 0.0
-        yield Work(alone * share, alone * (1 - share), width)
+        wait = loader.waits[i - 1] if 0 < i <= len(loader.waits) else waited
+        cold = chill(wait - got, alone * share, busy)
+        yield Work(max(0.0, alone * share - cold), alone * (1 - share), width)
 
 
 def device_time(run: Features, process: Process, per_batch: float) -> float:

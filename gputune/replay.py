@@ -4,7 +4,8 @@ Batch k is made by worker k mod n. It is handed out when batch k - n x prefetch_
 the sampler's order (without `in_order`: as they are made, and the next one goes to a worker that has room). Making a
 batch takes blocked time (disk, network, sleep), which overlaps freely, and CPU time, which competes with the other
 workers, with the training's own step and with foreign processes for the CPUs that this job may use (processor
-sharing). The training asks for its next batch when its step is over.
+sharing). The training asks for its next batch when its step is over. What begins after a while of something else
+begins cold (`aftermath.py`): with `cools`, the times of a job are those of work that does not.
 
 Nothing here reads a clock or a file: the same measurements always give the same prediction.
 """
@@ -16,10 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
+from gputune.aftermath import chilled
+
 BATCHES = 240  # replayed for one prediction: enough for bursts to show, about 2 ms of work
 ROUNDS = 8  # batches that each of many workers makes in a replay at the least, that the last round weighs little
 RUN = 30  # neighbours that stay together when a long series is thinned out: longer than a queue
-DELIVERY_S = 0.0005  # s for a small batch to pass the queue, when the run has not shown it (measured: 0.3 to 0.7 ms)
+DELIVERY_S = 0.0011  # s for a small batch to pass the queue, when the run has not shown it (measured: 0.9 to 2.0 ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Job:
     others: float = 0.0  # runnable foreign processes on those CPUs
     delivery: float = DELIVERY_S
     floor: float = 0.0  # s per batch that the device works in any case
+    cools: bool = False
 
     def seconds(self, workers: int, prefetch: int, *, in_order: bool = True, batches: int = BATCHES) -> float:
         """Return the steady time per batch under these settings, in s."""
@@ -85,8 +89,17 @@ class Job:
         total = 0.0
         for fetch, step in zip(spread(self.fetches, batches), spread(self.steps, batches), strict=True):
             crowd = min(1.0, self.cpus / (step.width + self.others))
-            total += fetch.cpu / share + fetch.blocked + step.cpu / crowd + step.blocked
+            making, stepping = fetch.cpu / share + fetch.blocked, step.cpu / crowd + step.blocked
+            total += making + self.cold(stepping, fetch.cpu, step) / share
+            total += stepping + self.cold(making, step.cpu, fetch) / crowd
         return total / batches
+
+    def cold(self, idle: float, cpu: float, between: Work | None = None) -> float:
+        """Return the CPU s that work of `cpu` s takes longer after `idle` s of standing still, or of other work."""
+        if not self.cools:
+            return 0.0
+        other = between.cpu + between.blocked if between else 0.0
+        return chilled(idle, cpu, between.cpu / other if between and other else 0.0)
 
 
 def _play(job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool) -> list[float]:
@@ -176,7 +189,9 @@ class _Play:
         self.received += 1
         self._hand_out()
         self.crowd += self.step.width
-        heapq.heappush(self.running, (self.virtual + self.step.cpu + self.job.delivery, TRAINING))
+        work = self.step.cpu + self.job.delivery
+        cold = self.job.cold(self.now - self.ends[-1], work) if self.ends else 0.0
+        heapq.heappush(self.running, (self.virtual + work + cold, TRAINING))
 
     def _wake(self, who: int) -> None:
         if who == TRAINING:

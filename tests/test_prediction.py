@@ -223,8 +223,39 @@ def test_work_moved_to_workers_cannot_gain_more_than_it_took() -> None:
     assert 1.5 < speedup.likely <= 0.0205 / 0.005 * 1.05
 
 
+def test_work_moved_to_workers_is_as_much_as_it_is_without_a_crowd_in_its_way() -> None:
+    """Two CPUs, of which four others take the most: a step of 10 ms of CPU lasts 40 ms, and 8 ms of it are moved."""
+    crowded = outlook(
+        loader(workers=1, blocked=0.001, step=0.040, step_cpus=(0.010,) * 20, step_queued=0.030), cpus=2, others=1.5
+    )
+    _workers, speedup = moved_to_workers(crowded.run, crowded.process, 0.032)
+    assert 1.1 < speedup.likely < 2.5
+
+
 def test_work_that_takes_the_whole_step_is_not_promised_the_moon() -> None:
     mine = outlook(loader(workers=2, blocked=0.001, step=0.020, step_cpu=0.020))
     _workers, speedup = moved_to_workers(mine.run, mine.process, 5.0)
     assert sane(speedup)
     assert speedup.likely <= 50
+
+
+def test_a_crowd_of_steps_that_were_cold_is_told_from_steps_that_are_slow() -> None:
+    """The present settings are explained with and without waits, so that nothing of the cold is left unexplained."""
+    mine = outlook(loader(workers=1, blocked=0.040, step=0.010, wait=0.030, step_cpus=(0.010,) * 20))
+    assert mine.job.seconds(1, 2) == pytest.approx(0.040, rel=0.03)
+    assert mine.job.steps[0].cpu < 0.0095
+
+
+def test_the_cpu_time_read_at_both_ends_of_steps_is_believed_before_the_share_of_the_loop() -> None:
+    """Threads that spin while the training waits for a batch use CPU that no step needs."""
+    spinning = outlook(loader(workers=1, step=0.010, step_cpu=0.040, step_cpus=(0.012,) * 20))
+    assert spinning.step_cpu == pytest.approx(0.012)
+    assert spinning.job.steps[0].width == pytest.approx(1.2)
+    assert outlook(loader(workers=1, step=0.010, step_cpu=0.040)).step_cpu > 0.030
+
+
+def test_a_handover_that_was_measured_is_believed_but_for_what_a_thread_that_slept_is_late_by() -> None:
+    measured = outlook(loader(workers=2, deliveries=(0.003,) * 50, wait=0.003))
+    assert measured.job.delivery == pytest.approx(0.003)
+    slept = outlook(loader(workers=2, deliveries=(0.003,) * 50, wait=0.050))
+    assert 0.0015 < slept.job.delivery < 0.003

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from gputune.aftermath import BUSY, CHILL_S
 from gputune.replay import Job, Work, spread
 
 STEP = 0.010
@@ -249,3 +250,15 @@ def test_a_long_series_is_replayed_from_all_over_it(count) -> None:
 def test_a_short_series_is_cycled_through() -> None:
     series = [Work(1.0, 0.0), Work(2.0, 0.0)]
     assert [work.cpu for work in spread(series, 5)] == [1.0, 2.0, 1.0, 2.0, 1.0]
+
+
+def test_a_step_that_waited_begins_cold_and_one_that_did_not_is_as_fast_as_it_can_be() -> None:
+    """Steps of 10 ms of CPU, batches that take 40 ms: with one worker each step waits, with eight none does."""
+    cooling = Job(fetches=[Work(0.0, 0.040)], steps=[Work(0.010, 0.0)], cpus=1000.0, delivery=0.0, cools=True)
+    assert cooling.seconds(8, 2) == pytest.approx(0.010, rel=0.01)
+    assert cooling.seconds(1, 1) == pytest.approx(0.050 + CHILL_S, rel=0.02)
+
+
+def test_in_one_process_making_and_using_chill_each_other() -> None:
+    cooling = Job(fetches=[Work(0.040, 0.0)], steps=[Work(0.010, 0.0)], cpus=1000.0, delivery=0.0, cools=True)
+    assert cooling.seconds(0, 1) == pytest.approx(0.050 + 2 * BUSY * CHILL_S, rel=0.01)

@@ -34,7 +34,7 @@ def test_names_a_number_that_covers_the_making_of_a_batch(run) -> None:
     (finding,) = advise(run(num_workers=0, blocked=0.050, step=0.010))
     assert finding.id == "few-workers"
     assert 5 <= finding.change["num_workers"] <= 8
-    assert finding.speedup.likely == pytest.approx(6.0, rel=0.12)
+    assert finding.speedup.likely == pytest.approx(0.060 / 0.0111, rel=0.05)
     assert finding.share_lost == pytest.approx(1 - 1 / finding.speedup.likely)
     assert finding.severity.value == "high"
     assert finding.where == "train.py:41"
