@@ -307,4 +307,5 @@ class Features:
     exit_code: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)  # probe to reason
     dropped: int = 0  # records lost to lapped rings
+    oom_kills: tuple[int, str] = (0, "")  # processes that the kernel killed for want of memory, and of what: "machine"
     stopped: float = 0.0  # s of `wall` in which all training processes stood still, because somebody had stopped them

@@ -55,6 +55,8 @@ def build(
         frames=_frames(heard or features.processes),
         sighted=None if guests is None else _sighted(list(guests)),
         dropped=features.dropped,
+        oom_kills=features.oom_kills[0],
+        oom_kills_where=features.oom_kills[1],
         stopped_s=_short(features.stopped),
     )
 

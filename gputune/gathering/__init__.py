@@ -190,4 +190,5 @@ class Gatherer:
             exit_code=exit_code,
             unavailable={**self.host.unavailable, **(unavailable or {})},
             dropped=self._lost,
+            oom_kills=self.host.oom_kills,
         )

@@ -74,6 +74,7 @@ class Host:
         self.rotational: dict[str, bool] = {}  # disk to whether its platters turn
         self.mounts: dict[Mount, None] = {}  # in the order in which they were told
         self.unavailable: dict[str, str] = {}  # probe to what it could not read, while it read the rest
+        self.oom_kills: tuple[int, str] = (0, "")  # how many processes the kernel killed, and of what it counts that
         self._pending: list[Sample] = []
         self._pending_from = 0  # ns; the earliest of them
         self.still = False  # somebody has stopped the training: what is read now says nothing of it
@@ -145,6 +146,8 @@ class Host:
         elif fields.get("n") == "mount":
             told = (str(fields.get(name)) for name in Mount._fields)
             self.mounts[Mount(*told)] = None
+        elif fields.get("n") == "oom_kills":
+            self.oom_kills = (int(str(fields.get("count"))), str(fields.get("where")))
         elif fields.get("n") == "unavailable":
             self.unavailable[str(fields.get("probe"))] = str(fields.get("why"))
 

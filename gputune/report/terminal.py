@@ -1,6 +1,7 @@
 """The verdict on a terminal: where the time went, why, what the fix is worth, and what to type next.
 
-At most fifteen lines, readable without colour. Every string that came from the watched run passes `hygiene.clean`.
+At most fifteen lines of eighty columns, more only where they are shorter; readable without colour. What is too long for
+a line is wrapped; only the command itself is cut. Every string that came from the watched run passes `hygiene.clean`.
 """
 
 import shlex
@@ -10,15 +11,18 @@ from textwrap import wrap
 
 from gputune.document import FindingRow, ProcessRow, Verdict
 from gputune.hygiene import clean
+from gputune.report import ending
 from gputune.report.bar import bar, legend, parts
 from gputune.report.words import clip, number, percent, seconds, times
 
 NARROWEST = 40  # columns: below it no sentence can be set
 WIDEST = 100  # columns: longer lines are harder to read
-LINES = 15  # more is not read between two runs
+LINES = 15  # of USUAL columns; more is not read between two runs
+USUAL = 80  # columns
 FINDINGS = 3  # shown; the document holds all of them
-# (findings shown, lines for each sentence of the first), best first: the first that keeps to LINES is taken
-SIZES = ((FINDINGS, 2), (2, 2), (1, 2), (1, 1))
+WHOLE = 9  # lines: no sentence of an advisor has more
+# (findings shown, lines for each of their sentences), best first: the first that keeps to LINES is taken
+SIZES = ((FINDINGS, WHOLE), (2, WHOLE), (1, WHOLE), (1, 2), (1, 1))
 TEXT = 300  # characters of any one string from outside
 NAME = 60  # characters of the command in the first line
 LONG_STARTUP = 0.5  # share of the run: above it the ledger says more of importing than of training
@@ -26,6 +30,7 @@ OUTSIDE = 3  # places named of a training that only stacks were taken of
 HOT = 0.5  # share of the stacks outside of next() that makes a place worth naming
 TOLD_STOP = 0.5  # s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
+INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py says it
 NOTHING = "nothing found that is worth changing"
 AFTER_LAST = "   "  # the indent under a finding's number
 
@@ -52,9 +57,10 @@ def render(verdict: Verdict, *, width: int = 80, colour: bool = False, run_folde
 
     above = [*_header(verdict, width, paint), *_ledger(verdict, width, colour=colour)]
     below = [*_notes(verdict, width), *_next(verdict, width, run_folder)]
+    room = max(LINES, LINES * USUAL // width)
     for findings, each in SIZES:
         lines = [*above, *_findings(verdict, width, paint, findings, each), *below]
-        if len(lines) <= LINES:
+        if len(lines) <= room:
             break
     return "\n".join(lines)
 
@@ -92,21 +98,18 @@ def _header(verdict: Verdict, width: int, paint: Paint) -> list[str]:
         count = f"{verdict.device.count} × " if verdict.device.count > 1 else ""
         facts.append(f"{count}{clean(verdict.device.name, NAME)}{busy}")
     if verdict.exit_code:
-        facts.append(f"exit status {verdict.exit_code}")
+        facts.append(ending.status(verdict.exit_code))
     command = shlex.join(PurePath(word).name if word.startswith("/") else word for word in verdict.command)
     first, *rest = _flowed([f"gputune: {clean(command, NAME)}", *facts], width)
     return [paint("gputune:", "1") + first.removeprefix("gputune:"), *rest]
 
 
 def _flowed(facts: list[str], width: int) -> list[str]:
-    """Return the facts in one line or two, none of them broken between."""
+    """Return the facts in as many lines as they need, none of them broken between unless it is longer than a line."""
     lines = [clip(facts[0], width)]
     for fact in facts[1:]:
         longer = f"{lines[-1]} · {fact}"
-        if len(longer) <= width or len(lines) > 1:
-            lines[-1] = clip(longer, width)
-        else:
-            lines.append(clip(f"{AFTER_LAST}{fact}", width))
+        lines[-1:] = [longer] if len(longer) <= width else [lines[-1], *indented(fact, width, most=WHOLE)]
     return lines
 
 
@@ -121,7 +124,7 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     if all(finding.offer for finding in verdict.findings):
         return [*drawn[1:], *wrap(_healthy(verdict), width)]
     if _share(verdict, "startup") >= LONG_STARTUP:
-        return [*drawn, clip(f"start-up left out, this is about the {seconds(verdict.loop_s)} of training:", width)]
+        return [*drawn, *wrap(f"start-up left out, this is about the {seconds(verdict.loop_s)} of training:", width)]
     return drawn
 
 
@@ -133,17 +136,20 @@ def _findings(verdict: Verdict, width: int, paint: Paint, most: int, each: int) 
         if index == 1:
             lines += _whole(finding, width, each)
         else:
-            lines += indented(clean(finding.risk, TEXT), width, most=1) if finding.risk else []
-            lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=1)
+            lines += indented(clean(finding.risk, TEXT), width, most=each) if finding.risk else []
+            lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=each)
     return lines
 
 
 def _title(index: int, finding: FindingRow, width: int, paint: Paint) -> list[str]:
-    """Return the line with a finding's name, gain and place."""
-    where = f"  at {clean(finding.where, NAME)}" if finding.where else ""
+    """Return a finding's name, gain and place: in one line, or with what does not fit in the next."""
+    where = f"at {clean(finding.where, NAME)}" if finding.where else ""
     name = clean(finding.id, NAME)
-    line = clip(f"{index}. {name}  {_worth(finding)}{where}", width)
-    return [line.replace(name, paint(name, f"1;{COLOURS.get(finding.severity, '0')}"), 1)]
+    lines = [f"{index}. {name}"]
+    for part in filter(None, (_worth(finding), where)):
+        longer = f"{lines[-1]}  {part}"
+        lines[-1:] = [longer] if len(longer) <= width else [lines[-1], *indented(part, width, most=WHOLE)]
+    return [lines[0].replace(name, paint(name, f"1;{COLOURS.get(finding.severity, '0')}"), 1), *lines[1:]]
 
 
 def _worth(finding: FindingRow) -> str:
@@ -161,7 +167,7 @@ def _whole(finding: FindingRow, width: int, each: int) -> list[str]:
         lines += indented(clean(finding.risk or finding.offer, TEXT), width, most=each)
     lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=each)
     effect = EFFECTS[finding.effect]
-    return [*lines, *indented(f"results: {effect}", width, most=1)] if effect else lines
+    return [*lines, *indented(f"results: {effect}", width, most=WHOLE)] if effect else lines
 
 
 def _healthy(verdict: Verdict) -> str:
@@ -187,6 +193,8 @@ def _hot(verdict: Verdict) -> str:
 def _nothing(verdict: Verdict) -> str:
     """Return why there is no ledger, as far as it is known."""
     unheard = [p for p in verdict.processes if not p.seen]
+    if _inner(verdict):
+        return f"{clean(unheard[0].why, TEXT)}: its verdict is the one on this training"
     if unheard:
         return _from_outside(verdict)
     sighted = verdict.sighted
@@ -197,6 +205,11 @@ def _nothing(verdict: Verdict) -> str:
     if not sighted.torch:
         return f"no training was seen: {_counted(sighted.python)} ran, none of them used torch"
     return "no training was seen: torch was used, but no DataLoader was iterated and no optimizer made a step"
+
+
+def _inner(verdict: Verdict) -> bool:
+    """Return whether all that trained was listened to by a watch inside this one."""
+    return bool(verdict.processes) and all(not p.seen and INNER_WATCH in p.why for p in verdict.processes)
 
 
 def _from_outside(verdict: Verdict) -> str:
@@ -217,34 +230,34 @@ def _counted(count: int) -> str:
 
 
 def _notes(verdict: Verdict, width: int) -> list[str]:
-    """Return what was not seen, and what could not be measured: one line each."""
-    lines = []
+    """Return how it ended if that needs words, what was not seen, and what could not be measured."""
+    lines = wrap(ending.cause(verdict), width)
     unheard = [p for p in verdict.processes if not p.seen]
-    if unheard:
+    if unheard and not _inner(verdict):
         lines += _unheard(unheard, width)
     if verdict.stopped_s >= TOLD_STOP:
         lines += wrap(f"stopped by a signal for {seconds(verdict.stopped_s)}, which is not counted here", width)
     if verdict.dropped:
-        lines.append(clip(f"{verdict.dropped:,} records were lost: the recorder came too late for them", width))
-    if verdict.unavailable:
-        lines.append(_unavailable(verdict, width))
+        lines += wrap(f"{verdict.dropped:,} records were lost: the recorder came too late for them", width)
+    if verdict.unavailable and not _inner(verdict):
+        lines += _unavailable(verdict, width)
     return lines
 
 
-def _unavailable(verdict: Verdict, width: int) -> str:
-    """Return what could not be measured in one line: with the reasons where they fit, else where to read them."""
+def _unavailable(verdict: Verdict, width: int) -> list[str]:
+    """Return what could not be measured: with the reasons where one line holds them, else where to read them."""
     rows = [(clean(row.probe, NAME), clean(row.why, TEXT)) for row in verdict.unavailable]
     line = f"not measured: {'; '.join(f'{probe} ({why})' for probe, why in rows)}"
     if len(line) > width:
         line = f"not measured: {', '.join(probe for probe, _ in rows)} (`gputune doctor` says why)"
-    return clip(line, width)
+    return wrap(line, width, subsequent_indent=AFTER_LAST)
 
 
 def _unheard(unheard: list[ProcessRow], width: int) -> list[str]:
     """Return who could not be seen, with the reason whole: it is what the user can mend."""
     more = f" and {len(unheard) - 1} more" if len(unheard) > 1 else ""
     says = f"not seen from inside: process {unheard[0].pid}{more}: {clean(unheard[0].why, TEXT)}"
-    return wrap(says, width, subsequent_indent=AFTER_LAST, max_lines=2, placeholder=" …", break_on_hyphens=False)
+    return wrap(says, width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
 
 
 def _next(verdict: Verdict, width: int, run_folder: str | None) -> list[str]:
@@ -252,7 +265,7 @@ def _next(verdict: Verdict, width: int, run_folder: str | None) -> list[str]:
     commands = [f"gputune explain {clean(verdict.findings[0].id, NAME)}"] if verdict.findings else []
     if run_folder is not None and verdict.findings:
         commands.append(f"gputune report {shlex.quote(clean(run_folder, TEXT))}")
-    if not commands and not verdict.ledger:
+    if not commands and not verdict.ledger and not _inner(verdict):
         commands.append("gputune doctor")
     line = f"next: {' · '.join(commands)}"
     if commands and len(line) > width:

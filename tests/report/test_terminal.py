@@ -97,7 +97,9 @@ def test_shows_the_name_of_a_script_and_not_its_whole_path(features: Make) -> No
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize("count", [0, 1, 3, 7])
-def test_keeps_to_fifteen_lines_of_the_given_width(features: Make, finding: Make, width: int, count: int) -> None:
+def test_keeps_to_fifteen_lines_or_as_many_shorter_ones_of_the_given_width(
+    features: Make, finding: Make, width: int, count: int
+) -> None:
     long = "a sentence that goes on about the many things that were seen in this run " * 4
     run = features(
         unavailable={f"probe{n}": long for n in range(5)},
@@ -106,8 +108,24 @@ def test_keeps_to_fifteen_lines_of_the_given_width(features: Make, finding: Make
     )
     findings = [finding(says=long, do=long, where="some/long/path/to/" * 3 + "train.py:41")] * count
     lines = shown(run, *findings, width=width)
-    assert len(lines) <= 15
+    assert len(lines) <= max(15, 15 * 80 // width)
     assert [line for line in lines if len(line) > width and "gputune " not in line] == []
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_loses_no_word(features: Make, finding: Make, process: Make, width: int) -> None:
+    run = features(
+        unavailable={"stacks": "ptrace is refused here"},
+        exit_code=137,
+        processes=(process(), process(pid=9, guest="it runs with -I, so no guest could speak")),
+    )
+    found = finding(where="some/long/path/to/the/train.py:41")
+    wide, narrow = shown(run, found, width=100), shown(run, found, width=width)
+    assert [line for line in narrow if len(line) > width and "gputune report" not in line] == []
+    assert "…" not in "".join(narrow)
+    said = set("\n".join(narrow).split())
+    below = wide[[line.startswith("1.") for line in wide].index(True) :]
+    assert [word for line in below for word in line.split() if word not in said and "(`gputune" not in line] == []
 
 
 def test_every_effect_on_the_results_is_in_words(features: Make, finding: Make) -> None:
@@ -162,8 +180,34 @@ def test_a_training_that_was_mostly_start_up_says_what_is_judged(features: Make,
 
 
 def test_an_exit_status_is_shown_where_it_is_not_zero(features: Make) -> None:
-    assert "exit status 137" in "\n".join(shown(features(exit_code=137)))
+    text = "\n".join(shown(features(exit_code=137)))
+    assert "exit status 137 (SIGKILL)" in text
+    assert "SIGKILL (137): often the out-of-memory killer" in text
+    assert "exit status 143 (SIGTERM)" in "\n".join(shown(features(exit_code=143)))
+    assert "exit status 3\n" in "\n".join(shown(features(exit_code=3)))
+    assert "exit status 255\n" in "\n".join(shown(features(exit_code=255)))
     assert "exit status" not in "\n".join(shown(features()))
+
+
+@pytest.mark.parametrize(
+    ("kills", "says"),
+    [
+        ((1, "machine"), "the kernel killed a process of this machine for want of memory during the run"),
+        ((2, "control group"), "the kernel killed 2 processes of the run's control group for want of memory"),
+    ],
+)
+def test_who_was_killed_for_want_of_memory_is_said(features: Make, kills: tuple[int, str], says: str) -> None:
+    text = " ".join(shown(features(exit_code=1, oom_kills=kills)))
+    assert says in text
+    assert "often" not in text
+
+
+def test_of_a_training_that_an_inner_watch_listens_to_nothing_more_is_said(features: Make, process: Make) -> None:
+    inner = process(guest="another `gputune watch` inside this one listens to it", stack_samples=50)
+    run = features(processes=(inner,), devices=(), unavailable={"nvml": "there is no driver"})
+    assert " ".join(shown(run)[1:]) == (
+        "another `gputune watch` inside this one listens to it: its verdict is the one on this training"
+    )
 
 
 def test_escape_sequences_from_the_run_do_not_reach_the_terminal(features: Make, process: Make, finding: Make) -> None:

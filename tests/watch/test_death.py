@@ -136,7 +136,7 @@ def test_a_killed_training_still_gives_the_report(started, eventually, tmp_path,
         command_of(running.pid).kill()
         said = running.communicate(timeout=60)
     assert running.returncode == -signal.SIGKILL
-    assert "exit status 137" in said[1]
+    assert "exit status 137 (SIGKILL)" in said[1]
     assert json.loads((run_folder() / "findings.json").read_text())["exit_code"] == 137
     eventually(lambda: not rings_of(running.pid))
 
