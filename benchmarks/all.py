@@ -21,6 +21,11 @@ HEAD = """# Results
 
 Made by `make bench` on {cpu}, {cores} cores, {memory:.0f} GiB, Linux {kernel}, CPython {python}, {date}.
 The machine is shared; trust ratios. Value: median; interval: bootstrap, 95 %; a budget holds if the upper end keeps it.
+Slow-down: one process, watching switched on and off in fours of short blocks (on, off, off, on or the reverse, by lot),
+the training bound to one CPU throughout. Of a block the mean step (one of more than twice the median counted as that),
+of a four one paired difference, of all fours the trimmed mean, and a bootstrap over the fours. Its A/A control is made
+the same way of blocks that were off; where that excludes 0, the line above it is void. Recorder: windows of 5 s, which
+hold each beat of up to 5 s equally often.
 
 | what | value | 95 % interval | budget | holds |
 |---|---|---|---|---|

@@ -3,8 +3,11 @@
 import json
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+
+ROUNDS = 2000  # of the bootstrap
+SEED = 1
 
 
 @dataclass(frozen=True)
@@ -25,17 +28,24 @@ class Figure:
         return self.budget is None or self.high <= self.budget
 
 
-def interval(values: Sequence[float], rounds: int = 2000, seed: int = 1) -> tuple[float, float, float]:
-    """Return the median and its bootstrap 95 % interval."""
-    chance = random.Random(seed)
-    medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(rounds))
-    return statistics.median(values), medians[int(0.025 * rounds)], medians[int(0.975 * rounds) - 1]
+def trimmed(values: Sequence[float]) -> float:
+    """Return the mean of the middle three fifths: nearly as sharp as the mean, and nearly as robust as the median."""
+    cut = len(values) // 5
+    return statistics.fmean(sorted(values)[cut : len(values) - cut])
+
+
+def interval(
+    values: Sequence[float], centre: Callable[[Sequence[float]], float] = statistics.median
+) -> tuple[float, float, float]:
+    """Return the centre of the values and its bootstrap 95 % interval (percentiles)."""
+    chance = random.Random(SEED)
+    centres = sorted(centre(chance.choices(values, k=len(values))) for _ in range(ROUNDS))
+    return centre(values), centres[int(0.025 * ROUNDS)], centres[int(0.975 * ROUNDS) - 1]
 
 
 def figure(name: str, unit: str, values: Sequence[float], budget: float | None = None, note: str = "") -> Figure:
-    """Return the figure of a list of (paired) values."""
-    value, low, high = interval(values)
-    return Figure(name, unit, value, low, high, budget, note)
+    """Return the figure of a list of (paired) values: their median."""
+    return Figure(name, unit, *interval(values), budget, note)
 
 
 def emit(figures: Sequence[Figure]) -> None:

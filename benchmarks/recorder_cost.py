@@ -1,12 +1,18 @@
 """What the recorder costs at 10 Hz beside a training with 8 workers, without and with 8 simulated GPUs.
 
 A real `gputune watch` runs a real training loop (9 processes); once it has settled, the CPU time of the recorder and
-of all its children (NVML, py-spy) is read window by window. Then, beside a training that nobody watches, the probes of
-the machine and a loop on psutil take turns at reading the same things of the same 9 processes, everything on every
-beat: CPU, I/O, threads and state by process, the machine's CPUs, memory, /dev/shm, disks and network.
+of all its children (NVML, py-spy) is read window by window. A window holds each beat equally often (10 Hz, 1, 2 and
+5 s; the rarer ones are in some), so the windows differ by noise, and by py-spy, which looks ever more rarely: the
+median is the recorder as it is nearly all the time, the mean over all windows stands below it.
+
+Then, beside a training that nobody watches, the probes of the machine and a loop on psutil take turns at reading the
+same things of the same 9 processes, everything on every beat: CPU, I/O, threads and state by process, the machine's
+CPUs, memory, /dev/shm, disks and network.
 """
 
+import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -15,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import per_probe
 import psutil
 from common import Figure, emit, figure
 
@@ -24,8 +31,8 @@ from gputune.sample import Target
 from gputune.ticker import Ticker
 from gputune.tree import Tree
 
-WINDOWS = 20
-WINDOW = 2.0  # s; 20 beats, a whole number of each of the slow ones, and short: a burst of stacks is in few of them
+WINDOWS = 16
+WINDOW = 5.0  # s
 SETTLED = 14.0  # s for imports, workers, the first bursts of stacks, and to be no longer young
 HZ = 10
 PAIRS = 60
@@ -111,6 +118,9 @@ def recorder(folder: Path, devices: int) -> list[Figure]:
     what = f"9 processes, {devices} devices, {HZ} Hz"
     return [
         figure(f"recorder: share of a core ({what})", "ratio", shares, BUDGETS[devices]),
+        figure(
+            f"recorder: the same, mean with the bursts of stacks ({what})", "ratio", shares, centre=statistics.fmean
+        ),
         Figure(f"recorder: memory ({what})", "MB", resident, resident, resident, 80),
     ]
 
@@ -167,8 +177,15 @@ def probes(folder: Path) -> list[Figure]:
 
 def main() -> None:
     """Measure without and with devices."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--per-probe", action="store_true", help="print what each probe costs, and no figures")
+    options.add_argument("--probes", action="store_true", help="only compare the probes with psutil")
+    chosen = options.parse_args()
+    if chosen.per_probe:
+        per_probe.table(JOB)
+        return
     with tempfile.TemporaryDirectory() as folder:
-        for devices in BUDGETS:
+        for devices in () if chosen.probes else BUDGETS:
             emit(recorder(Path(folder), devices))
         emit(probes(Path(folder)))
 

@@ -1,15 +1,17 @@
 """A small real training whose watching can be switched on and off, block by block. Runs under the tool it measures.
 
-Blocks come as on, off, off, on. Under gputune, "off" takes the guest's patches out and stops the recorder; under
-TraceML, it leaves `trace_step` away.
+Blocks come in fours, as on, off, off, on or the other way round, by lot, so that nothing that has a beat of its own
+falls on one side. Under gputune, "off" takes the guest's patches out and stops the recorder; under TraceML, it leaves
+`trace_step` away. Both sides run in one process and on one CPU, whose choice would else be most of the noise; the
+worker and whoever watches go where the system puts them.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import random
 import signal
-import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +21,10 @@ import torch
 from torch.optim import optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
-BLOCK = 25  # steps in a block: a quarter of a second, so that drifts of the machine hit both sides
+BLOCK = 40  # steps: a third of a second, so that drifts of the machine hit both sides
 SETTLE = 3  # steps after a switch that are not timed
+SEED = 7
+EVERYWHERE = os.sched_getaffinity(0)
 WIDTH = 512
 
 
@@ -106,11 +110,17 @@ def _children(pid: int) -> list[int]:
         return []
 
 
+def anywhere(_worker: int) -> None:
+    """Let a worker run on all CPUs: it was forked from a process that is bound to one."""
+    os.sched_setaffinity(0, EVERYWHERE)
+
+
 class Training:
     """The model, its data and one step of about `step_ms`."""
 
     def __init__(self, step_ms: float) -> None:
         torch.set_num_threads(1)
+        os.sched_setaffinity(0, {max(EVERYWHERE)})
         self.model = torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH) for _ in range(4)))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
         self.batches = self._batches()
@@ -125,7 +135,7 @@ class Training:
     def _batches() -> Iterator[torch.Tensor]:
         data = TensorDataset(torch.randn(64 * 400, WIDTH))
         while True:
-            for (x,) in DataLoader(data, batch_size=64, num_workers=1):
+            for (x,) in DataLoader(data, batch_size=64, num_workers=1, worker_init_fn=anywhere):
                 yield x
 
     def step(self, x: torch.Tensor) -> None:
@@ -137,8 +147,8 @@ class Training:
         y.square().mean().backward()
         self.optimizer.step()
 
-    def block(self, switch: Switch) -> float:
-        """Return the median time of a step over one block, its batch included."""
+    def block(self, switch: Switch) -> list[float]:
+        """Return the times of the steps of one block in s, their batches included."""
         times = []
         for number in range(SETTLE + BLOCK):
             began = time.perf_counter()
@@ -146,27 +156,31 @@ class Training:
                 self.step(next(self.batches))
             if number >= SETTLE:
                 times.append(time.perf_counter() - began)
-        return statistics.median(times)
+        return times
 
 
 def main() -> None:
-    """Train, toggling, and write the medians of the blocks."""
+    """Train, toggling, and write the steps of the blocks: by fours, whether it was on and the times in s."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--tool", required=True)
-    options.add_argument("--quads", type=int, required=True)
+    options.add_argument("--fours", type=int, required=True)
     options.add_argument("--step-ms", type=float, required=True)
     chosen = options.parse_args()
     training = Training(chosen.step_ms)
     switch: Switch = GuestSwitch() if chosen.tool == "gputune" else TraceMLSwitch(training.model)
-    medians = []
+    chance = random.Random(SEED)
+    fours = []
     try:
-        for _ in range(chosen.quads):
-            for on in (True, False, False, True):
+        for _ in range(chosen.fours):
+            first = chance.random() < 0.5
+            blocks = []
+            for on in (first, not first, not first, first):
                 switch.set(on=on)
-                medians.append(training.block(switch))
+                blocks.append((on, training.block(switch)))
+            fours.append(blocks)
     finally:
         switch.set(on=True)
-    Path(os.environ["SLOWDOWN_OUT"]).write_text(json.dumps(medians))
+    Path(os.environ["SLOWDOWN_OUT"]).write_text(json.dumps(fours))
 
 
 if __name__ == "__main__":
