@@ -110,7 +110,7 @@ def merged(figures: list[Figure]) -> list[Figure]:
 
 def ratios(figures: list[Figure]) -> list[Figure]:
     """Return gputune's cost per batch over TraceML's in the same run."""
-    ours = next((f for f in figures if f.name.startswith("guest, per batch")), None)
+    ours = next((f for f in figures if f.name.startswith("guest in C, per batch")), None)
     theirs = next((f for f in figures if f.name == "traceml: the same, per step"), None)
     if ours is None or theirs is None or theirs.low <= 0:
         return []

@@ -34,7 +34,7 @@ class Kind(IntEnum):
     #           thread else a thread id; c 1 = workers being shut down (loader.start), else a sum:
     #            1 = from pinned memory, 2 = non_blocking (copy.h2d); collective: d the call's number, the same on
     #            every rank (0: not all ranks make it), c ranks that meet
-    STEP = 4  # one optimizer step: a optimizer id
+    STEP = 4  # one optimizer step is over: t0 = t1 its end, a optimizer id
     GAP = 5  # device clock, at a batch boundary: a ns the device idled between the end of a step's work and
     #          the start of the next one's, b ns of the step's work, d batch index, e iterator id
     WORKER = 6  # in a worker: t0 its start, t1 its end (0 while it lives): a worker id, b workers in all

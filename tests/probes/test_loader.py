@@ -38,12 +38,18 @@ def rings(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def write(rings: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(params=["", "1"], ids=["in C", "in Python"])
+def write(rings: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
     """The writer, in this process: its ring is the ring of this test."""
     monkeypatch.setenv("GPUTUNE_RINGS", str(rings))
+    monkeypatch.setenv("GPUTUNE_GUEST_PURE", request.param)
     monkeypatch.setattr(os, "register_at_fork", lambda **hooks: None)
-    return _island("ring")
+    monkeypatch.syspath_prepend(str(GUEST))
+    monkeypatch.delitem(sys.modules, "gputune_guest.here", raising=False)
+    ring = _island("ring")
+    if not request.param and sys.modules["gputune_guest.here"].fast is None:
+        pytest.skip("the guest's C part is not built")
+    return ring
 
 
 @pytest.fixture
@@ -126,7 +132,7 @@ def test_a_reader_that_is_overtaken_counts_what_it_lost_and_goes_on(
 def test_the_number_of_a_record_may_run_over(write: Any, rings: Path) -> None:
     write.record(Kind.STEP, 0, 0, 1)
     last = 2**32 - 3
-    write.here.count = iter(range(last, 2**32 + 8))
+    write.here.go_on(last)
     (path,) = rings.glob("*.ring")
     with path.open("r+b") as file:
         file.seek(loader.READ_AT)
@@ -141,7 +147,7 @@ def test_the_number_of_a_record_may_run_over(write: Any, rings: Path) -> None:
 def test_a_record_that_was_never_finished_holds_nothing_up(write: Any, read: Callable[[], list[Reading]]) -> None:
     write.record(Kind.STEP, 0, 1, 1)
     read()
-    next(write.here.count)  # a number taken, and nothing written
+    write.here.go_on(3)  # a number taken, and nothing written
     write.record(Kind.STEP, 0, 3, 3)
     assert records(read()) == []  # it may be under way
     assert [record.t0 for record in records(read())] == [3]

@@ -11,6 +11,7 @@ import sys
 import weakref
 
 from gputune_guest import device, evaluation, patching, ring, samples, settings
+from gputune_guest.here import Known, fast
 from gputune_guest.words import BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, SPAN
 
 now = ring.now
@@ -22,12 +23,11 @@ _numbers = itertools.count(1)
 _grad_enabled = None  # torch.is_grad_enabled, once torch is there
 
 
-class _Iterator:
-    """What we know of one iterator of theirs."""
+class _Iterator(Known):
+    """What we know of one iterator of theirs; `several`: it has workers, `sized`: torch's own function collates."""
 
     __slots__ = (
-        *("number", "loader", "count", "batch_size", "surely", "sized", "several", "grad", "gone", "born"),
-        "sample",  # what is measured of its step that is under way: see samples.py
+        *("loader", "grad", "gone", "born"),
         *("started", "ended", "asked", "returned"),  # events and times of the device's clock, see device.py
     )
 
@@ -41,13 +41,18 @@ class _Iterator:
         self.started = self.ended = self.sample = None
         self.asked = self.returned = 0
         key = id(theirs)
-        self.gone = weakref.ref(theirs, lambda _ref: _iterators.pop(key, None))
+        self.gone = weakref.ref(theirs, lambda _ref: _forget(key))
         _iterators[key] = self
 
     def told(self, told):
         """Take over what `settings.of` says of the loader; `surely`: batches before this one are full."""
         self.loader, self.batch_size, self.sized, length = told
         self.surely = length - 1 if length and self.batch_size else 0 if self.sized else 1 << 62
+
+
+def _forget(key):
+    here.forget()
+    _iterators.pop(key, None)
 
 
 def _samples(data, mine):
@@ -69,25 +74,33 @@ def _samples(data, mine):
     return mine.batch_size
 
 
-def _next(original):  # noqa: C901, PLR0915 - see below
+def _next(original):
+    """Return what stands in the place of `__next__`: in C, or else the same in Python."""
     clock = device.clock
     before, after = (clock.before, clock.after) if clock is not None else (None, None)
-    known, pack, pack_mark, flush = _iterators.get, ring.pack, ring.pack_mark, ring.flush
+    if fast is None:
+        return _python_next(original, before, after)
+    rare = (_adopt, ring.end_burst, evaluation.on_batch, samples.end, _sampled, ring.failed, before, after)
+    return functools.wraps(original)(fast.Next(original, here, _iterators, *rare))
 
+
+def _sampled(mine, code, came, asked, t0, t1, back, cpu):  # noqa: PLR0913, PLR0917 - times of one call, see samples.begin
+    samples.again()
+    if not code:
+        samples.begin(mine, (came, asked, t0, t1, back, now()), cpu)
+
+
+def _python_next(original, before, after):  # noqa: C901 - see below
     @functools.wraps(original)
-    def wrapper(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - see below
-        self, original=original, known=known, now=now, here=here, pack=pack, pack_mark=pack_mark, number=id
-    ):
-        # Once a batch, in caches that the step has used for itself: what is touched here is what it costs, whether a
-        # name, a cell or a frame. Hence defaults for globals, and ring.mark and ring.record written out.
+    def wrapper(self):  # noqa: C901, PLR0912 - one call in its order, with no frame more than there must be
+        came = asked = cpu = back = 0
         try:
-            mine = known(number(self))
-            if mine is None:
-                mine = _adopt(self)
+            mine = _iterators.get(id(self)) or _adopt(self)
             if mine.sample is not None:
                 samples.end(mine)
-            left = here.left = here.left - 1
-            came = 0 if left > 0 else now()
+            here.left -= 1
+            if here.left <= 0:
+                came = now()
             if before is not None:
                 before(mine)
             ready = len(self._task_info) - self._tasks_outstanding if mine.several else -1
@@ -97,7 +110,7 @@ def _next(original):  # noqa: C901, PLR0915 - see below
                 asked = now()
                 cpu = samples.cpu_of_thread()
             t0 = now()
-            pack_mark(here.buffer, 64, BATCH, 0, t0)
+            here.mark(BATCH, 0, t0)
         except Exception as error:
             if here.buffer is not None:
                 ring.failed(error)
@@ -119,31 +132,29 @@ def _next(original):  # noqa: C901, PLR0915 - see below
                 if came:
                     cpu = samples.cpu_of_thread() - cpu
                     back = now()
-                if here.phase is not None:
-                    evaluation.on_batch(mine, t0, t1, code)
-                elif here.last is not mine:
-                    evaluation.on_other(mine)
-                index = mine.count
-                mine.count = index + 1
-                held = 0 if code else mine.batch_size if index < mine.surely else _samples(data, mine)
-                try:
-                    seq = next(here.count)
-                    at = here.base + ((seq & here.mask) << 6)
-                    pack(here.buffer, at, seq, BATCH, code, t0, t1, mine.number, index, ready, 0, held, seq)
-                except Exception as error:
-                    ring.again(error, BATCH, code, t0, t1, mine.number, index, ready, 0, held)
-                if here.late:
-                    flush()
+                _returned(mine, code, data, t0, t1, ready)
                 if after is not None and not code:
                     after(mine, t1)
                 if came:
-                    samples.again()
-                    if not code:
-                        samples.begin(mine, (came, asked, t0, t1, back, now()), cpu)
+                    _sampled(mine, code, came, asked, t0, t1, back, cpu)
             except Exception as error:
                 ring.failed(error)
 
     return wrapper
+
+
+def _returned(mine, code, data, t0, t1, ready):  # noqa: PLR0913, PLR0917 - one record's fields
+    """Do what is done of every batch once it is there."""
+    if here.phase is not None:
+        evaluation.on_batch(mine, t0, t1, code)
+    elif here.last is not mine:
+        evaluation.on_other(mine)
+    index = mine.count
+    mine.count = index + 1
+    held = 0 if code else mine.batch_size if index < mine.surely else _samples(data, mine)
+    record(BATCH, code, t0, t1, mine.number, index, ready, 0, held)
+    if here.late:
+        here.flush()
 
 
 def _adopt(theirs):

@@ -1,19 +1,19 @@
 """The file that a guest writes and the recorder reads: docs/ring.md has its layout.
 
-Writing a record costs one `next()` of a counter (atomic under the GIL) and one `pack_into` a shared mapping: no lock,
-no system call, and what was written survives a kill. Everything here swallows its own errors, counts them in the
+Writing a record (here.py) is taking a number, atomic under the GIL, and packing into a shared mapping: no lock, no
+system call, and what was written survives a kill. Everything here swallows its own errors, counts them in the
 header, and turns the guest off after too many.
 """
 
 import _thread
 import contextlib
-import itertools
 import json
-import mmap
 import os
 import struct
 import sys
 import time
+
+from gputune_guest.here import Here
 
 now = time.monotonic_ns
 
@@ -24,45 +24,13 @@ NOTES_AT = 4096
 SIZES = {"main": (4096, 61440), "worker": (1024, 4096)}
 IS_WORKER, HAS_TORCH = 1, 2
 TOO_MANY = 100  # swallowed errors after which staying would be rude
-LAST_SEQ = 0xFFFFFFFF
-SOON = 200_000_000  # ns
 TOLD = 3  # errors that are told in words
 SHORT = 5_000  # ns; spans of calls that may come by the thousand are not worth a record below this
 
 _pack_long = struct.Struct("<q").pack_into
 _HEADER = struct.Struct("<8sIIIIIIiiqII")
 
-pack = struct.Struct("<I2H6q2I").pack_into  # repeat counts: fewer codes to walk through in a cold cache
-pack_mark = struct.Struct("<2Iq").pack_into
-
-
-class _Here:
-    """What the hooks that run once a batch need, side by side in memory: what they touch there is what they cost."""
-
-    __slots__ = (
-        *("base", "buffer", "burst", "count", "last", "late", "left", "look", "mask", "phase", "spent", "stepped"),
-        *("timing", "waiting"),
-    )
-
-    def __init__(self):
-        self.buffer = None  # the mapping, once there is one
-        self.count = iter(())  # yields the next seq; exhausted while there is no ring, which is how that is noticed
-        self.base = self.mask = 0
-        self.late = []  # (kind, t0, t1, a) of records that may wait a moment
-        self.burst = (
-            None  # [kind, code, t0, t1, site, what] of a span that the next call may prolong: see spans.prolong
-        )
-        self.stepped = 0  # t0 of the optimizer step that is under way
-        self.look = True  # a step or a backward pass may mean something now: evaluation.on_step wants to know
-        self.waiting = False  # the training thread is in next()
-        self.phase = None  # the evaluation phase that is open
-        self.last = None  # the iterator of the last batch outside of all phases
-        self.left = 1  # batches up to the next one that is sampled: see samples.py
-        self.timing = False  # the step of a sampled batch is under way: hooks add what they take, in ns, to
-        self.spent = 0
-
-
-here = _Here()
+here = Here()
 _notes = 0  # bytes of notes written
 _room = 0
 _dead = False  # no ring could be made, or the guest stepped back
@@ -78,10 +46,12 @@ def record(kind, code, t0, t1, a=0, b=0, d=0, e=0, c=0):  # noqa: PLR0913, PLR09
     if here.burst is not None:
         end_burst()
     try:
-        seq = next(here.count)
-        pack(here.buffer, here.base + ((seq & here.mask) << 6), seq, kind, code, t0, t1, a, b, d, e, c, seq)
+        here.put(kind, code, t0, t1, a, b, d, e, c)
     except Exception as error:
         again(error, kind, code, t0, t1, a, b, d, e, c)
+
+
+here.writer = record
 
 
 def end_burst():
@@ -92,43 +62,21 @@ def end_burst():
 
 
 def again(error, *fields):
-    """Write a record that could not be written: the ring has yet to be made, seq is full, or `error` is one of ours."""
+    """Write a record that could not be written: the ring has yet to be made, or `error` is one of ours."""
     try:
-        if isinstance(error, StopIteration):
-            if _opened() is None:
-                return
-            seq = next(here.count)
-        elif next(here.count) > LAST_SEQ:
-            here.count = itertools.count(1)
-            seq = 0
-        else:
+        if not isinstance(error, StopIteration):
             failed(error)
-            return
-        pack(here.buffer, here.base + ((seq & here.mask) << 6), seq, *fields, seq)
+        elif _opened() is not None:
+            here.put(*fields)
     except Exception as another:
         failed(another)
-
-
-def later(kind, t0, t1, a):
-    """Append a record soon: with the next batch's, whose caches it shares, or with the next one after `SOON`."""
-    late = here.late
-    late.append((kind, t0, t1, a))
-    if t1 - late[0][2] > SOON:
-        flush()
-
-
-def flush():
-    """Append the records that waited."""
-    late, here.late = here.late, []
-    for kind, t0, t1, a in late:
-        record(kind, 0, t0, t1, a)
 
 
 def mark(kind, code, t0):
     """Say what this process is about to do, so that a process that never returns from it is seen to be in it."""
     try:
         if here.buffer is not None or _opened() is not None:
-            pack_mark(here.buffer, 64, kind, code, t0)
+            here.mark(kind, code, t0)
     except Exception as error:
         failed(error)
 
@@ -142,7 +90,7 @@ def end():
     """Say that this process ends by itself."""
     try:
         end_burst()
-        flush()
+        here.flush()
     except Exception as error:
         failed(error)
     _put(96, now())
@@ -227,7 +175,7 @@ def step_back(why):
             restore()
     note(n="off", why=why[:500])
     _dead = True
-    here.buffer, here.count = None, iter(())
+    here.close()
 
 
 def _opened():
@@ -239,13 +187,11 @@ def _opened():
         if here.buffer is not None:
             return here.buffer
         try:
-            made, here.base, capacity = _make()
+            made, base, capacity = _make()
+            here.begin(made, base, capacity)
         except Exception:  # read-only folder, full disk, no such folder any more: no ring then
             _dead = True
             return None
-        here.mask = capacity - 1
-        here.buffer = made
-        here.count = itertools.count(1)
     for make in _first:
         fields = make()
         if fields:
@@ -265,7 +211,7 @@ def _make():
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, size)  # a full disk is an error here, and never a SIGBUS later
-        made = mmap.mmap(fd, size, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
+        made = here.map(fd, size)
     except Exception:
         os.unlink(path)
         raise
@@ -284,6 +230,7 @@ def _forked():
     global _lock, _role, _dead
     _dead = _errors >= TOO_MANY
     here.__init__()
+    here.writer = record
     _role = "main"
     _lock = _thread.allocate_lock()
 

@@ -9,6 +9,7 @@ import os
 import time
 
 from gputune_guest import forward, ring
+from gputune_guest.here import LAST_SEQ
 from gputune_guest.words import GUEST
 
 now = ring.now
@@ -18,7 +19,7 @@ cpu_of_process = time.process_time_ns
 
 RARELY = 64  # mean distance of samples in the long run
 SHARE = 16  # until then a sample stands for a 16th of what came before it
-MOST = ring.LAST_SEQ  # what the field c of a record holds
+MOST = LAST_SEQ  # what the field c of a record holds
 
 _seen = 0  # batches (or steps, without a loader) up to the sample that is due
 _chance = 1

@@ -5,6 +5,7 @@ import os
 import weakref
 
 from gputune_guest import evaluation, forward, patching, ring, samples, spans
+from gputune_guest.here import Known, fast
 from gputune_guest.words import BACKWARD, NO_NEXT, STEP
 
 now = ring.now
@@ -15,10 +16,10 @@ _references = {}  # id of an optimizer to a weak reference that forgets it
 _count = 0
 
 
-class _Optimizer:
+class _Optimizer(Known):
     """What is kept of an optimizer: its number, and how many steps it has made."""
 
-    __slots__ = ("count", "number")
+    __slots__ = ()
 
     def __init__(self, number):
         self.number, self.count = number, 0
@@ -35,6 +36,7 @@ def _new(optimizer):
         spans.train_here()
 
     def forget(_reference):
+        here.forget()
         _optimizers.pop(key, None)
         _references.pop(key, None)
 
@@ -63,50 +65,51 @@ def _without_loader(mine, t1):
             forward.begin(t1, NO_NEXT, mine, mine.count)
 
 
-def _hook_optimizer(module):  # noqa: C901 - two hooks that share what they know
-    """Register torch's own hooks that run around the step of every optimizer, whatever wraps or subclasses it.
+def _look(mine, t1):
+    """Do what a step may mean to others: `here.look` asks for it."""
+    evaluation.on_step()
+    if here.last is None:
+        _without_loader(mine, t1)
 
-    torch before 2.0 has none: its steps are not seen.
-    """
-    if not hasattr(module, "register_optimizer_step_pre_hook"):
-        return
+
+def _python_after():
     tracing = spans.compiling()
 
-    known = _optimizers.get
+    def after(optimizer, args, kwargs):
+        if tracing():  # while torch.compile traces, this is no step, and we leave nothing in the graph
+            return
+        t1 = now()
+        try:
+            mine = _optimizers.get(id(optimizer)) or _new(optimizer)
+            mine.count += 1
+            here.later(STEP, t1, t1, mine.number)
+            if here.look:
+                _look(mine, t1)
+            if here.timing:
+                here.spent += now() - t1
+        except Exception as error:
+            ring.failed(error)
 
-    def before(optimizer, args, kwargs, tracing=tracing):  # a default is nearer than a cell: see loader.py
-        if not tracing():  # while torch.compile traces, this is no step, and we leave nothing in the graph
-            here.stepped = now()
+    return after
 
-    def after(optimizer, args, kwargs, tracing=tracing, known=known, number=id):  # noqa: PLR0913, PLR0917 - see before
-        if not tracing():
-            t1 = now()
-            try:
-                mine = known(number(optimizer))
-                if mine is None:
-                    mine = _new(optimizer)
-                mine.count += 1
-                late = here.late
-                late.append((STEP, here.stepped, t1, mine.number))
-                if t1 - late[0][2] > ring.SOON:
-                    ring.flush()
-                if here.look:
-                    evaluation.on_step()
-                    if here.last is None:
-                        _without_loader(mine, t1)
-                if here.timing:
-                    here.spent += 2 * (now() - t1)  # the hook before the step takes as long
-            except Exception as error:
-                ring.failed(error)
 
-    handles = [module.register_optimizer_step_pre_hook(before), module.register_optimizer_step_post_hook(after)]
-    ring.at_farewell(lambda: [handle.remove() for handle in handles])
+def _hook_optimizer(module):
+    """Register torch's own hook that runs after the step of every optimizer, whatever wraps or subclasses it.
+
+    torch before 2.0 has none: its steps are not seen. A hook before the step would cost as much again, to tell what
+    nobody asks: when the call began.
+    """
+    if not hasattr(module, "register_optimizer_step_post_hook"):
+        return
+    after = _python_after() if fast is None else fast.Stepped(here, _optimizers, _new, _look, ring.failed).after
+    handle = module.register_optimizer_step_post_hook(after)
+    ring.at_farewell(handle.remove)
 
 
 def _passed(t0):
     try:
         t1 = now()
-        ring.later(BACKWARD, t0, t1, 0)
+        here.later(BACKWARD, t0, t1, 0)
         if here.look:
             evaluation.on_step()
         if here.timing:

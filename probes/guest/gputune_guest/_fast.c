@@ -1,0 +1,930 @@
+/* What the guest does once a batch, without an interpreter's frames: the state that its hooks share, the numbered
+ * writing of records, the wrapper around `__next__` and the hook after an optimizer's step.
+ *
+ * Optional: `here.py`, `loader.py` and `step.py` do the same in Python, record for record, where this is not there
+ * (docs/guest.md). Everything rare is left to them and called from here. In the caches that a training step has used for
+ * itself, a hook costs what it touches; so all of its state lies in one object.
+ *
+ * Limited API of CPython 3.8: one file serves every CPython with a GIL from 3.8 on, because the training's own Python
+ * loads it. The GIL is what orders the records: nothing between taking a number and having written it gives it up.
+ *
+ * The laws: an error of ours is handed to `failed` and forgotten, an error of theirs passes unchanged; only what is no
+ * Exception (KeyboardInterrupt) passes from wherever it strikes, as it would through Python code of ours.
+ */
+
+#define Py_LIMITED_API 0x03080000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+#include <structmember.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define INTERFACE 1 /* here.py asks for this number: an older build beside newer Python is not used */
+
+#ifndef METH_FASTCALL /* the same since 3.7; the limited API has named it since 3.10 */
+#define METH_FASTCALL 0x0080
+#endif
+#ifndef PyBUF_WRITE
+#define PyBUF_WRITE 0x200
+#endif
+#ifndef MAP_POPULATE
+#define MAP_POPULATE 0
+#endif
+
+enum { BATCH = 1, STEP = 4 };       /* words.py */
+enum { END = 1, FAILED = 2 };       /* words.py */
+enum { MARK_AT = 64, RECORD = 64 }; /* docs/ring.md */
+enum { LATE = 8, NESTED = 3 };
+enum { HAVE_VECTORCALL = 1 << 11 }; /* Py_TPFLAGS_HAVE_VECTORCALL, a name of the limited API since 3.12 */
+static const int64_t SOON = 200000000; /* ns; here.py says the same */
+
+/* What is rare lies apart, so that what is not fills fewer lines of the cache. */
+#define COLD __attribute__((cold, noinline))
+
+typedef int64_t ns;
+
+typedef struct {
+    uint32_t kind;
+    ns t0, t1, a;
+} Late;
+
+/* What is known of an iterator or an optimizer of theirs; loader.py and step.py add to it. */
+typedef struct {
+    PyObject_HEAD
+    long long number, count, batch_size, surely;
+    char several, sized;
+    PyObject *sample;
+} Known;
+
+typedef struct {
+    PyObject_HEAD
+    char *map; /* NULL: no ring */
+    uint32_t seq, base, mask, late_count;
+    char waiting, look, timing;
+    long long left, spent;
+    PyObject *phase, *last, *burst;
+    void *iterator, *optimizer; /* the last ones that were seen, never looked into, and what is known of them: */
+    Known *of_iterator, *of_optimizer;
+    Late late[LATE];
+    PyObject *buffer, *writer;
+    char *made; /* mapped, and not begun */
+} Here;
+
+static PyTypeObject *known_type, *here_type;
+static PyObject *method_type;                     /* types.MethodType, which the limited API does not name */
+static PyObject *task_info, *outstanding, *shape; /* names of attributes */
+
+static ns
+clock_now(clockid_t which)
+{
+    struct timespec t;
+    clock_gettime(which, &t);
+    return (ns)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static ns
+now(void)
+{
+    return clock_now(CLOCK_MONOTONIC);
+}
+
+static void
+assign(PyObject **place, PyObject *value)
+{
+    PyObject *old = *place;
+    Py_IncRef(value);
+    *place = value;
+    Py_DecRef(old);
+}
+
+static void
+release(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release_memory = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release_memory(self);
+    Py_DecRef((PyObject *)type);
+}
+
+/* Call a function of the guest's own with arguments that end in NULL; 0, or -1 with an exception set. */
+#define TELL(...) told(PyObject_CallFunctionObjArgs(__VA_ARGS__, NULL))
+
+static int
+told(PyObject *result)
+{
+    if (result == NULL)
+        return -1;
+    Py_DecRef(result);
+    return 0;
+}
+
+/* ---- Known */
+
+static PyMemberDef known_members[] = {
+    {"number", T_LONGLONG, offsetof(Known, number), 0, NULL},
+    {"count", T_LONGLONG, offsetof(Known, count), 0, NULL},
+    {"batch_size", T_LONGLONG, offsetof(Known, batch_size), 0, NULL},
+    {"surely", T_LONGLONG, offsetof(Known, surely), 0, NULL},
+    {"several", T_BOOL, offsetof(Known, several), 0, NULL},
+    {"sized", T_BOOL, offsetof(Known, sized), 0, NULL},
+    {"sample", T_OBJECT, offsetof(Known, sample), 0, NULL},
+    {NULL, 0, 0, 0, NULL}};
+
+static void
+known_dealloc(PyObject *self)
+{
+    Py_DecRef(((Known *)self)->sample);
+    release(self);
+}
+
+static PyType_Slot known_slots[] = {
+    {Py_tp_doc, "What is known of an iterator or an optimizer: see here.py."},
+    {Py_tp_members, known_members},
+    {Py_tp_dealloc, known_dealloc},
+    {0, NULL}};
+static PyType_Spec known_spec = {
+    "gputune_guest._fast.Known", sizeof(Known), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, known_slots};
+
+/* ---- Here */
+
+static void
+forget(Here *here)
+{
+    PyObject *one = (PyObject *)here->of_iterator, *other = (PyObject *)here->of_optimizer;
+    here->iterator = here->optimizer = NULL;
+    here->of_iterator = here->of_optimizer = NULL;
+    Py_DecRef(one);
+    Py_DecRef(other);
+}
+
+static int
+here_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    Here *here = (Here *)self;
+    (void)args, (void)kwargs;
+    here->map = here->made = NULL;
+    here->seq = here->base = here->mask = here->late_count = 0;
+    here->waiting = here->timing = 0;
+    here->look = 1;
+    here->left = 1;
+    here->spent = 0;
+    assign(&here->phase, Py_None);
+    assign(&here->last, Py_None);
+    assign(&here->burst, Py_None);
+    assign(&here->buffer, Py_None);
+    assign(&here->writer, Py_None);
+    forget(here);
+    return 0;
+}
+
+static void
+here_dealloc(PyObject *self)
+{
+    Here *here = (Here *)self;
+    forget(here);
+    Py_DecRef(here->phase);
+    Py_DecRef(here->last);
+    Py_DecRef(here->burst);
+    Py_DecRef(here->buffer);
+    Py_DecRef(here->writer);
+    release(self);
+}
+
+/* Map the file. Never unmapped: the view of it may be held by anybody, and it goes with the process. */
+static PyObject *
+here_map(PyObject *self, PyObject *args)
+{
+    int fd;
+    Py_ssize_t size;
+    void *made;
+    if (!PyArg_ParseTuple(args, "in", &fd, &size))
+        return NULL;
+    made = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    if (made == MAP_FAILED)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    ((Here *)self)->made = made;
+    return PyMemoryView_FromMemory(made, size, PyBUF_WRITE);
+}
+
+static PyObject *
+here_begin(PyObject *self, PyObject *args)
+{
+    Here *here = (Here *)self;
+    PyObject *view;
+    unsigned int base, capacity;
+    if (!PyArg_ParseTuple(args, "OII", &view, &base, &capacity))
+        return NULL;
+    if (here->made == NULL || capacity == 0) {
+        PyErr_SetString(PyExc_ValueError, "nothing was mapped");
+        return NULL;
+    }
+    assign(&here->buffer, view);
+    here->base = base;
+    here->mask = capacity - 1;
+    here->seq = 0;
+    here->map = here->made;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+here_close(PyObject *self, PyObject *unused)
+{
+    Here *here = (Here *)self;
+    (void)unused;
+    here->map = NULL;
+    here->late_count = 0;
+    assign(&here->buffer, Py_None);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+here_go_on(PyObject *self, PyObject *at)
+{
+    unsigned long next = PyLong_AsUnsignedLong(at);
+    if (PyErr_Occurred())
+        return NULL;
+    ((Here *)self)->seq = (uint32_t)next - 1;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+here_forget(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    forget((Here *)self);
+    Py_RETURN_NONE;
+}
+
+/* A record as it lies in the ring: <IHHqqqqqqII of docs/ring.md, which is how these fields lie in memory. */
+typedef struct {
+    uint32_t seq;
+    uint16_t kind, code;
+    ns t0, t1, a, b, d, e;
+    uint32_t c, again;
+} Record;
+
+static void
+put(Here *here, Record *record)
+{
+    record->seq = record->again = ++here->seq;
+    memcpy(here->map + here->base + (size_t)(record->seq & here->mask) * RECORD, record, RECORD);
+}
+
+static void
+mark(Here *here, uint32_t kind, uint32_t code, ns t0)
+{
+    struct {
+        uint32_t kind, code;
+        ns t0;
+    } open = {kind, code, t0};
+    memcpy(here->map + MARK_AT, &open, sizeof open);
+}
+
+/* Return the number, which must be one of `low` to `high`. */
+static int64_t
+number(PyObject *object, int64_t low, int64_t high)
+{
+    long long value = PyLong_AsLongLong(object);
+    if ((value < low || value > high) && !PyErr_Occurred())
+        PyErr_SetString(PyExc_OverflowError, "a field of a record does not hold it");
+    return value;
+}
+
+static PyObject *
+here_put(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Here *here = (Here *)self;
+    Record record;
+    if (here->map == NULL) {
+        PyErr_SetNone(PyExc_StopIteration); /* what a counter says that is used up: no ring */
+        return NULL;
+    }
+    if (count != 9) {
+        PyErr_SetString(PyExc_TypeError, "a record has nine fields");
+        return NULL;
+    }
+    record.kind = (uint16_t)number(args[0], 0, UINT16_MAX);
+    record.code = (uint16_t)number(args[1], 0, UINT16_MAX);
+    record.t0 = number(args[2], INT64_MIN, INT64_MAX);
+    record.t1 = number(args[3], INT64_MIN, INT64_MAX);
+    record.a = number(args[4], INT64_MIN, INT64_MAX);
+    record.b = number(args[5], INT64_MIN, INT64_MAX);
+    record.d = number(args[6], INT64_MIN, INT64_MAX);
+    record.e = number(args[7], INT64_MIN, INT64_MAX);
+    record.c = (uint32_t)number(args[8], 0, UINT32_MAX);
+    if (PyErr_Occurred())
+        return NULL;
+    put(here, &record);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+here_mark(PyObject *self, PyObject *args)
+{
+    Here *here = (Here *)self;
+    unsigned int kind, code;
+    long long t0;
+    if (!PyArg_ParseTuple(args, "IIL", &kind, &code, &t0))
+        return NULL;
+    if (here->map != NULL)
+        mark(here, kind, code, t0);
+    Py_RETURN_NONE;
+}
+
+/* Write the records that waited; where there is a burst to end or a ring to make first, by way of Python. */
+static int
+flush(Here *here)
+{
+    Late late[LATE];
+    uint32_t count = here->late_count, i;
+    here->late_count = 0;
+    if (here->map != NULL && here->burst == Py_None) {
+        for (i = 0; i < count; i++) {
+            Record record = {.kind = (uint16_t)here->late[i].kind,
+                             .t0 = here->late[i].t0,
+                             .t1 = here->late[i].t1,
+                             .a = here->late[i].a};
+            put(here, &record);
+        }
+        return 0;
+    }
+    memcpy(late, here->late, sizeof late);
+    for (i = 0; i < count; i++)
+        if (told(PyObject_CallFunction(
+                here->writer, "IiLLL", late[i].kind, 0, (long long)late[i].t0, (long long)late[i].t1,
+                (long long)late[i].a)) < 0)
+            return -1;
+    return 0;
+}
+
+static int
+later(Here *here, uint32_t kind, ns t0, ns t1, ns a)
+{
+    Late *one = &here->late[here->late_count++];
+    one->kind = kind;
+    one->t0 = t0;
+    one->t1 = t1;
+    one->a = a;
+    if (here->late_count == LATE || t1 - here->late[0].t1 > SOON)
+        return flush(here);
+    return 0;
+}
+
+static PyObject *
+here_later(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    ns fields[4];
+    Py_ssize_t i;
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "kind, t0, t1, a");
+        return NULL;
+    }
+    for (i = 0; i < 4; i++)
+        fields[i] = number(args[i], INT64_MIN, INT64_MAX);
+    if (PyErr_Occurred() || later((Here *)self, (uint32_t)fields[0], fields[1], fields[2], fields[3]) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+here_flush(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    if (flush((Here *)self) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMemberDef here_members[] = {
+    {"waiting", T_BOOL, offsetof(Here, waiting), 0, NULL},
+    {"look", T_BOOL, offsetof(Here, look), 0, NULL},
+    {"timing", T_BOOL, offsetof(Here, timing), 0, NULL},
+    {"left", T_LONGLONG, offsetof(Here, left), 0, NULL},
+    {"spent", T_LONGLONG, offsetof(Here, spent), 0, NULL},
+    {"phase", T_OBJECT, offsetof(Here, phase), 0, NULL},
+    {"last", T_OBJECT, offsetof(Here, last), 0, NULL},
+    {"burst", T_OBJECT, offsetof(Here, burst), 0, NULL},
+    {"buffer", T_OBJECT, offsetof(Here, buffer), READONLY, NULL},
+    {"writer", T_OBJECT, offsetof(Here, writer), 0, NULL},
+    {NULL, 0, 0, 0, NULL}};
+
+static PyMethodDef here_methods[] = {
+    {"map", here_map, METH_VARARGS, "Map a file of a descriptor and a size; return a view of it."},
+    {"begin", here_begin, METH_VARARGS, "Write into what was mapped: view, offset of the ring, its capacity."},
+    {"close", here_close, METH_NOARGS, "Write no more."},
+    {"go_on", here_go_on, METH_O, "Say the number of the next record."},
+    {"forget", here_forget, METH_NOARGS, "Forget the last iterator and the last optimizer."},
+    {"put", (PyCFunction)(void (*)(void))here_put, METH_FASTCALL, "Write a record, all nine fields."},
+    {"mark", here_mark, METH_VARARGS, "Say what is about to be done: kind, code, t0."},
+    {"later", (PyCFunction)(void (*)(void))here_later, METH_FASTCALL, "Write a record soon: kind, t0, t1, a."},
+    {"flush", here_flush, METH_NOARGS, "Write the records that waited."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot here_slots[] = {
+    {Py_tp_doc, "What the hooks share: see here.py."},
+    {Py_tp_init, here_init},
+    {Py_tp_members, here_members},
+    {Py_tp_methods, here_methods},
+    {Py_tp_dealloc, here_dealloc},
+    {0, NULL}};
+static PyType_Spec here_spec = {"gputune_guest._fast.Here", sizeof(Here), 0, Py_TPFLAGS_DEFAULT, here_slots};
+
+/* ---- what the two hooks have in common */
+
+/* Return a new reference to what is known of `theirs`, from the dict of id to Known or else from `make`. */
+COLD static Known *
+find(PyObject *all, PyObject *theirs, PyObject *make)
+{
+    PyObject *key = PyLong_FromVoidPtr(theirs), *found;
+    if (key == NULL)
+        return NULL;
+    found = PyDict_GetItemWithError(all, key);
+    Py_IncRef(found);
+    Py_DecRef(key);
+    if (found == NULL && !PyErr_Occurred())
+        found = PyObject_CallFunctionObjArgs(make, theirs, NULL);
+    if (found != NULL && !PyObject_TypeCheck(found, known_type)) {
+        Py_DecRef(found);
+        PyErr_SetString(PyExc_TypeError, "nothing is known of it");
+        return NULL;
+    }
+    return (Known *)found;
+}
+
+/* Hand an error of ours to `failed`. -1 with the exception set again if it is none of ours. */
+COLD static int
+swallow(PyObject *failed)
+{
+    PyObject *type, *value, *trace;
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return -1;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace != NULL)
+        PyException_SetTraceback(value, trace);
+    if (TELL(failed, value) < 0)
+        PyErr_Clear(); /* `failed` raises nothing; if it does, there is nobody left to tell */
+    Py_DecRef(type);
+    Py_DecRef(value);
+    Py_DecRef(trace);
+    return 0;
+}
+
+/* ---- Next: what stands in the place of `__next__` */
+
+typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
+
+typedef struct {
+    PyObject_HEAD
+    Vectorcall call;
+    Here *here;
+    PyObject *original, *before, *after, *step_over;
+    PyObject *known, *make, *end_burst, *on_batch, *sampled, *failed;
+    PyObject *dict; /* attributes, as functools.wraps sets them */
+} Next;
+
+static PyObject *next_vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
+
+static PyObject *
+next_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *here, *original, *known, *make, *end_burst, *on_batch, *step_over, *sampled, *failed, *before, *after;
+    Next *self;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(
+            args, "OO!O!OOOOOOOO", &original, here_type, &here, &PyDict_Type, &known, &make, &end_burst, &on_batch,
+            &step_over, &sampled, &failed, &before, &after))
+        return NULL;
+    self = (Next *)allocate(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->call = next_vectorcall;
+    assign((PyObject **)&self->here, here);
+    assign(&self->original, original);
+    assign(&self->known, known);
+    assign(&self->make, make);
+    assign(&self->end_burst, end_burst);
+    assign(&self->on_batch, on_batch);
+    assign(&self->step_over, step_over);
+    assign(&self->sampled, sampled);
+    assign(&self->failed, failed);
+    if (before != Py_None)
+        assign(&self->before, before);
+    if (after != Py_None)
+        assign(&self->after, after);
+    self->dict = PyDict_New();
+    if (self->dict == NULL) {
+        Py_DecRef((PyObject *)self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void
+next_dealloc(PyObject *object)
+{
+    Next *self = (Next *)object;
+    PyObject *held[] = {(PyObject *)self->here, self->original, self->known,  self->make,  self->end_burst, self->on_batch,
+                        self->step_over,        self->sampled,  self->failed, self->before, self->after,    self->dict};
+    size_t i;
+    for (i = 0; i < sizeof held / sizeof *held; i++)
+        Py_DecRef(held[i]);
+    release(object);
+}
+
+static PyObject *
+next_getattro(PyObject *self, PyObject *name)
+{
+    PyObject *found = PyDict_GetItemWithError(((Next *)self)->dict, name);
+    if (found == NULL && !PyErr_Occurred())
+        return PyObject_GenericGetAttr(self, name);
+    Py_IncRef(found);
+    return found;
+}
+
+static int
+next_setattro(PyObject *self, PyObject *name, PyObject *value)
+{
+    PyObject *dict = ((Next *)self)->dict;
+    return value == NULL ? PyDict_DelItem(dict, name) : PyDict_SetItem(dict, name, value);
+}
+
+static PyObject *
+next_dict(PyObject *self, void *unused)
+{
+    PyObject *dict = ((Next *)self)->dict;
+    (void)unused;
+    Py_IncRef(dict);
+    return dict;
+}
+
+/* As a function does: read on an instance, it is bound to that. A call of `next()` does not come this way. */
+static PyObject *
+next_get(PyObject *self, PyObject *instance, PyObject *owner)
+{
+    (void)owner;
+    if (instance == NULL || instance == Py_None) {
+        Py_IncRef(self);
+        return self;
+    }
+    return PyObject_CallFunctionObjArgs(method_type, self, instance, NULL);
+}
+
+/* Return how many samples a batch holds: the first dimension if torch's own collate function made it. -1: an error. */
+COLD static long long
+samples_in(PyObject *data, Known *mine)
+{
+    PyObject *first = data, *size, *key;
+    long long held = 0;
+    int depth;
+    if (!mine->sized)
+        return mine->batch_size;
+    for (depth = 0; depth < NESTED; depth++) {
+        PyObject *inner = NULL;
+        Py_ssize_t at = 0;
+        if (Py_TYPE(first) == &PyList_Type && PyList_Size(first) > 0)
+            inner = PyList_GetItem(first, 0);
+        else if (Py_TYPE(first) == &PyTuple_Type && PyTuple_Size(first) > 0)
+            inner = PyTuple_GetItem(first, 0);
+        else if (Py_TYPE(first) == &PyDict_Type && PyDict_Next(first, &at, &key, &inner) == 0)
+            inner = NULL;
+        if (inner == NULL)
+            break;
+        first = inner; /* borrowed from what their batch holds */
+    }
+    size = PyObject_GetAttr(first, shape);
+    if (size == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+            return -1;
+        PyErr_Clear();
+        return mine->batch_size;
+    }
+    if (PySequence_Check(size) && PySequence_Size(size) > 0) {
+        PyObject *dimension = PySequence_GetItem(size, 0);
+        held = dimension == NULL ? -1 : PyLong_AsLongLong(dimension);
+        Py_DecRef(dimension);
+    }
+    Py_DecRef(size);
+    if (PyErr_Occurred())
+        return -1;
+    return held > 0 && (!mine->batch_size || held <= mine->batch_size) ? held : mine->batch_size;
+}
+
+/* Return how many batches are ready: those in the buffer that are not outstanding. -1 unknown, -2 an error. */
+static long long
+ready_for(PyObject *theirs)
+{
+    PyObject *tasks = PyObject_GetAttr(theirs, task_info), *open;
+    long long ready;
+    if (tasks == NULL)
+        return -2;
+    ready = PyObject_Size(tasks);
+    Py_DecRef(tasks);
+    if (ready < 0)
+        return -2;
+    open = PyObject_GetAttr(theirs, outstanding);
+    if (open == NULL)
+        return -2;
+    ready -= PyLong_AsLongLong(open);
+    Py_DecRef(open);
+    return PyErr_Occurred() ? -2 : ready < -1 ? -1 : ready;
+}
+
+/* One call: what is known before theirs, and after it. */
+typedef struct {
+    Known *mine;
+    ns came, asked, t0, t1, back, cpu;
+    long long ready;
+} Call;
+
+/* Do what is done of every batch before theirs; 0 without a ring, -1 with an exception set. */
+static int
+enter(Next *self, PyObject *theirs, Call *call)
+{
+    Here *here = self->here;
+    if (here->iterator == theirs) {
+        call->mine = here->of_iterator;
+        Py_INCREF(call->mine);
+    } else {
+        call->mine = find(self->known, theirs, self->make);
+        if (call->mine == NULL)
+            return -1;
+        assign((PyObject **)&here->of_iterator, (PyObject *)call->mine);
+        here->iterator = theirs;
+    }
+    if (call->mine->sample != NULL && call->mine->sample != Py_None && TELL(self->step_over, call->mine) < 0)
+        return -1;
+    call->came = --here->left > 0 ? 0 : now();
+    if (self->before != NULL && TELL(self->before, call->mine) < 0)
+        return -1;
+    call->ready = -1;
+    if (call->mine->several && (call->ready = ready_for(theirs)) == -2)
+        return -1;
+    if (here->burst != Py_None && TELL(self->end_burst) < 0)
+        return -1;
+    if (here->map == NULL)
+        return 0;
+    if (call->came) {
+        call->asked = now();
+        call->cpu = clock_now(CLOCK_THREAD_CPUTIME_ID);
+    }
+    call->t0 = now();
+    mark(here, BATCH, 0, call->t0);
+    here->waiting = 1;
+    return 1;
+}
+
+/* Do what is done of every batch after theirs; -1 with an exception set. */
+static int
+leave(Next *self, Call *call, PyObject *data, int code)
+{
+    Here *here = self->here;
+    Known *mine = call->mine;
+    Record record = {.kind = BATCH, .code = (uint16_t)code, .t0 = call->t0, .t1 = call->t1, .a = mine->number};
+    if (here->phase != Py_None) {
+        if (told(PyObject_CallFunction(
+                self->on_batch, "OLLi", mine, (long long)call->t0, (long long)call->t1, code)) < 0)
+            return -1;
+    } else if (here->last != (PyObject *)mine) { /* evaluation.on_other */
+        assign(&here->last, (PyObject *)mine);
+        here->look = 1;
+    }
+    record.b = mine->count++;
+    record.d = call->ready;
+    if (!code) {
+        long long held = record.b < mine->surely ? mine->batch_size : samples_in(data, mine);
+        if (held < 0)
+            return -1;
+        record.c = (uint32_t)held;
+    }
+    if (here->map != NULL)
+        put(here, &record);
+    if (here->late_count && flush(here) < 0)
+        return -1;
+    if (self->after != NULL && !code &&
+        told(PyObject_CallFunction(self->after, "OL", mine, (long long)call->t1)) < 0)
+        return -1;
+    if (!call->came)
+        return 0;
+    return told(PyObject_CallFunction(
+        self->sampled, "OiLLLLLL", mine, code, (long long)call->came, (long long)call->asked, (long long)call->t0,
+        (long long)call->t1, (long long)call->back, (long long)call->cpu));
+}
+
+static PyObject *
+next_once(Next *self, PyObject *theirs)
+{
+    Here *here = self->here;
+    Call call = {0};
+    PyObject *data, *type = NULL, *value = NULL, *trace = NULL;
+    int code = 0, ours;
+    ours = enter(self, theirs, &call);
+    if (ours < 0 && swallow(self->failed) < 0) {
+        Py_DecRef((PyObject *)call.mine);
+        return NULL;
+    }
+    if (ours <= 0) {
+        Py_DecRef((PyObject *)call.mine);
+        return PyObject_CallFunctionObjArgs(self->original, theirs, NULL);
+    }
+    data = PyObject_CallFunctionObjArgs(self->original, theirs, NULL);
+    call.t1 = now();
+    here->waiting = 0;
+    if (data == NULL) {
+        code = PyErr_ExceptionMatches(PyExc_StopIteration) ? END : FAILED;
+        PyErr_Fetch(&type, &value, &trace);
+    }
+    if (call.came) {
+        call.cpu = clock_now(CLOCK_THREAD_CPUTIME_ID) - call.cpu;
+        call.back = now();
+    }
+    ours = leave(self, &call, data, code);
+    Py_DECREF(call.mine);
+    if (ours < 0 && swallow(self->failed) < 0) {
+        Py_DecRef(data);
+        Py_DecRef(type);
+        Py_DecRef(value);
+        Py_DecRef(trace);
+        return NULL;
+    }
+    if (data == NULL)
+        PyErr_Restore(type, value, trace);
+    return data;
+}
+
+static PyObject *
+next_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    if (PyTuple_Size(args) != 1 || (kwargs != NULL && PyDict_Size(kwargs) > 0))
+        return PyObject_Call(((Next *)self)->original, args, kwargs); /* wrong, and theirs to say how */
+    return next_once((Next *)self, PyTuple_GetItem(args, 0));
+}
+
+/* The same without a tuple of arguments, where Python asks for it. */
+static PyObject *
+next_vectorcall(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names)
+{
+    size_t count = flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)), i; /* PY_VECTORCALL_ARGUMENTS_OFFSET */
+    PyObject *all, *named = NULL, *result;
+    if (count == 1 && names == NULL)
+        return next_once((Next *)self, args[0]);
+    all = PyTuple_New((Py_ssize_t)count);
+    for (i = 0; all != NULL && i < count; i++) {
+        Py_INCREF(args[i]);
+        PyTuple_SetItem(all, (Py_ssize_t)i, args[i]);
+    }
+    if (names != NULL && (named = PyDict_New()) != NULL)
+        for (i = 0; i < (size_t)PyTuple_Size(names); i++)
+            PyDict_SetItem(named, PyTuple_GetItem(names, (Py_ssize_t)i), args[count + i]);
+    result = PyErr_Occurred() ? NULL : next_call(self, all, named);
+    Py_XDECREF(all);
+    Py_XDECREF(named);
+    return result;
+}
+
+/* Python 3.9 finds the offset by this name, and an older one shows a number that nobody asks for. */
+static PyMemberDef next_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Next, call), READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
+static PyGetSetDef next_getset[] = {{"__dict__", next_dict, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot next_slots[] = {
+    {Py_tp_doc, "Stands in the place of a function: see loader.py."},
+    {Py_tp_new, next_new},
+    {Py_tp_dealloc, next_dealloc},
+    {Py_tp_getattro, next_getattro},
+    {Py_tp_setattro, next_setattro},
+    {Py_tp_members, next_members},
+    {Py_tp_getset, next_getset},
+    {Py_tp_descr_get, next_get},
+    {Py_tp_call, next_call},
+    {0, NULL}};
+static PyType_Spec next_spec = {
+    "gputune_guest._fast.Next", sizeof(Next), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, next_slots};
+
+/* ---- Stepped: its `after` is the hook after an optimizer's step */
+
+typedef struct {
+    PyObject_HEAD
+    Here *here;
+    PyObject *known, *make, *look, *failed;
+} Stepped;
+
+static PyObject *
+stepped_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *here, *known, *make, *look, *failed;
+    Stepped *self;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "O!O!OOO", here_type, &here, &PyDict_Type, &known, &make, &look, &failed))
+        return NULL;
+    self = (Stepped *)allocate(type, 0);
+    if (self == NULL)
+        return NULL;
+    assign((PyObject **)&self->here, here);
+    assign(&self->known, known);
+    assign(&self->make, make);
+    assign(&self->look, look);
+    assign(&self->failed, failed);
+    return (PyObject *)self;
+}
+
+static void
+stepped_dealloc(PyObject *object)
+{
+    Stepped *self = (Stepped *)object;
+    Py_DecRef((PyObject *)self->here);
+    Py_DecRef(self->known);
+    Py_DecRef(self->make);
+    Py_DecRef(self->look);
+    Py_DecRef(self->failed);
+    release(object);
+}
+
+static int
+step(Stepped *self, PyObject *optimizer, ns t1)
+{
+    Here *here = self->here;
+    Known *mine;
+    if (here->optimizer != optimizer) {
+        mine = find(self->known, optimizer, self->make);
+        if (mine == NULL)
+            return -1;
+        assign((PyObject **)&here->of_optimizer, (PyObject *)mine);
+        Py_DecRef((PyObject *)mine);
+        here->optimizer = optimizer;
+    }
+    mine = here->of_optimizer;
+    mine->count++;
+    if (later(here, STEP, t1, t1, mine->number) < 0)
+        return -1;
+    if (here->look && here->of_optimizer == mine) {
+        int done;
+        Py_IncRef((PyObject *)mine);
+        done = told(PyObject_CallFunction(self->look, "OL", mine, (long long)t1));
+        Py_DecRef((PyObject *)mine);
+        if (done < 0)
+            return -1;
+    }
+    if (here->timing)
+        here->spent += now() - t1;
+    return 0;
+}
+
+static PyObject *
+stepped_after(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    ns t1 = now();
+    if (count > 0 && step((Stepped *)self, args[0], t1) < 0 && swallow(((Stepped *)self)->failed) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef stepped_methods[] = {
+    {"after", (PyCFunction)(void (*)(void))stepped_after, METH_FASTCALL, "Take notice of an optimizer's step."},
+    {NULL, NULL, 0, NULL}};
+static PyType_Slot stepped_slots[] = {
+    {Py_tp_doc, "The hook after an optimizer's step: see step.py."},
+    {Py_tp_new, stepped_new},
+    {Py_tp_dealloc, stepped_dealloc},
+    {Py_tp_methods, stepped_methods},
+    {0, NULL}};
+static PyType_Spec stepped_spec = {
+    "gputune_guest._fast.Stepped", sizeof(Stepped), 0, Py_TPFLAGS_DEFAULT, stepped_slots};
+
+/* ---- the module */
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT, "_fast", "What the guest does once a batch, in C.", -1, NULL, NULL, NULL, NULL, NULL};
+
+static PyTypeObject *
+add(PyObject *module, const char *name, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromSpec(spec);
+    if (type != NULL && PyModule_AddObject(module, name, type) == 0)
+        Py_IncRef(type); /* the module has taken one, and the pointers of this file hold one */
+    return (PyTypeObject *)type;
+}
+
+PyMODINIT_FUNC
+PyInit__fast(void)
+{
+    PyObject *module = PyModule_Create(&module_def), *types = PyImport_ImportModule("types");
+    if (module == NULL || types == NULL)
+        return NULL;
+    method_type = PyObject_GetAttrString(types, "MethodType");
+    Py_DecRef(types);
+    task_info = PyUnicode_InternFromString("_task_info");
+    outstanding = PyUnicode_InternFromString("_tasks_outstanding");
+    shape = PyUnicode_InternFromString("shape");
+    known_type = add(module, "Known", &known_spec);
+    here_type = add(module, "Here", &here_spec);
+    if (strncmp(Py_GetVersion(), "3.8.", 4) != 0) /* where a type made like this cannot have one */
+        next_spec.flags |= HAVE_VECTORCALL;
+    if (add(module, "Next", &next_spec) == NULL || add(module, "Stepped", &stepped_spec) == NULL ||
+        PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0 || PyErr_Occurred())
+        return NULL;
+    return module;
+}
