@@ -27,7 +27,8 @@ MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say littl
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
 LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
-ERROR = 0.03  # the model's own error where nothing is known of it (docs/evidence.md)
+ERROR = 0.05  # the model's own error, and what two runs of one training differ by (docs/evidence.md)
+INLINE = 0.12  # times: work that has a process of its own may be so much faster than in turns with the step
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PREFETCHES = (2, 4, 8, 16)
 FAR = 3.0  # a gain beyond which the interval widens no more: the error is one of the model, not of the distance
@@ -60,11 +61,12 @@ class Loss:
 class Outlook:
     """The loop around one loader, ready to be asked what other settings would give."""
 
-    def __init__(self, run: Features, process: Process, loader: Loader) -> None:
+    def __init__(self, run: Features, process: Process, loader: Loader, job: Job | None = None) -> None:
         self.run = run
         self.process = process
         self.loader = loader
-        self.job = job_of(run, process, loader)
+        self.job = job_of(run, process, loader) if job is None else job
+        self._loops: dict[Setting, float] = {}
         self.now = Setting(loader.num_workers, loader.prefetch_factor or TYPICAL_PREFETCH, loader.persistent_workers)
 
     @property
@@ -135,6 +137,11 @@ class Outlook:
 
     def loop(self, setting: Setting) -> float:
         """Return the predicted time of the whole loop under these settings, in s."""
+        if setting not in self._loops:
+            self._loops[setting] = self._loop(setting)
+        return self._loops[setting]
+
+    def _loop(self, setting: Setting) -> float:
         epochs = [e for e in self.loader.epochs if e.batches]
         lengths = [e.batches for e in epochs] or [self.loader.batches]
         total = 0.0
@@ -167,13 +174,14 @@ class Outlook:
         now = self.loop(self.now)
         other = self if job is None else self._with(job)
         then = other.loop(setting)
-        return self._interval(now, then)
+        return self._interval(now, then, apart=bool(setting.workers))
 
     def relieved(self, setting: Setting) -> Speedup:
         """Return what `setting` would buy if all that the model cannot explain now is the crowd on the CPUs.
 
-        Threads of one worker that wait for each other burn CPU meanwhile. What a batch costs without that shows in the
-        quietest batches of the run, which were made when others stood still.
+        Threads of one worker that wait for each other burn CPU meanwhile. What a batch costs without that shows at best
+        in the quietest batch of the run, which was made when others stood still. How much they burn nobody knows
+        (x5 to x65 was seen), so only the lower end is sure.
         """
         loader = self.loader
         epochs = sum(e.start + e.first_wait + e.shutdown for e in loader.epochs if e.batches)
@@ -181,29 +189,31 @@ class Outlook:
         crowded = self.process.loop / max(TINY, self.loop(setting) + rest)
         if not entangled(self.run, loader):
             return interval(max(1.0, crowded), 3 * ERROR)
-        cpus = sorted(f.cpu for f in loader.fetches)
-        quiet = cpus[len(cpus) // 20] * len(cpus) / max(TINY, sum(cpus))
+        cpus = [f.cpu / max(1, f.samples) for f in loader.fetches]
+        quiet = min(cpus) * len(cpus) / max(TINY, sum(cpus))
         job = replace(self.job, fetches=tuple(Work(f.cpu * quiet, f.blocked) for f in self.job.fetches))
         alone = self.process.loop / max(TINY, self._with(job).loop(setting) + rest)
         likely = min(MOST, max(alone, crowded, TANGLED))
-        return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=3 * likely)
+        return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=MOST)
 
     def _with(self, job: Job) -> "Outlook":
-        other = Outlook(self.run, self.process, self.loader)
-        other.job = job
-        return other
+        return Outlook(self.run, self.process, self.loader, job)
 
-    def _interval(self, now: float, then: float) -> Speedup:
+    def _interval(self, now: float, then: float, *, apart: bool = False) -> Speedup:
         """Compare two predicted loops; what the model cannot explain of the present one stays in both.
 
-        Its error at the present settings, where the truth is known, is the width of the interval.
+        Its error at the present settings, where the truth is known, is the width of the interval. `apart` says that
+        batches are then made in processes of their own: made in turns with the step they evict its caches, and
+        it theirs, by more than a cold start where both are large.
         """
         measured = self.process.loop if len(self._training()) == 1 else now
         rest = max(0.0, measured - now)
         likely = (now + rest) / max(TINY, then + rest)
         off = min(0.5, abs(measured - now) / measured if measured else 0.0)
         width = ERROR + 0.5 * off + 0.05 * min(FAR, abs(likely - 1))
-        return interval(likely, width)
+        found = interval(likely, width)
+        turns = 0.0 if self.now.workers or not apart else min(1.0, self.making_cpu / max(TINY, self.per_batch))
+        return replace(found, high=found.high * (1 + INLINE * turns))
 
     def _training(self) -> list[Loader]:
         return [loader for loader in self.process.loaders if loader.training]
@@ -216,7 +226,7 @@ class Outlook:
         lasting = self._smallest(numbers, persistent=True)
         persistent = self.now.persistent or self._seconds(*lasting) * PERSIST_GAIN < self._seconds(*plain)
         chosen = lasting if persistent else plain
-        return chosen[0], persistent, self._interval(self.loop(self.now), self._seconds(*chosen))
+        return chosen[0], persistent, self._interval(self.loop(self.now), self._seconds(*chosen), apart=True)
 
     def _smallest(self, numbers: Sequence[int], *, persistent: bool) -> tuple[int, bool]:
         """Choose for batches a little slower than measured: advice on the very edge would be taken back next time."""
@@ -488,10 +498,33 @@ def _mean(values: Iterable[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
+class _Latest:
+    """The outlooks of the run that was asked for last: all advisors look at one run, and each asks for them."""
+
+    def __init__(self) -> None:
+        self._run: Features | None = None
+        self._found: dict[int, tuple[Process, list[Outlook]]] = {}
+
+    def of(self, run: Features, process: Process) -> list[Outlook]:
+        """Return an outlook for every training loader of a process of which enough is known."""
+        if self._run is not run:
+            self._run, self._found = run, {}
+        kept = self._found.get(id(process))
+        if kept is None:
+            found = [Outlook(run, process, loader) for loader in process.loaders if loader.training]
+            kept = self._found[id(process)] = (
+                process,
+                [o for o in found if o.known],
+            )  # the process: ids are used again
+        return kept[1]
+
+
+_LATEST = _Latest()
+
+
 def _known(run: Features, process: Process) -> list[Outlook]:
     """Return an outlook for every training loader of a process of which enough is known, the most waited-for first."""
-    found = [Outlook(run, process, loader) for loader in process.loaders if loader.training]
-    return sorted((o for o in found if o.known), key=lambda o: -o.loader.wait_total)
+    return sorted(_LATEST.of(run, process), key=lambda o: -o.loader.wait_total)
 
 
 def outlooks(run: Features) -> list[Outlook]:
