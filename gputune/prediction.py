@@ -10,6 +10,7 @@ Over 300 lines because all predictions share one view of a loop and one error, a
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from gputune import storage
 from gputune.aftermath import aftermath, chill
 from gputune.features import Features, Fetch, Loader, Process
 from gputune.finding import Speedup
@@ -90,7 +91,8 @@ class Outlook:
     @property
     def making(self) -> float:
         """Return the mean s that one batch takes to make, time spent queueing for a CPU left out."""
-        return _mean(f.cpu + f.blocked for f in self.job.fetches)
+        tangle = entangled(self.run, self.loader)
+        return _mean(f.cpu if tangle else f.cpu + f.blocked for f in self.loader.fetches)
 
     @property
     def making_cpu(self) -> float:
@@ -230,7 +232,7 @@ class Outlook:
 
     def _smallest(self, numbers: Sequence[int], *, persistent: bool) -> tuple[int, bool]:
         """Choose for batches a little slower than measured: advice on the very edge would be taken back next time."""
-        stressed = replace(self.job, fetches=tuple(Work(f.cpu, f.blocked * STRESS) for f in self.job.fetches))
+        stressed = replace(self.job, fetches=tuple(replace(f, blocked=f.blocked * STRESS) for f in self.job.fetches))
         other = self._with(stressed)
         tried = {n: other.loop(Setting(n, self.now.prefetch, persistent)) for n in numbers}
         best = min(tried.values())
@@ -249,14 +251,19 @@ class Outlook:
         return chosen, self._interval(self.loop(self.now), tried[chosen])
 
     def without_waiting(self) -> Speedup:
-        """Return what batches that were prepared offline would buy: about the bound of all that can be done to them."""
-        prepared = tuple(Work(f.cpu * PREPARED, 0.0) for f in self.job.fetches)
+        """Return what batches that were prepared offline would buy: about the bound of all that can be done to them.
+
+        They lie in as many files as before: what it takes to open these stays.
+        """
+        wanted = storage.demand(self.run, self.loader)
+        files = wanted.handling if wanted else 0.0
+        prepared = tuple(Work(min(f.cpu, max(f.cpu * PREPARED, files)), 0.0) for f in self.job.fetches)
         job = replace(self.job, fetches=prepared, delivery=min(self.job.delivery, DELIVERY_S))
         return self.gain(Setting(max(1, self.now.workers), self.now.prefetch, persistent=True), job)
 
     def with_cheaper_batches(self, share: float) -> Speedup:
         """Return what it would buy to make each batch with only `share` of its CPU time."""
-        job = replace(self.job, fetches=tuple(Work(f.cpu * share, f.blocked) for f in self.job.fetches))
+        job = replace(self.job, fetches=tuple(replace(f, cpu=f.cpu * share) for f in self.job.fetches))
         return self.gain(self.now, job)
 
     def beyond(self, span: str) -> Loss:
@@ -370,7 +377,7 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
     now = job.seconds(present, TYPICAL_PREFETCH)
     moved = replace(
         job,
-        fetches=tuple(Work(f.cpu + each, f.blocked) for f in job.fetches),
+        fetches=tuple(replace(f, cpu=f.cpu + each) for f in job.fetches),
         steps=tuple(_less(step, each) for step in job.steps),
     )
     tried = {n: moved.seconds(n, TYPICAL_PREFETCH) for n in CANDIDATES if n <= max(1, round(cpus), present)}
@@ -420,13 +427,20 @@ def delivery_of(loader: Loader) -> float:
 
 
 def _fetches(run: Features, loader: Loader) -> Iterable[Work]:
-    """Return the work of making each batch; in the training's own process it begins cold after each step."""
+    """Return the work of making each batch; in the training's own process it begins cold after each step.
+
+    The time that a disk at its limit needs for it is told apart, without the other readers that shared it.
+    """
     tangle = entangled(run, loader)
     stepping = 0.0 if loader.num_workers else _mean(loader.steps)
     busy = min(1.0, step_cpu_of(loader) / stepping) if stepping else 0.0
+    disk, readers = storage.at_the_limit(run, loader)
+    standing = _mean(fetch.blocked for fetch in loader.fetches)
+    share = min(1 / readers, disk / standing) if standing and not tangle else 0.0
     for fetch in loader.fetches:
         cold = chill(stepping, fetch.cpu, busy) if stepping else 0.0
-        yield Work(fetch.cpu - cold, 0.0 if tangle else fetch.blocked)
+        blocked = 0.0 if tangle else fetch.blocked * (1 - share * readers)
+        yield Work(fetch.cpu - cold, blocked, disk=fetch.blocked * share)
 
 
 def step_cpu_of(loader: Loader) -> float:

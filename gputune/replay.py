@@ -2,10 +2,11 @@
 
 Batch k is made by worker k mod n. It is handed out when batch k - n x prefetch_factor was received, and delivered in
 the sampler's order (without `in_order`: as they are made, and the next one goes to a worker that has room). Making a
-batch takes blocked time (disk, network, sleep), which overlaps freely, and CPU time, which competes with the other
-workers, with the training's own step and with foreign processes for the CPUs that this job may use (processor
-sharing). The training asks for its next batch when its step is over. What begins after a while of something else
-begins cold (`aftermath.py`): with `cools`, the times of a job are those of work that does not.
+batch takes blocked time (latency, network, sleep), which overlaps freely, time of a disk that is at its limit, which
+all readers share, and CPU time, which competes with the other workers, with the training's own step and with foreign
+processes for the CPUs that this job may use (processor sharing). The training asks for its next batch when its step is
+over. What begins after a while of something else begins cold (`aftermath.py`): with `cools`, the times of a job are
+those of work that does not.
 
 Nothing here reads a clock or a file: the same measurements always give the same prediction.
 """
@@ -27,11 +28,15 @@ DELIVERY_S = 0.0011  # s for a small batch to pass the queue, when the run has n
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """CPU seconds and blocked seconds of one piece of work; `width` is how many CPUs its CPU part keeps busy."""
+    """CPU seconds and blocked seconds of one piece of work; `width` is how many CPUs its CPU part keeps busy.
+
+    `disk` are the seconds that a disk at its limit needs for it if nobody else reads: readers wait for each other.
+    """
 
     cpu: float
     blocked: float
     width: float = 1.0
+    disk: float = 0.0
 
 
 def spread(series: Sequence[Work], count: int) -> list[Work]:
@@ -89,7 +94,7 @@ class Job:
         total = 0.0
         for fetch, step in zip(spread(self.fetches, batches), spread(self.steps, batches), strict=True):
             crowd = min(1.0, self.cpus / (step.width + self.others))
-            making, stepping = fetch.cpu / share + fetch.blocked, step.cpu / crowd + step.blocked
+            making, stepping = fetch.cpu / share + fetch.blocked + fetch.disk, step.cpu / crowd + step.blocked
             total += making + self.cold(stepping, fetch.cpu, step) / share
             total += stepping + self.cold(making, step.cpu, fetch) / crowd
         return total / batches
@@ -116,8 +121,9 @@ TRAINING = -1  # who: the training itself; workers are 0 and up
 class _Play:
     """One replay under way.
 
-    It has two clocks: real time, and `virtual`, the CPU seconds that each runnable thread was given so far. Every phase
-    ends at a known point of one of them, so the next event is the smaller head of two heaps.
+    It has three clocks: real time, `virtual`, the CPU seconds that each runnable thread was given so far, and `turned`,
+    the seconds of the disk that each reader was given. Every phase ends at a known point of one of them, so the next
+    event is the smallest head of three heaps.
     """
 
     def __init__(self, job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool) -> None:
@@ -127,10 +133,11 @@ class _Play:
         self.prefetch = prefetch
         self.in_order = in_order
         self.ends: list[float] = []
-        self.now = self.virtual = 0.0
+        self.now = self.virtual = self.turned = 0.0
         self.crowd = job.others  # runnable threads
         self.blocked: list[tuple[float, int]] = []  # (real time, who)
         self.running: list[tuple[float, int]] = []  # (virtual time, who)
+        self.reading: list[tuple[float, int]] = []  # (disk's time, who)
         self.queues: list[deque[int]] = [deque() for _ in range(workers)]
         self.making = [-1] * workers
         self.ready: deque[int] = deque()  # batches that are made, in the order in which they were
@@ -148,14 +155,22 @@ class _Play:
         share = min(1.0, self.job.cpus / self.crowd) if self.crowd > 0 else 1.0
         at_blocked = self.blocked[0][0] if self.blocked else math.inf
         at_running = self.now + (self.running[0][0] - self.virtual) / share if self.running else math.inf
-        if at_blocked <= at_running:
-            self.virtual += (at_blocked - self.now) * share
+        readers = len(self.reading)
+        at_reading = self.now + (self.reading[0][0] - self.turned) * readers if readers else math.inf
+        passed = min(at_blocked, at_running, at_reading) - self.now
+        self.now += passed
+        self.virtual += passed * share
+        if readers:
+            self.turned += passed / readers
+        if at_blocked <= at_running and at_blocked <= at_reading:
             self.now, who = heapq.heappop(self.blocked)
             self._wake(who)
-        else:
-            self.now = at_running
+        elif at_running <= at_reading:
             self.virtual, who = heapq.heappop(self.running)
             self._computed(who)
+        else:
+            self.turned, who = heapq.heappop(self.reading)
+            self._begin(who)
 
     def _hand_out(self) -> None:
         allowance = len(self.queues) * self.prefetch
@@ -196,7 +211,12 @@ class _Play:
     def _wake(self, who: int) -> None:
         if who == TRAINING:
             self._stepped()
-            return
+        elif self.fetches[self.making[who]].disk > 0:
+            heapq.heappush(self.reading, (self.turned + self.fetches[self.making[who]].disk, who))
+        else:
+            self._begin(who)
+
+    def _begin(self, who: int) -> None:
         self.crowd += 1.0
         heapq.heappush(self.running, (self.virtual + self.fetches[self.making[who]].cpu, who))
 

@@ -262,3 +262,15 @@ def test_a_step_that_waited_begins_cold_and_one_that_did_not_is_as_fast_as_it_ca
 def test_in_one_process_making_and_using_chill_each_other() -> None:
     cooling = Job(fetches=[Work(0.040, 0.0)], steps=[Work(0.010, 0.0)], cpus=1000.0, delivery=0.0, cools=True)
     assert cooling.seconds(0, 1) == pytest.approx(0.050 + 2 * BUSY * CHILL_S, rel=0.01)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+def test_a_disk_at_its_limit_gives_no_more_to_more_readers(workers: int) -> None:
+    job = Job(fetches=[Work(0.001, 0.0, disk=0.020)], steps=[Work(0.005, 0.0)], cpus=8, delivery=0.0)
+    alone = 0.021 if workers == 1 else 0.020
+    assert job.seconds(workers, 2) == pytest.approx(alone, rel=0.03)
+
+
+def test_without_workers_the_disk_is_waited_for_as_well() -> None:
+    job = Job(fetches=[Work(0.001, 0.0, disk=0.020)], steps=[Work(0.005, 0.0)], cpus=8)
+    assert job.seconds(0, 1) == pytest.approx(0.026)

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.features import Device, Epoch, Features, Fetch, Frame, Loader, Machine, Place, Process
+from gputune.features import Device, Epoch, Features, Fetch, Frame, Loader, Machine, Place, Process, Reads, Storage
+from gputune.mounts import Mount
 
 BATCH = 32
 
@@ -150,3 +151,48 @@ def device() -> Callable[..., Device]:
         return replace(card, **differs)
 
     return build
+
+
+@pytest.fixture
+def reading() -> Callable[..., Features]:
+    """Add to a pretended run what its batches read, from which disk and mount; per batch, in B and s."""
+
+    def add(
+        run: Features,
+        *,
+        opens: int = 0,
+        opening: float = 0.0,
+        asked: int | None = 1_000_000,
+        stored: int | None = 0,
+        direct: bool = False,
+        epochs: Sequence[tuple[float, float]] = (),  # (B from storage, s blocked) of each epoch
+        asleep: float = 0.0,  # makers of batches that wait for storage at a time
+        disk: Storage | None = None,
+        samples_in_dataset: int | None = 10_000,
+        mount: Mount | None = None,
+        **machine: object,
+    ) -> Features:
+        process, *others = run.processes
+        (loader,) = process.loaders
+        one = Reads(wall=0.01, samples=BATCH, opens=opens, opening=opening, asked=asked, stored=stored, direct=direct)
+        passes = tuple(
+            replace(epoch, asked=asked, stored=part[0], blocked=part[1])
+            for epoch, part in zip(loader.epochs, epochs, strict=False)
+        )
+        loader = replace(
+            loader,
+            reads=(one,) * 40,
+            epochs=passes + loader.epochs[len(passes) :],
+            samples_in_dataset=samples_in_dataset,
+        )
+        share = asleep / max(1, loader.num_workers)
+        found = disk or Storage(disk="vda", rate=1e8, best=1e9, busy=0.5, queue=1.0, request=4096.0)
+        return replace(
+            run,
+            processes=(replace(process, loaders=(loader,), folders={"0:45": "/data/train"}), *others),
+            storage=replace(found, workers_blocked=share, main_blocked=share),
+            mounts=(Mount("254:0", "ext4", "/dev/vda", "/"), *([mount] if mount else [])),
+            machine=replace(run.machine, **machine),
+        )
+
+    return add

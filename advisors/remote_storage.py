@@ -1,0 +1,72 @@
+"""The files that batches are made of lie on another machine, and batches wait for them.
+
+What it sees: which file systems the files lie on that sampled batches open or hold open (device and mount, from
+`/proc/PID/mountinfo`), and the time in which the making of a batch neither runs nor wants to.
+
+Why it matters: each open and each read that is not cached is a round trip, and the way is shared with all the other
+readers of that server. A training reads the same bytes in every epoch.
+
+What to do: copy the data set near the device first, onto a local disk or into memory; the finding says how many bytes
+that is and how long it takes at the rate of this run. Where it does not fit, cache it (`fsc` of NFS, the caches of the
+S3 and JuiceFS drivers), or read it in large packs.
+
+When it is wrong: when the time in which a batch is blocked has another reason (a sleep, a service that is asked), or
+when the driver in user space is one that serves local files under a name that is not known here.
+
+Sources: proc_pid_mountinfo(5); "import the data first" in training platforms' guides; horovod issue 824; nfs(5).
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Features
+from gputune.finding import Finding
+from gputune.mounts import Mount
+from gputune.prediction import Outlook, outlooks
+from gputune.storage import Demand, data_set, demand, mounts, nearby, size
+
+WAITING = 0.05  # of the loop in next(): below it, nothing to win
+NOTABLE = 0.1  # of the time of making a batch in which it is blocked: below it the way is short enough
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for outlook in outlooks(run):
+        remote = [mount for mount in mounts(run, outlook.process) if mount.remote]
+        wanted = demand(run, outlook.loader)
+        if not remote or wanted is None or outlook.waiting < WAITING or wanted.blocked < NOTABLE * outlook.making:
+            continue
+        yield _finding(outlook, wanted, remote[0])
+
+
+def _finding(outlook: Outlook, wanted: Demand, mount: Mount) -> Finding:
+    speedup = outlook.gain(outlook.now, nearby(outlook.job, outlook.loader, wanted))
+    rate = (wanted.asked or 0.0) / outlook.making * max(1, outlook.loader.num_workers) if outlook.making else 0.0
+    return Finding(
+        id="remote-storage",
+        says=(
+            f"the files lie on {mount.kind} ({mount.point}), and making a batch is blocked for "
+            f"{wanted.blocked * 1e3:.3g} of its {outlook.making * 1e3:.3g} ms; the loop waits {outlook.waiting:.0%} of "
+            "its time"
+        ),
+        do=_advice(data_set(outlook.loader, wanted), rate),
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="batches replayed with their blocked time replaced by reading the same bytes from an ordinary local disk",
+        falsified_by=f"samples/s below x{speedup.low:.2f} of this run's with the files on a local disk",
+        effect="identical",
+        evidence={
+            "waiting": outlook.waiting,
+            "blocked_s": wanted.blocked,
+            "batch_s": outlook.making,
+            "asked_B": wanted.asked or 0.0,
+            "read_B_s": rate,
+            "opens_per_batch": wanted.opens,
+        },
+        where=outlook.loader.where,
+    )
+
+
+def _advice(whole: float | None, rate: float) -> str:
+    if whole is None:
+        return "copy the data set to a local disk or into memory before the training"
+    took = f", some {whole / rate:.3g} s at the {size(rate)}/s of this run" if rate else ""
+    return f"copy the data set (about {size(whole)}{took}) to a local disk or into memory before the training"

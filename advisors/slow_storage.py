@@ -1,0 +1,77 @@
+"""Batches wait for the local disk, epoch after epoch: the files are not in the page cache, and do not stay in it.
+
+What it sees: how much of the time of making batches their makers sleep uninterruptibly (state D, which is storage), how
+many of the bytes that they ask for come from storage and not from the page cache (`/proc/PID/io`), and how near the
+disk is to its limit: share of the time that it is busy and bytes under way (`/proc/diskstats`), I/O pressure.
+
+Why it matters: what waits for a disk at its limit waits no less with more workers; the device has nothing to do.
+
+What to do: put the data set where it is read faster: into memory (`/dev/shm`, where the finding names the room there
+is), onto a local NVMe disk, or into a smaller format (pictures at the size of the training, float16, compressed).
+Reading past the page cache (`O_DIRECT`) pays only for what is read once.
+
+When it is wrong: when the disk was busy with somebody else's work at the time, or when a data set of unknown size was
+in its first epoch: the page cache then serves the second one (`cold-cache`).
+
+Sources: the kernel's Documentation/admin-guide/iostats.rst and accounting/psi.rst; proc_pid_io(5); Mohan et al.,
+"Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021 (fetch stalls).
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Features
+from gputune.finding import Finding
+from gputune.prediction import Outlook, outlooks
+from gputune.storage import ROOM, Demand, cached, data_set, demand, mounts, returns, size
+
+WAITING = 0.05  # of the loop in next(): below it, nothing to win
+NOTABLE = 0.1  # of the time of making a batch in which it waits for storage: below it storage is not what holds it up
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for outlook in outlooks(run):
+        wanted = demand(run, outlook.loader)
+        if wanted is None or outlook.waiting < WAITING or wanted.waiting < NOTABLE * outlook.making:
+            continue
+        if any(mount.remote for mount in mounts(run, outlook.process)) or returns(run, outlook.loader, wanted) is False:
+            continue
+        yield _finding(run, outlook, wanted)
+
+
+def _finding(run: Features, outlook: Outlook, wanted: Demand) -> Finding:
+    speedup = outlook.gain(outlook.now, cached(outlook.job, outlook.loader, wanted))
+    disk = run.storage
+    return Finding(
+        id="slow-storage",
+        says=(
+            f"making a batch waits {wanted.waiting * 1e3:.3g} of its {outlook.making * 1e3:.3g} ms for storage: "
+            f"{size(wanted.stored or 0.0)} of its {size(wanted.asked or 0.0)} come from disk"
+            f"{', past the page cache' if wanted.direct else ''}"
+            + (f", which gives {size(disk.rate)}/s and is {disk.busy or 0.0:.0%} busy" if disk else "")
+        ),
+        do=_advice(run, data_set(outlook.loader, wanted)),
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="batches replayed with their wait for storage replaced by a copy from memory",
+        falsified_by=f"samples/s below x{speedup.low:.2f} of this run's with the files in /dev/shm",
+        effect="identical",
+        evidence={
+            "waiting": outlook.waiting,
+            "storage_s": wanted.waiting,
+            "batch_s": outlook.making,
+            "asked_B": wanted.asked or 0.0,
+            "stored_B": wanted.stored or 0.0,
+            **({"disk_B_s": disk.rate, "disk_best_B_s": disk.best, "disk_busy": disk.busy or 0.0} if disk else {}),
+            **({"disk_queue": disk.queue} if disk and disk.queue is not None else {}),
+            **({"stalled": disk.stalled} if disk and disk.stalled is not None else {}),
+        },
+        where=outlook.loader.where,
+    )
+
+
+def _advice(run: Features, whole: float | None) -> str:
+    free = run.machine.shm_free
+    if whole is not None and free is not None and whole <= ROOM * free:
+        return f"copy the data set (about {size(whole)}) to /dev/shm, where {size(free)} are free, and read it there"
+    known = f" (about {size(whole)})" if whole is not None else ""
+    return f"move the data set{known} to a faster disk, or make it smaller: smaller pictures, float16, compression"

@@ -1,0 +1,83 @@
+"""Each sample opens files of its own, and opening them takes a good part of the time in which batches are made.
+
+What it sees: how many files the making of a batch opens and how long each takes to open, measured around `open` and
+`os.open` in sampled batches; the bytes read per file from the kernel's counters; the share of the loop spent in
+`next()`.
+
+Why it matters: a file has a price, whatever is in it: the path is looked up, rights are checked, its inode is read
+and its end is found. On a network or a cold disk that is a round trip or a seek; from the page cache some 10 µs. Small
+samples cost more to find than to read, and nothing of it can be read ahead.
+
+What to do: pack samples into files of 100 MB and more (tar shards with WebDataset, parquet, LMDB, one array that is
+mapped) and read these in runs, or keep them in memory where they fit.
+
+When it is wrong: when files are opened once and kept (then they are few), or when readers in C open them, which are not
+seen. A pack that is read sample by sample at random keeps the order; shards that are streamed change it.
+
+Sources: WebDataset and TFRecord documentation, "many small files"; horovod issue 824; Mohan et al., "Analyzing and
+Mitigating Data Stalls in DNN Training", VLDB 2021 (fetch stalls).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gputune.features import Features
+from gputune.finding import Finding
+from gputune.prediction import Outlook, outlooks
+from gputune.replay import Job
+from gputune.storage import Demand, demand, size
+
+WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
+OPENS = 0.5  # files a sample: fewer are packs already
+SMALL = 1 << 20  # B a file: reading a megabyte takes tens of times as long as opening it
+NOTABLE = 0.1  # of the time in which a batch is made: below it packing buys little
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for outlook in outlooks(run):
+        wanted = demand(run, outlook.loader)
+        if wanted is None or outlook.waiting < WAITING or not wanted.samples:
+            continue
+        few = wanted.opens < OPENS * wanted.samples
+        if few or (wanted.asked or 0.0) > SMALL * wanted.opens or wanted.handling < NOTABLE * outlook.making:
+            continue
+        yield _finding(outlook, wanted)
+
+
+def _finding(outlook: Outlook, wanted: Demand) -> Finding:
+    speedup = outlook.gain(outlook.now, _packed(outlook, wanted))
+    each = (wanted.asked or 0.0) / wanted.opens
+    return Finding(
+        id="small-files",
+        says=(
+            f"a sample opens {wanted.opens / wanted.samples:.2g} files"
+            f"{f' of {size(each)}' if each else ''}: opening and closing them takes {wanted.handling * 1e3:.3g} of the "
+            f"{outlook.making * 1e3:.3g} ms in which a batch is made; the loop waits {outlook.waiting:.0%} of its time"
+        ),
+        do="pack samples into large files (tar shards, parquet, LMDB, one array) and read these in runs",
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="batches replayed without the measured time to open their files, and as much of closing; reading stays",
+        falsified_by=f"samples/s below x{speedup.low:.2f} of this run's with the same samples in one file",
+        effect="identical",
+        evidence={
+            "waiting": outlook.waiting,
+            "opens_per_sample": wanted.opens / wanted.samples,
+            "bytes_per_file": each,
+            "open_s": wanted.opening / wanted.opens,
+            "batch_s": outlook.making,
+        },
+        where=outlook.loader.where,
+    )
+
+
+def _packed(outlook: Outlook, wanted: Demand) -> Job:
+    """Return the work without the handling of files: CPU time and waiting for storage, as the batches have them."""
+    cpu = outlook.making_cpu
+    share = cpu / (cpu + wanted.waiting) if cpu + wanted.waiting else 0.0
+    less_cpu = min(1.0, wanted.handling * share / cpu) if cpu else 0.0
+    less_blocked = min(1.0, wanted.handling * (1 - share) / wanted.blocked) if wanted.blocked else 0.0
+    packed = (
+        replace(f, cpu=f.cpu * (1 - less_cpu), blocked=f.blocked * (1 - less_blocked)) for f in outlook.job.fetches
+    )
+    return replace(outlook.job, fetches=tuple(packed))

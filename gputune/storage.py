@@ -1,0 +1,180 @@
+"""What making batches asks of storage, and what storage can give: the view that the advisors on storage share.
+
+Three things are told apart in the time for which the making of a batch neither runs nor wants to: waiting for an answer
+(more readers at once shorten it for all), waiting for a disk that is at its limit (more readers do not), and what has
+nothing to do with storage, like a sleep or a remote service.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from gputune.features import Features, Loader, Process
+from gputune.mounts import Mount, holding
+from gputune.replay import Job, Work
+
+FULL = 512 * 1024  # B under way at all times at which a disk is at its limit: rate times latency of fast SSDs and of
+#                    network disks alike (3 GB/s x 0.15 ms, 0.5 GB/s x 1 ms)
+LEAST = 8  # sampled batches below which their means say nothing
+MISSED = 0.3  # of the bytes from storage in later epochs: from here on the page cache does not hold the data set
+CLOSING = 0.8  # of the time to open a small file that reading it to its end and closing it take (warm: 3.8 of 4.6 us)
+NOISE = 4096  # B a batch: reading the counters is counted as well
+CACHE_RATE = 4e9  # B/s at which one thread copies from the page cache
+NEAR_RATE = 1e9  # B/s of an ordinary local disk of today, or a page cache that is warm every other time
+ROOM = 0.8  # of the free memory that a data set may take
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one batch of a loader asks of storage, means over sampled batches."""
+
+    samples: float
+    opens: float
+    opening: float  # s in opening files, standing in line for a CPU left out
+    asked: float | None  # B; None where the kernel does not count
+    stored: float | None  # B of these that came from storage and not from the page cache
+    direct: bool  # past the page cache
+    waiting: float  # s for which the making stood still for storage
+    blocked: float  # s for which it stood still for anything
+
+    @property
+    def missed(self) -> float:
+        """Return the share of the bytes that came from storage."""
+        return min(1.0, (self.stored or 0.0) / self.asked) if self.asked else 0.0
+
+    @property
+    def handling(self) -> float:
+        """Return the s a batch that go into opening, ending and closing files, whatever is in them."""
+        return self.opening * (1 + CLOSING)
+
+
+def demand(run: Features, loader: Loader) -> Demand | None:
+    """Return what a batch of this loader asks of storage, None where too little is known."""
+    reads = loader.reads
+    if len(reads) < LEAST or not loader.fetches:
+        return None
+    counted = [r for r in reads if r.asked is not None]
+    asked = _mean(max(0.0, (r.asked or 0) - NOISE) for r in counted) if counted else None
+    stored = _mean(r.stored or 0 for r in counted) if counted else None
+    blocked = _mean(f.blocked for f in loader.fetches)
+    return Demand(
+        samples=_mean(r.samples for r in reads) or float(loader.batch_size or 0),
+        opens=_mean(r.opens for r in reads),
+        opening=_mean(r.opening for r in reads) * _served(loader),
+        asked=asked,
+        stored=stored,
+        direct=2 * sum(r.direct for r in reads) > len(reads),
+        waiting=min(blocked, _asleep(run, loader) * _per_batch(loader)) if stored is None or stored > NOISE else 0.0,
+        blocked=blocked,
+    )
+
+
+def _served(loader: Loader) -> float:
+    """Return the share of the time of making batches in which their makers did not stand in line for a CPU.
+
+    Opening a file takes longer while others have the CPU, like everything else: that is not the file's price.
+    """
+    wall = sum(f.wall for f in loader.fetches)
+    return 1 - min(1.0, sum(f.queued for f in loader.fetches) / wall) if wall else 1.0
+
+
+def _asleep(run: Features, loader: Loader) -> float:
+    """Return how many of those who make this loader's batches stood still for storage at a time, mean over the loop.
+
+    Where nobody could look at their state, the time in which any task of the machine did stands for one of them.
+    """
+    found = run.storage
+    if found is None:
+        return 0.0
+    share = found.workers_blocked if loader.num_workers else found.main_blocked
+    if share is None:
+        return found.stalled or 0.0
+    return share * max(1, loader.num_workers)
+
+
+def _per_batch(loader: Loader) -> float:
+    return _mean(loader.waits) + _mean(loader.steps)
+
+
+def at_the_limit(run: Features, loader: Loader) -> tuple[float, float]:
+    """Return (seconds that the disk alone needs for a batch, readers that shared it), (0, 1) where it has room left.
+
+    A disk is at its limit when enough bytes are under way while it is busy, whoever asked for them; platters are with
+    one request. In between, so much of its time counts.
+    """
+    found, wanted = run.storage, demand(run, loader)
+    if found is None or wanted is None or not wanted.stored or not found.busy or not found.rate:
+        return 0.0, 1.0
+    under_way = (found.queue or 0.0) / found.busy * (found.request or 0.0)
+    limit = 1.0 if found.rotational else min(1.0, under_way / FULL)
+    readers = min(float(max(1, loader.num_workers)), max(1.0, _asleep(run, loader) / found.busy))
+    return wanted.stored / (found.rate / found.busy) * limit, readers
+
+
+def data_set(loader: Loader, wanted: Demand) -> float | None:
+    """Return the bytes of the whole data set as its files have them, None where its length is not known."""
+    if not loader.samples_in_dataset or not wanted.asked or not wanted.samples:
+        return None
+    return loader.samples_in_dataset * wanted.asked / wanted.samples
+
+
+def room(run: Features) -> float | None:
+    """Return the bytes of memory that files may take here, None where it is not known."""
+    machine = run.machine
+    if machine.memory_free is None:
+        return None
+    free = float(machine.memory_free)
+    if machine.memory_limit is not None:
+        free = min(free, float(machine.memory_limit - (machine.memory_limited or 0)))
+    return ROOM * max(0.0, free)
+
+
+def returns(run: Features, loader: Loader, wanted: Demand) -> bool | None:
+    """Return whether storage is read again in every epoch: the page cache does not hold the data set.
+
+    Later epochs have shown it, or files are opened past the page cache, or the memory is too small. None: not known.
+    """
+    if wanted.direct:
+        return True
+    later = [e for e in loader.epochs if e.batches][1:]
+    asked = sum(e.asked for e in later if e.asked is not None)
+    if asked > 0:
+        return sum(e.stored or 0.0 for e in later) / asked >= MISSED
+    size, free = data_set(loader, wanted), room(run)
+    return None if size is None or free is None else size > free
+
+
+def cached(job: Job, loader: Loader, wanted: Demand) -> Job:
+    """Return the work with the wait for storage replaced by a copy of the same bytes from memory."""
+    copy = (wanted.asked or 0.0) / CACHE_RATE
+    rest = 1 - wanted.waiting / wanted.blocked if wanted.blocked else 1.0
+    more = copy if wanted.direct else 0.0  # through the page cache, the copy is in the CPU time already
+    pairs = zip(job.fetches, loader.fetches, strict=True)
+    return replace(job, fetches=tuple(Work(made.cpu + more, f.blocked * rest) for made, f in pairs))
+
+
+def nearby(job: Job, loader: Loader, wanted: Demand) -> Job:
+    """Return the work with all blocked time replaced by reading the same bytes from an ordinary local disk."""
+    each = (wanted.asked or 0.0) / NEAR_RATE
+    mean = wanted.blocked or 1.0
+    pairs = zip(job.fetches, loader.fetches, strict=True)
+    near = tuple(Work(made.cpu, min(f.blocked, each * f.blocked / mean)) for made, f in pairs)
+    return replace(job, fetches=near)
+
+
+def mounts(run: Features, process: Process) -> list[Mount]:
+    """Return the mounts that the files of a process's batches lie on."""
+    found = (holding(run.mounts, device, folder) for device, folder in process.folders.items())
+    return list(dict.fromkeys(mount for mount in found if mount is not None))
+
+
+def size(amount: float) -> str:
+    """Return bytes in words: `3.1 GB`."""
+    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if amount >= unit:
+            return f"{amount / unit:.3g} {name}"
+    return f"{amount:.0f} B"
+
+
+def _mean(values: Iterable[float]) -> float:
+    values = list(values)
+    return sum(values) / len(values) if values else 0.0

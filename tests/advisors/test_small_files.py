@@ -1,0 +1,58 @@
+"""small-files speaks when opening files is a good part of making batches that are waited for."""
+
+import pytest
+
+from gputune.advisors.small_files import advise
+
+
+def test_is_silent_where_files_are_large(run, reading) -> None:
+    made = run(num_workers=2, cpu=0.020, step=0.002, cpus=2)
+    assert list(advise(reading(made, opens=32, opening=0.004, asked=32 << 22))) == []
+
+
+def test_is_silent_where_few_files_are_opened(run, reading) -> None:
+    made = run(num_workers=2, cpu=0.020, step=0.002, cpus=2)
+    assert list(advise(reading(made, opens=4, opening=0.010))) == []
+
+
+def test_is_silent_where_opening_takes_next_to_nothing(run, reading) -> None:
+    made = run(num_workers=2, cpu=0.020, step=0.002, cpus=2)
+    assert list(advise(reading(made, opens=32, opening=0.0005))) == []
+
+
+def test_is_silent_while_batches_come_in_time(run, reading) -> None:
+    assert list(advise(reading(run(num_workers=4, cpu=0.020, step=0.010), opens=32, opening=0.010))) == []
+
+
+def test_is_silent_with_too_few_sampled_batches(run) -> None:
+    assert list(advise(run(num_workers=0, cpu=0.020))) == []
+
+
+def test_promises_what_a_batch_takes_without_its_files(run, reading) -> None:
+    made = run(num_workers=0, cpu=0.020, step=0.005, cpus=2)
+    (finding,) = advise(reading(made, opens=64, opening=0.005, asked=64 * 1000))
+    assert finding.id == "small-files"
+    assert finding.speedup.likely == pytest.approx(25 / 16, rel=0.02)  # 5 ms of opening and 4 of closing go
+    assert "opens 2 files" in finding.says
+    assert "9 of the 20 ms" in finding.says
+    assert finding.evidence["opens_per_sample"] == 2
+    assert finding.evidence["open_s"] == pytest.approx(0.005 / 64)
+
+
+def test_what_opening_waits_for_storage_goes_as_well(run, reading) -> None:
+    made = run(num_workers=0, cpu=0.004, blocked=0.016, step=0.005, cpus=2)
+    cold = reading(made, opens=32, opening=0.010, asked=64_000, stored=64_000, asleep=1.0)
+    (finding,) = advise(cold)
+    assert finding.speedup.likely == pytest.approx(25 / 7, rel=0.05)
+
+
+def test_standing_in_line_for_a_cpu_is_not_the_price_of_a_file(run, reading) -> None:
+    made = run(num_workers=0, cpu=0.020, queued=0.060, step=0.005, cpus=2)
+    (finding,) = advise(reading(made, opens=64, opening=0.020))
+    assert finding.evidence["open_s"] == pytest.approx(0.005 / 64)
+
+
+def test_bytes_that_nobody_counts_are_not_made_up(run, reading) -> None:
+    made = run(num_workers=0, cpu=0.020, step=0.005)
+    (finding,) = advise(reading(made, opens=32, opening=0.008, asked=None, stored=None))
+    assert "files:" in finding.says
