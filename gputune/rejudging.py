@@ -7,6 +7,7 @@ import msgspec
 
 from gputune import judging, recording
 from gputune.events import Event
+from gputune.features import Features
 from gputune.gathering import Gatherer
 from gputune.recording.about import read
 from gputune.sample import Guest, Json, Reading, Sample, Stack
@@ -28,6 +29,12 @@ def rejudge(folder: Path, failed: dict[str, str] | None = None) -> Verdict:
 
     Of a run that goes on, everything until its last reading counts. Advisors that fail are named in `failed`.
     """
+    features, guests = relive(folder)
+    return build(features, judging.judge(features, failed), overhead=_overhead(folder), guests=guests)
+
+
+def relive(folder: Path) -> tuple[Features, list[Guest]]:
+    """Return what is known of a recorded run, and the processes that were sighted. Raises as `rejudge` does."""
     story = read(folder)
     began = story.get("started")
     gatherer = Gatherer(_command(story), began if isinstance(began, int) else 0)
@@ -44,7 +51,7 @@ def rejudge(folder: Path, failed: dict[str, str] | None = None) -> Verdict:
         exit_code=exit_code if isinstance(exit_code, int) else None,
         unavailable=_unavailable(story),
     )
-    return build(features, judging.judge(features, failed), overhead=_overhead(folder), guests=guests.values())
+    return features, list(guests.values())
 
 
 def _command(story: About) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ hides (it computes meanwhile in any case) nobody can claim.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gputune.features import Device, Features, Process
+from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding, Speedup
 from gputune.prediction import ERROR
 
@@ -146,14 +146,16 @@ def _better(group: Rivals, rivals: Sequence[Finding]) -> Finding:
 
 
 def _case(run: Features, group: Rivals, finding: Finding) -> str:
-    """Return the loader that a finding is about; one about none in particular is about the one most waited for."""
-    if not group.apart:
-        return ""
+    """Return the place of the loader that a finding is about, where each loader is a case of its own."""
+    loader = loader_of(run, finding) if group.apart else None
+    return loader.where if loader else ""
+
+
+def loader_of(run: Features, finding: Finding) -> Loader | None:
+    """Return the training loader that a finding is about; one about none in particular, the most waited-for."""
     loaders = [loader for process in run.processes for loader in process.loaders if loader.training]
-    if any(loader.where == finding.where for loader in loaders):
-        return finding.where
-    most = max(loaders, key=lambda loader: loader.wait_total, default=None)
-    return most.where if most else ""
+    loaders.sort(key=lambda loader: -loader.wait_total)
+    return next((loader for loader in loaders if loader.where == finding.where), loaders[0] if loaders else None)
 
 
 def _mentioning(speaker: Finding, silent: Iterable[Finding]) -> Finding:

@@ -1,0 +1,94 @@
+r"""Run a script again, for a few dozen batches, to see whether a predicted speed-up holds.
+
+RUN is a recorded run, FINDING the id of one of its findings (`top`: the best, which is the default). The script runs
+with the change and without it, in turn, as fresh processes, with all that it does and writes; its output goes to logs
+in the run's folder. Without --ceiling, --cache and --against, gputune sets what the finding proposes as the loader is
+built; a finding whose change is one of the code says so, and how to compare two runs.
+
+\b
+Status: 0 the prediction held, 3 it did not.
+
+\b
+Example:
+  gputune prove gputune-runs/20261121-100106-train few-workers
+"""
+
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from gputune.errors import BadUsage
+from gputune.finding import Finding
+from gputune.proving import ceilings, changing, proof
+from gputune.proving.asked import BEST, Asked, asked, runnable
+from gputune.proving.changing import Effort
+from gputune.proving.proof import Proof
+from gputune.recording import lean
+from gputune.rivals import LOADING
+
+NOT_HELD = 3
+
+
+@click.command(
+    short_help="whether a predicted speed-up holds", help=__doc__, context_settings={"allow_interspersed_args": True}
+)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("finding", required=False)
+@click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
+@click.option("--against", type=click.Path(path_type=Path), metavar="RUN", help="Compare with a recording made after.")
+@click.option("--ceiling", is_flag=True, help="Replay one batch: what faster loading could bring at most.")
+@click.option(
+    "--cache",
+    type=click.Choice(["warm", "cold"]),
+    help="Run with the files in memory: against a first pass (warm), or against dropped ones (cold).",
+)
+@click.option("--pairs", type=click.IntRange(1, 50), help="Pairs of trials.  [default: 2, up to 4 where they differ]")
+@click.option("--batches", type=click.IntRange(10, 100_000), help="Batches timed in each trial.  [default: 40]")
+@click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_PROVE_JSON", help="Print the proof as JSON.")
+def command(  # noqa: PLR0913 - one parameter an option: click's way
+    *,
+    run: Path,
+    finding: str | None,
+    cmd: tuple[str, ...],
+    against: Path | None,
+    ceiling: bool,
+    cache: str | None,
+    pairs: int | None,
+    batches: int | None,
+    as_json: bool,
+) -> int:
+    if sum((against is not None, ceiling, cache is not None)) > 1:
+        raise BadUsage("`--against`, `--ceiling` and `--cache` are three proofs", hint="ask for one of them at a time")
+    lean()
+    what = asked(run, cmd)
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # trials are ended on the way out
+    if against is not None:
+        chosen = what.finding(finding) if finding else None
+        return _show(changing.against(what, against, chosen), as_json=as_json)
+    what = runnable(what)
+    effort = Effort(pairs=pairs, batches=batches, tell=_tell)
+    if ceiling:
+        chosen = _best(what) if finding in {None, BEST} else what.finding(str(finding))
+        made = ceilings.ceiling(what, chosen, effort)
+    elif cache:  # what files cost is held against a finding only where that is asked
+        made = ceilings.cache(what, what.finding(finding) if finding else None, cache, effort)
+    else:
+        made = changing.prove(what, what.finding(finding or BEST), effort)
+    return _show(made, as_json=as_json)
+
+
+def _best(what: Asked) -> Finding | None:
+    """Return the best finding about what the batches wait for: only of these the ceiling says something."""
+    return next((f for f in what.findings if f.id in LOADING.ids and not f.risk), None)
+
+
+def _tell(text: str) -> None:
+    click.echo(f"gputune: {text}", err=True)
+
+
+def _show(made: Proof, *, as_json: bool) -> int:
+    proof.keep(made)
+    click.echo(proof.to_json(made) if as_json else proof.words(made), nl=not as_json)
+    return 0 if made.held else NOT_HELD

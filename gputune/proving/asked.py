@@ -1,0 +1,125 @@
+"""What is to be proved: a recorded run, one of its findings, and whether gputune can make its change by itself."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gputune import judging
+from gputune.errors import BadUsage, GputuneError
+from gputune.features import Features, Loader
+from gputune.finding import Finding
+from gputune.hygiene import MASK, clean
+from gputune.recording.about import read
+from gputune.rejudging import relive
+from gputune.rivals import is_told, loader_of
+from gputune.sample import Json
+
+BEST = "top"  # instead of an id: the best finding
+# What `probes/guest/gputune_guest/override.py` can set as a loader is built; everything else is the script's own.
+SETTINGS = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size", "in_order")
+
+
+class NothingToProve(GputuneError):  # noqa: N818 - named for what happened
+    """The run has no finding that predicts anything."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"nothing was found in `{folder}` that predicts a gain",
+            hint=f"`gputune prove {folder} --ceiling` measures what faster batches could bring at most",
+        )
+
+
+class NoSuchFinding(BadUsage):
+    """The run has no finding of that name."""
+
+    def __init__(self, name: str, found: Sequence[Finding]) -> None:
+        ids = ", ".join(f"`{finding.id}`" for finding in found)
+        super().__init__(f"`{clean(name, 60)}` was not found in this run", hint=f"it has {ids}")
+
+
+class NotOurs(BadUsage):
+    """The change is one of the script, which gputune does not make."""
+
+    def __init__(self, asked: "Asked", finding: Finding) -> None:
+        where = f" at {clean(finding.where, 60)}" if finding.where else ""
+        other = f"{str(asked.folder).rstrip('/')}-changed"
+        again = shlex.join(asked.command)
+        super().__init__(
+            f"`{finding.id}` is mended in the script{where}, which gputune does not change: {clean(finding.do)}",
+            hint=(
+                "change it, then compare:\n"
+                f"  gputune watch --out {shlex.quote(other)} -- {clean(again)}\n"
+                f"  gputune prove {shlex.quote(str(asked.folder))} {finding.id} --against {shlex.quote(other)}"
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A recorded run to be run again."""
+
+    folder: Path
+    command: tuple[str, ...]
+    cwd: str
+    run: Features
+    findings: tuple[Finding, ...]
+
+    def finding(self, name: str) -> Finding:
+        """Return the finding called `name`, or the best one. Raises NothingToProve or NoSuchFinding."""
+        found = [f for f in self.findings if not is_told(f)]
+        if not found:
+            raise NothingToProve(self.folder)
+        if name == BEST:
+            return found[0]
+        chosen = next((f for f in found if f.id == name.strip().lower()), None)
+        if chosen is None:
+            raise NoSuchFinding(name, found)
+        return chosen
+
+    def rules(self, finding: Finding) -> list[Mapping[str, Json]]:
+        """Return the finding's change as the guest's `override.py` takes it. Raises NotOurs."""
+        if not finding.change or not set(finding.change) <= set(SETTINGS):
+            raise NotOurs(self, finding)
+        rule: dict[str, Json] = {"set": dict(finding.change), "duplicates": finding.effect == "may-duplicate"}
+        loader = loader_of(self.run, finding)
+        return [{**rule, "where": loader.where} if loader else rule]
+
+    def loader(self, finding: Finding | None) -> Loader | None:
+        """Return the training loader that a finding is about; the most waited-for where there is no finding."""
+        if finding is not None:
+            return loader_of(self.run, finding)
+        loaders = [loader for p in self.run.processes for loader in p.loaders if loader.training]
+        return max(loaders, key=lambda loader: loader.wait_total, default=None)
+
+
+def asked(folder: Path, command: Sequence[str] = ()) -> Asked:
+    """Return what is known of a recorded run. `command` is what to run instead of what the recording has.
+
+    Raises as reading a recording does.
+    """
+    story = read(folder)
+    run, _guests = relive(folder)
+    cwd = story.get("cwd")
+    return Asked(
+        folder=folder,
+        command=tuple(command) or run.command,
+        cwd=cwd if isinstance(cwd, str) else "",
+        run=run,
+        findings=tuple(judging.judge(run)),
+    )
+
+
+def runnable(what: Asked) -> Asked:
+    """Return it if its command can be run again. Raises GputuneError where it cannot."""
+    if any(MASK in word for word in what.command):
+        raise GputuneError(
+            "the command of this run had secrets in it, which were not recorded",
+            hint=f"give it again: `gputune prove {what.folder} ID -- CMD`",
+        )
+    if not what.command or not Path(what.cwd or ".").is_dir():
+        raise GputuneError(
+            f"the run's folder `{clean(what.cwd)}` is not there any more",
+            hint="run it again with `gputune watch` where it is now",
+        )
+    return replace(what, cwd=what.cwd or ".")

@@ -1,0 +1,114 @@
+"""Proofs by difference, without any change: one batch again and again, and the same files cold and warm.
+
+The differential idea is DS-Analyzer's (Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", 2021):
+what the step could do if data were free, and what reading costs beyond preparing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gputune.errors import GputuneError
+from gputune.finding import Finding, Speedup
+from gputune.hygiene import clean
+from gputune.proving import caches, trials
+from gputune.proving.asked import Asked
+from gputune.proving.changing import AS_IT_IS, PAIRS, Effort, planned
+from gputune.proving.comparing import State, of_pairs, state
+from gputune.proving.proof import Proof, proof, rows
+from gputune.proving.trials import Plan, Trial
+
+REPLAYED = "one batch"
+COLD, WARM, FIRST = "cold", "warm", "first"
+GONE = 0.1  # of the files' pages may stay in memory: then they count as cold
+
+Make = Callable[[], Trial]
+
+
+def ceiling(what: Asked, finding: Finding | None, effort: Effort) -> Proof:
+    """Measure how fast everything but the loading is: no change to a loader can bring more.
+
+    With a finding its prediction must not exceed that. Raises TrialFailed.
+    """
+    plan = planned(what, finding, effort.batches)
+    before, after = _pairs(effort, lambda: trials.run(plan, AS_IT_IS), lambda: _replayed(plan))
+    realised = of_pairs(_rates(before), _rates(after))
+    possible = State.SHORT if finding and finding.speedup.low > realised.high else State.HELD
+    word = possible if finding else State.MEASURED
+    says = "every batch there at once: no change to the loader brings more"
+    return _document("ceiling", finding, finding.speedup if finding else None, realised, word, says, before, after)
+
+
+def _replayed(plan: Plan) -> Trial:
+    trial = trials.run(plan, REPLAYED, replay=True)
+    for note in trial.notes:
+        if "refused" in note and note.get("n") == "trial":
+            raise GputuneError(
+                f"one batch could not be used again: {clean(str(note['refused']))}",
+                hint="`gputune prove RUN --cache warm` needs no copy of a batch",
+            )
+    return trial
+
+
+def cache(what: Asked, finding: Finding | None, kind: str, effort: Effort) -> Proof:
+    """Measure what reading costs: the same batches with their files in the page cache, against `first` or `cold` ones.
+
+    `kind` is `warm` (against the first pass, as the cache is now) or `cold` (against files that were dropped from it).
+    Raises TrialFailed, and GputuneError where files cannot be dropped.
+    """
+    plan = planned(what, finding, effort.batches)
+    names = plan.folder / "files"
+    if kind == COLD:
+        effort.tell("a first pass, to learn which files are read")
+        trials.run(plan, FIRST, files=str(names))
+        files = caches.readable(names)
+        before, after = _pairs(effort, lambda: _cold(plan, files), lambda: trials.run(plan, WARM), rests=True)
+    else:
+        once = replace(effort, pairs=1)
+        before, after = _pairs(once, lambda: trials.run(plan, FIRST), lambda: trials.run(plan, WARM), rests=True)
+    realised = of_pairs(_rates(before), _rates(after))
+    predicted = finding.speedup if finding else None
+    says = f"the same batches with their files in memory, against {before[0].variant} ones"
+    return _document("cache", finding, predicted, realised, state(predicted, realised), says, before, after)
+
+
+def _cold(plan: Plan, files: Sequence[Path]) -> Trial:
+    caches.drop(files)
+    left = caches.resident(files)
+    if left > GONE:
+        raise GputuneError(
+            f"{left:.0%} of the files' pages stay in memory, so nothing can be read cold here",
+            hint="files on tmpfs, or that another process maps, always stay; `--cache warm` needs no dropping",
+        )
+    return trials.run(plan, COLD)
+
+
+def _pairs(effort: Effort, first: Make, second: Make, *, rests: bool = False) -> tuple[list[Trial], list[Trial]]:
+    """Run both in turn; the order changes from pair to pair unless the second rests on the first."""
+    before: list[Trial] = []
+    after: list[Trial] = []
+    for number in range(effort.pairs or PAIRS):
+        both = [(first, before), (second, after)]
+        for make, into in both if rests or number % 2 == 0 else reversed(both):
+            trial = make()
+            effort.tell(f"{trial.variant}: {trial.pace.rate:.4g} {trial.pace.unit}")
+            into.append(trial)
+    return before, after
+
+
+def _rates(found: Sequence[Trial]) -> list[float]:
+    return [trial.pace.rate for trial in found]
+
+
+def _document(  # noqa: PLR0913, PLR0917 - handed through
+    kind: str,
+    finding: Finding | None,
+    predicted: Speedup | None,
+    realised: Speedup,
+    word: State,
+    says: str,
+    before: Sequence[Trial],
+    after: Sequence[Trial],
+) -> Proof:
+    found = [row for pair in zip(before, after, strict=True) for row in rows(pair)]
+    return proof(kind, finding, predicted, realised, word, says=says, trials=found)

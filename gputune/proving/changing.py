@@ -1,0 +1,198 @@
+"""As it is against changed: trials in pairs, interleaved, until the pairs agree or there were enough of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputune.errors import GputuneError
+from gputune.features import Features, Loader
+from gputune.finding import Finding, Setting
+from gputune.hygiene import clean
+from gputune.proving import trials
+from gputune.proving.asked import Asked
+from gputune.proving.comparing import State, of_pairs, of_two, state
+from gputune.proving.pace import Pace, counted
+from gputune.proving.proof import Proof, TrialRow, proof, rows
+from gputune.proving.trials import Plan, Trial
+from gputune.sample import Json
+
+AS_IT_IS = "as it is"
+CHANGED = "changed"
+PAIRS = 2  # to begin with
+MORE_PAIRS = 4  # where the first ones do not agree
+BATCHES = 40  # timed in a trial
+WARM_UP = 5  # batches until allocators, caches and autotuning have settled
+EPOCHS = 3  # beyond the first, where the change is about what happens between epochs
+MOST_BATCHES = 2000  # in a trial, however short the epochs
+PREFETCH = 2  # torch's own
+MARGIN_S = 120.0  # s beyond what a trial should take, before it counts as hanging
+FASTER = 3.0  # times as slow as recorded may a start-up be
+
+Tell = Callable[[str], None]  # progress, in words for stderr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much is to be done for a proof. None: as many as it takes; `tell` is called with what goes on."""
+
+    pairs: int | None = None
+    batches: int | None = None
+    tell: Tell = lambda _: None
+
+
+class NotMade(GputuneError):  # noqa: N818 - named for what happened
+    """The change could not be made as the loader was built."""
+
+    def __init__(self, why: str, log: str) -> None:
+        super().__init__(f"the change could not be made: {why}", hint=f"the script's output is in `{log}`")
+
+
+def planned(what: Asked, finding: Finding | None, batches: int | None = None) -> Plan:
+    """Return how long trials of this run have to be, and where they are kept. Makes the folder for them."""
+    loader = what.loader(finding)
+    change: Mapping[str, Setting] = finding.change if finding else {}
+    skip = max(WARM_UP, _queued(loader, change) + 2)
+    wanted = skip + (batches or BATCHES)
+    if batches is None and "persistent_workers" in change and loader is not None:
+        epoch = _epoch(loader)
+        skip, wanted = max(skip, epoch), max(wanted, min(MOST_BATCHES, (1 + EPOCHS) * epoch + 1))
+    return Plan(
+        command=what.command,
+        cwd=what.cwd,
+        folder=_folder(what.folder),
+        batches=wanted,
+        skip=skip,
+        where=loader.where if loader else "",
+        deadline=FASTER * _startup(what.run) + trials.LONGEST_S + MARGIN_S,
+    )
+
+
+def _queued(loader: Loader | None, change: Mapping[str, Setting]) -> int:
+    """Return how many batches lie ready at most when the loop begins: they say nothing of how fast they are made."""
+    if loader is None:
+        return 0
+    ahead = loader.num_workers * (loader.prefetch_factor or PREFETCH)
+    workers = int(change.get("num_workers", loader.num_workers))
+    return max(ahead, workers * int(change.get("prefetch_factor", loader.prefetch_factor or PREFETCH)))
+
+
+def _epoch(loader: Loader) -> int:
+    lengths = [epoch.batches for epoch in loader.epochs if epoch.batches]
+    return max(lengths, default=0)
+
+
+def _startup(run: Features) -> float:
+    return max((p.ledger.get("startup", 0.0) for p in run.processes), default=0.0)
+
+
+def _folder(run: Path) -> Path:
+    """Make a folder for this proof's trials in the run's own, and return it. Raises OSError where it cannot."""
+    number = 1 + sum(1 for entry in run.glob("proof-*"))
+    folder = run.resolve() / f"proof-{number}"
+    folder.mkdir(0o700)
+    return folder
+
+
+def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
+    """Run the script with the finding's change and without it, and say whether its prediction holds.
+
+    Raises NotOurs, NotMade or TrialFailed.
+    """
+    rules = what.rules(finding)
+    plan = planned(what, finding, effort.batches)
+    effort.tell(
+        f"the script runs {2 * (effort.pairs or PAIRS)} times for up to {plan.batches} batches each, "
+        f"with all that it writes; its output goes to {plan.folder}"
+    )
+    before: list[Trial] = []
+    after: list[Trial] = []
+    while True:
+        for variant in (AS_IT_IS, CHANGED) if len(before) % 2 == 0 else (CHANGED, AS_IT_IS):
+            changed = variant == CHANGED
+            trial = trials.run(plan, variant, rules=rules if changed else ())
+            effort.tell(f"{variant}: {trial.pace.rate:.4g} {trial.pace.unit}")
+            (after if changed else before).append(trial)
+            if changed:
+                _check(trial, finding)
+        realised = of_pairs(_rates(before), _rates(after))
+        word = state(finding.speedup, realised)
+        if len(before) >= (effort.pairs or (MORE_PAIRS if word is State.UNDECIDED else PAIRS)):
+            break
+    settings = ", ".join(f"{name}={value}" for name, value in finding.change.items())
+    return proof(
+        "change",
+        finding,
+        finding.speedup,
+        realised,
+        word,
+        says=f"{finding.id}, {CHANGED} to {settings}",
+        trials=_alternating(before, after),
+        change=finding.change,
+    )
+
+
+def _rates(found: Sequence[Trial]) -> list[float]:
+    return [trial.pace.rate for trial in found]
+
+
+def _alternating(before: Sequence[Trial], after: Sequence[Trial]) -> list[TrialRow]:
+    return [row for pair in zip(before, after, strict=True) for row in rows(pair)]
+
+
+def _check(trial: Trial, finding: Finding) -> None:
+    """Raise NotMade unless the guest says that the loader was built as it should be."""
+    said = [note for note in trial.notes if note.get("n") == "override"]
+    made: dict[str, Json] = {}
+    for note in said:
+        change, refused = note.get("change"), note.get("refused")
+        if isinstance(refused, dict) and refused:
+            name, why = next(iter(refused.items()))
+            raise NotMade(f"`{clean(name)}` at {clean(str(note.get('where')))}: {clean(str(why))}", trial.log)
+        made.update(change if isinstance(change, dict) else {})
+    if not made:
+        raise NotMade(f"no loader was built at {finding.where or 'a line that is known'}", trial.log)
+
+
+def against(what: Asked, other: Path, finding: Finding | None) -> Proof:
+    """Compare two recordings, the second of them made after the change. Raises GputuneError where one has no pace."""
+    loader = what.loader(finding)
+    skip = max(WARM_UP, _queued(loader, {}) + 2)
+    before, after = _pace(what.folder, skip), _pace(other, skip)
+    if before.unit != after.unit:
+        raise GputuneError(
+            f"the two runs cannot be compared: one counts {before.unit}, the other {after.unit}",
+            hint="compare runs of the same script",
+        )
+    realised = of_two(before, after)
+    predicted = finding.speedup if finding else None
+    return proof(
+        "against",
+        finding,
+        predicted,
+        realised,
+        state(predicted, realised),
+        says=f"{finding.id if finding else what.folder.name} against {other.name or other}",
+        trials=[_row("before", what.folder, before), _row("after", other, after)],
+    )
+
+
+def _pace(folder: Path, skip: int) -> Pace:
+    found = counted(folder).pace(skip)
+    if found is None:
+        raise GputuneError(
+            f"`{folder}` has fewer than {skip} steps to warm up and some to time", hint="let it run longer"
+        )
+    return found
+
+
+def _row(variant: str, folder: Path, pace: Pace) -> TrialRow:
+    return TrialRow(
+        variant=variant,
+        rate=pace.rate,
+        unit=pace.unit,
+        batches=pace.batches,
+        seconds=pace.seconds,
+        exit_code=None,
+        folder=str(folder),
+        log="",
+    )

@@ -1,0 +1,70 @@
+"""Paces to a realised speed-up, and whether the predicted one has held."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from enum import Enum
+
+from gputune.finding import Speedup
+from gputune.proving.pace import Pace
+
+NOISE = 0.02  # relative: two short runs of one training differ by this much on a quiet machine
+SURE = 2.0  # standard errors to either side
+
+
+class State(Enum):
+    """What became of a prediction."""
+
+    HELD = "held"
+    SHORT = "short"
+    MORE = "more"
+    UNDECIDED = "undecided"
+    MEASURED = "measured"  # nothing was predicted
+
+    @property
+    def holds(self) -> bool:
+        """Return whether whoever acts on the prediction gets what they were promised."""
+        return self not in {State.SHORT, State.UNDECIDED}
+
+
+def of_pairs(before: Sequence[float], after: Sequence[float]) -> Speedup:
+    """Return what runs in pairs (as it is, changed) realised: the median of their ratios, and their spread."""
+    ratios = sorted(b / a for a, b in zip(before, after, strict=False))
+    likely = statistics.median(ratios)
+    return Speedup(
+        low=min(ratios[0], likely / (1 + NOISE)),
+        likely=likely,
+        high=max(ratios[-1], likely * (1 + NOISE)),
+    )
+
+
+def of_two(before: Pace, after: Pace) -> Speedup:
+    """Return what one recording realised over another: the spread is that of the parts of both."""
+    likely = after.rate / before.rate
+    error = math.hypot(_error(before), _error(after))
+    width = math.hypot(NOISE, SURE * error)
+    return Speedup(low=likely / (1 + width), likely=likely, high=likely * (1 + width))
+
+
+def _error(pace: Pace) -> float:
+    """Return the relative standard error of a pace, by its parts."""
+    if len(pace.blocks) < 2 or not pace.rate:
+        return 0.0
+    mean = statistics.fmean(pace.blocks)
+    return statistics.stdev(pace.blocks) / math.sqrt(len(pace.blocks)) / mean if mean else 0.0
+
+
+def state(predicted: Speedup | None, realised: Speedup) -> State:
+    """Return the word for a realised speed-up.
+
+    What could as well be no gain at all has not held, where a gain was certain; but it has not failed either.
+    """
+    if predicted is None:
+        return State.MEASURED
+    if realised.high < predicted.low:
+        return State.SHORT
+    if realised.low > predicted.high:
+        return State.MORE
+    if realised.low <= 1.0 < predicted.low:
+        return State.UNDECIDED
+    return State.HELD

@@ -1,0 +1,135 @@
+"""What a proof says: its document, and its words."""
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gputune.document import SpeedupRow
+from gputune.finding import Finding, Setting, Speedup
+from gputune.hygiene import clean
+from gputune.proving.comparing import State
+from gputune.proving.trials import Trial
+from gputune.report.words import number
+
+SCHEMA_VERSION: Final = 1
+NAMES: Final = {
+    State.HELD: "held",
+    State.SHORT: "not held: it fell short",
+    State.MORE: "held: it was more",
+    State.UNDECIDED: "not held: the trials differ too much to tell it from no gain (more of them: `--pairs 6`)",
+    State.MEASURED: "",
+}
+
+
+class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: how it was run, samples/s (or what `unit` says) after its warm-up, and where its recording lies."""
+
+    variant: str
+    rate: float
+    unit: str
+    batches: int
+    seconds: float
+    exit_code: int | None
+    folder: str
+    log: str
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """The document. `realised` is a ratio of rates, with its spread; `predicted` is null where nothing was."""
+
+    schema_version: int = SCHEMA_VERSION
+    kind: str  # change, against, ceiling, cache
+    id: str | None
+    where: str
+    change: dict[str, Setting]
+    predicted: SpeedupRow | None
+    realised: SpeedupRow
+    state: str
+    held: bool
+    says: str
+    trials: list[TrialRow]
+
+
+def rows(trials: Sequence[Trial]) -> list[TrialRow]:
+    """Return the trials as rows."""
+    return [
+        TrialRow(
+            variant=t.variant,
+            rate=t.pace.rate,
+            unit=t.pace.unit,
+            batches=t.pace.batches,
+            seconds=t.pace.seconds,
+            exit_code=t.exit_code,
+            folder=t.folder,
+            log=t.log,
+        )
+        for t in trials
+    ]
+
+
+def gain(speedup: Speedup) -> SpeedupRow:
+    """Return a speed-up as a row."""
+    return SpeedupRow(low=speedup.low, likely=speedup.likely, high=speedup.high)
+
+
+def proof(  # noqa: PLR0913 - one parameter a part of the document
+    kind: str,
+    finding: Finding | None,
+    predicted: Speedup | None,
+    realised: Speedup,
+    state: State,
+    *,
+    says: str,
+    trials: Sequence[TrialRow],
+    change: Mapping[str, Setting] | None = None,
+) -> Proof:
+    """Return the document."""
+    return Proof(
+        kind=kind,
+        id=finding.id if finding else None,
+        where=finding.where if finding else "",
+        change=dict(change or {}),
+        predicted=gain(predicted) if predicted else None,
+        realised=gain(realised),
+        state=state.value,
+        held=state.holds,
+        says=says,
+        trials=list(trials),
+    )
+
+
+def words(proof: Proof) -> str:
+    """Return the proof in lines: what was compared, how fast each was, what was promised and what came."""
+    variants = list(dict.fromkeys(row.variant for row in proof.trials))
+    width = max(map(len, variants), default=0)
+    lines = [f"gputune prove: {clean(proof.says, 200)}"]
+    for variant in variants:
+        same = [row for row in proof.trials if row.variant == variant]
+        rates = ", ".join(number(row.rate) for row in same)
+        lines.append(f"  {variant:{width}}  {rates} {same[0].unit}")
+    predicted = f"predicted {_gain(proof.predicted)}, " if proof.predicted else ""
+    word = NAMES[State(proof.state)]
+    lines.append(f"{predicted}realised {_gain(proof.realised)}{f': {word}' if word else ''}")
+    return "\n".join(lines)
+
+
+def _gain(row: SpeedupRow) -> str:
+    return f"×{row.likely:.2f} ({row.low:.2f}–{row.high:.2f})"
+
+
+def to_json(proof: Proof) -> bytes:
+    """Return the document as indented JSON with a newline at its end."""
+    return msgspec.json.format(msgspec.json.encode(proof), indent=2) + b"\n"
+
+
+def keep(proof: Proof) -> None:
+    """Keep the document beside the trials it was made of, as `proof.json`, if it can be written."""
+    folders = {Path(row.folder).parent for row in proof.trials if row.log}
+    for folder in folders:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with contextlib.suppress(OSError), os.fdopen(os.open(folder / "proof.json", flags, 0o600), "wb") as file:
+            file.write(to_json(proof))
