@@ -8,6 +8,7 @@ import sys
 
 from gputune import __version__
 from gputune.isolation import own_modules_first
+from gputune.launch import express
 
 SUPERVISED = frozenset({"watch"})  # the commands that run somebody else's program in our place
 
@@ -18,8 +19,8 @@ def main() -> None:
     own_modules_first()
     if arguments == ["--version"] and _said(f"gputune {__version__}\n"):
         sys.exit(0)
-    if arguments and arguments[0] in SUPERVISED:
-        _supervised(arguments)
+    if arguments and arguments[0] in SUPERVISED and not express.asks(arguments[1:], "--prove"):
+        _supervised(arguments)  # where a proof is to follow, another process is that, and this one waits for its end
     try:
         from gputune import cli  # noqa: PLC0415 - click costs 20 ms that `watch` does not have before its fork
     except ImportError as error:
@@ -44,8 +45,6 @@ def _supervised(arguments: list[str]) -> None:
     from gputune.launch.supervisor import supervise  # noqa: PLC0415 - as above
 
     def first(link: Link, _run: dict[str, object]) -> int:
-        from gputune.launch import express  # noqa: PLC0415 - in the fork
-
         wishes = express.wishes(arguments[1:])
         if wishes is not None:
             from gputune import watching  # noqa: PLC0415 - in the fork

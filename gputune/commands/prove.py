@@ -1,34 +1,30 @@
-r"""Run a script again, for a few dozen batches, to see whether a predicted speed-up holds.
+"""Run a script again, for a few dozen batches, to see whether a predicted speed-up holds.
 
 RUN is a recorded run, FINDING the id of one of its findings (`top`: the best, which is the default). The script runs
 with the change and without it, in turn, as fresh processes, with all that it does and writes; its output goes to logs
 in the run's folder. Without --ceiling, --cache and --against, gputune sets what the finding proposes as the loader is
 built; a finding whose change is one of the code says so, and how to compare two runs.
 
-\b
+Where secrets were left out of the recorded command, give it again: `gputune prove RUN ID -- CMD`.
+
 Status: 0 the prediction held, 3 it did not.
 
-\b
-Example:
-  gputune prove gputune-runs/20261121-100106-train few-workers
+Example: gputune prove gputune-runs/20261121-100106-train few-workers
 """
 
-import signal
-import sys
 from pathlib import Path
 
 import click
 
 from gputune.errors import BadUsage
 from gputune.finding import Finding
-from gputune.proving import ceilings, changing, proof
+from gputune.proving import ceilings, changing, proof, trials
 from gputune.proving.asked import BEST, Asked, asked, runnable
 from gputune.proving.changing import Effort
 from gputune.proving.proof import Proof
+from gputune.proving.watched import NOT_HELD
 from gputune.recording import lean
 from gputune.rivals import LOADING
-
-NOT_HELD = 3
 
 
 @click.command(
@@ -63,7 +59,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
         raise BadUsage("`--against`, `--ceiling` and `--cache` are three proofs", hint="ask for one of them at a time")
     lean()
     what = asked(run, cmd)
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # trials are ended on the way out
+    trials.end_with_us()
     if against is not None:
         chosen = what.finding(finding) if finding else None
         return _show(changing.against(what, against, chosen), as_json=as_json)

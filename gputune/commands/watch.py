@@ -1,5 +1,7 @@
 """Run a training unchanged, then say where its time went, why, and what the fix is worth."""
 
+import sys
+
 import click
 
 from gputune import config
@@ -69,6 +71,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--no-stacks", is_flag=True, help="Take no stacks of the training (no py-spy).")
 @click.option("--quiet", is_flag=True, help="Print no verdict; `gputune report` shows it later.")
 @click.option("--all-devices", is_flag=True, help="Read every GPU, not only those of the command.")
+@click.option("--prove", metavar="ID", help="Afterwards run it again, to prove that finding (`top`: the best).")
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
@@ -77,6 +80,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     hz: float,
     json: str | None,
     max_size: int,
+    prove: str | None,
     cmd: tuple[str, ...],
     *,
     no_stacks: bool,
@@ -91,6 +95,12 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     for name, value in (("--out", out), ("--json", json)):
         if value == "--":
             raise BadUsage(f"`{name}` has no value", hint=f"like `gputune watch {name} NAME -- python train.py`")
+    if prove and ctx.obj is None:
+        from gputune.proving.watched import watch_then_prove  # noqa: PLC0415 - not before a command starts at once
+
+        return watch_then_prove(sys.argv[1:], out, cmd, prove)
+    if prove:
+        raise BadUsage("`--prove` was not given as an option", hint="type it: `gputune watch --prove top -- CMD`")
     if not isinstance(ctx.obj, Link):
         raise GputuneError("`watch` was called without its supervisor", hint="start it as `gputune watch -- CMD`")
     wishes = Wishes(

@@ -35,6 +35,19 @@ def wishes(arguments: "list[str]") -> "Wishes | None":
     return _checked(tuple(rest), asked)
 
 
+def asks(arguments: "list[str]", option: str) -> bool:
+    """Return whether `option` stands among the options of `watch`, and not in the command's own."""
+    words = iter(arguments)
+    for word in words:
+        if word == "--" or not word.startswith("-"):
+            return False
+        if word == option or word.startswith(f"{option}="):
+            return True
+        if "=" not in word and word not in FLAGS:
+            next(words, None)  # its value
+    return False
+
+
 def _checked(command: "tuple[str, ...]", asked: "dict[str, object]") -> "Wishes | None":
     if not command or not all(asked.get(name, "-") not in {"", "--"} for name in ("out", "json")):
         return None

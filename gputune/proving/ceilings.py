@@ -15,7 +15,7 @@ from gputune.proving import caches, trials
 from gputune.proving.asked import Asked
 from gputune.proving.changing import AS_IT_IS, PAIRS, Effort, planned
 from gputune.proving.comparing import State, of_pairs, state
-from gputune.proving.proof import Proof, proof, rows
+from gputune.proving.proof import CEILING, Proof, proof, rows
 from gputune.proving.trials import Plan, Trial
 
 REPLAYED = "one batch"
@@ -36,7 +36,7 @@ def ceiling(what: Asked, finding: Finding | None, effort: Effort) -> Proof:
     possible = State.SHORT if finding and finding.speedup.low > realised.high else State.HELD
     word = possible if finding else State.MEASURED
     says = "every batch there at once: no change to the loader brings more"
-    return _document("ceiling", finding, finding.speedup if finding else None, realised, word, says, before, after)
+    return _document(CEILING, finding, finding.speedup if finding else None, realised, word, says, before, after)
 
 
 def _replayed(plan: Plan) -> Trial:

@@ -16,6 +16,7 @@ from gputune.proving.trials import Trial
 from gputune.report.words import number
 
 SCHEMA_VERSION: Final = 1
+CEILING: Final = "ceiling"
 NAMES: Final = {
     State.HELD: "held",
     State.SHORT: "not held: it fell short",
@@ -111,10 +112,20 @@ def words(proof: Proof) -> str:
         same = [row for row in proof.trials if row.variant == variant]
         rates = ", ".join(number(row.rate) for row in same)
         lines.append(f"  {variant:{width}}  {rates} {same[0].unit}")
+    if proof.kind == CEILING:
+        lines.append(f"at most {_gain(proof.realised)}{_possible(proof)}")
+        return "\n".join(lines)
     predicted = f"predicted {_gain(proof.predicted)}, " if proof.predicted else ""
     word = NAMES[State(proof.state)]
     lines.append(f"{predicted}realised {_gain(proof.realised)}{f': {word}' if word else ''}")
     return "\n".join(lines)
+
+
+def _possible(proof: Proof) -> str:
+    if proof.predicted is None:
+        return ""
+    able = "which is possible" if proof.held else "which is not possible"
+    return f"; {proof.id} predicts {_gain(proof.predicted)}, {able}"
 
 
 def _gain(row: SpeedupRow) -> str:

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,6 +89,13 @@ def run(plan: Plan, variant: str, *, rules: Sequence[Mapping[str, Json]] = (), *
         log=str(log),
         notes=_notes(counter),
     )
+
+
+def end_with_us() -> None:
+    """Have a trial that goes on ended on our way out when we are asked to leave, as it is at a Ctrl-C."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda number, _frame: sys.exit(128 + number))
 
 
 def _notes(counter: Counter) -> tuple[Mapping[str, Json], ...]:
