@@ -1,0 +1,100 @@
+"""What gputune can change by itself, and what it says of the rest."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputune.errors import GputuneError
+from gputune.features import Features, Loader, Machine, Process
+from gputune.finding import NO_CHANGE, Finding, Speedup
+from gputune.proving.asked import Asked, NoSuchFinding, NothingToProve, NotOurs, runnable
+
+LOADER = Loader(
+    where="data.py:7",
+    num_workers=0,
+    prefetch_factor=None,
+    pin_memory=False,
+    persistent_workers=False,
+    batch_size=8,
+    wait_total=9.0,
+)
+OTHER = replace(LOADER, where="data.py:9", wait_total=1.0)
+RUN = Features(
+    command=("python", "train.py"),
+    wall=10.0,
+    machine=Machine(cpus=2, cpus_seen=2),
+    processes=(
+        Process(
+            pid=1,
+            rank=None,
+            wall=10.0,
+            ledger={},
+            inclusive={},
+            loop=9.0,
+            batches=90,
+            samples=720,
+            optimizer_steps=90,
+            loaders=(OTHER, LOADER),
+        ),
+    ),
+)
+
+
+def finding(name: str = "few-workers", **more: object) -> Finding:
+    plain = {
+        "says": "it waits",
+        "do": "set num_workers=4",
+        "share_lost": 0.5,
+        "speedup": Speedup(low=1.8, likely=2.0, high=2.2),
+        "basis": "b",
+        "falsified_by": "f",
+        "effect": "same-order",
+        "evidence": {"n": 1.0},
+        "where": "data.py:7",
+        "change": {"num_workers": 4},
+    }
+    return Finding(**{"id": name, **plain, **more})
+
+
+def what(*findings: Finding, **more: object) -> Asked:
+    about = {"folder": Path("run"), "command": RUN.command, "cwd": "/", "run": RUN, "findings": findings}
+    return Asked(**{**about, **more})
+
+
+def test_settings_of_a_loader_become_a_rule_for_that_loader() -> None:
+    assert what().rules(finding()) == [{"where": "data.py:7", "set": {"num_workers": 4}, "duplicates": False}]
+    (rule,) = what().rules(finding(where="elsewhere.py:1", effect="may-duplicate"))
+    assert (rule["where"], rule["duplicates"]) == ("data.py:7", True)
+
+
+@pytest.mark.parametrize("change", [{}, {"save_every": 50}, {"num_workers": 4, "lr": 0.1}])
+def test_a_change_of_the_script_is_the_user_s_and_told_how_to_compare(change) -> None:
+    with pytest.raises(NotOurs) as refused:
+        what().rules(finding("frequent-checkpoint", change=change, do="save every 50 steps"))
+    assert "save every 50 steps" in str(refused.value)
+    assert "gputune watch --out run-changed -- python train.py" in refused.value.hint
+    assert "gputune prove run frequent-checkpoint --against run-changed" in refused.value.hint
+    assert refused.value.status == 2
+
+
+def test_the_best_finding_is_meant_where_none_is_named_and_a_risk_is_none() -> None:
+    risk = finding("small-shm", risk="full in an hour", speedup=NO_CHANGE)
+    asked = what(risk, finding(), finding("low-prefetch"))
+    assert asked.finding("top").id == "few-workers"
+    assert asked.finding("Low-Prefetch").id == "low-prefetch"
+    with pytest.raises(NoSuchFinding, match="worker-restart"):
+        asked.finding("worker-restart")
+    with pytest.raises(NothingToProve):
+        what(risk).finding("top")
+
+
+def test_a_command_with_secrets_has_to_be_given_again() -> None:
+    with pytest.raises(GputuneError, match="secrets") as refused:
+        runnable(what(command=("python", "train.py", "--token", "***")))
+    assert "-- CMD" in refused.value.hint
+
+
+def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
+    with pytest.raises(GputuneError, match="not there any more"):
+        runnable(what(cwd=str(tmp_path / "gone")))

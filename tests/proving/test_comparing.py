@@ -1,0 +1,57 @@
+"""Paces become a realised speed-up, and a realised speed-up becomes a word."""
+
+import pytest
+
+from gputune.finding import Speedup
+from gputune.proving.comparing import NOISE, State, of_pairs, of_two, state
+from gputune.proving.pace import Pace
+
+PROMISED = Speedup(low=1.8, likely=2.0, high=2.2)
+EXACT = 1 + NOISE
+
+
+def pace(rate: float, *blocks: float) -> Pace:
+    return Pace(rate, "samples/s", 100, 10.0, blocks)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "low", "likely", "high"),
+    [
+        ([100.0], [200.0], 2.0 / EXACT, 2.0, 2.0 * EXACT),
+        ([100.0, 100.0], [180.0, 220.0], 1.8, 2.0, 2.2),
+        ([100.0, 50.0, 100.0], [200.0, 100.0, 400.0], 2.0 / EXACT, 2.0, 4.0),
+    ],
+)
+def test_pairs_realise_the_median_of_their_ratios_and_spread_as_far_as_they_do(
+    before, after, low, likely, high
+) -> None:
+    realised = of_pairs(before, after)
+    assert (realised.low, realised.likely, realised.high) == pytest.approx((low, likely, high))
+
+
+def test_two_recordings_spread_as_their_parts_do() -> None:
+    steady = of_two(pace(100.0, *[100.0] * 10), pace(200.0, *[200.0] * 10))
+    assert (steady.low, steady.high) == pytest.approx((2.0 / EXACT, 2.0 * EXACT))
+    uneven = of_two(pace(100.0, *[50.0, 150.0] * 5), pace(200.0, *[200.0] * 10))
+    assert uneven.low < steady.low < steady.high < uneven.high
+
+
+@pytest.mark.parametrize(
+    ("realised", "word", "holds"),
+    [
+        ((1.9, 2.0, 2.1), State.HELD, True),
+        ((1.5, 1.7, 1.85), State.HELD, True),
+        ((1.4, 1.5, 1.6), State.SHORT, False),
+        ((2.5, 2.6, 2.7), State.MORE, True),
+        ((0.9, 1.6, 2.5), State.UNDECIDED, False),
+    ],
+)
+def test_a_prediction_holds_where_both_intervals_meet_and_some_gain_is_certain(realised, word, holds) -> None:
+    low, likely, high = realised
+    found = state(PROMISED, Speedup(low=low, likely=likely, high=high))
+    assert (found, found.holds) == (word, holds)
+
+
+def test_where_nothing_was_predicted_nothing_fails() -> None:
+    assert state(None, PROMISED) is State.MEASURED
+    assert State.MEASURED.holds
