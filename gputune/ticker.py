@@ -8,6 +8,7 @@ A run that has just begun is looked at more closely: a probe with `LATER` has th
 do next to nothing and one that does all cost less than ten that do a tenth each, for each must warm its caches again.
 """
 
+import math
 import os
 import select
 import time
@@ -51,6 +52,7 @@ class _Slot:
     due: float = 0.0
     retry: float | None = None
     off: bool = False
+    troubled: bool = False
 
 
 class Ticker:
@@ -82,6 +84,8 @@ class Ticker:
         self._tree_due = 0.0
         self._began = time.monotonic()
         self._slots = [_Slot(name, Cost()) for name in (rooms.names(ROOM) if probes is None else probes)]
+        self._constant: list[_Slot] = []  # those that are due on every tick
+        self._soonest = 0.0  # when the first of the others is due
         self._own = _Own(target)
 
     @property
@@ -103,10 +107,17 @@ class Ticker:
             self._tree_due = self._next(beat, at)
             self._tree.refresh()
         readings: list[Reading] = []
-        for slot in self._slots:
-            if (everything or soon >= slot.due) and not slot.off:
+        if everything or soon >= self._soonest:
+            for slot in self._slots:
+                if (everything or soon >= slot.due) and not slot.off:
+                    readings += self._read(slot, at)
+            self._constant = [slot for slot in self._slots if not slot.due and not slot.off]
+            self._soonest = min((slot.due for slot in self._slots if slot.due and not slot.off), default=math.inf)
+        else:
+            for slot in self._constant:
                 readings += self._read(slot, at)
-        readings += self._own.read(at)
+        if at >= self._own.due:
+            readings += self._own.read(at)
         if readings:
             if self._tree is not None:
                 self._tree.learn(readings)
@@ -160,8 +171,10 @@ class Ticker:
             self._put_off(slot, at, self.failed, f"{type(reason).__name__}: {reason}")
             readings = []
         else:
-            self.unavailable.pop(slot.name, None)
-            self.failed.pop(slot.name, None)
+            if slot.troubled:
+                slot.troubled = False
+                self.unavailable.pop(slot.name, None)
+                self.failed.pop(slot.name, None)
             period = slot.period if at < self._began + YOUNG else slot.later
             slot.due = self._next(period, at) if period else 0.0
         slot.cost.ticks += 1
@@ -183,6 +196,8 @@ class Ticker:
     def _put_off(self, slot: _Slot, at: float, reasons: dict[str, str], why: str) -> None:
         """Retire a probe, for good or until its back-off is over."""
         reasons.setdefault(slot.name, why)
+        slot.troubled = True
+        self._soonest = 0.0  # of those that are constant it is none any more
         self._retire(slot)
         if slot.retry is None:
             slot.off = True
@@ -206,12 +221,12 @@ class _Own:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._began = self._last = time.monotonic()
+        self.due = self._began + OWN_BEAT
         self._first = self._used = self._total()
 
     def read(self, at: float) -> list[Reading]:
-        """Return our own cost since the last reading, once it is due."""
-        if at - self._last < OWN_BEAT:
-            return []
+        """Return our own cost since the last reading."""
+        self.due = at + OWN_BEAT
         total = max(self._used, self._total())  # a child between its end and its wait() is missing for a moment
         cores = (total - self._used) / (at - self._last)
         self._last, self._used = at, total

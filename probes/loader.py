@@ -283,10 +283,16 @@ class Rings:
         """Return what is new."""
         t = now()
         beat = t >= self._due
-        dead = self._ended()
-        thorough = beat or bool(dead) or t < self._young_until or not self._scanned
-        if not thorough and self._root >= 0 and not self._pressing():
-            return []
+        told = self._poll.poll(0)
+        thorough = beat or t < self._young_until or not self._scanned
+        if not told and not thorough and self._root >= 0:
+            for words, place, was in self._ahead:
+                if words[place] != was:  # so much is new that it should not wait
+                    break
+            else:
+                return []
+        dead = self._ended(told)
+        thorough = thorough or bool(dead)
         readings: list[Reading] = []
         if thorough:
             self._scan(readings)
@@ -296,10 +302,6 @@ class Rings:
         if beat:
             self._sample(t, readings)
         return readings
-
-    def _pressing(self) -> bool:
-        """Return whether somebody has written so much that it should not wait."""
-        return any(words[place] != was for words, place, was in self._ahead)
 
     def _read(self, t: int, dead: list[Process], readings: list[Reading], *, beat: bool) -> None:
         """Read every ring, and bury the dead."""
@@ -340,9 +342,9 @@ class Rings:
             os.close(self._root)
             self._root = -1
 
-    def _ended(self) -> list[Process]:
-        """Return the processes that have ended since the last call, as far as the kernel tells."""
-        fds = [fd for fd, _ in self._poll.poll(0)]
+    def _ended(self, told: list[tuple[int, int]]) -> list[Process]:
+        """Return the processes that have ended since the last call, as far as the kernel told."""
+        fds = [fd for fd, _ in told]
         if self._root in fds:
             self._forget_root()
         return [self._by_fd[fd] for fd in fds if fd in self._by_fd]

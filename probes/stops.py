@@ -1,12 +1,12 @@
 """When the training stood still because somebody stopped it: Ctrl-Z, a batch system, a frozen container."""
 
-from gputune.procfs import STATE, STIME, UTIME, Kept, stat_fields
+from gputune.procfs import PAGE, STATE, STIME, UTIME, Kept, stat_fields
 from gputune.sample import Note, Reading, Target, Ticks, now
 from gputune.units import NS
 
 METRICS = ()
 PERIOD = 0.2  # s; a stop is known to begin and to end half of that sharply
-LATER = 0.5  # s; a stop is made by a person or a batch system, and lasts
+LATER = 1.0  # s; a stop is made by a person or a batch system, and lasts; what else is due comes once a second, too
 STOPPED = b"T"  # by a signal; `t` is stopped by a debugger, which our own py-spy is
 FROZEN = (
     2 * NS
@@ -20,11 +20,11 @@ class _Process:
         self.pid = pid
         self.stopped = False
         self._used = -1
-        self._stat = Kept(f"{target.proc}/{pid}/stat")
+        self._stat = Kept(f"{target.proc}/{pid}/stat", PAGE)
 
     def look(self, before: int, t: int) -> list[Reading]:
         """Return what has changed between the look `before` and now, both ns. Raises OSError if it has ended."""
-        fields = stat_fields(self._stat.read())
+        fields = stat_fields(self._stat.read(), STIME + 1)
         used, last = int(fields[UTIME]) + int(fields[STIME]), self._used
         self._used = used
         stopped = fields[STATE] == STOPPED
