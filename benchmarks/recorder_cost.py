@@ -152,6 +152,7 @@ def probes(folder: Path) -> list[Figure]:
         time.sleep(SETTLED)
         tree = Tree(training.pid)
         processes.SLOW_BEAT = 0.0  # I/O on every beat, as the other loop
+        processes.QUEUE_BEAT = float("inf")  # the wait for a CPU on none: psutil does not read it
         memory.FIRST_ROUND = float("inf")  # no PSS, as the other loop
         target = Target(training.pid, tree.pids)
         ticker = Ticker(target, hz=HZ, sink=lambda _: None, tree=tree, probes=MACHINE)

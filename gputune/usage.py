@@ -42,8 +42,8 @@ class Usage:
         self.threads = 1
         self.heir: Role = "other"  # what the children were whose CPU time it inherits
 
-    def read(self, *, slow: bool) -> bool:
-        """Read its stat, and with `slow` what is read more rarely; False if it has ended."""
+    def read(self, *, io: bool, queue: bool) -> bool:
+        """Read its stat, and where asked for its `io` and its `schedstat`; False if it has ended."""
         try:
             text = self.stat.read()
         except OSError:
@@ -53,8 +53,10 @@ class Usage:
         else:
             self._stat_text = text
             self._count(stat_fields(text, STARTED + 1))
-        if slow:  # at once, while the kernel has it at hand
-            self._io_new, self._wait_new = _text(self.io), _text(self.schedstat)
+        if io:  # at once, while the kernel has the process at hand
+            self._io_new = _text(self.io)
+        if queue:
+            self._wait_new = _text(self.schedstat)
         return True
 
     def _count(self, fields: list[bytes]) -> None:
@@ -76,7 +78,6 @@ class Usage:
 
     def forget(self) -> None:
         """Count from here: what it used before is not of this run."""
-        self._io_new, self._wait_new = _text(self.io), _text(self.schedstat)
         self.ran = self.inherited = 0
         self.moved()
         self.waited_for_cpu()

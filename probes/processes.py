@@ -46,7 +46,8 @@ METRICS = (
 PERIOD = 0.2  # s; the kernel counts CPU time in 10 ms: a twentieth of rounding, of which the mean keeps nothing
 LATER = 1.0  # s; what is wanted are means over the training loop, and they come out the same
 SHORT = 0.05  # s; a shorter interval, as before the last tick of a run, is left out
-SLOW_BEAT = 0.35  # s between readings of what is not worth two more system calls a process on every tick
+SLOW_BEAT = 0.35  # s between readings of `io` and of the machine: not worth one more system call a process each tick
+QUEUE_BEAT = 0.35  # s between readings of `schedstat`, as above
 AFFINITY_BEAT = 10  # s between looks at which CPUs the job may use
 
 
@@ -84,7 +85,7 @@ class _Job:
             int, Role
         ] = {}  # when they were last looked through; a new mapping is made when they change
         self._began = now()
-        self._last = self._slow_last = 0
+        self._last = self._slow_last = self._queued_last = 0
         self._bytes = NOTHING
         self._used = self._used_last = 0  # clock ticks of the job since we began, now and at the slow beat before
         self._machine: Clocks = {}
@@ -98,8 +99,8 @@ class _Job:
         t = now()
         if self._last and t - self._last < SHORT * NS:
             return []
-        slow = t - self._slow_last >= SLOW_BEAT * NS
-        used = self._cpu(slow=slow)
+        slow, queues = t - self._slow_last >= SLOW_BEAT * NS, t - self._queued_last >= QUEUE_BEAT * NS
+        used = self._cpu(io=slow, queue=queues)
         job = sum(used.values())
         self._used += job
         readings: list[Reading] = []
@@ -112,6 +113,8 @@ class _Job:
         if slow:
             readings += self._slow(t)
             self._slow_last = t
+        if queues:
+            readings += self._queued(t)
         return readings
 
     def close(self) -> None:
@@ -121,15 +124,15 @@ class _Job:
         if self._stat is not None:
             self._stat.close()
 
-    def _cpu(self, *, slow: bool) -> dict[Role, int]:
+    def _cpu(self, *, io: bool, queue: bool) -> dict[Role, int]:
         """Return the clock ticks used since the last reading, by role."""
         roles = self._target.pids()
-        gone = {pid: p for pid, p in self._known.items() if pid not in roles or not p.read(slow=slow)}
+        gone = {pid: p for pid, p in self._known.items() if pid not in roles or not p.read(io=io, queue=queue)}
         for process in gone.values():
             self._bury(process, gone)
         if roles is not self._roles:
             for pid in roles.keys() - self._known.keys():
-                self._meet(pid, slow=slow)
+                self._meet(pid)
             for pid, process in self._known.items():
                 process.role = roles[pid]
             self._roles = roles
@@ -140,13 +143,13 @@ class _Job:
                 used[process.heir] += process.settled()
         return used
 
-    def _meet(self, pid: int, *, slow: bool) -> None:
+    def _meet(self, pid: int) -> None:
         """Take a process in. One that began after us counts from its start, an older one from now."""
         try:
             process = Usage(self._target.proc, pid)
         except OSError:
             return
-        if not process.read(slow=slow):
+        if not process.read(io=True, queue=True):
             process.close()
             return
         if monotonic_of(process.started) < self._began:
@@ -178,22 +181,24 @@ class _Job:
         return readings
 
     def _slow(self, t: int) -> list[Reading]:
-        queued = _by_role()
         threads = 0
         for process in self._known.values():
             moved = process.moved()
             if moved is not NOTHING:
                 self._bytes = _sum(self._bytes, moved)
-            queued[process.role] += process.waited_for_cpu()
             threads += process.threads
         read, written, asked = self._bytes
         readings: list[Reading] = [Sample(THREADED, t, threads)]
         if any(p.io is not None for p in self._known.values()):
             readings += [Sample(READ, t, read), Sample(WRITTEN, t, written), Sample(ASKED, t, asked)]
-        if self._slow_last:
-            passed = t - self._slow_last
-            readings += [Sample(metric, t, queued[role] / passed) for role, metric in QUEUED.items()]
         return readings + self._others(t)
+
+    def _queued(self, t: int) -> list[Reading]:
+        queued = _by_role()
+        for process in self._known.values():
+            queued[process.role] += process.waited_for_cpu()
+        before, self._queued_last = self._queued_last, t
+        return [Sample(metric, t, queued[role] / (t - before)) for role, metric in QUEUED.items()] if before else []
 
     def _others(self, t: int) -> list[Reading]:
         """Return what the machine used on the job's CPUs and the job did not. Both are read at nearly the same time."""
