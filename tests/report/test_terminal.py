@@ -115,7 +115,6 @@ def test_keeps_to_fifteen_lines_or_as_many_shorter_ones_of_the_given_width(
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_a_narrow_terminal_loses_no_word(features: Make, finding: Make, process: Make, width: int) -> None:
     run = features(
-        unavailable={"stacks": "ptrace is refused here"},
         exit_code=137,
         processes=(process(), process(pid=9, guest="it runs with -I, so no guest could speak")),
     )
