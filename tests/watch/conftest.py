@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 GPUTUNE = (sys.executable, "-m", "gputune")
-PATIENCE = 60.0  # s that anything may take before a test calls it hung
+PATIENCE = 120.0  # s that anything may take before a test calls it hung
 Watch = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

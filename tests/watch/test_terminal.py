@@ -159,6 +159,39 @@ def test_questions_are_asked_and_answered(terminal) -> None:
     assert one.end() == 0
 
 
+PROGRESS = """
+import sys
+from tqdm import tqdm
+tqdm.monitor_interval = 0  # no thread that redraws when it finds the machine slow
+name = input("who? ")
+for number in tqdm(range(7), desc=name, mininterval=0, miniters=1, bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt}"):
+    if number == 3:
+        tqdm.write("a line above the bar")
+print(input("again? "), sys.stderr.isatty())
+"""
+
+
+def test_a_progress_bar_and_questions_look_the_same_to_the_byte(terminal) -> None:
+    pytest.importorskip("tqdm", reason="the bar is tqdm's")
+
+    def told(*argv: str) -> bytes:
+        one = terminal(*argv, sys.executable, "-c", PROGRESS)
+        one.resize(24, 80)
+        one.until("who? ")
+        one.type(b"ada\n")
+        one.until("again? ")
+        one.type("jürgen\n".encode())
+        assert one.end() == 0
+        return one.seen
+
+    bare = told("/usr/bin/env")
+    assert bare.count(b"\r") > 14
+    assert told(*GPUTUNE, "--quiet", "--") == bare
+    watched = told(*GPUTUNE, "--")
+    assert watched.startswith(bare + b"\r\n")
+    assert b"gputune:" in watched[len(bare) :]
+
+
 def test_the_terminal_looks_the_same(terminal) -> None:
     look = (
         "import os; print('LOOK', [(os.isatty(n), os.ttyname(n)) for n in (0, 1, 2)], "
