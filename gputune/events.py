@@ -52,7 +52,8 @@ class Kind(IntEnum):
     #             code: INLINE | DIRECT
     RENDEZVOUS = 13  # sampled steps of DistributedDataParallel: t0 this rank's gradients were done, t1 the last of them
     #                  was reduced; a the iteration, b bytes of gradients, d ns since the meeting before it ended,
-    #                  e ns of reducing that ran beside the backward pass, c ranks that meet; code: buckets | ON_DEVICE
+    #                  e ns of reducing that ran beside the backward pass, c ranks that meet | buckets << 16;
+    #                  code: thousandths of d that the thread was runnable without a CPU, or ON_DEVICE
 
 
 class SpanCode(IntEnum):

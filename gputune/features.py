@@ -196,6 +196,8 @@ class Meeting:
     calls: int = 1  # messages they went in: calls, or DDP's buckets
     ranks: int = 0  # that meet
     hidden: float = 0.0  # s of communication beside the backward pass, which holds nobody up
+    queued: float = 0.0  # s of `own` that the training thread was runnable without a CPU, as far as it was measured
+    update: float = 0.0  # s of `own` from the meeting to the end of the optimizer's step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

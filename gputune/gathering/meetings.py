@@ -4,7 +4,9 @@ A round's own time is what this rank takes by itself; the rest it stands at the 
 communication. Both are durations on one clock, so ranks on other machines compare without theirs being equal.
 """
 
+from bisect import bisect_left
 from collections import deque
+from dataclasses import replace
 from typing import NamedTuple
 
 from gputune.events import ON_DEVICE, Record
@@ -13,6 +15,7 @@ from gputune.units import NS
 
 KEPT = 1024  # rounds kept, the latest
 WARM_UP = 3  # rounds left out: buckets are rebuilt and caches settle in them
+RANK_BITS = 16  # of field c of a RENDEZVOUS
 RECENT = 256  # calls kept until the step, or the reduction, that they belong to is told
 
 
@@ -32,7 +35,9 @@ class Meetings:
     def __init__(self) -> None:
         self._calls: deque[_Call] = deque(maxlen=RECENT)  # since the last step
         self._latest: deque[_Call] = deque(maxlen=RECENT)  # for DDP's meetings, which are told a step later
-        self._reduced: deque[Meeting] = deque(maxlen=KEPT)  # those of DistributedDataParallel
+        # those of DistributedDataParallel, with their ends, and the ends of steps, in whose order they are not told
+        self._reduced: deque[tuple[int, Meeting]] = deque(maxlen=KEPT)
+        self._steps: deque[int] = deque(maxlen=KEPT)
         self._called: deque[Meeting] = deque(maxlen=KEPT)  # those of calls, a round an optimizer step
         self._rounds = 0
         self._stepped = 0
@@ -57,20 +62,21 @@ class Meetings:
         began = record.t0 - record.d
         between = sum(max(0, min(c.t1, record.t0) - max(c.t0, began)) for c in self._latest)
         between = min(between, record.d)
-        self._reduced.append(
-            Meeting(
-                number=record.a,
-                own=(record.d - between) / NS,
-                apart=(record.t1 - record.t0 + between) / NS,
-                hidden=record.e / NS,
-                size=record.b,
-                calls=max(1, record.code & ~ON_DEVICE),
-                ranks=record.c,
-            )
+        meeting = Meeting(
+            number=record.a,
+            own=(record.d - between) / NS,
+            apart=(record.t1 - record.t0 + between) / NS,
+            hidden=record.e / NS,
+            size=record.b,
+            queued=0.0 if record.code & ON_DEVICE else record.d * record.code / 1000 / NS,
+            calls=max(1, record.c >> RANK_BITS),
+            ranks=record.c & ((1 << RANK_BITS) - 1),
         )
+        self._reduced.append((record.t1, meeting))
 
     def step(self, record: Record) -> None:
         """Take the end of an optimizer step: the calls before it are one round."""
+        self._steps.append(record.t1)
         before = [call for call in self._calls if call.t0 < record.t1]
         if not any(call.number for call in before):
             return
@@ -89,16 +95,27 @@ class Meetings:
                 size=sum(call.size for call in before if call.number),
                 calls=sum(bool(call.number) for call in before),
                 ranks=max(call.ranks for call in before),
+                update=max(0, record.t1 - max(call.t1 for call in before)) / NS,
             )
         )
 
     @property
     def told(self) -> tuple[Meeting, ...]:
         """Return the rounds: those around DDP's reductions where there are any."""
-        return tuple(self._reduced or self._called)
+        if not self._reduced:
+            return tuple(self._called)
+        steps = list(self._steps)
+        return tuple(replace(meeting, update=_until(steps, end, meeting.own)) for end, meeting in self._reduced)
 
     @property
     def out_of_sight(self) -> float:
         """Return the s that DDP's reductions held up the training thread in backward: sampled ones speak for all."""
         first, last = self._iterations
         return self._inside / self._sampled * (last - first + 1) / NS if self._sampled else 0.0
+
+
+def _until(steps: list[int], end: int, own: float) -> float:
+    """Return the s from a meeting's end to that of the optimizer's step which follows; 0 where none is known."""
+    place = bisect_left(steps, end)
+    update = (steps[place] - end) / NS if place < len(steps) else 0.0
+    return update if update < own else 0.0

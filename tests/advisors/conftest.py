@@ -5,7 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.features import Device, Epoch, Features, Fetch, Frame, Loader, Machine, Place, Process, Reads, Storage
+from gputune.features import (
+    Device,
+    Epoch,
+    Features,
+    Fetch,
+    Frame,
+    Loader,
+    Machine,
+    Meeting,
+    Place,
+    Process,
+    Reads,
+    Storage,
+)
 from gputune.mounts import Mount
 
 BATCH = 32
@@ -196,3 +209,78 @@ def reading() -> Callable[..., Features]:
         )
 
     return add
+
+
+ROUNDS = 100
+
+
+def pretend_job(
+    *owns: float | Sequence[float],
+    communication: float = 0.001,
+    queued: Sequence[float] = (),
+    size: int = 10_000_000,
+    calls: int = 1,
+    update: float = 0.0,
+    in_loop: Sequence[dict[str, float]] = (),
+    works: Sequence[tuple[float, ...]] = (),
+    batches: Sequence[int] = (),
+    samples: Sequence[int] = (),
+    loops: Sequence[float] = (),
+) -> Features:
+    """Return a run of ranks with these own times (s) of each round, which end when the last one has come."""
+    series = [list(own) if isinstance(own, Sequence) else [own] * ROUNDS for own in owns]
+    rounds = len(series[0])
+    ends = [max(own[k] for own in series) + communication for k in range(rounds)]
+    processes = []
+    for rank, own in enumerate(series):
+        meetings = tuple(
+            Meeting(
+                number=k,
+                own=own[k],
+                apart=ends[k] - own[k],
+                size=size,
+                calls=calls,
+                ranks=len(series),
+                queued=queued[rank] if queued else 0.0,
+                update=update,
+            )
+            for k in range(rounds)
+        )
+        count = batches[rank] if batches else rounds
+        spans = in_loop[rank] if in_loop else {}
+        processes.append(
+            Process(
+                pid=100 + rank,
+                rank=rank,
+                world_size=len(series),
+                wall=sum(ends) + 1,
+                ledger={"startup": 1.0, "step": sum(ends)},
+                inclusive=spans,
+                in_loop=spans,
+                loop=loops[rank] if loops else sum(ends),
+                batches=count,
+                samples=samples[rank] if samples else 32 * count,
+                optimizer_steps=count,
+                works=works[rank] if works else (),
+                meetings=meetings,
+            )
+        )
+    machine = Machine(cpus=8, cpus_seen=8, ranks=len(series))
+    return Features(command=("torchrun",), wall=sum(ends) + 1, machine=machine, processes=tuple(processes))
+
+
+def without_rank(run: Features, rank: int) -> Features:
+    """Return the run as it is seen where one rank is not."""
+    return replace(run, processes=tuple(p for p in run.processes if p.rank != rank))
+
+
+@pytest.fixture
+def job() -> Callable[..., Features]:
+    """The builder of pretended jobs of ranks that meet after every step."""
+    return pretend_job
+
+
+@pytest.fixture
+def without() -> Callable[[Features, int], Features]:
+    """Takes one rank out of what is seen of a run."""
+    return without_rank

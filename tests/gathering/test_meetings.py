@@ -9,12 +9,12 @@ def called(story, took: float, number: int, size: int = 1000) -> None:
     story.span(SpanCode.COLLECTIVE, took, b=size, d=number, c=4)
 
 
-def reduced(story, iteration: int, *, own: float, apart: float, code: int = 2) -> None:
+def reduced(story, iteration: int, *, own: float, apart: float, code: int = 0) -> None:
     """A step of DDP, whose meeting is told a step later."""
     t0 = story.at + own
     story.at = t0 + apart
     story.record(Kind.STEP, story.at, story.at)
-    story.record(Kind.RENDEZVOUS, t0, t0 + apart, code=code, a=iteration, b=500, d=round(own * 1e6), c=4)
+    story.record(Kind.RENDEZVOUS, t0, t0 + apart, code=code, a=iteration, b=500, d=round(own * 1e6), c=4 | 2 << 16)
 
 
 def told(story):
@@ -64,6 +64,12 @@ def test_rounds_of_ddp_are_those_that_were_sampled(story) -> None:
     assert {(m.size, m.calls, m.ranks) for m in rounds} == {(500, 2, 4)}
 
 
+def test_a_rank_whose_thread_stood_in_the_queue_says_so(story) -> None:
+    for iteration in range(1, 9):
+        reduced(story, iteration, own=10, apart=5, code=250)
+    assert {m.queued for m in told(story)} == {0.0025}
+
+
 def test_calls_between_two_reductions_are_no_work_of_the_rank(story) -> None:
     for iteration in range(1, 9):
         called(story, 4, iteration)
@@ -84,10 +90,10 @@ def test_meetings_on_the_device_hold_up_the_device_and_not_the_thread(story) -> 
     from gputune.events import ON_DEVICE
 
     for iteration in range(1, 11):
-        reduced(story, iteration, own=10, apart=5, code=ON_DEVICE | 3)
+        reduced(story, iteration, own=10, apart=5, code=ON_DEVICE)
     (process,) = story.features().processes
     assert "collective" not in process.ledger
-    assert {m.calls for m in process.meetings} == {3}
+    assert {m.queued for m in process.meetings} == {0.0}
 
 
 def test_the_launchers_words_reach_the_process(story) -> None:

@@ -8,6 +8,7 @@ import argparse
 import atexit
 import json
 import os
+import sys
 import time
 import zlib
 from collections.abc import Mapping
@@ -35,13 +36,21 @@ def _truth(word: str) -> bool:
     return word.lower() in {"1", "true", "yes"}
 
 
+def ranks(number: int) -> None:
+    """Go on as so many ranks of one job, under torchrun: call it before torch is imported. A rank just goes on."""
+    if "RANK" not in os.environ:
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number)]
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        os.execv(sys.executable, [sys.executable, *launcher, *sys.argv])
+
+
 class Pace:
-    """A clock around the training loop: from its making to the last `saw`."""
+    """A clock around the training loop: from its making to the last `saw`. Of several ranks the first one tells."""
 
     def __init__(self) -> None:
         self.began = self.last = time.perf_counter()
         self.samples = 0
-        self.owner = os.getpid()
+        self.owner = os.getpid() if os.environ.get("RANK", "0") == "0" else 0
         atexit.register(self.tell)
 
     def saw(self, samples: int) -> None:

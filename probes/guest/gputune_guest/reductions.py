@@ -10,13 +10,16 @@ import os
 import time
 import weakref
 
-from gputune_guest import patching, ring, spans
+from gputune_guest import fetch, patching, ring, spans
 from gputune_guest.words import ON_DEVICE, RENDEZVOUS
 
-DENSE = 32  # first iterations that are all read
-EACH, PAIR = 32, 2  # afterwards so many of so many: a pair tells the time between two meetings
+DENSE = 16  # first iterations that are all read
+PAIR = (
+    2  # afterwards so many of EACH are, and of LATER once there were MANY: a pair tells the time between two meetings
+)
+EACH, LATER, MANY = 8, 32, 1024
 TORCHS_OWN = 100  # DDP's default sampling, left alone on a device, where a sample waits for the device's events
-MOST = ON_DEVICE - 1  # buckets
+MOST = 0xFFFF  # buckets, ranks
 
 now = ring.now
 _known = {}  # id of a model to its _Model
@@ -25,11 +28,11 @@ _known = {}  # id of a model to its _Model
 class _Model:
     """What is kept of one DDP model: how often it went forward, and its last meeting that was read."""
 
-    __slots__ = ("count", "end", "iteration", "on_device", "read", "reference")
+    __slots__ = ("count", "end", "iteration", "on_device", "queued", "read", "reference")
 
     def __init__(self, model, forget):
         self.reference = weakref.ref(model, forget)
-        self.count = self.iteration = self.end = self.read = 0
+        self.count = self.iteration = self.end = self.read = self.queued = 0
         self.on_device = getattr(model, "device_type", "cpu") != "cpu"
         if not self.on_device:
             model._set_ddp_runtime_logging_sample_rate(1)
@@ -52,7 +55,7 @@ def _forward(original):
                 mine = _known.get(id(self)) or _new(self)
                 if self.require_backward_grad_sync:
                     mine.count = count = mine.count + 1
-                    if count <= DENSE or count % (TORCHS_OWN if mine.on_device else EACH) < PAIR:
+                    if count <= DENSE or count % _each(mine) < PAIR:
                         _read(self, mine)
             except Exception as error:
                 ring.failed(error)
@@ -61,15 +64,22 @@ def _forward(original):
     return wrapper
 
 
+def _each(mine):
+    if mine.on_device:
+        return TORCHS_OWN
+    return EACH if mine.count <= MANY else LATER
+
+
 def _read(model, mine):
     """Tell the meeting before this forward pass, if it is one that DDP has timed and we have not told."""
     told = model.logger._get_ddp_logging_data().ints_map
     t = now()
     iteration = told.get("iteration", 0)
-    earlier, end, read = mine.iteration, mine.end, mine.read
+    earlier, end, read, before = mine.iteration, mine.end, mine.read, mine.queued
     if iteration <= earlier:
         return
     mine.iteration, mine.end, mine.read = iteration, told.get("backward_comm_time_end", 0), t
+    mine.queued = queued = fetch._queued(inline=True)
     if not earlier or not mine.end:
         return
     hidden = max(0, told.get("backward_compute_comm_overlap_time", 0))
@@ -84,9 +94,9 @@ def _read(model, mine):
         shift = t - wall if abs(mine.end - wall) < abs(mine.end - t) else 0  # which clock DDP's is
         t0, t1 = sorted((told["backward_compute_time_end"] + shift, mine.end + shift))
         own = max(0, t0 - end - shift)
-    buckets = min(MOST, told.get("num_buckets_reduced", 0)) | (ON_DEVICE if mine.on_device else 0)
-    size = told.get("total_parameter_size_bytes", 0)
-    ring.record(RENDEZVOUS, buckets, t0, t1, iteration, size, own, hidden, told.get("world_size", 0))
+    code = ON_DEVICE if mine.on_device else min(1000, max(0, queued - before) * 1000 // max(1, own))
+    ranks = min(MOST, told.get("world_size", 0)) | min(MOST, told.get("num_buckets_reduced", 0)) << 16
+    ring.record(RENDEZVOUS, code, t0, t1, iteration, told.get("total_parameter_size_bytes", 0), own, hidden, ranks)
 
 
 def _hook(module):

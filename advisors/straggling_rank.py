@@ -1,0 +1,162 @@
+"""One rank is late at most steps, and all others wait for it.
+
+What it sees: for every rank, what a step takes it by itself (its own time) and what it stands at the reduction with the
+others: from the clocks of DistributedDataParallel, or around the calls of `torch.distributed`. And what the late ranks
+spend more time on than the others: input (`next()` of their loaders), their device, or computing.
+
+Why it matters: every step ends when the slowest rank has come. Seven devices then wait for the eighth.
+
+What to do: input: give that rank the data path of the others (its disk, its share of a file system, its CPUs).
+Device: look at its clocks, its temperature and who else works on it. Computing: look for what only that rank does, or
+for more work in its samples.
+
+When it is wrong: where ranks are meant to differ (pipeline stages, a parameter server). Not told here are lateness that
+alternates, which is jitter, and a rank that only queues longer for a CPU: there the machine is crowded. One that is
+late because it saves, prints or evaluates for the others is told by `frequent-checkpoint` and its siblings; one that
+gets more samples, by `uneven-shards`.
+
+Sources: Jiang et al., "MegaScale", NSDI 2024, section 5 (stragglers in large jobs); Karakus et al., "Straggler
+mitigation in distributed optimization", 2017.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gputune.features import Features, Process
+from gputune.finding import Finding
+from gputune.team import Team, named, team
+
+OFTEN = 0.6  # of the rounds: somebody is last in each; a straggler is last in most
+EXPLAINED = 0.5  # of the lateness: from there on one cause is the cause
+PAUSES = ("checkpoint", "logging", "reporting", "evaluation")
+SLOWER = 0.95  # of the others' clock: below it a device is slower by more than its ordinary play
+
+DO = {
+    "input": "give it the data path of the others: its disk or share, its files, its CPUs and workers",
+    "device": "look at that device's clocks, temperature and other users (`nvidia-smi -q -d PERFORMANCE`)",
+    "computing": "look for what only this rank does, or for longer samples in its share",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """The late ranks of a team, by their place in it, the others, and by how many s a round."""
+
+    members: tuple[int, ...]
+    others: tuple[int, ...]
+    by: float
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    ranks = team(run)
+    late = _late(ranks) if ranks else None
+    if ranks is None or late is None:
+        return
+    parts = _parts(run, ranks, late)
+    why = max(DO, key=lambda name: parts[name])
+    elsewhere = max(parts["pauses"], parts["samples"], parts["queueing"])
+    if elsewhere >= EXPLAINED * late.by:
+        return
+    yield _finding(ranks, late, why, parts)
+
+
+def _late(ranks: Team) -> _Late | None:
+    """Return who is late: those above the widest gap between own times, at most half of the ranks."""
+    own = [ranks.own(member) for member in range(len(ranks.ranks))]
+    order = sorted(range(len(own)), key=lambda member: own[member])
+    places = range((len(order) + 1) // 2, len(order))
+    place = max(places, key=lambda i: own[order[i]] - own[order[i - 1]])
+    members, others = tuple(sorted(order[place:])), tuple(order[:place])
+    if ranks.last(members) < OFTEN:
+        return None
+    return _Late(members, others, _mean([own[m] for m in members]) - _mean([own[m] for m in others]))
+
+
+def _parts(run: Features, ranks: Team, late: _Late) -> dict[str, float]:
+    """Return what the late ranks take longer for, in s a round."""
+
+    def more(seconds: Callable[[Process], float]) -> float:
+        each = [seconds(process) for process in ranks.ranks]
+        return _mean([each[m] for m in late.members]) - _mean([each[m] for m in late.others])
+
+    def spent(process: Process, spans: Sequence[str]) -> float:
+        share = sum(process.in_loop.get(span, 0.0) for span in spans) / process.loop if process.loop else 0.0
+        return share * ranks.seconds
+
+    parts = {
+        "input": more(lambda p: spent(p, ("loader.wait", "loader.start"))),
+        "pauses": more(lambda p: spent(p, PAUSES)),
+        "device": more(lambda p: _mean(p.works)) if all(p.works for p in ranks.ranks) else _slower(run, ranks, late),
+        "samples": _by_samples(ranks, late),
+        "queueing": _queueing(ranks, late),
+    }
+    parts["computing"] = max(0.0, late.by - sum(max(0.0, part) for part in parts.values()))
+    return parts
+
+
+def _slower(run: Features, ranks: Team, late: _Late) -> float:
+    """Return the s a round that the late ranks' devices are slower by their clocks, where each rank has one."""
+    clocks = [device.clock for device in run.devices]
+    if len(clocks) != len(ranks.ranks):
+        return 0.0
+    known = [clock for clock in clocks if clock]
+    if len(known) != len(clocks):
+        return 0.0
+    theirs = _mean([known[m] for m in late.members])
+    usual = _mean([known[m] for m in late.others])
+    return late.by if theirs < SLOWER * usual else 0.0
+
+
+def _by_samples(ranks: Team, late: _Late) -> float:
+    """Return the s a round that more samples in the late ranks' batches explain."""
+    each = [p.samples / p.batches if p.batches else 0.0 for p in ranks.ranks]
+    if not all(each):
+        return 0.0
+    usual = _mean([each[m] for m in late.others])
+    own = _mean([ranks.own(m) for m in late.others])
+    return max(0.0, own * (_mean([each[m] for m in late.members]) / usual - 1))
+
+
+def _queueing(ranks: Team, late: _Late) -> float:
+    """Return the s a round that the late ranks queue longer for a CPU: the machine is crowded."""
+    each = [_mean([met[m].queued for met in ranks.rounds]) for m in range(len(ranks.ranks))]
+    return _mean([each[m] for m in late.members]) - _mean([each[m] for m in late.others])
+
+
+def _finding(ranks: Team, late: _Late, why: str, parts: dict[str, float]) -> Finding:
+    gain = ranks.gain(lambda own: max(own[m] for m in late.others))
+    processes = [ranks.ranks[m] for m in late.members]
+    theirs = ranks.own(late.members[0]) if len(processes) == 1 else _mean([ranks.own(m) for m in late.members])
+    usual = _mean([ranks.own(m) for m in late.others])
+    who = named(processes)
+    need = "needs" if len(processes) == 1 else "need"
+    loader = max((lo for lo in processes[0].loaders if lo.training), key=lambda lo: lo.wait_total, default=None)
+    frame = next((f for f in processes[0].frames if not f.compute), None)
+    place = {"input": loader.where if loader else "", "computing": frame.where if frame else ""}.get(why, "")
+    return Finding(
+        id="straggling-rank",
+        says=(
+            f"{who} {need} {theirs * 1e3:.3g} ms a step, the others {usual * 1e3:.3g} ms and then wait; "
+            f"the difference is {why} ({max(0.0, parts[why]) * 1e3:.3g} ms)"
+        ),
+        do=DO[why],
+        share_lost=1 - 1 / max(1.0, gain.likely),
+        speedup=gain,
+        basis="the measured rounds, ended by the last of the other ranks",
+        falsified_by=f"{who} no longer late, and samples/s still below x{gain.low:.2f} of this run's",
+        effect="identical",
+        evidence={
+            "rank": float(processes[0].rank if processes[0].rank is not None else -1),
+            "own_s": theirs,
+            "others_s": usual,
+            "last_share": ranks.last(late.members),
+            "communication_s": ranks.communication,
+            "rounds": float(len(ranks.rounds)),
+            **{f"more_{name}_s": seconds for name, seconds in parts.items()},
+        },
+        where=place,
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

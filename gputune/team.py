@@ -1,0 +1,106 @@
+"""Ranks that wait for each other: how long a round takes them together, and what it would take if some were faster.
+
+A round is over when the last rank has come and the transfer is done: the longest `own` of the ranks, and the shortest
+`apart`, which is communication alone, for the last one to come waits for nobody.
+"""
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from gputune.features import Features, Meeting, Process
+from gputune.finding import Speedup
+from gputune.prediction import ERROR, interval
+
+LEAST_ROUNDS = 20  # that all ranks have told: below it a mean says nothing
+ROUNDS = 512  # the latest that are looked at
+LIKE_THEIR_NEIGHBOURS = 1.5  # rounds that follow each other are alike: a mean of them is less sure by so much
+
+Round = Sequence[float]  # the own s of each rank in one round
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """All ranks of one job, in their order, and the rounds that all of them have told."""
+
+    ranks: tuple[Process, ...]
+    rounds: tuple[tuple[Meeting, ...], ...]  # a round's meetings, in the order of the ranks
+
+    @property
+    def communication(self) -> float:
+        """Return the mean s of a round that communication holds all ranks up."""
+        return _mean([min(m.apart for m in met) for met in self.rounds])
+
+    @property
+    def working(self) -> float:
+        """Return the mean s of a round until the last rank has come."""
+        return _mean([max(m.own for m in met) for met in self.rounds])
+
+    @property
+    def seconds(self) -> float:
+        """Return the mean s of a round."""
+        return self.working + self.communication
+
+    def own(self, member: int) -> float:
+        """Return the mean s that one rank takes of a round by itself."""
+        return _mean([met[member].own for met in self.rounds])
+
+    def mean(self, what: Callable[[Meeting], float]) -> float:
+        """Return the mean of something over all rounds and ranks."""
+        return _mean([what(m) for met in self.rounds for m in met])
+
+    def last(self, members: Collection[int]) -> float:
+        """Return the share of rounds in which one of these comes last."""
+        came = [max(range(len(met)), key=lambda r: met[r].own) for met in self.rounds]
+        return sum(member in members for member in came) / len(came)
+
+    def gain(self, then: Callable[[Round], float], communication: float | None = None) -> Speedup:
+        """Return what it buys if a round works `then(own s of each rank)` s, and communicates as long as told.
+
+        The interval is two standard errors of the ratio over the rounds, and the model's own error.
+        """
+        rest = self.communication if communication is None else communication
+        now = [max(m.own for m in met) + self.communication for met in self.rounds]
+        after = [then([m.own for m in met]) + rest for met in self.rounds]
+        ratio = _mean(now) / max(1e-9, _mean(after))
+        residuals = [n - ratio * a for n, a in zip(now, after, strict=True)]
+        spread = math.sqrt(_mean([r * r for r in residuals]) / len(residuals)) / max(1e-9, _mean(after))
+        return interval(ratio, ERROR + 2 * LIKE_THEIR_NEIGHBOURS * spread / ratio)
+
+
+def team(run: Features) -> Team | None:
+    """Return the ranks of a run that meet each other; None unless every rank of the job was heard.
+
+    What a rank that is not seen waits for, and who waits for it, cannot be told from the others.
+    """
+    ranks = tuple(p for p in run.processes if p.guest == "ring" and p.meetings)
+    size = max((m.ranks for p in ranks for m in p.meetings[-1:]), default=0)
+    if size < 2 or len(ranks) != size:
+        return None
+    told = [{m.number: m for m in p.meetings} for p in ranks]
+    shared = sorted(set.intersection(*map(set, told)))[-ROUNDS:]
+    if len(shared) < LEAST_ROUNDS:
+        return None
+    return Team(ranks, tuple(tuple(meetings[number] for meetings in told) for number in shared))
+
+
+def job(run: Features) -> tuple[Process, ...]:
+    """Return the training processes of one job of several ranks, all of them; () where there is no such job."""
+    ranks = tuple(p for p in run.processes if p.guest == "ring" and p.loop > 0 and p.rank is not None)
+    size = max((p.world_size or 0 for p in ranks), default=0)
+    whole = size >= 2 and len(ranks) == size and len({p.rank for p in ranks}) == size
+    return ranks if whole else ()
+
+
+def named(ranks: Sequence[Process]) -> str:
+    """Return ranks in words: `rank 3`, `ranks 1 and 5`, `ranks 0, 1, 2 and 5 more`."""
+    numbers = [str(p.rank if p.rank is not None else p.pid) for p in ranks]
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    if len(numbers) > 4:
+        return f"ranks {', '.join(numbers[:3])} and {len(numbers) - 3} more"
+    return f"ranks {', '.join(numbers[:-1])} and {numbers[-1]}"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

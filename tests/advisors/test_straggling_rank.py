@@ -1,0 +1,63 @@
+"""straggling-rank speaks when the same rank is late at most steps."""
+
+import pytest
+
+from gputune.advisors.straggling_rank import advise
+
+
+def test_is_silent_about_ranks_that_keep_step(job) -> None:
+    (finding,) = list(advise(job(0.0101, 0.010))) or [None]
+    assert finding is None or finding.speedup.low < 1.05
+
+
+def test_is_silent_about_jitter(job) -> None:
+    turns = [[0.030 if k % 2 == r else 0.010 for k in range(100)] for r in range(2)]
+    assert list(advise(job(*turns))) == []
+
+
+def test_says_who_and_by_how_much(job) -> None:
+    (finding,) = advise(job(0.010, 0.010, 0.025, 0.010, communication=0.005))
+    assert "rank 2 needs 25 ms a step, the others 10 ms" in finding.says
+    assert finding.evidence["rank"] == 2
+    assert finding.speedup.likely == pytest.approx(30 / 15, rel=0.01)
+    assert finding.evidence["communication_s"] == pytest.approx(0.005)
+
+
+def test_several_ranks_may_be_late_together(job) -> None:
+    (finding,) = advise(job(0.010, 0.020, 0.010, 0.021))
+    assert finding.says.startswith("ranks 1 and 3 need")
+    assert finding.speedup.likely == pytest.approx(22 / 11, rel=0.01)
+
+
+def test_input_is_told_from_computing(job) -> None:
+    in_loop = [{"loader.wait": 0.1}, {"loader.wait": 1.6}]
+    (finding,) = advise(job(0.010, 0.025, in_loop=in_loop))
+    assert "the difference is input" in finding.says
+    (finding,) = advise(job(0.010, 0.025))
+    assert "the difference is computing" in finding.says
+
+
+def test_a_slow_device_is_named(job) -> None:
+    works = ((0.009,) * 10, (0.024,) * 10)
+    (finding,) = advise(job(0.010, 0.025, works=works))
+    assert "the difference is device (15 ms)" in finding.says
+
+
+def test_checkpoints_of_one_rank_have_an_advisor_of_their_own(job) -> None:
+    assert list(advise(job(0.010, 0.025, in_loop=[{}, {"checkpoint": 1.4}]))) == []
+
+
+def test_more_samples_are_for_uneven_shards(job) -> None:
+    assert list(advise(job(0.010, 0.020, samples=(3200, 6400)))) == []
+
+
+def test_a_crowded_machine_is_no_slow_rank(job) -> None:
+    assert list(advise(job(0.010, 0.025, queued=(0.001, 0.014)))) == []
+
+
+def test_is_silent_where_a_rank_was_not_seen(job, without) -> None:
+    assert list(advise(without(job(0.010, 0.010, 0.025), 1))) == []
+
+
+def test_is_silent_after_few_rounds(job) -> None:
+    assert list(advise(job([0.010] * 19, [0.025] * 19))) == []

@@ -1,0 +1,71 @@
+"""uneven-shards speaks when ranks get different amounts of data and wait for each other."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.advisors.uneven_shards import advise
+from gputune.features import Epoch, Features, Loader
+
+
+@pytest.fixture
+def shared(job):
+    """The builder of jobs whose ranks get so many batches, and keep step until the first is done.
+
+    The last one goes on at the pace `alone`.
+    """
+
+    def build(*batches: int, pace: float = 0.010, alone: float = 0.010) -> Features:
+        least = min(batches)
+        seconds = [least * pace + (count - least) * alone for count in batches]
+        run = job(*[pace] * len(batches), batches=batches, loops=seconds)
+        passes = [
+            Epoch(began=1.0, start=0.0, first_wait=0.0, shutdown=0.0, batches=count, seconds=took, complete=True)
+            for count, took in zip(batches, seconds, strict=True)
+        ]
+        loaders = [
+            Loader(where="train.py:9", num_workers=0, prefetch_factor=None, pin_memory=False, persistent_workers=False,
+                   batch_size=32, batches=one.batches, epochs=(one,))
+            for one in passes
+        ]  # fmt: skip
+        processes = tuple(replace(p, loaders=(lo,)) for p, lo in zip(run.processes, loaders, strict=True))
+        return replace(run, processes=processes)
+
+    return build
+
+
+def test_is_silent_about_equal_shares(shared) -> None:
+    assert list(advise(shared(100, 100))) == []
+
+
+def test_a_last_batch_more_is_nothing(shared) -> None:
+    assert list(advise(shared(101, 100, 100))) == []
+
+
+def test_says_who_has_most_and_what_equal_shares_bring(shared) -> None:
+    (finding,) = advise(shared(400, 200))
+    assert "rank 0 got 12,800 samples, rank 1 6,400" in finding.says
+    assert finding.speedup.likely == pytest.approx(400 / 300)
+    assert finding.evidence["most_batches"] == 400
+
+
+def test_a_rank_that_goes_on_alone_may_be_faster(shared) -> None:
+    (finding,) = advise(shared(400, 200, pace=0.010, alone=0.006))
+    assert finding.speedup.likely == pytest.approx(3.2 / 3.0)
+    assert finding.speedup.low < finding.speedup.likely
+
+
+def test_batches_of_different_size_count_by_their_samples(job) -> None:
+    run = job(0.010, 0.020, samples=(3200, 6400), in_loop=[{"collective": 1.1}, {"collective": 0.1}])
+    (finding,) = advise(run)
+    assert finding.speedup.likely == pytest.approx(2.1 / 1.6, rel=0.01)
+
+
+def test_is_silent_where_a_rank_was_not_seen(shared, without) -> None:
+    assert list(advise(without(shared(400, 200, 200), 1))) == []
+
+
+def test_processes_that_are_no_job_are_not_compared(shared) -> None:
+    run = shared(400, 200)
+    alone = tuple(replace(p, world_size=None) for p in run.processes)
+    assert list(advise(replace(run, processes=alone))) == []
