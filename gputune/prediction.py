@@ -21,7 +21,8 @@ START_S = 0.008  # s to fork one worker, when this run has started none (torch 2
 STOP_S = 0.003  # s to end one worker, likewise
 SPAWN_S = 1.0  # s for a worker that imports torch anew (spawn, forkserver)
 FIRST_S = 0.012  # s until a fresh worker's first batch is on its way, beyond making it
-TANGLED = 2.0  # times: what threads on crowded CPUs that spin while they wait for each other cost at least (libgomp)
+SPINNING = 15.0  # times: what teams of threads cost that each fit the CPUs, but not together: libgomp spins for long
+THROTTLED = 4.0  # times: and teams of more threads than CPUs: then libgomp hardly spins
 UNTANGLED = 1.1  # times: and what is sure even where they sleep instead
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
@@ -195,7 +196,8 @@ class Outlook:
         quiet = min(cpus) * len(cpus) / max(TINY, sum(cpus))
         job = replace(self.job, fetches=tuple(Work(f.cpu * quiet, f.blocked) for f in self.job.fetches))
         alone = self.process.loop / max(TINY, self._with(job).loop(setting) + rest)
-        likely = min(MOST, max(alone, crowded, TANGLED))
+        tangled = SPINNING if (loader.worker_threads or 1) <= self.job.cpus else THROTTLED
+        likely = min(MOST, max(alone, crowded, tangled))
         return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=MOST)
 
     def _with(self, job: Job) -> "Outlook":
@@ -287,8 +289,9 @@ class Outlook:
         cpu = min(step, self.step_cpu)
         width = max((step.width for step in self.job.steps), default=1.0)
         job = replace(self.job, steps=(Work(cpu, step - cpu, width),), floor=0.0)
-        paced = job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order)
-        return paced * self.loader.batches
+        setting = (self.now.workers, self.now.prefetch)
+        paced, now = (j.seconds(*setting, in_order=self.loader.in_order) for j in (job, replace(self.job, floor=0.0)))
+        return paced * min(1.0, self.per_batch / max(TINY, now)) * self.loader.batches
 
     def out_of_order(self) -> Speedup:
         """Return what it would buy to take batches as they come."""
@@ -450,6 +453,17 @@ def step_cpu_of(loader: Loader) -> float:
     return max(0.0, (loader.step_cpu or 0.0) - (delivery_of(loader) if loader.num_workers else 0.0))
 
 
+def step_queued_of(loader: Loader) -> float:
+    """Return the s that the training process queues for a CPU in a step: of the loop's, what the step leaves room for.
+
+    In a step that was timed on both clocks it can only be what neither computing nor a pause explains.
+    """
+    if len(loader.step_cpus) < LEAST_SAMPLED:
+        return loader.step_queued
+    explained = _mean(loader.step_cpus) + sum(_mean(series) for series in loader.pauses.values())
+    return min(loader.step_queued, max(0.0, _mean(loader.steps) - explained))
+
+
 def entangled(run: Features, loader: Loader) -> bool:
     """Return whether workers have threads of their own, and together more than there are CPUs.
 
@@ -467,7 +481,7 @@ def strangers(run: Features, loader: Loader) -> float:
     """
     used = run.machine.others or 0.0
     cpu = _mean(f.cpu for f in loader.fetches) + (loader.step_cpu or 0.0)
-    queued = _mean(f.queued for f in loader.fetches) + loader.step_queued
+    queued = _mean(f.queued for f in loader.fetches) + step_queued_of(loader)
     per_batch = _mean(loader.waits) + _mean(loader.steps)
     if used < CROWD or not cpu or not queued or not per_batch or entangled(run, loader):
         return used
@@ -481,8 +495,7 @@ def _steps(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
     if not loader.steps:
         return
     mean = _mean(loader.steps)
-    queued = min(loader.step_queued, 0.8 * mean)
-    active = mean - queued
+    active = mean - min(step_queued_of(loader), 0.8 * mean)
     cpu = step_cpu_of(loader)
     width = min(max(1.0, cpu / active if active else 1.0), max(1.0, run.machine.cpus))
     share = min(1.0, cpu / width / active) if active else 0.0

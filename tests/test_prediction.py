@@ -13,8 +13,10 @@ from gputune.prediction import (
     FIRST_S,
     MOST,
     SPAWN_S,
+    SPINNING,
     START_S,
     STOP_S,
+    THROTTLED,
     Outlook,
     Setting,
     device_time,
@@ -22,6 +24,7 @@ from gputune.prediction import (
     moved_to_workers,
     outlooks,
     pause_gain,
+    step_queued_of,
 )
 
 CARD = Device(index="0", name="Pretended")
@@ -39,12 +42,14 @@ def loader(*, workers: int = 2, cpu: float = 0.0, blocked: float = 0.020, step: 
     return replace(plain, **differs)
 
 
-def outlook(mine: Loader, *, cpus: float = 8.0, ranks: int = 1, devices=(), works=(), loop: float = 0.0, **machine):
+def outlook(
+    mine: Loader, *, cpus: float = 8.0, ranks: int = 1, devices=(), works=(), loop: float = 0.0, in_loop=None, **machine
+):
     """Return the outlook of a process with this one loader, whose loop takes what its batches take."""
     loop = loop or (sum(mine.waits) + sum(mine.steps)) / max(1, len(mine.waits)) * mine.batches
     process = Process(
         pid=1, rank=None, wall=loop, ledger={}, inclusive={}, loop=loop, batches=mine.batches, samples=0,
-        optimizer_steps=0, loaders=(mine,), works=works,
+        optimizer_steps=0, loaders=(mine,), works=works, in_loop=in_loop or {},
     )  # fmt: skip
     host = Machine(cpus=cpus, cpus_seen=64, ranks=ranks, **machine)
     return Outlook(
@@ -259,3 +264,37 @@ def test_a_handover_that_was_measured_is_believed_but_for_what_a_thread_that_sle
     assert measured.job.delivery == pytest.approx(0.003)
     slept = outlook(loader(workers=2, deliveries=(0.003,) * 50, wait=0.050))
     assert 0.0015 < slept.job.delivery < 0.003
+
+
+def test_a_step_queues_no_longer_than_computing_and_pauses_leave_room_for() -> None:
+    """The queue is known of the whole loop; of a step that was timed on both clocks it is known better."""
+    timed = loader(step=0.020, step_cpus=(0.008,) * 20, step_queued=0.009, pauses={"logging": (0.010,) * 100})
+    assert step_queued_of(timed) == pytest.approx(0.002)
+    assert step_queued_of(replace(timed, step_cpus=())) == pytest.approx(0.009)
+
+
+def test_a_loop_without_its_pauses_is_held_against_the_loader_at_its_present_pace() -> None:
+    """Two workers that need 15 ms a batch between them, and a pause of 10 ms in which they catch up."""
+    kept = loader(workers=2, blocked=0.030, step=0.015, wait=0.001, pauses={"logging": (0.010,) * 100})
+    held = outlook(kept, in_loop={"logging": 0.010 * kept.batches})
+    gain = pause_gain(held.run, held.process, "logging", 0.01)
+    assert gain.likely == pytest.approx(0.016 / 0.015, rel=0.05)
+    free = outlook(replace(kept, fetches=loader(blocked=0.001).fetches), in_loop={"logging": 0.010 * kept.batches})
+    assert pause_gain(free.run, free.process, "logging", 0.01).likely > 2
+
+
+def test_the_outlooks_of_a_run_are_made_once_and_never_of_another_run() -> None:
+    mine = outlook(loader())
+    assert outlooks(mine.run)[0] is outlooks(mine.run)[0]
+    again = replace(mine.run, wall=mine.run.wall + 1)
+    assert outlooks(again)[0].run is again
+    assert outlooks(mine.run)[0].run is mine.run
+
+
+@pytest.mark.parametrize(("cpus", "least"), [(2, SPINNING), (1, THROTTLED)])
+def test_teams_of_threads_that_spin_promise_much_and_are_sure_of_little(cpus, least) -> None:
+    tangled = outlook(loader(workers=4, cpu=0.040, blocked=0.0, wait=0.030, worker_threads=2), cpus=cpus)
+    gain = tangled.relieved(Setting(cpus, 2, persistent=False))
+    assert gain.likely >= least
+    assert gain.high == MOST
+    assert gain.low < 2
