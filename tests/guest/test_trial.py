@@ -57,13 +57,15 @@ def test_two_trials_of_one_seed_get_the_same_samples(watched: Watched, rings: Pa
 if __name__ == "__main__":
     for batch in DataLoader(Numbers(), 4, shuffle=True, num_workers=WORKERS):
         print(*batch["i"].tolist())
+    print(torch.initial_seed())
 """
     outs = []
-    for seed, workers in ((1, 0), (1, 2), (2, 0)):
-        run = watched(HEAD + code.replace("WORKERS", str(workers)), env=asked(batches=3, seed=seed))
+    for workers in (0, 2):
+        run = watched(HEAD + code.replace("WORKERS", str(workers)), env=asked(seed=7))
         assert run.status == 0, run.err
         outs.append(run.out)
-    assert outs[0] == outs[1] != outs[2]
+    assert outs[0] == outs[1]
+    assert outs[0].endswith("\n7\n")
 
 
 def test_the_first_batch_comes_again_and_again_as_it_was(watched: Watched) -> None:
@@ -102,11 +104,11 @@ if __name__ == "__main__":
     assert names.stat().st_mode & 0o777 == 0o600
 
 
-def test_without_the_variable_nobody_is_ended(watched: Watched) -> None:
+def test_without_the_variables_neither_is_even_imported(watched: Watched, fake_torch: Path) -> None:
     code = """
-import gc
-count = sum(1 for _ in DataLoader(Numbers(), 4))
-print(count, "gputune_guest.trial" in sys.modules, "gputune_guest.override" in sys.modules)
+import sys
+from torch.utils.data.dataloader import DataLoader
+print([name for name in ("loader", "trial", "override") if "gputune_guest." + name in sys.modules])
 """
-    run = watched(HEAD + code).healthy()
-    assert run.out == "10 False False\n"
+    run = watched(code, path=(fake_torch,)).healthy()
+    assert run.out == "['loader']\n"
