@@ -7,6 +7,10 @@ from typing import Literal
 
 Effect = Literal["identical", "same-order", "changes-order", "changes-learning", "may-duplicate"]
 Setting = int | float | bool | str
+# What can be set as a DataLoader is built, without an edit of the script; every other change is one of the script.
+WITHOUT_EDIT = frozenset(
+    {"num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size", "in_order"}
+)
 
 
 class Severity(Enum):

@@ -8,7 +8,7 @@ from pathlib import Path
 from gputune import judging
 from gputune.errors import BadUsage, GputuneError
 from gputune.features import Features, Loader
-from gputune.finding import Finding
+from gputune.finding import WITHOUT_EDIT, Finding
 from gputune.hygiene import MASK, clean
 from gputune.recording.about import read
 from gputune.rejudging import relive
@@ -16,8 +16,6 @@ from gputune.rivals import is_told, loader_of
 from gputune.sample import Json
 
 BEST = "top"  # instead of an id: the best finding
-# What `probes/guest/gputune_guest/override.py` can set as a loader is built; everything else is the script's own.
-SETTINGS = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size", "in_order")
 
 
 class NothingToProve(GputuneError):  # noqa: N818 - named for what happened
@@ -79,7 +77,7 @@ class Asked:
 
     def rules(self, finding: Finding) -> list[Mapping[str, Json]]:
         """Return the finding's change as the guest's `override.py` takes it. Raises NotOurs."""
-        if not finding.change or not set(finding.change) <= set(SETTINGS):
+        if not finding.change or not set(finding.change) <= WITHOUT_EDIT:
             raise NotOurs(self, finding)
         rule: dict[str, Json] = {"set": dict(finding.change), "duplicates": finding.effect == "may-duplicate"}
         loader = loader_of(self.run, finding)

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from textwrap import wrap
 
 from gputune.document import FindingRow, ProcessRow, Verdict
+from gputune.finding import WITHOUT_EDIT
 from gputune.hygiene import clean
 from gputune.report import ending
 from gputune.report.bar import bar, legend, parts
@@ -264,7 +265,9 @@ def _next(verdict: Verdict, width: int, run_folder: str | None) -> list[str]:
     """Return what to type next. A command is never clipped: it is to be copied."""
     commands = [f"gputune explain {clean(verdict.findings[0].id, NAME)}"] if verdict.findings else []
     if run_folder is not None and verdict.findings:
-        commands.append(f"gputune report {shlex.quote(clean(run_folder, TEXT))}")
+        change = verdict.findings[0].change
+        word = "prove" if change and change.keys() <= WITHOUT_EDIT else "report"
+        commands.append(f"gputune {word} {shlex.quote(clean(run_folder, TEXT))}")
     if not commands and not verdict.ledger and not _inner(verdict):
         commands.append("gputune doctor")
     line = f"next: {' · '.join(commands)}"

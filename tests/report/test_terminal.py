@@ -31,7 +31,13 @@ def test_says_where_the_time_went_why_what_it_is_worth_and_what_to_type(features
     assert "do: set num_workers=6" in text
     assert "results: same order of samples, other randomness in augmentation" in text
     assert "gputune explain few-workers" in text
+    assert f"gputune prove {FOLDER}" in text
+
+
+def test_what_only_an_edit_of_the_script_can_prove_is_not_offered_as_a_command(features: Make, finding: Make) -> None:
+    text = "\n".join(shown(features(), finding(change={"save_every": 50})))
     assert f"gputune report {FOLDER}" in text
+    assert "gputune prove" not in text
 
 
 def test_a_risk_is_said_with_when_it_comes_true_and_without_a_gain_that_is_none(features: Make, finding: Make) -> None:
@@ -120,7 +126,7 @@ def test_a_narrow_terminal_loses_no_word(features: Make, finding: Make, process:
     )
     found = finding(where="some/long/path/to/the/train.py:41")
     wide, narrow = shown(run, found, width=100), shown(run, found, width=width)
-    assert [line for line in narrow if len(line) > width and "gputune report" not in line] == []
+    assert [line for line in narrow if len(line) > width and "gputune " not in line] == []
     assert "…" not in "".join(narrow)
     said = set("\n".join(narrow).split())
     below = wide[[line.startswith("1.") for line in wide].index(True) :]
@@ -221,7 +227,7 @@ def test_colour_changes_no_word(features: Make, finding: Make) -> None:
     verdict = build(features(), [finding()], overhead=Overhead())
     plain = render(verdict, width=80, colour=False, run_folder=None)
     assert re.sub(r"\x1b\[[\d;]+m", "", render(verdict, width=80, colour=True, run_folder=None)) == plain
-    assert "gputune report" not in plain
+    assert "gputune prove" not in plain
 
 
 @pytest.mark.parametrize(
