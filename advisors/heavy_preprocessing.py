@@ -18,7 +18,8 @@ from collections.abc import Iterator
 
 from gputune.features import Features
 from gputune.finding import Finding, Speedup
-from gputune.prediction import entangled, outlooks
+from gputune.prediction import outlooks
+from gputune.workload import entangled
 
 WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 SATURATED = 0.75  # of the job's CPUs needed at the present pace: above it they are the limit, give or take bursts

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from gputune.features import Features, Process
 from gputune.finding import Finding
-from gputune.prediction import moved_to_workers
+from gputune.moving import moved_to_workers
 
 LEAST = 20  # sampled steps: below it, nothing is predicted
 NOTABLE = 0.08  # of the loop before the first module call: optimizer.zero_grad, counters and a progress bar take less

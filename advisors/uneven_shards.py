@@ -20,8 +20,9 @@ from collections.abc import Iterator, Sequence
 
 from gputune.features import Features, Process
 from gputune.finding import Finding, Speedup
-from gputune.prediction import ERROR, LEAST_BATCHES
+from gputune.prediction import ERROR
 from gputune.team import job, named
+from gputune.workload import LEAST_BATCHES
 
 UNEVEN = 1.05  # the largest share over their mean: padding and a last batch are less
 

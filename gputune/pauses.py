@@ -3,9 +3,11 @@
 import math
 from dataclasses import dataclass
 
+from gputune.aftermath import chill
 from gputune.features import Features, Place, Process
-from gputune.finding import Effect, Finding
-from gputune.prediction import pause_gain
+from gputune.finding import Effect, Finding, Speedup
+from gputune.prediction import ERROR, Loss, interval, known
+from gputune.workload import device_time
 
 AFFORDABLE = 0.01  # of the loop: a pause that takes less is nobody's problem
 ROUND = (1, 2, 5)  # intervals people type
@@ -78,3 +80,37 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
 
 def _steps(number: int) -> str:
     return "step" if number == 1 else f"{number} steps"
+
+
+def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speedup:
+    """Return what it buys to keep only the share `keep` of all pauses of a span kind in a process's loop.
+
+    A pause costs more than itself (`aftermath.py`). But workers fill their queues in a pause, so a loop cannot get
+    faster than its loader by losing its pauses, nor faster than the device, which may go on as well; an evaluation's
+    work on the device goes with it.
+    """
+    total = process.in_loop.get(span, 0.0)
+    if total <= 0 or process.loop <= 0:
+        return interval(1.0, ERROR)
+    found = known(run, process)
+    beyond = found[0].beyond(span) if found else _beyond(process, span, total)
+    limit = max((outlook.fastest_without(span) for outlook in found), default=0.0)
+    if span != "evaluation":
+        steps = max(1, process.batches or process.optimizer_steps)
+        limit = max(limit, device_time(run, process, process.loop / steps) * steps)
+    most = min(max(0.0, process.loop - limit), 0.99 * process.loop)
+    low, likely, high = (
+        process.loop / (process.loop - min(most, max(0.0, total + beyond.seconds + more) * (1 - keep)))
+        for more in (-beyond.unsure, 0.0, beyond.unsure)
+    )
+    return Speedup(low=low * (1 - ERROR), likely=likely, high=high * (1 + ERROR))
+
+
+def _beyond(process: Process, span: str, total: float) -> Loss:
+    """Return what is lost beyond the pauses of a kind in a loop of which no single round is known."""
+    count = max((p.count for p in process.places if p.span == span), default=0)
+    steps = min(count, process.optimizer_steps)
+    if not steps or span == "evaluation":
+        return Loss(0.0, 0.0)
+    cold = steps * chill(total / steps, (process.loop - total) / process.optimizer_steps)
+    return Loss(cold, cold)

@@ -1,20 +1,20 @@
 """What a change would buy, as a ratio of samples/s: the one place that turns features into predictions.
 
-Loader settings are replayed (`replay.py`); pauses, such as checkpoints, are taken off the measured loop, down to what
-the loader and the device can do at best. Every prediction is an interval: the model's own error at the present
-settings, where the truth is known, widens it.
+Loader settings are replayed (`replay.py`) over the work that was measured (`workload.py`). Every prediction is an
+interval: the model's own error at the present settings, where the truth is known, widens it.
 
 Over 300 lines because all predictions share one view of a loop and one error, and the advisors must not have their own.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gputune import storage
-from gputune.aftermath import aftermath, chill
+from gputune.aftermath import aftermath
 from gputune.features import Features, Fetch, Loader, Process
 from gputune.finding import Speedup
 from gputune.replay import DELIVERY_S, Job, Work
+from gputune.workload import LEAST_BATCHES, entangled, job_of, mean, step_cpu_of, steps_of
 
 PREPARED = 0.05  # of a batch's CPU time: reading, collating and passing it on is never free
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
@@ -24,11 +24,6 @@ FIRST_S = 0.012  # s until a fresh worker's first batch is on its way, beyond ma
 SPINNING = 15.0  # times: what teams of threads cost that each fit the CPUs, but not together: libgomp spins for long
 THROTTLED = 4.0  # times: and teams of more threads than CPUs: then libgomp hardly spins
 UNTANGLED = 1.1  # times: and what is sure even where they sleep instead
-CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
-MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
-COPY_RATE = 6e9  # B/s at which a batch passes shared memory
-LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
-LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
 ERROR = 0.05  # the model's own error, and what two runs of one training differ by (docs/evidence.md)
 INLINE = 0.12  # times: work that has a process of its own may be so much faster than in turns with the step
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
@@ -93,17 +88,17 @@ class Outlook:
     def making(self) -> float:
         """Return the mean s that one batch takes to make, time spent queueing for a CPU left out."""
         tangle = entangled(self.run, self.loader)
-        return _mean(f.cpu if tangle else f.cpu + f.blocked for f in self.loader.fetches)
+        return mean(f.cpu if tangle else f.cpu + f.blocked for f in self.loader.fetches)
 
     @property
     def making_cpu(self) -> float:
         """Return the mean CPU s that one batch takes to make."""
-        return _mean(f.cpu for f in self.loader.fetches)
+        return mean(f.cpu for f in self.loader.fetches)
 
     @property
     def stepping(self) -> float:
         """Return the mean s from the return of a next() to the following one."""
-        return _mean(self.loader.steps)
+        return mean(self.loader.steps)
 
     @property
     def step_cpu(self) -> float:
@@ -166,8 +161,8 @@ class Outlook:
             fresh = fresh[:1]
         if fresh and self.loader.num_workers:
             making = self.making
-            first = _mean(max(0.0, e.first_wait - making) for e in fresh)
-            paid = _mean(e.start + e.shutdown for e in fresh)
+            first = mean(max(0.0, e.first_wait - making) for e in fresh)
+            paid = mean(e.start + e.shutdown for e in fresh)
             return first + paid * workers / self.loader.num_workers
         each = START_S if self.loader.start_method == "fork" else SPAWN_S
         return FIRST_S + workers * (each + STOP_S)
@@ -285,7 +280,7 @@ class Outlook:
         if not self.now.workers or found.apart > self.now.workers * self.now.prefetch or not pauses:
             return 0.0
         often = sum(pause > 0 for pause in pauses) / len(pauses)
-        step = max(0.0, self.stepping - _mean(pauses) - found.seconds * often)
+        step = max(0.0, self.stepping - mean(pauses) - found.seconds * often)
         cpu = min(step, self.step_cpu)
         width = max((step.width for step in self.job.steps), default=1.0)
         job = replace(self.job, steps=(Work(cpu, step - cpu, width),), floor=0.0)
@@ -304,8 +299,8 @@ class Outlook:
         Where handing over was measured batch by batch, that is what it costs the training now.
         """
         loader = self.loader
-        now = max(self.job.delivery, _mean(loader.deliveries)) if loader.num_workers else self.job.delivery
-        job = replace(self.job, delivery=now, steps=tuple(_steps(self.run, loader, now)) or self.job.steps)
+        now = max(self.job.delivery, mean(loader.deliveries)) if loader.num_workers else self.job.delivery
+        job = replace(self.job, delivery=now, steps=tuple(steps_of(self.run, loader, now)) or self.job.steps)
         fetches = tuple(_cheaper(work, f, excess) for work, f in zip(job.fetches, loader.fetches, strict=True))
         lighter = replace(job, fetches=fetches, delivery=min(now, delivery))
         return self._with(job).gain(self.now, lighter)
@@ -323,206 +318,10 @@ def _cheaper(work: Work, fetch: Fetch, excess: float) -> Work:
     return Work(max(PREPARED * work.cpu, work.cpu - saved), work.blocked, work.width)
 
 
-def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speedup:
-    """Return what it buys to keep only the share `keep` of all pauses of a span kind in a process's loop.
-
-    A pause costs more than itself (`aftermath.py`). But workers fill their queues in a pause, so a loop cannot get
-    faster than its loader by losing its pauses, nor faster than the device, which may go on as well; an evaluation's
-    work on the device goes with it.
-    """
-    total = process.in_loop.get(span, 0.0)
-    if total <= 0 or process.loop <= 0:
-        return interval(1.0, ERROR)
-    known = _known(run, process)
-    beyond = known[0].beyond(span) if known else _beyond(process, span, total)
-    limit = max((outlook.fastest_without(span) for outlook in known), default=0.0)
-    if span != "evaluation":
-        steps = max(1, process.batches or process.optimizer_steps)
-        limit = max(limit, device_time(run, process, process.loop / steps) * steps)
-    most = min(max(0.0, process.loop - limit), 0.99 * process.loop)
-    low, likely, high = (
-        process.loop / (process.loop - min(most, max(0.0, total + beyond.seconds + more) * (1 - keep)))
-        for more in (-beyond.unsure, 0.0, beyond.unsure)
-    )
-    return Speedup(low=low * (1 - ERROR), likely=likely, high=high * (1 + ERROR))
-
-
-def _beyond(process: Process, span: str, total: float) -> Loss:
-    """Return what is lost beyond the pauses of a kind in a loop of which no single round is known."""
-    count = max((p.count for p in process.places if p.span == span), default=0)
-    steps = min(count, process.optimizer_steps)
-    if not steps or span == "evaluation":
-        return Loss(0.0, 0.0)
-    cold = steps * chill(total / steps, (process.loop - total) / process.optimizer_steps)
-    return Loss(cold, cold)
-
-
-def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:
-    """Return num_workers, and what it buys to do in them what takes `each` s of every step in the loop.
-
-    Of these it needs a CPU for as large a share as of the whole step; in the rest others had it.
-    """
-    steps = process.batches or process.optimizer_steps
-    cpus = max(0.1, run.machine.cpus / run.machine.ranks)
-    found = _known(run, process)
-    if found:
-        job = found[0].job
-        present = found[0].now.workers
-        each *= min(1.0, _mean(s.cpu + s.blocked for s in job.steps) / max(TINY, found[0].stepping))
-    else:
-        cpu = (process.cpu or 0.0) * process.loop / steps
-        whole = process.loop / steps
-        width = max(1.0, min(cpus, cpu / whole))
-        busy = min(whole, cpu / width)
-        floor = device_time(run, process, whole)
-        job = Job(fetches=(Work(0.0, 0.0),), steps=(Work(busy, whole - busy, width),), cpus=cpus, floor=floor)
-        present = 0
-    now = job.seconds(present, TYPICAL_PREFETCH)
-    moved = replace(
-        job,
-        fetches=tuple(replace(f, cpu=f.cpu + each) for f in job.fetches),
-        steps=tuple(_less(step, each) for step in job.steps),
-    )
-    tried = {n: moved.seconds(n, TYPICAL_PREFETCH) for n in CANDIDATES if n <= max(1, round(cpus), present)}
-    best = min(tried.values())
-    chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
-    rest = max(0.0, process.loop / steps - now)  # pauses, evaluations: they stay
-    return chosen, interval((now + rest) / max(TINY, tried[chosen] + rest), 2 * ERROR)
-
-
-def _less(step: Work, seconds: float) -> Work:
-    """Return a step without `seconds` of single-threaded CPU work that were part of it."""
-    cpu = max(0.0, step.cpu - seconds)
-    return Work(cpu, max(0.0, step.blocked - max(0.0, seconds - step.cpu)), step.width)
-
-
 def interval(likely: float, width: float) -> Speedup:
     """Return a speed-up with a relative half-width."""
     likely = min(likely, MOST)
     return Speedup(low=max(0.01, likely * (1 - width)), likely=likely, high=likely * (1 + width))
-
-
-def job_of(run: Features, process: Process, loader: Loader) -> Job:
-    """Return the work behind a loader's batches, as measured: what each batch and each step took of what."""
-    delivery = delivery_of(loader)
-    return Job(
-        fetches=tuple(_fetches(run, loader)) or (Work(0.0, 0.0),),
-        steps=tuple(_steps(run, loader, delivery)) or (Work(0.0, 0.0),),
-        cpus=max(0.1, run.machine.cpus / run.machine.ranks),
-        others=strangers(run, loader) / run.machine.ranks,
-        delivery=delivery,
-        floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
-        cools=True,
-    )
-
-
-def delivery_of(loader: Loader) -> float:
-    """Return the CPU s that it takes the training to get a batch that is ready: unpickling, opening its memory.
-
-    As measured, a low quantile, for the rest waited for a CPU, and without what a thread that slept is late by; else
-    as known of torch.
-    """
-    if len(loader.deliveries) >= LEAST_BATCHES:
-        measured = sorted(loader.deliveries)[len(loader.deliveries) // 4]
-        return measured - chill(_mean(loader.waits) - measured, measured)
-    delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
-    return min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery
-
-
-def _fetches(run: Features, loader: Loader) -> Iterable[Work]:
-    """Return the work of making each batch; in the training's own process it begins cold after each step.
-
-    The time that a disk at its limit needs for it is told apart, without the other readers that shared it.
-    """
-    tangle = entangled(run, loader)
-    stepping = 0.0 if loader.num_workers else _mean(loader.steps)
-    busy = min(1.0, step_cpu_of(loader) / stepping) if stepping else 0.0
-    disk, readers = storage.at_the_limit(run, loader)
-    standing = _mean(fetch.blocked for fetch in loader.fetches)
-    share = min(1 / readers, disk / standing) if standing and not tangle else 0.0
-    for fetch in loader.fetches:
-        cold = chill(stepping, fetch.cpu, busy) if stepping else 0.0
-        blocked = 0.0 if tangle else fetch.blocked * (1 - share * readers)
-        yield Work(fetch.cpu - cold, blocked, disk=fetch.blocked * share)
-
-
-def step_cpu_of(loader: Loader) -> float:
-    """Return the CPU s of the training process in a step: read at the steps' ends, else its share of the whole loop."""
-    if len(loader.step_cpus) >= LEAST_SAMPLED:
-        return _mean(loader.step_cpus)
-    return max(0.0, (loader.step_cpu or 0.0) - (delivery_of(loader) if loader.num_workers else 0.0))
-
-
-def step_queued_of(loader: Loader) -> float:
-    """Return the s that the training process queues for a CPU in a step: of the loop's, what the step leaves room for.
-
-    In a step that was timed on both clocks it can only be what neither computing nor a pause explains.
-    """
-    if len(loader.step_cpus) < LEAST_SAMPLED:
-        return loader.step_queued
-    explained = _mean(loader.step_cpus) + sum(_mean(series) for series in loader.pauses.values())
-    return min(loader.step_queued, max(0.0, _mean(loader.steps) - explained))
-
-
-def entangled(run: Features, loader: Loader) -> bool:
-    """Return whether workers have threads of their own, and together more than there are CPUs.
-
-    Then the time in which a worker neither runs nor queues is no I/O: its first thread waits for its other ones.
-    """
-    threads = (loader.worker_threads or 1) * loader.num_workers
-    return (loader.worker_threads or 1) > 1 and threads > run.machine.cpus / run.machine.ranks
-
-
-def strangers(run: Features, loader: Loader) -> float:
-    """Return how many foreign threads compete for the CPUs: at least the cores they use.
-
-    Where they crowd the CPUs, more of them want to run than do. How many shows in the share of the time for which the
-    training and the makers of its batches, when runnable, had a CPU: the CPUs over all runnable threads, ours included.
-    """
-    used = run.machine.others or 0.0
-    cpu = _mean(f.cpu for f in loader.fetches) + (loader.step_cpu or 0.0)
-    queued = _mean(f.queued for f in loader.fetches) + step_queued_of(loader)
-    per_batch = _mean(loader.waits) + _mean(loader.steps)
-    if used < CROWD or not cpu or not queued or not per_batch or entangled(run, loader):
-        return used
-    ours = (cpu + queued) / per_batch if loader.num_workers else 1.0
-    each = min(MOST_CROWDED, (cpu + queued) / cpu)
-    return max(used, run.machine.cpus * each - ours)
-
-
-def _steps(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
-    """Split each step into its CPU part and the rest, by the means over the loop; less what beginning cold cost it."""
-    if not loader.steps:
-        return
-    mean = _mean(loader.steps)
-    active = mean - min(step_queued_of(loader), 0.8 * mean)
-    cpu = step_cpu_of(loader)
-    width = min(max(1.0, cpu / active if active else 1.0), max(1.0, run.machine.cpus))
-    share = min(1.0, cpu / width / active) if active else 0.0
-    wall = sum(f.wall for f in loader.fetches)
-    busy = 0.0 if loader.num_workers or not wall else sum(f.cpu for f in loader.fetches) / wall
-    got = delivery if loader.num_workers else 0.0
-    waited = _mean(loader.waits)
-    for i, step in enumerate(loader.steps):
-        alone = step * active / mean if mean else 0.0
-        wait = loader.waits[i - 1] if 0 < i <= len(loader.waits) else waited
-        cold = chill(wait - got, alone * share, busy)
-        yield Work(max(0.0, alone * share - cold), alone * (1 - share), width)
-
-
-def device_time(run: Features, process: Process, per_batch: float) -> float:
-    """Return the s per batch that the device works in any case: no loader setting can go below it.
-
-    From the device's own clock where the guest had it, else from NVML's busy share of the time per batch (s).
-    """
-    if process.works:
-        return _mean(process.works)
-    return _mean(d.busy for d in run.devices if d.busy is not None) * per_batch
-
-
-def _mean(values: Iterable[float]) -> float:
-    values = list(values)
-    return sum(values) / len(values) if values else 0.0
 
 
 class _Latest:
@@ -549,7 +348,7 @@ class _Latest:
 _LATEST = _Latest()
 
 
-def _known(run: Features, process: Process) -> list[Outlook]:
+def known(run: Features, process: Process) -> list[Outlook]:
     """Return an outlook for every training loader of a process of which enough is known, the most waited-for first."""
     return sorted(_LATEST.of(run, process), key=lambda o: -o.loader.wait_total)
 
@@ -559,7 +358,7 @@ def outlooks(run: Features) -> list[Outlook]:
 
     Ranks run the same line with the same settings: the one that waits most stands for all of them.
     """
-    found = sorted((o for p in run.processes for o in _known(run, p)), key=lambda o: -o.loader.wait_total)
+    found = sorted((o for p in run.processes for o in known(run, p)), key=lambda o: -o.loader.wait_total)
     first: dict[tuple[str, Setting], Outlook] = {}
     for outlook in found:
         first.setdefault((outlook.loader.where, outlook.now), outlook)

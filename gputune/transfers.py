@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from gputune.features import Copy, Features, Process
 from gputune.finding import Speedup
-from gputune.prediction import ERROR, Outlook, device_time
+from gputune.prediction import ERROR, Outlook
+from gputune.workload import device_time
 
 BESIDE = 0.5  # of a copy that runs beside the queueing of kernels, where the loop waits for the device once a step
 SYNCED = 0.02  # of the loop waiting for the device elsewhere: then the lanes are joined once a step in any case

@@ -20,8 +20,8 @@ from gputune.document import (
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text
-from gputune.prediction import LEAST_BATCHES
 from gputune.sample import Guest, Json
+from gputune.workload import LEAST_BATCHES
 
 __all__ = ["Overhead", "Verdict", "build", "to_json"]
 

@@ -8,6 +8,8 @@ import pytest
 
 from gputune.features import Device, Epoch, Features, Fetch, Loader, Machine, Process
 from gputune.finding import Speedup
+from gputune.moving import moved_to_workers
+from gputune.pauses import pause_gain
 from gputune.prediction import (
     ERROR,
     FIRST_S,
@@ -19,13 +21,10 @@ from gputune.prediction import (
     THROTTLED,
     Outlook,
     Setting,
-    device_time,
     interval,
-    moved_to_workers,
     outlooks,
-    pause_gain,
-    step_queued_of,
 )
+from gputune.workload import device_time, step_queued_of
 
 CARD = Device(index="0", name="Pretended")
 

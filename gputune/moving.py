@@ -1,0 +1,48 @@
+"""What it buys to move work out of the training loop into the workers."""
+
+from dataclasses import replace
+
+from gputune.features import Features, Process
+from gputune.finding import Speedup
+from gputune.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, TINY, TYPICAL_PREFETCH, interval, known
+from gputune.replay import Job, Work
+from gputune.workload import device_time, mean
+
+
+def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:
+    """Return num_workers, and what it buys to do in them what takes `each` s of every step in the loop.
+
+    Of these it needs a CPU for as large a share as of the whole step; in the rest others had it.
+    """
+    steps = process.batches or process.optimizer_steps
+    cpus = max(0.1, run.machine.cpus / run.machine.ranks)
+    found = known(run, process)
+    if found:
+        job = found[0].job
+        present = found[0].now.workers
+        each *= min(1.0, mean(s.cpu + s.blocked for s in job.steps) / max(TINY, found[0].stepping))
+    else:
+        cpu = (process.cpu or 0.0) * process.loop / steps
+        whole = process.loop / steps
+        width = max(1.0, min(cpus, cpu / whole))
+        busy = min(whole, cpu / width)
+        floor = device_time(run, process, whole)
+        job = Job(fetches=(Work(0.0, 0.0),), steps=(Work(busy, whole - busy, width),), cpus=cpus, floor=floor)
+        present = 0
+    now = job.seconds(present, TYPICAL_PREFETCH)
+    moved = replace(
+        job,
+        fetches=tuple(replace(f, cpu=f.cpu + each) for f in job.fetches),
+        steps=tuple(_less(step, each) for step in job.steps),
+    )
+    tried = {n: moved.seconds(n, TYPICAL_PREFETCH) for n in CANDIDATES if n <= max(1, round(cpus), present)}
+    best = min(tried.values())
+    chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
+    rest = max(0.0, process.loop / steps - now)  # pauses, evaluations: they stay
+    return chosen, interval((now + rest) / max(TINY, tried[chosen] + rest), 2 * ERROR)
+
+
+def _less(step: Work, seconds: float) -> Work:
+    """Return a step without `seconds` of single-threaded CPU work that were part of it."""
+    cpu = max(0.0, step.cpu - seconds)
+    return Work(cpu, max(0.0, step.blocked - max(0.0, seconds - step.cpu)), step.width)

@@ -1,0 +1,141 @@
+"""The work behind a loader's batches, out of what was measured: what each batch and each step takes of what.
+
+Wall times become CPU seconds, blocked seconds and a crowd: the form in which they can be replayed under other settings.
+"""
+
+from collections.abc import Iterable
+
+from gputune import storage
+from gputune.aftermath import chill
+from gputune.features import Features, Loader, Process
+from gputune.replay import DELIVERY_S, Job, Work
+
+CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
+MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
+COPY_RATE = 6e9  # B/s at which a batch passes shared memory
+LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
+LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
+
+
+def job_of(run: Features, process: Process, loader: Loader) -> Job:
+    """Return the work behind a loader's batches, as measured: what each batch and each step took of what."""
+    delivery = delivery_of(loader)
+    return Job(
+        fetches=tuple(_fetches(run, loader)) or (Work(0.0, 0.0),),
+        steps=tuple(steps_of(run, loader, delivery)) or (Work(0.0, 0.0),),
+        cpus=max(0.1, run.machine.cpus / run.machine.ranks),
+        others=strangers(run, loader) / run.machine.ranks,
+        delivery=delivery,
+        floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
+        cools=True,
+    )
+
+
+def delivery_of(loader: Loader) -> float:
+    """Return the CPU s that it takes the training to get a batch that is ready: unpickling, opening its memory.
+
+    As measured, a low quantile, for the rest waited for a CPU, and without what a thread that slept is late by; else
+    as known of torch.
+    """
+    if len(loader.deliveries) >= LEAST_BATCHES:
+        measured = sorted(loader.deliveries)[len(loader.deliveries) // 4]
+        return measured - chill(mean(loader.waits) - measured, measured)
+    delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
+    return min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery
+
+
+def _fetches(run: Features, loader: Loader) -> Iterable[Work]:
+    """Return the work of making each batch; in the training's own process it begins cold after each step.
+
+    The time that a disk at its limit needs for it is told apart, without the other readers that shared it.
+    """
+    tangle = entangled(run, loader)
+    stepping = 0.0 if loader.num_workers else mean(loader.steps)
+    busy = min(1.0, step_cpu_of(loader) / stepping) if stepping else 0.0
+    disk, readers = storage.at_the_limit(run, loader)
+    standing = mean(fetch.blocked for fetch in loader.fetches)
+    share = min(1 / readers, disk / standing) if standing and not tangle else 0.0
+    for fetch in loader.fetches:
+        cold = chill(stepping, fetch.cpu, busy) if stepping else 0.0
+        blocked = 0.0 if tangle else fetch.blocked * (1 - share * readers)
+        yield Work(fetch.cpu - cold, blocked, disk=fetch.blocked * share)
+
+
+def step_cpu_of(loader: Loader) -> float:
+    """Return the CPU s of the training process in a step: read at the steps' ends, else its share of the whole loop."""
+    if len(loader.step_cpus) >= LEAST_SAMPLED:
+        return mean(loader.step_cpus)
+    return max(0.0, (loader.step_cpu or 0.0) - (delivery_of(loader) if loader.num_workers else 0.0))
+
+
+def step_queued_of(loader: Loader) -> float:
+    """Return the s that the training process queues for a CPU in a step: of the loop's, what the step leaves room for.
+
+    In a step that was timed on both clocks it can only be what neither computing nor a pause explains.
+    """
+    if len(loader.step_cpus) < LEAST_SAMPLED:
+        return loader.step_queued
+    explained = mean(loader.step_cpus) + sum(mean(series) for series in loader.pauses.values())
+    return min(loader.step_queued, max(0.0, mean(loader.steps) - explained))
+
+
+def entangled(run: Features, loader: Loader) -> bool:
+    """Return whether workers have threads of their own, and together more than there are CPUs.
+
+    Then the time in which a worker neither runs nor queues is no I/O: its first thread waits for its other ones.
+    """
+    threads = (loader.worker_threads or 1) * loader.num_workers
+    return (loader.worker_threads or 1) > 1 and threads > run.machine.cpus / run.machine.ranks
+
+
+def strangers(run: Features, loader: Loader) -> float:
+    """Return how many foreign threads compete for the CPUs: at least the cores they use.
+
+    Where they crowd the CPUs, more of them want to run than do. How many shows in the share of the time for which the
+    training and the makers of its batches, when runnable, had a CPU: the CPUs over all runnable threads, ours included.
+    """
+    used = run.machine.others or 0.0
+    cpu = mean(f.cpu for f in loader.fetches) + (loader.step_cpu or 0.0)
+    queued = mean(f.queued for f in loader.fetches) + step_queued_of(loader)
+    per_batch = mean(loader.waits) + mean(loader.steps)
+    if used < CROWD or not cpu or not queued or not per_batch or entangled(run, loader):
+        return used
+    ours = (cpu + queued) / per_batch if loader.num_workers else 1.0
+    each = min(MOST_CROWDED, (cpu + queued) / cpu)
+    return max(used, run.machine.cpus * each - ours)
+
+
+def steps_of(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
+    """Split each step into its CPU part and the rest, by the means over the loop; less what beginning cold cost it."""
+    if not loader.steps:
+        return
+    whole = mean(loader.steps)
+    active = whole - min(step_queued_of(loader), 0.8 * whole)
+    cpu = step_cpu_of(loader)
+    width = min(max(1.0, cpu / active if active else 1.0), max(1.0, run.machine.cpus))
+    share = min(1.0, cpu / width / active) if active else 0.0
+    wall = sum(f.wall for f in loader.fetches)
+    busy = 0.0 if loader.num_workers or not wall else sum(f.cpu for f in loader.fetches) / wall
+    got = delivery if loader.num_workers else 0.0
+    waited = mean(loader.waits)
+    for i, step in enumerate(loader.steps):
+        alone = step * active / whole if whole else 0.0
+        wait = loader.waits[i - 1] if 0 < i <= len(loader.waits) else waited
+        cold = chill(wait - got, alone * share, busy)
+        yield Work(max(0.0, alone * share - cold), alone * (1 - share), width)
+
+
+def device_time(run: Features, process: Process, per_batch: float) -> float:
+    """Return the s per batch that the device works in any case: no loader setting can go below it.
+
+    From the device's own clock where the guest had it, else from NVML's busy share of the time per batch (s).
+    """
+    if process.works:
+        return mean(process.works)
+    return mean(d.busy for d in run.devices if d.busy is not None) * per_batch
+
+
+def mean(values: Iterable[float]) -> float:
+    """Return the mean, 0 of nothing."""
+    values = list(values)
+    return sum(values) / len(values) if values else 0.0
