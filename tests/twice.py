@@ -8,6 +8,7 @@ the file NOTES, because it is a test to mend; more than a handful of failures is
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,8 +21,9 @@ Pytest = Callable[[Sequence[str]], int]
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run pytest in a process of its own and return its exit status, negative for a signal."""
-    return subprocess.run((sys.executable, "-m", "pytest", *arguments), check=False).returncode
+    """Run pytest in a process of its own and return its exit status, negative for a signal. No locale changes files."""
+    environ = {**os.environ, "PYTHONUTF8": "1"}
+    return subprocess.run((sys.executable, "-m", "pytest", *arguments), check=False, env=environ).returncode
 
 
 def twice(notes: Path, arguments: Sequence[str], pytest: Pytest = run) -> int:

@@ -251,7 +251,7 @@ def test_time_in_which_it_was_stopped_is_nobodys_fault(started, eventually, tmp_
         stopped = time.monotonic() - began
         said = running.communicate(timeout=60)
     findings = json.loads((tmp_path / "run" / "findings.json").read_text())
-    assert 2 < findings["stopped_s"] <= stopped + 1
+    assert 1 < findings["stopped_s"] <= stopped + 3
     assert sum(row["seconds"] for row in findings["ledger"]) <= findings["wall_s"] - findings["stopped_s"] + 0.01
     assert "stopped by a signal for" in said[1]
     document = json.loads(
