@@ -73,7 +73,7 @@ def _delivered(outlook: Outlook) -> float:
 def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
     loader = outlook.loader
     collating, delivering = _collating(outlook), _delivering(outlook)
-    making = outlook.making
+    making = sum(f.wall for f in loader.fetches) / len(loader.fetches)
     name = f" in {loader.collate}" if loader.collate else ""
     parts = [f"{collating * 1e3:.3g} of the {making * 1e3:.3g} ms to make a batch are spent{name}"]
     if delivering > 2 * _delivered(outlook):

@@ -66,7 +66,7 @@ def _finding(run: Features, loader: Loader, need: int, free: int) -> Finding:
         risk=(
             f"the run ended with status {run.exit_code}, as it does when /dev/shm is full"
             if failed
-            else "a worker dies of a bus error once the training is slower than its workers and the queue fills"
+            else "a worker dies once the training is slower than its workers and the queue fills (bus error, errno 28)"
         ),
         due=0.0 if failed else None,
         do=_advice(change, need),

@@ -296,19 +296,27 @@ class Outlook:
     def handed_over(self, excess: float, delivery: float) -> Speedup:
         """Return what it would buy to save the share `excess` of the time in `collate_fn`, and to deliver in so many s.
 
-        Where handing over was measured batch by batch, that is what it costs the training now.
+        Where handing over was measured batch by batch, that is what holds the training up before each step now.
         """
         loader = self.loader
-        now = max(self.job.delivery, mean(loader.deliveries)) if loader.num_workers else self.job.delivery
-        job = replace(self.job, delivery=now, steps=tuple(steps_of(self.run, loader, now)) or self.job.steps)
-        fetches = tuple(_cheaper(work, f, excess) for work, f in zip(job.fetches, loader.fetches, strict=True))
-        lighter = replace(job, fetches=fetches, delivery=min(now, delivery))
-        return self._with(job).gain(self.now, lighter)
+        longer = max(0.0, mean(loader.deliveries) - self.job.delivery) if loader.num_workers else 0.0
+        now = replace(self.job, steps=tuple(_later(step, longer) for step in self.job.steps))
+        then = replace(
+            self.job,
+            fetches=tuple(_cheaper(work, f, excess) for work, f in zip(self.job.fetches, loader.fetches, strict=True)),
+            steps=tuple(_later(step, min(longer, max(0.0, delivery - self.job.delivery))) for step in self.job.steps),
+        )
+        return self._with(now).gain(self.now, then)
 
     def fastest(self) -> float:
         """Return the s that this loop's batches would take if no step took any time: what the loader can do at best."""
         job = replace(self.job, steps=(Work(0.0, 0.0),), floor=0.0)
         return job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order) * self.loader.batches
+
+
+def _later(step: Work, seconds: float) -> Work:
+    """Return a step before which the training is held up for that long."""
+    return Work(step.cpu, step.blocked + seconds, step.width)
 
 
 def _cheaper(work: Work, fetch: Fetch, excess: float) -> Work:

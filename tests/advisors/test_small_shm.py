@@ -42,7 +42,7 @@ def test_names_the_need_and_a_queue_that_fits(run) -> None:
     assert finding.id == "small-shm"
     assert "8 batches of up to 10 MB" in finding.says
     assert "80 MB" in finding.says
-    assert "bus error" in finding.risk
+    assert "a worker dies" in finding.risk
     assert finding.due is None
     assert finding.severity is Severity.MEDIUM
     assert finding.change == {"prefetch_factor": 1}

@@ -54,6 +54,7 @@ class Case:
     also: list[str]
     prefix: list[str]
     card: list[str]
+    around: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -94,6 +95,7 @@ def cases(only: str) -> list[Case]:
                 zoo["also"],
                 zoo.get("prefix", []),
                 zoo.get("card", []),
+                zoo.get("around", []),
             )
         )
     return found
@@ -112,6 +114,7 @@ def command(case: Case, options: list[str], verdict: Path | None, *, mended: boo
     script = [*case.prefix, sys.executable, str(case.path), *options]
     watch = ["-m", "gputune", "watch", "--quiet", "--out", str(folder / "run"), "--json", str(verdict), "--"]
     watched = [sys.executable, *watch, *script] if verdict else script
+    watched = [*case.around, *watched]
     if case.device == "none":
         return watched
     card = [] if mended else case.card
@@ -281,7 +284,7 @@ def _told(case: Case, outcome: Outcome, verdict: dict) -> dict | None:
     outcome.told.append(verdict["samples_per_s"])
     outcome.found.append([finding["id"] for finding in findings])
     finding = next((f for f in findings if f["id"] == case.cause), None)
-    if finding:
+    if finding and not finding["risk"]:  # a risk promises no speed
         outcome.predicted.append([finding["speedup"][end] for end in ("low", "likely", "high")])
     return finding
 
