@@ -21,6 +21,7 @@ from gputune.effects import of_workers
 from gputune.features import Features
 from gputune.finding import Finding, Speedup
 from gputune.prediction import Outlook, outlooks
+from gputune.rivals import CLOSE
 
 WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
 
@@ -30,8 +31,23 @@ def advise(run: Features) -> Iterator[Finding]:
         if outlook.waiting < WAITING:
             continue
         workers, persistent, speedup = outlook.best_workers()
-        if workers > outlook.loader.num_workers:
+        if workers > outlook.loader.num_workers and not _only_ordered(outlook, speedup):
             yield _finding(outlook, workers, speedup, persistent=persistent)
+
+
+def _only_ordered(outlook: Outlook, more: Speedup) -> bool:
+    """Return whether the workers there are make enough, and about as much is won by taking batches as they come.
+
+    More workers would only lengthen the queue behind a slow batch, each with a share of the memory.
+    """
+    loader = outlook.loader
+    if (
+        loader.num_workers < 2
+        or outlook.making > loader.num_workers * outlook.stepping
+        or not max(loader.early, default=0)
+    ):
+        return False
+    return outlook.out_of_order().likely * CLOSE >= more.likely
 
 
 def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bool) -> Finding:

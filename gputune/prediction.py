@@ -296,7 +296,7 @@ class Outlook:
     def handed_over(self, excess: float, delivery: float) -> Speedup:
         """Return what it would buy to save the share `excess` of the time in `collate_fn`, and to deliver in so many s.
 
-        Where handing over was measured batch by batch, that is what holds the training up before each step now.
+        What a batch is late by on average, beyond what it takes the training to open it, holds up each step now.
         """
         loader = self.loader
         longer = max(0.0, mean(loader.deliveries) - self.job.delivery) if loader.num_workers else 0.0
@@ -305,6 +305,7 @@ class Outlook:
             self.job,
             fetches=tuple(_cheaper(work, f, excess) for work, f in zip(self.job.fetches, loader.fetches, strict=True)),
             steps=tuple(_later(step, min(longer, max(0.0, delivery - self.job.delivery))) for step in self.job.steps),
+            delivery=min(delivery, self.job.delivery),
         )
         return self._with(now).gain(self.now, then)
 
@@ -316,14 +317,14 @@ class Outlook:
 
 def _later(step: Work, seconds: float) -> Work:
     """Return a step before which the training is held up for that long."""
-    return Work(step.cpu, step.blocked + seconds, step.width)
+    return replace(step, blocked=step.blocked + seconds)
 
 
 def _cheaper(work: Work, fetch: Fetch, excess: float) -> Work:
     """Return the making of a batch without a share of its `collate_fn`, of which the CPU had its part while it ran."""
     wanted = fetch.cpu + fetch.queued
     saved = excess * fetch.collate * (fetch.cpu / wanted if wanted else 1.0)
-    return Work(max(PREPARED * work.cpu, work.cpu - saved), work.blocked, work.width)
+    return replace(work, cpu=max(PREPARED * work.cpu, work.cpu - saved))
 
 
 def interval(likely: float, width: float) -> Speedup:

@@ -30,6 +30,15 @@ def test_promises_nothing_where_a_busy_device_hides_the_wait(run, device) -> Non
     assert all(finding.speedup.likely < 1.05 for finding in advise(hidden))
 
 
+def test_leaves_batches_that_are_held_up_to_straggling_worker(run) -> None:
+    """Four workers make a batch in 23 ms on average, enough for steps of 10 ms, but each eightieth takes 1.2 s."""
+    fetches = [(0.0, 0.008)] * 40 + [(0.0, 1.200)] + [(0.0, 0.008)] * 39
+    waits = [0.0005] * 40 + [1.100] + [0.0005] * 39
+    held_up = run(num_workers=4, fetches=fetches, waits=waits, step=0.010, early=[0] * 41 + [7] * 3, kept=400)
+    assert list(advise(held_up)) == []
+    assert list(advise(run(num_workers=4, fetches=fetches, waits=waits, step=0.010, kept=400))) != []
+
+
 def test_names_a_number_that_covers_the_making_of_a_batch(run) -> None:
     (finding,) = advise(run(num_workers=0, blocked=0.050, step=0.010))
     assert finding.id == "few-workers"

@@ -4,13 +4,12 @@ import kit
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-SMALL = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"'
 ZOO = {
     "cause": "small-shm",
     "says": "two workers with two batches of 18 MB each on their way, in a /dev/shm of 64 MiB",
     "fix": {"prefetch_factor": 1},
     "device": "none",
-    "around": ["unshare", "-Urm", "sh", "-c", SMALL, "sh"],
+    "around": ["unshare", "-Urm", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm; exec "$@"', "sh"],
     "also": [],
 }
 
