@@ -2,13 +2,15 @@
 
 What it sees: how much of the time of making batches their makers sleep uninterruptibly (state D, which is storage), how
 many of the bytes that they ask for come from storage and not from the page cache (`/proc/PID/io`), and how near the
-disk is to its limit: share of the time that it is busy and bytes under way (`/proc/diskstats`), I/O pressure.
+disk is to its limit: share of the time that it is busy and bytes under way (`/proc/diskstats`), I/O pressure, and
+what the control groups of the job allow (`io.max`, `blkio.throttle`).
 
 Why it matters: what waits for a disk at its limit waits no less with more workers; the device has nothing to do.
 
 What to do: put the data set where it is read faster: into memory (`/dev/shm`, where the finding names the room there
 is), onto a local NVMe disk, or into a smaller format (pictures at the size of the training, float16, compressed).
-Reading past the page cache (`O_DIRECT`) pays only for what is read once.
+Where a control group sets the limit, have it raised. Reading past the page cache (`O_DIRECT`) pays only for what is
+read once.
 
 When it is wrong: when the disk was busy with somebody else's work at the time, or when a data set of unknown size was
 in its first epoch: the page cache then serves the second one (`cold-cache`).
@@ -48,6 +50,7 @@ def _finding(run: Features, outlook: Outlook, wanted: Demand) -> Finding:
             f"{size(wanted.stored or 0.0)} of its {size(wanted.asked or 0.0)} come from disk"
             f"{', past the page cache' if wanted.direct else ''}"
             + (f", which gives {size(disk.rate)}/s and is {disk.busy or 0.0:.0%} busy" if disk else "")
+            + (f"; this job may read {size(run.read_rate_limit)}/s" if run.read_rate_limit else "")
         ),
         do=_advice(run, data_set(outlook.loader, wanted)),
         share_lost=1 - 1 / speedup.likely,
@@ -63,6 +66,7 @@ def _finding(run: Features, outlook: Outlook, wanted: Demand) -> Finding:
             "stored_B": wanted.stored or 0.0,
             **({"disk_B_s": disk.rate, "disk_best_B_s": disk.best, "disk_busy": disk.busy or 0.0} if disk else {}),
             **({"disk_queue": disk.queue} if disk and disk.queue is not None else {}),
+            **({"limit_B_s": run.read_rate_limit} if run.read_rate_limit else {}),
             **({"stalled": disk.stalled} if disk and disk.stalled is not None else {}),
         },
         where=outlook.loader.where,

@@ -6,6 +6,7 @@ mount in /proc/PID/mountinfo. Source: cgroups(7), kernel documentation of cgroup
 
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from gputune.procfs import read_text
 
@@ -96,3 +97,44 @@ def _number(folder: Path, *names: str) -> int | None:
         if text.isdigit():
             return int(text)
     return None
+
+
+class ReadLimit(NamedTuple):
+    """How fast a group may read from one device: B/s and requests/s, None without a limit."""
+
+    rate: float | None = None
+    requests: float | None = None
+
+    def tighter(self, other: "ReadLimit") -> "ReadLimit":
+        """Return the tighter of both limits, each by itself."""
+        return ReadLimit(_least(self.rate, other.rate), _least(self.requests, other.requests))
+
+
+def _least(one: float | None, other: float | None) -> float | None:
+    known = [limit for limit in (one, other) if limit is not None]
+    return min(known, default=None)
+
+
+def read_limits(pid: int, proc: Path, sys: Path) -> dict[str, ReadLimit]:
+    """Return by device (`major:minor`) how fast `pid` may read from it; devices without a limit are not in it."""
+    found: dict[str, ReadLimit] = {}
+    for controller in ("io", "blkio"):  # its names in the unified hierarchy and before
+        for folder in folders(pid, controller, proc, sys):
+            for device, limit in _limits(folder):
+                found[device] = limit.tighter(found.get(device, ReadLimit()))
+    return {device: limit for device, limit in found.items() if limit != ReadLimit()}
+
+
+def _limits(folder: Path) -> Iterator[tuple[str, ReadLimit]]:
+    for line in (read_text(folder / "io.max") or "").splitlines():
+        device, *pairs = line.split()
+        values = dict(pair.split("=") for pair in pairs if "=" in pair)
+        yield device, ReadLimit(_maybe(values.get("rbps")), _maybe(values.get("riops")))
+    for line in (read_text(folder / "blkio.throttle.read_bps_device") or "").splitlines():
+        yield line.split()[0], ReadLimit(rate=_maybe(line.split()[-1]))
+    for line in (read_text(folder / "blkio.throttle.read_iops_device") or "").splitlines():
+        yield line.split()[0], ReadLimit(requests=_maybe(line.split()[-1]))
+
+
+def _maybe(word: str | None) -> float | None:
+    return float(word) if word is not None and word.isdigit() else None

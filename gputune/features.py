@@ -305,6 +305,8 @@ class Features:
     processes: tuple[Process, ...] = ()
     devices: tuple[Device, ...] = ()
     storage: Storage | None = None  # None where no disk could be read
+    read_rate_limit: float | None = None  # B/s that control groups let this job read from its slowest device
+    read_request_limit: float | None = None  # requests/s, likewise
     mounts: tuple[Mount, ...] = ()
     exit_code: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)  # probe to reason

@@ -189,7 +189,7 @@ class Outlook:
             return interval(max(1.0, crowded), 3 * ERROR)
         cpus = [f.cpu / max(1, f.samples) for f in loader.fetches]
         quiet = min(cpus) * len(cpus) / max(TINY, sum(cpus))
-        job = replace(self.job, fetches=tuple(Work(f.cpu * quiet, f.blocked) for f in self.job.fetches))
+        job = replace(self.job, fetches=tuple(replace(f, cpu=f.cpu * quiet) for f in self.job.fetches))
         alone = self.process.loop / max(TINY, self._with(job).loop(setting) + rest)
         tangled = SPINNING if (loader.worker_threads or 1) <= self.job.cpus else THROTTLED
         likely = min(MOST, max(alone, crowded, tangled))

@@ -8,7 +8,7 @@ nothing to do with storage, like a sleep or a remote service.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gputune.features import Features, Loader, Process
+from gputune.features import Features, Loader, Process, Storage
 from gputune.mounts import Mount, holding
 from gputune.replay import Job, Work
 
@@ -16,6 +16,8 @@ FULL = 512 * 1024  # B under way at all times at which a disk is at its limit: r
 #                    network disks alike (3 GB/s x 0.15 ms, 0.5 GB/s x 1 ms)
 LEAST = 8  # sampled batches below which their means say nothing
 MISSED = 0.3  # of the bytes from storage in later epochs: from here on the page cache does not hold the data set
+SEEK_S = 0.002  # s for a request at which platters do seek
+NEARLY = 0.7  # of the time in which the disk at its limit works: from here on readers wait for each other
 CLOSING = 0.8  # of the time to open a small file that reading it to its end and closing it take (warm: 3.8 of 4.6 us)
 NOISE = 4096  # B a batch: reading the counters is counted as well
 CACHE_RATE = 4e9  # B/s at which one thread copies from the page cache
@@ -33,6 +35,7 @@ class Demand:
     asked: float | None  # B; None where the kernel does not count
     stored: float | None  # B of these that came from storage and not from the page cache
     direct: bool  # past the page cache
+    disk: float  # s that a disk at its limit needs for it if nobody else reads; 0 where it has room left
     waiting: float  # s for which the making stood still for storage
     blocked: float  # s for which it stood still for anything
 
@@ -55,7 +58,7 @@ def demand(run: Features, loader: Loader) -> Demand | None:
     counted = [r for r in reads if r.asked is not None]
     asked = _mean(max(0.0, (r.asked or 0) - NOISE) for r in counted) if counted else None
     stored = _mean(r.stored or 0 for r in counted) if counted else None
-    blocked = _mean(f.blocked for f in loader.fetches)
+    disk = max(_allowed(run, stored), _served_alone(run.storage, stored)) if stored else 0.0
     return Demand(
         samples=_mean(r.samples for r in reads) or float(loader.batch_size or 0),
         opens=_mean(r.opens for r in reads),
@@ -63,9 +66,23 @@ def demand(run: Features, loader: Loader) -> Demand | None:
         asked=asked,
         stored=stored,
         direct=2 * sum(r.direct for r in reads) > len(reads),
-        waiting=min(blocked, _asleep(run, loader) * _per_batch(loader)) if stored is None or stored > NOISE else 0.0,
-        blocked=blocked,
+        disk=disk,
+        waiting=_waiting(run, loader, disk) if stored is None or stored > NOISE else 0.0,
+        blocked=_mean(f.blocked for f in loader.fetches),
     )
+
+
+def _waiting(run: Features, loader: Loader, disk: float) -> float:
+    """Return the s for which the making of a batch stood still for storage.
+
+    Of a disk that is at its limit, all that it stood still at all. Else as often as its makers were seen asleep, and
+    no less than some task of the machine was known to be, or than the disk needs.
+    """
+    blocked = _mean(f.blocked for f in loader.fetches)
+    per_batch = _per_batch(loader)
+    if disk >= NEARLY * per_batch:
+        return blocked
+    return min(blocked, max(disk, _asleep(run, loader) * per_batch))
 
 
 def _served(loader: Loader) -> float:
@@ -80,15 +97,14 @@ def _served(loader: Loader) -> float:
 def _asleep(run: Features, loader: Loader) -> float:
     """Return how many of those who make this loader's batches stood still for storage at a time, mean over the loop.
 
-    Where nobody could look at their state, the time in which any task of the machine did stands for one of them.
+    Their state is looked at now and then; the time in which any task of the machine waited is known exactly, and stands
+    for one of them at the least.
     """
     found = run.storage
     if found is None:
         return 0.0
     share = found.workers_blocked if loader.num_workers else found.main_blocked
-    if share is None:
-        return found.stalled or 0.0
-    return share * max(1, loader.num_workers)
+    return max((share or 0.0) * max(1, loader.num_workers), found.stalled or 0.0)
 
 
 def _per_batch(loader: Loader) -> float:
@@ -98,16 +114,33 @@ def _per_batch(loader: Loader) -> float:
 def at_the_limit(run: Features, loader: Loader) -> tuple[float, float]:
     """Return (seconds that the disk alone needs for a batch, readers that shared it), (0, 1) where it has room left.
 
-    A disk is at its limit when enough bytes are under way while it is busy, whoever asked for them; platters are with
-    one request. In between, so much of its time counts.
+    A disk is at its limit when enough bytes are under way while it is busy, whoever asked for them; platters that seek
+    are with one request. In between, so much of its time counts. What a control group allows is a limit of its own.
     """
-    found, wanted = run.storage, demand(run, loader)
-    if found is None or wanted is None or not wanted.stored or not found.busy or not found.rate:
+    wanted = demand(run, loader)
+    if wanted is None or not wanted.disk:
         return 0.0, 1.0
-    under_way = (found.queue or 0.0) / found.busy * (found.request or 0.0)
-    limit = 1.0 if found.rotational else min(1.0, under_way / FULL)
-    readers = min(float(max(1, loader.num_workers)), max(1.0, _asleep(run, loader) / found.busy))
-    return wanted.stored / (found.rate / found.busy) * limit, readers
+    if wanted.disk < NEARLY * _per_batch(loader):
+        return wanted.disk, 1.0
+    return wanted.disk, min(float(max(1, loader.num_workers)), max(1.0, wanted.waiting / wanted.disk))
+
+
+def _served_alone(disk: Storage | None, stored: float) -> float:
+    """Return the s that a disk which is at its limit needs for so many bytes; less the more room it has left."""
+    if disk is None or not disk.busy or not disk.rate:
+        return 0.0
+    requests = (disk.queue or 0.0) / disk.busy
+    latency = (disk.queue or 0.0) * (disk.request or 0.0) / disk.rate
+    seeks = disk.rotational and latency >= SEEK_S  # virtual disks say of themselves that they turn, and answer at once
+    limit = 1.0 if seeks else min(1.0, requests * (disk.request or 0.0) / FULL)
+    return stored / (disk.rate / disk.busy) * limit
+
+
+def _allowed(run: Features, stored: float) -> float:
+    """Return the s that control groups make the reading of so many bytes take at the least."""
+    rate = stored / run.read_rate_limit if run.read_rate_limit else 0.0
+    request = (run.storage.request if run.storage else None) or FULL
+    return max(rate, stored / request / run.read_request_limit if run.read_request_limit else 0.0)
 
 
 def data_set(loader: Loader, wanted: Demand) -> float | None:

@@ -178,6 +178,7 @@ class Gatherer:
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
         processes.extend(self.host.unseen(g, until, self.stacks) for g in unseen)
         stopped = min((p.stopped for p in processes if p.guest == "ring"), default=self._still(until))
+        rate_limit, request_limit = self.host.read_limits()
         return Features(
             command=self.command,
             wall=max(0, until - self.started) / NS,
@@ -186,6 +187,8 @@ class Gatherer:
             processes=tuple(processes),
             devices=self.host.devices(),
             storage=storage(self.host),
+            read_rate_limit=rate_limit,
+            read_request_limit=request_limit,
             mounts=tuple(self.host.mounts),
             exit_code=exit_code,
             unavailable={**self.host.unavailable, **(unavailable or {})},

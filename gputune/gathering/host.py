@@ -72,6 +72,7 @@ class Host:
         self._neighbours: dict[int, str] = {}
         self.rates: dict[tuple[str, str], Rate] = {}
         self.rotational: dict[str, bool] = {}  # disk to whether its platters turn
+        self.limits: dict[str, tuple[float | None, float | None]] = {}  # device to B/s and requests/s it may be read at
         self.mounts: dict[Mount, None] = {}  # in the order in which they were told
         self.unavailable: dict[str, str] = {}  # probe to what it could not read, while it read the rest
         self.oom_kills: tuple[int, str] = (0, "")  # how many processes the kernel killed, and of what it counts that
@@ -143,6 +144,8 @@ class Host:
             self._neighbours[int(str(fields.get("pid")))] = str(fields.get("name"))
         elif fields.get("n") == "disk":
             self.rotational[str(fields.get("disk"))] = fields.get("rotational") is True
+        elif fields.get("n") == "io.limit":
+            self.limits[str(fields.get("device"))] = (_number(fields.get("rate")), _number(fields.get("requests")))
         elif fields.get("n") == "mount":
             told = (str(fields.get(name)) for name in Mount._fields)
             self.mounts[Mount(*told)] = None
@@ -150,6 +153,12 @@ class Host:
             self.oom_kills = (int(str(fields.get("count"))), str(fields.get("where")))
         elif fields.get("n") == "unavailable":
             self.unavailable[str(fields.get("probe"))] = str(fields.get("why"))
+
+    def read_limits(self) -> tuple[float | None, float | None]:
+        """Return the tightest (B/s, requests/s) at which control groups let the job read from any device."""
+        rates = [rate for rate, _ in self.limits.values() if rate is not None]
+        requests = [number for _, number in self.limits.values() if number is not None]
+        return min(rates, default=None), min(requests, default=None)
 
     def mean(self, name: str, instance: str = "") -> float | None:
         """Return the mean of a metric, None where it was not measured."""
@@ -277,6 +286,10 @@ SLOW = frozenset(
 
 
 CREEPS = frozenset({"memory.main", "memory.worker", "gpu.memory.used"})
+
+
+def _number(value: Json) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _whole(value: float | None) -> int | None:

@@ -11,12 +11,12 @@ from torch.utils.data import DataLoader, Dataset
 
 ZOO = {
     "cause": "cold-cache",
-    "says": "1.5 GiB in files of 8 MiB, not in the page cache, three epochs; the twin has read them before",
+    "says": "2 GiB in files of 8 MiB, not in the page cache, two epochs; the twin has read them before",
     "fix": {"warm": True},
     "device": "none",
     "also": [],
 }
-SIZE, FILES, BATCH = 8 << 20, 192, 4
+SIZE, FILES, BATCH = 8 << 20, 256, 4
 
 
 def write(folder: Path) -> None:
@@ -37,7 +37,7 @@ class Recordings(Dataset):
         return len(self.paths)
 
     def __getitem__(self, index):
-        data = np.fromfile(self.paths[index], np.uint8)
+        data = np.frombuffer(self.paths[index].read_bytes(), np.uint8)
         return torch.from_numpy(data[:: SIZE // 2048].astype(np.float32))
 
 
@@ -54,7 +54,7 @@ def main() -> None:
                 path.read_bytes()
         loader = DataLoader(data, BATCH, shuffle=True, num_workers=args.num_workers, persistent_workers=True)
         pace = kit.Pace()
-        for _epoch in range(3):
+        for _epoch in range(2):
             for x in loader:
                 optimizer.zero_grad()
                 (net(x) / 256).square().mean().backward()

@@ -1,0 +1,31 @@
+"""How fast this job may read from storage: the limits of its control groups."""
+
+from gputune.cgroup import ReadLimit, read_limits
+from gputune.sample import Metric, Note, Reading, Target, Ticks
+
+METRICS: tuple[Metric, ...] = ()
+PERIOD = 2.0  # s; a job may enter its group, or be limited, after its start
+LATER = 60.0  # s
+NOBODY = -1  # whose notes are the machine's own
+
+
+def attach(target: Target) -> Ticks:
+    """Read `io.max`, or `blkio.throttle.*` of version 1, for one training process and the command, when it changes."""
+    told: dict[str, ReadLimit] = {}
+    while True:
+        found: dict[str, ReadLimit] = {}
+        for pid in _looked_at(target):
+            for device, limit in read_limits(pid, target.proc, target.sys).items():
+                found[device] = limit.tighter(found.get(device, ReadLimit()))
+        yield [_note(device, limit) for device, limit in found.items() if told.get(device) != limit]
+        told.update(found)
+
+
+def _looked_at(target: Target) -> list[int]:
+    """Return the command and the first process that trains: the others are in their groups."""
+    mains = [pid for pid, role in target.pids().items() if role == "main"]
+    return list(dict.fromkeys([target.root_pid, *mains[:1]]))
+
+
+def _note(device: str, limit: ReadLimit) -> Reading:
+    return Note(NOBODY, {"n": "io.limit", "device": device, "rate": limit.rate, "requests": limit.requests})
