@@ -58,6 +58,7 @@ def demand(run: Features, loader: Loader) -> Demand | None:
     counted = [r for r in reads if r.asked is not None]
     asked = _mean(max(0.0, (r.asked or 0) - NOISE) for r in counted) if counted else None
     stored = _mean(r.stored or 0 for r in counted) if counted else None
+    asked = None if asked is None else max(asked, stored or 0.0)
     disk = max(_allowed(run, stored), _served_alone(run.storage, stored)) if stored else 0.0
     return Demand(
         samples=_mean(r.samples for r in reads) or float(loader.batch_size or 0),

@@ -34,12 +34,17 @@ FOREIGN = 0.15  # cores used by others during a run: above it, its timing is not
 ATTEMPTS = 3  # at a run that others disturb; then the least disturbed one counts
 DEADLINE_S = 120.0  # a case takes 6 to 20 s on two idle CPUs
 FIRST = 0.90  # bar: planted causes that come first
+NOT_HERE = 77  # exit status of a script that cannot run on this machine; its last line says why
 HEAD = "{:34} {:23} {:24} {:5} {:20} {:>8} {:>9}"  # the table's columns
 MEDIAN_ERROR = 0.15  # bar: relative error of the predicted speed-up
 LATER = 2.0  # s before a script that failed is tried again: what was in its way may be gone
 NEIGHBOUR = "busy-host"  # what has to be named on a machine with busy neighbours, beside the cause
 BURN = "while True: pass"
 ROUND = "round.json"  # beside a kept recording: what the script's own clock said
+
+
+class NotHere(Exception):  # noqa: N818 - it is no error: what the script is about does not exist here
+    """A script cannot run on this machine; its text says why."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class Outcome:
     told: list[float | None] = field(default_factory=list)  # samples/s as findings.json has it
     change: str = ""
     trouble: str = ""
+    missing: str = ""  # why the script cannot run on this machine: then it counts for nothing
     named: bool | None = None  # on a loaded machine: whether the neighbour was
     right: bool = False
     realised: float | None = None
@@ -199,6 +205,8 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         began, before = time.monotonic(), busy_s()
         with neighbours(loaded):
             done = _finished(argv, env, folder)
+        if done.returncode == NOT_HERE:
+            raise NotHere(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it does not say why")
         if done.returncode or not (folder / "pace.json").exists() or (verdict and not verdict.exists()):
             raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-300:]}")
         foreign = max(0.0, (busy_s() - before) / (time.monotonic() - began))
@@ -237,6 +245,9 @@ def judge(case: Case, rounds: int, way: Way) -> Outcome:
     try:
         for number in range(rounds):
             _round(case, outcome, way, number)
+    except NotHere as reason:
+        outcome.missing = str(reason)
+        return outcome
     except (RuntimeError, subprocess.TimeoutExpired) as trouble:
         outcome.trouble = str(trouble)
         return outcome
@@ -332,11 +343,13 @@ def row(outcome: Outcome) -> str:
     right = "yes" if outcome.right else "NO"
     line = HEAD.format(outcome.name, outcome.planted or "-", tops or "-", right, predicted, realised, error)
     noise = f"others used {max(outcome.foreign):.2f} cores" if max(outcome.foreign, default=0.0) > FOREIGN else ""
-    return f"{line}  {' · '.join(filter(None, (outcome.trouble or outcome.change, noise)))}".rstrip()
+    return f"{line}  {' · '.join(filter(None, (outcome.missing or outcome.trouble or outcome.change, noise)))}".rstrip()
 
 
 def totals(outcomes: list[Outcome]) -> tuple[list[str], bool]:
     """Return the totals as lines, and whether the bars are met."""
+    missing = sum(bool(o.missing) for o in outcomes)
+    outcomes = [o for o in outcomes if not o.missing]
     planted = [o for o in outcomes if o.planted]
     healthy = [o for o in outcomes if not o.planted]
     first, quiet = sum(o.right for o in planted), sum(o.right for o in healthy)
@@ -345,6 +358,8 @@ def totals(outcomes: list[Outcome]) -> tuple[list[str], bool]:
         f"planted cause first: {first} of {len(planted)}",
         f"false alarms in healthy: {len(healthy) - quiet} of {len(healthy)}",
     ]
+    if missing:
+        lines.append(f"not possible on this machine: {missing}")
     met = first >= FIRST * len(planted) and quiet == len(healthy)
     if any(o.named is not None for o in outcomes):
         lines.append(f"busy neighbour named: {sum(bool(o.named) for o in outcomes)} of {len(outcomes)}")

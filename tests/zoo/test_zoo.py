@@ -53,6 +53,20 @@ def test_the_bars_are_failed_by_a_false_alarm() -> None:
     assert not judge.totals([quiet, alarmed, found])[1]
 
 
+def test_a_script_that_cannot_run_here_counts_for_nothing(monkeypatch) -> None:
+    def refuse(*_args, **_options):
+        raise judge.NotHere("no control group may be made")
+
+    monkeypatch.setattr(judge, "run_once", refuse)
+    missing = judge.judge(ALL["slow_storage_throttled"], 1, judge.Way(1, None, 0))
+    found = judge.Outcome("c", "few-workers", found=[["few-workers"]], right=True, error=0.04, inside=True)
+    assert "no control group" in judge.row(missing)
+    lines, met = judge.totals([missing, found])
+    assert met
+    assert lines[0] == "planted cause first: 1 of 1"
+    assert "not possible on this machine: 1" in lines
+
+
 def test_beside_a_busy_neighbour_the_cause_still_comes_first_and_the_neighbour_is_named() -> None:
     both = judge.Outcome("a", "few-workers", found=[["busy-host", "few-workers"]])
     alone = judge.Outcome("b", "few-workers", found=[["few-workers"]])
