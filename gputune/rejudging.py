@@ -9,7 +9,9 @@ from gputune import judging, recording
 from gputune.events import Event
 from gputune.features import Features
 from gputune.gathering import Gatherer
-from gputune.recording.about import read
+from gputune.joining import Part, joined
+from gputune.launch.job import MARK, seats
+from gputune.recording.about import NotARun, read
 from gputune.sample import Guest, Json, Reading, Sample, Stack
 from gputune.verdict import Overhead, Verdict, build
 
@@ -35,7 +37,26 @@ def rejudge(folder: Path, failed: dict[str, str] | None = None) -> Verdict:
 
 def relive(folder: Path) -> tuple[Features, list[Guest]]:
     """Return what is known of a recorded run, and the processes that were sighted. Raises as `rejudge` does."""
-    story = read(folder)
+    if (folder / MARK).is_file():
+        return _crew(folder)
+    return _one(folder, read(folder))
+
+
+def _crew(folder: Path) -> tuple[Features, list[Guest]]:
+    """Return what is known of a job that several watches have recorded, each into a seat of its own."""
+    parts: list[Part] = []
+    guests: list[Guest] = []
+    for seat in map(Path, seats(str(folder))):
+        story = read(seat)
+        features, sighted = _one(seat, story)
+        parts.append(Part(host=str(story.get("host", "")), features=features))
+        guests += sighted
+    if not parts:
+        raise NotARun(folder, "no rank has recorded anything")
+    return joined(parts), guests
+
+
+def _one(folder: Path, story: About) -> tuple[Features, list[Guest]]:
     began = story.get("started")
     gatherer = Gatherer(_command(story), began if isinstance(began, int) else 0)
     guests: dict[int, Guest] = {}

@@ -12,6 +12,7 @@ from gputune.launch.link import Link, Plan
 from gputune.launch.run import Run, Wishes
 
 # Read by gputune itself, not meant for a gputune inside the command: its output would collide with ours.
+RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")  # set by a job's launcher
 CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_WATCH_JSON", "GPUTUNE_JSON")
 
 
@@ -23,10 +24,10 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     """
     _check_json(wishes.json)
     troubles = list(troubles)
-    folder = _folder(wishes, troubles)
+    folder, job = _folders(wishes, troubles)
     rings = _rings(troubles)
     wishes.json = _absolute(wishes.json)
-    run = Run(wishes, folder=folder, rings=rings, troubles=troubles)
+    run = Run(wishes, folder=folder, rings=rings, troubles=troubles, job=job)
     plan = Plan(wishes.command, _environment(rings), rings, run.plain(), keeps_stdout=run.json == "-")
     link.send(plan)
     from gputune import recorder  # noqa: PLC0415 - the command has started; now there is time
@@ -53,13 +54,21 @@ def _environment(rings: str) -> dict[str, str | None]:
     return changes
 
 
-def _folder(wishes: Wishes, troubles: list[str]) -> str:
+def _folders(wishes: Wishes, troubles: list[str]) -> tuple[str, str]:
+    """Return the folder of this watch, and that of the job where it is one of several watches; "" for none."""
     try:
-        return folders.chosen(wishes.out) if wishes.out else folders.fresh(wishes.command)
+        if any(name in os.environ for name in RANKS):
+            from gputune.launch import job  # noqa: PLC0415 - a watch that is alone need not know of jobs
+
+            told = job.told(os.environ)
+            if told is not None:
+                whole, own = job.sit_down(told, wishes.command, wishes.out)
+                return own, whole
+        return folders.chosen(wishes.out) if wishes.out else folders.fresh(wishes.command), ""
     except OSError as error:
         where = wishes.out or folders.RUNS
         troubles.append(f"nothing was recorded: `{where}` cannot be written ({error.strerror or error})")
-        return ""
+        return "", ""
 
 
 def _rings(troubles: list[str]) -> str:

@@ -37,18 +37,24 @@ class Wishes:
 class Run(Wishes):
     """One watched command, in fields that go through a pipe."""
 
-    __slots__ = ("folder", "rings", "troubles")
+    __slots__ = ("folder", "job", "rings", "troubles")
 
-    def __init__(self, wishes: Wishes, *, folder: str, rings: str, troubles: "list[str]") -> None:
+    def __init__(self, wishes: Wishes, *, folder: str, rings: str, troubles: "list[str]", job: str = "") -> None:
         super().__init__(**{name: getattr(wishes, name) for name in Wishes.__slots__})
         self.folder = folder  # "" where nothing can be kept
+        self.job = job  # the folder of a job of several watches, in which `folder` is ours; "" for a run of our own
         self.rings = rings  # "" where guests cannot speak
         self.troubles = troubles  # what went wrong before the start, said after the run
+
+    def whole(self) -> "Run":
+        """Return the run of the job that this watch is one of."""
+        return Run(self, folder=self.job, rings=self.rings, troubles=[])
 
     def plain(self) -> "dict[str, object]":
         """Return what `restored` needs."""
         wishes = {name: getattr(self, name) for name in Wishes.__slots__}
-        return {"wishes": wishes, "folder": self.folder, "rings": self.rings, "troubles": self.troubles}
+        own = {name: getattr(self, name) for name in Run.__slots__}
+        return {"wishes": wishes, **own}
 
 
 def restored(fields: "dict[str, object]") -> Run:

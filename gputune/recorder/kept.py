@@ -22,6 +22,9 @@ CLOSED = "closed"  # what a recording says of itself after a good end
 TELLING = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "NVIDIA_VISIBLE_DEVICES",
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "TOKENIZERS_PARALLELISM",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE",
+    "MPI_LOCALRANKID", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK",
+    "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "GLOO_SOCKET_IFNAME",
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_PORT", "NODE_RANK",
     "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE", "PYTHONUNBUFFERED", "PYTHONHASHSEED",
@@ -123,6 +126,7 @@ def _about(run: Run, command: tuple[str, ...], started: Started) -> dict[str, Js
         "pid": started.pid,
         "started": started.t,
         "hz": run.hz,
+        **({"host": os.uname().nodename} if run.job else {}),
         "environment": {name: os.environ[name] for name in TELLING if name in os.environ},
     }
 

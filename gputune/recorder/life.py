@@ -9,12 +9,13 @@ from gputune.gathering import Gatherer
 from gputune.hygiene import mask
 from gputune.launch import folders
 from gputune.launch.link import Started
-from gputune.launch.run import Run
+from gputune.launch.run import Run, restored
 from gputune.recorder.end import End
 from gputune.recorder.kept import Kept
 from gputune.recorder.outcome import Outcome
 from gputune.sample import Guest, Reading, Target, now
 from gputune.units import NS
+from gputune.verdict import Verdict
 
 if TYPE_CHECKING:
     from gputune.ticker import Ticker
@@ -53,17 +54,46 @@ class Life:
             own_cpu = self._measure()
         self._gather(self._held)
         ended = self._end.result()
-        outcome = Outcome(self._run, ended, alone=self._end.alone)
+        outcome = Outcome(self._own(), ended, alone=self._end.alone)
         verdict = outcome.judge(self._gatherer, self._unavailable, own_cpu, self._guests.values())
         self._kept.about(exit_code=outcome.exit_code, ended=ended.t, unavailable=dict(self._unavailable))
         self._kept.check()
         outcome.keep(verdict, broken=bool(self._kept.trouble))
+        if self._run.job:
+            outcome, verdict = self._together(outcome, verdict)
         before = self._kept.trouble
         outcome.speak(verdict, [*self._troubles, *outcome.troubles, before])
         self._end.spoken()
         self._kept.close()
         if self._kept.trouble != before:
             outcome.add(self._kept.trouble)
+
+    def _own(self) -> Run:
+        """Return what this watch keeps for itself: of a job the lowest rank alone writes what was asked for."""
+        if not self._run.job:
+            return self._run
+        own = restored(self._run.plain())
+        own.json = None
+        return own
+
+    def _together(self, own: Outcome, verdict: Verdict | None) -> tuple[Outcome, Verdict | None]:
+        """Return who speaks for the job, and what; nothing in words where another watch does."""
+        from gputune.recorder.crew import Crew  # noqa: PLC0415 - most runs have one watch
+
+        crew = Crew(self._run)
+        joint = Outcome(self._run.whole(), self._end.result(), alone=self._end.alone)
+        said = None
+        try:
+            if own.features is not None and verdict is not None:
+                crew.leave(own.features)
+                if crew.speaks:
+                    said = joint.decide(crew.gathered(self._end), verdict.overhead, self._guests.values())
+                    crew.close()
+                    joint.keep(said)
+        except Exception as error:  # noqa: BLE001 - each rank's own recording and verdict are there
+            crew.troubles.append(f"the job's ranks could not be joined ({type(error).__name__}: {error})")
+        joint.troubles = [*own.troubles, *joint.troubles, *crew.troubles]
+        return joint, said
 
     def _measure(self) -> float | None:
         """Tick until the command has ended, and once more; return our own cost in cores, None where nothing ticked."""

@@ -27,18 +27,28 @@ class Outcome:
         self._silent = alone
         self._json = b""
         self.troubles: list[str] = []
+        self.features: Features | None = None  # what was judged
         self.exit_code = None if ended.code is None else ended.code if ended.code >= 0 else 128 - ended.code
 
     def judge(
         self, gatherer: Gatherer, unavailable: Mapping[str, str], own_cpu: float | None, guests: Iterable[Guest]
     ) -> Verdict | None:
         """Return the verdict, or None where it cannot be made."""
-        failed: dict[str, str] = {}
         try:
             features = gatherer.features(self._ended.t, exit_code=self.exit_code, unavailable=unavailable)
-            findings = _findings(features, failed) if features.processes else []
+            self.features = features
             cost = gatherer.guest_cost()
             overhead = Overhead(sampler_cpu_share=own_cpu, guest_us_per_batch=None if cost is None else cost * 1e6)
+        except Exception as error:  # noqa: BLE001 - the recording is still worth keeping
+            self.troubles.append(f"the run could not be judged ({type(error).__name__}: {error})")
+            return None
+        return self.decide(features, overhead, guests)
+
+    def decide(self, features: Features, overhead: Overhead, guests: Iterable[Guest]) -> Verdict | None:
+        """Return the verdict on what is known, or None where it cannot be made."""
+        failed: dict[str, str] = {}
+        try:
+            findings = _findings(features, failed) if features.processes else []
             verdict = build(features, findings, overhead=overhead, guests=guests)
             self._json = to_json(verdict)
         except Exception as error:  # noqa: BLE001 - the recording is still worth keeping

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gputune.watching import RANKS
+
 GPUTUNE = (sys.executable, "-m", "gputune")
 PATIENCE = 120.0  # s that anything may take before a test calls it hung
 Watch = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -20,6 +22,8 @@ def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("GPUTUNE_"):
             monkeypatch.delenv(name)
+    for name in RANKS:  # whoever runs the tests may be a task of a job
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.chdir(tmp_path)
 

@@ -13,7 +13,7 @@ import weakref
 from gputune_guest import fetch, patching, ring, spans
 from gputune_guest.words import ON_DEVICE, RENDEZVOUS
 
-DENSE = 16  # first iterations that are all read
+DENSE = 32  # first iterations that are all read
 PAIR = (
     2  # afterwards so many of EACH are, and of LATER once there were MANY: a pair tells the time between two meetings
 )

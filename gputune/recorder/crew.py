@@ -1,0 +1,78 @@
+"""The end of a job that several watches have recorded: each leaves what it learnt, the lowest rank speaks for all."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+from gputune import __version__
+from gputune.features import Features
+from gputune.hygiene import mask
+from gputune.joining import Part, decode, encode, joined
+from gputune.launch.job import seats
+from gputune.launch.run import Run
+from gputune.recorder.end import End
+from gputune.recording.folder import Folder
+from gputune.sample import Json, now
+
+LEARNT = "features.json"
+PATIENCE = 15.0  # s for ranks that end later: a launcher ends them together, and the supervisor waits 20 s at most
+LOOK = 0.05  # s between looks at a folder
+
+
+class Crew:
+    """All watches of one job, as seen from one of them."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.troubles: list[str] = []
+
+    def leave(self, features: Features) -> None:
+        """Put what this watch has learnt where the others find it."""
+        part = Part(host=os.uname().nodename, features=features)
+        try:
+            with Folder(Path(self._run.folder)) as folder:
+                folder.write(LEARNT, encode(part))
+        except OSError as error:
+            self.troubles.append(f"this rank is missing in the verdict on the job ({error.strerror or error})")
+
+    @property
+    def speaks(self) -> bool:
+        """Return whether this watch has the lowest rank of those that sat down."""
+        taken = seats(self._run.job)
+        return bool(taken) and Path(taken[0]).samefile(self._run.folder)
+
+    def gathered(self, end: End) -> Features:
+        """Wait for the others, not for ever, and return what all of them have learnt."""
+        until = time.monotonic() + PATIENCE
+        while self._missing() and time.monotonic() < until and not end.alone:
+            time.sleep(LOOK)
+            end()
+        missing = self._missing()
+        if missing:
+            names = ", ".join(Path(seat).name for seat in missing)
+            self.troubles.append(f"the verdict is without {names}: not ended, or their watch was killed")
+        return joined([_part(seat) for seat in seats(self._run.job) if seat not in missing])
+
+    def _missing(self) -> list[str]:
+        return [seat for seat in seats(self._run.job) if not Path(seat, LEARNT).exists()]
+
+    def close(self) -> None:
+        """Write the run.json of the whole job."""
+        about: dict[str, Json] = {
+            "schema_version": 1,
+            "gputune": __version__,
+            "command": list(mask(self._run.command)),
+            "unix_minus_monotonic_ns": time.time_ns() - now(),
+            "ranks": [Path(seat).name for seat in seats(self._run.job)],
+            "finished": True,
+        }
+        try:
+            with Folder(Path(self._run.job)) as folder:
+                folder.write("run.json", json.dumps(about, indent=1).encode() + b"\n")
+        except OSError as error:
+            self.troubles.append(f"the job's run.json was not written ({error.strerror or error})")
+
+
+def _part(seat: str) -> Part:
+    return decode(Path(seat, LEARNT).read_bytes())
