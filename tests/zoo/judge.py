@@ -7,6 +7,8 @@ so is, once, a script that failed. `--keep DIR` keeps the recordings, and `--aga
 running anything: what a change of the model does to every case is seen within seconds. `--loaded N` has N busy
 neighbours on the CPUs during all runs.
 The table and its totals go to stdout, everything to results.json; the exit status is 1 below the bars of docs/zoo.md.
+
+Over 300 lines because a run, its twin and what is made of them are one experiment, and scripts here share no package.
 """
 
 import argparse
@@ -33,10 +35,12 @@ HELPERS = {"kit", "simnet", "judge"}
 FOREIGN = 0.15  # cores used by others during a run: above it, its timing is not the script's own
 ATTEMPTS = 3  # at a run that others disturb; then the least disturbed one counts
 DEADLINE_S = 120.0  # a case takes 6 to 20 s on two idle CPUs
-FIRST = 0.90  # bar: planted causes that come first
 NOT_HERE = 77  # exit status of a script that cannot run on this machine; its last line says why
+FIRST = 0.95  # bar: planted causes that come first
+FIRST_LOADED = 0.90  # bar: the same beside busy neighbours
 HEAD = "{:34} {:23} {:24} {:5} {:20} {:>8} {:>9}"  # the table's columns
-MEDIAN_ERROR = 0.15  # bar: relative error of the predicted speed-up
+MEDIAN_ERROR, P90_ERROR = 0.05, 0.10  # bars: relative error of the predicted speed-up
+COVERED = 0.90  # bar: intervals that hold what was realised
 LATER = 2.0  # s before a script that failed is tried again: what was in its way may be gone
 NEIGHBOUR = "busy-host"  # what has to be named on a machine with busy neighbours, beside the cause
 BURN = "while True: pass"
@@ -360,15 +364,17 @@ def totals(outcomes: list[Outcome]) -> tuple[list[str], bool]:
     ]
     if missing:
         lines.append(f"not possible on this machine: {missing}")
-    met = first >= FIRST * len(planted) and quiet == len(healthy)
-    if any(o.named is not None for o in outcomes):
-        lines.append(f"busy neighbour named: {sum(bool(o.named) for o in outcomes)} of {len(outcomes)}")
+    loaded = [o for o in outcomes if o.named is not None]
+    met = first >= (FIRST_LOADED if loaded else FIRST) * len(planted) and quiet == len(healthy)
+    if loaded:
+        lines.append(f"busy neighbour named: {sum(bool(o.named) for o in loaded)} of {len(loaded)}")
     if errors:
         median, p90 = statistics.median(errors), errors[min(len(errors) - 1, math.ceil(0.9 * len(errors)) - 1)]
         covered = sum(bool(o.inside) for o in planted)
         lines.append(f"error of the predicted speed-up: median {median:.1%}, 90th percentile {p90:.1%}")
         lines.append(f"interval covers what was realised: {covered} of {len(errors)}")
-        met = met and median <= MEDIAN_ERROR
+        held = median <= MEDIAN_ERROR and p90 <= P90_ERROR and covered >= COVERED * len(errors)
+        met = met and (held or bool(loaded))
     return lines, met
 
 

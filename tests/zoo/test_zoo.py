@@ -67,6 +67,12 @@ def test_a_script_that_cannot_run_here_counts_for_nothing(monkeypatch) -> None:
     assert "not possible on this machine: 1" in lines
 
 
+@pytest.mark.parametrize("worse", [{"error": 0.06}, {"inside": False}, {"right": False}])
+def test_the_bars_are_failed_by_a_wrong_prediction(worse) -> None:
+    found = {"found": [["few-workers"]], "right": True, "error": 0.04, "inside": True, **worse}
+    assert not judge.totals([judge.Outcome("c", "few-workers", **found)])[1]
+
+
 def test_beside_a_busy_neighbour_the_cause_still_comes_first_and_the_neighbour_is_named() -> None:
     both = judge.Outcome("a", "few-workers", found=[["busy-host", "few-workers"]])
     alone = judge.Outcome("b", "few-workers", found=[["few-workers"]])
