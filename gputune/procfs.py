@@ -126,10 +126,10 @@ def cpu_clocks(stat: bytes) -> dict[int, tuple[int, int]]:
     for line in stat.split(b"\n"):
         if line[:3] != b"cpu":
             break
-        if line[3:4] != b" ":
-            words = line.split(None, 9)
-            user, nice, system, _idle, iowait, irq, softirq, steal = map(int, words[1:9])
-            clocks[int(words[0][3:])] = (user + nice + system + irq + softirq + steal, iowait)
+        number, user, nice, system, _idle, iowait, irq, softirq, steal, *_ = line.split(None, 9)
+        if number != b"cpu":
+            used = int(user) + int(nice) + int(system) + int(irq) + int(softirq) + int(steal)
+            clocks[int(number[3:])] = (used, int(iowait))
     return clocks
 
 

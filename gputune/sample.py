@@ -124,6 +124,4 @@ Reading: TypeAlias = Sample | Event | Guest | Note | Open | Stack
 Ticks: TypeAlias = Iterator[list[Reading]]
 
 
-def now() -> int:
-    """Return nanoseconds of CLOCK_MONOTONIC, the one clock of gputune and its guests."""
-    return time.monotonic_ns()
+now = time.monotonic_ns  # the one clock of gputune and its guests: CLOCK_MONOTONIC, in ns

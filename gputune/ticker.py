@@ -86,6 +86,7 @@ class Ticker:
         self._slots = [_Slot(name, Cost()) for name in (rooms.names(ROOM) if probes is None else probes)]
         self._constant: list[_Slot] = []  # those that are due on every tick
         self._soonest = 0.0  # when the first of the others is due
+        self._clocks = (0.0, 0.0)  # wall and CPU time of this thread, when the last probe was done
         self._own = _Own(target)
 
     @property
@@ -107,6 +108,7 @@ class Ticker:
             self._tree_due = self._next(beat, at)
             self._tree.refresh()
         readings: list[Reading] = []
+        self._clocks = (time.perf_counter(), time.thread_time())
         if everything or soon >= self._soonest:
             for slot in self._slots:
                 if (everything or soon >= slot.due) and not slot.off:
@@ -158,7 +160,7 @@ class Ticker:
             self._retire(slot)
 
     def _read(self, slot: _Slot, at: float) -> list[Reading]:
-        wall, cpu = time.perf_counter(), time.thread_time()
+        """Return what a probe reads, and count what passed since `_clocks` was set as its cost."""
         try:
             if slot.ticks is None:
                 self._open(slot)
@@ -177,9 +179,11 @@ class Ticker:
                 self.failed.pop(slot.name, None)
             period = slot.period if at < self._began + YOUNG else slot.later
             slot.due = self._next(period, at) if period else 0.0
+        wall, cpu = self._clocks
+        self._clocks = (time.perf_counter(), time.thread_time())
         slot.cost.ticks += 1
-        slot.cost.wall += time.perf_counter() - wall
-        slot.cost.cpu += time.thread_time() - cpu
+        slot.cost.wall += self._clocks[0] - wall
+        slot.cost.cpu += self._clocks[1] - cpu
         return readings
 
     def _next(self, period: float, at: float) -> float:

@@ -89,12 +89,15 @@ class _Cores:
         self._last, self._t = clocks, t
         room = passed / NS * CLOCK_TICKS  # ticks that one CPU had
         cpus = self._cpus & last.keys() & clocks.keys()  # one of them may have gone offline
-        busy = sum(clocks[c][0] - last[c][0] for c in cpus) / room
-        waiting = sum(max(0, clocks[c][1] - last[c][1]) for c in cpus) / room  # the kernel's iowait may step back
+        busy = waiting = 0
+        for cpu in cpus:
+            (used, waited), (used_before, waited_before) = clocks[cpu], last[cpu]
+            busy += used - used_before
+            waiting += max(0, waited - waited_before)  # the kernel's iowait may step back
         count = max(1, len(cpus))
         return [
-            Sample(BUSY, t, min(max(0.0, busy), count)),
-            Sample(IOWAIT, t, min(1.0, waiting / count)),
+            Sample(BUSY, t, min(max(0.0, busy / room), count)),
+            Sample(IOWAIT, t, min(1.0, waiting / room / count)),
             *self._each(t, clocks),
         ]
 

@@ -1,9 +1,10 @@
 """What the disks of this machine read, wrote and how long they were busy, for anyone."""
 
 import contextlib
+from pathlib import Path
 from typing import NamedTuple
 
-from gputune.procfs import Kept
+from gputune.procfs import PAGE, Kept
 from gputune.sample import Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.units import NS
 
@@ -17,37 +18,36 @@ QUEUE = Metric("disk.queue", "1", "Read requests under way, mean over the time s
 REQUEST = Metric("disk.request", "B", "Mean size of the read requests that ended since the last reading.", per="disk")
 METRICS = (READ, WRITTEN, BUSY, QUEUE, REQUEST)
 
-SECTOR = 512  # B; the unit of /proc/diskstats, whatever the disk's own is
+SECTOR = 512  # B; the unit of these counters, whatever the disk's own is
 MOST = 16  # disks; a storage server has hundreds, and the recording a column for each
-LONGEST = 400  # B; of a row: seventeen numbers of 20 digits, and a name
 MS = 1_000_000  # ns
 NOBODY = -1  # whose notes are the machine's own
 SHORT = 0.05  # s; the kernel counts busy time in its own ticks of 1 to 10 ms
 
 
 def attach(target: Target) -> Ticks:
-    """Read `/proc/diskstats` of whole disks: a partition, a mapped or a RAID device would count its disks twice.
+    """Read `/sys/block/DISK/stat` of whole disks: a partition, a mapped or a RAID device would count its disks twice.
 
-    Source: the kernel's Documentation/admin-guide/iostats.rst.
+    One file each: `/proc/diskstats` adds up all devices of the machine, every loop device too, for one row that counts.
+    Source: the kernel's Documentation/block/stat.rst.
     """
-    disks = {folder.name.encode() for folder in (target.sys / "block").glob("*") if (folder / "device").exists()}
-    if not disks:
-        raise Unavailable("no disk of its own is visible here: storage is seen through processes and pressure only")
+    names = sorted(folder.name for folder in (target.sys / "block").glob("*") if (folder / "device").exists())
+    known: list[_Disk] = []
     try:
-        stats = Kept(target.proc / "diskstats")
-    except OSError as reason:
-        raise Unavailable(f"`{target.proc / 'diskstats'}` cannot be read: {reason.strerror}") from reason
-    known = [_Disk(name.decode()) for name in sorted(disks)[:MOST]]
-    try:
+        for name in names[:MOST]:
+            with contextlib.suppress(OSError):
+                known.append(_Disk(target.sys / "block" / name))
+        if not known:
+            raise Unavailable("no disk of its own is visible here: storage is seen through processes and pressure only")
         readings = _kinds(target, known)
         while True:
-            data, t = stats.read(), now()
             for disk in known:
-                readings += disk.samples(data, t)
+                readings += disk.samples(now())
             yield readings
             readings = []
     finally:
-        stats.close()
+        for disk in known:
+            disk.close()
 
 
 class _Counts(NamedTuple):
@@ -61,23 +61,29 @@ class _Counts(NamedTuple):
 
 
 class _Disk:
-    """One disk: how its row is found, and what it had counted when it was last read."""
+    """One disk: its counters, kept open, and what they were when they were last read."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._mark = f" {name} ".encode()
+    def __init__(self, folder: Path) -> None:
+        self.name = folder.name
+        self._file = Kept(folder / "stat", PAGE)
         self._before: _Counts | None = None
 
-    def samples(self, data: bytes, t: int) -> list[Reading]:
-        """Return the samples of /proc/diskstats as read at `t` (ns); none where the disk has gone."""
-        at = data.find(self._mark)
-        words = data[at : at + LONGEST].split(None, 11) if at >= 0 else []
-        if len(words) < 11:
+    def close(self) -> None:
+        """Let go of its file."""
+        self._file.close()
+
+    def samples(self, t: int) -> list[Reading]:
+        """Return the samples of `t` (ns), which is now; none where the disk has gone."""
+        try:
+            words = self._file.read().split(None, 10)
+        except OSError:
             return []
-        counts = _Counts(t, int(words[10]), int(words[1]), int(words[3]), int(words[4]))
+        if len(words) < 10:
+            return []
+        counts = _Counts(t, int(words[9]), int(words[0]), int(words[2]), int(words[3]))
         readings: list[Reading] = [
             Sample(READ, t, counts.read * SECTOR, self.name),
-            Sample(WRITTEN, t, int(words[7]) * SECTOR, self.name),
+            Sample(WRITTEN, t, int(words[6]) * SECTOR, self.name),
         ]
         before = self._before
         if before is None:

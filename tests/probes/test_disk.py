@@ -5,16 +5,15 @@ import pytest
 from gputune.probes import disk
 from gputune.sample import Note, Unavailable
 
-ROW = "{major} 0 {name} {reads} 1 {read} {reading} 20 2 {written} 9 0 {busy} 14 0 0 0 0 0 0\n"
+ROW = "  {reads} 1 {read} {reading} 20 2 {written} 9 0 {busy} 14 0 0 0 0 0 0\n"
 
 
 def disks(machine, *, read: int = 0, busy: int = 0, reads: int = 10, reading: int = 4) -> None:
     """One disk of its own with a partition, and a loop device."""
     (machine.sys / "block/vda/device").mkdir(parents=True, exist_ok=True)
-    (machine.sys / "block/loop0").mkdir(parents=True, exist_ok=True)
-    counts = {"read": read, "written": 8, "busy": busy, "reads": reads, "reading": reading}
-    rows = [ROW.format(major=254, name=name, **counts) for name in ("vda", "vda1", "loop0")]
-    machine.write("proc/diskstats", "".join(rows))
+    row = ROW.format(read=read, written=8, busy=busy, reads=reads, reading=reading)
+    for device in ("vda", "vda/vda1", "loop0"):
+        machine.write(f"sys/block/{device}/stat", row)
 
 
 def test_partitions_and_loops_are_not_counted_again(machine, values) -> None:
@@ -56,5 +55,11 @@ def test_turning_platters_are_told_once(machine) -> None:
 
 
 def test_a_container_without_disks_is_said(machine) -> None:
+    with pytest.raises(Unavailable, match="no disk"):
+        next(disk.attach(machine.target()))
+
+
+def test_a_disk_whose_counters_cannot_be_read_is_none(machine) -> None:
+    (machine.sys / "block/vda/device").mkdir(parents=True)
     with pytest.raises(Unavailable, match="no disk"):
         next(disk.attach(machine.target()))
