@@ -27,22 +27,22 @@ class Kept:
     reading raises `ProcessLookupError`.
     """
 
-    __slots__ = ("_fd", "_size")
+    __slots__ = ("_size", "fd")
 
     def __init__(self, path: Path | str, size: int = WHOLE) -> None:
         """Open it. Of more than `size` bytes the rest is left out; room for many costs time on every reading."""
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._size = size
 
     def read(self) -> bytes:
         """Return its present content, from the start."""
-        return pread(self._fd, self._size, 0)
+        return pread(self.fd, self._size, 0)
 
     def close(self) -> None:
         """Close it; a second time does nothing."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 def stat_fields(data: bytes, most: int = -1) -> list[bytes]:

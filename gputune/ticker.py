@@ -33,10 +33,9 @@ SLOWEST_RETRY = 60.0  # s; back-off doubles up to here
 
 @dataclass(slots=True)
 class Cost:
-    """What one probe has cost so far: seconds of wall time and of this thread's CPU, its set-up included."""
+    """What one probe has cost so far: seconds of this thread's CPU, its set-up included."""
 
     ticks: int = 0
-    wall: float = 0.0
     cpu: float = 0.0
 
 
@@ -86,7 +85,9 @@ class Ticker:
         self._slots = [_Slot(name, Cost()) for name in (rooms.names(ROOM) if probes is None else probes)]
         self._constant: list[_Slot] = []  # those that are due on every tick
         self._soonest = 0.0  # when the first of the others is due
-        self._clocks = (0.0, 0.0)  # wall and CPU time of this thread, when the last probe was done
+        self._young = True
+        self._dues: dict[float, float] = {}  # by period: when what is done on this tick is due again
+        self._clock = 0.0  # CPU time of this thread when the last probe was done
         self._own = _Own(target)
 
     @property
@@ -103,12 +104,14 @@ class Ticker:
         """Read every probe that is due, or every one of them: the last tick of a run asks for `everything`."""
         at = time.monotonic()
         soon = at + self._period / 2
+        self._young = at < self._began + YOUNG
+        self._dues.clear()
         if self._tree is not None and (everything or soon >= self._tree_due):
-            beat = TREE_BEAT if at < self._began + YOUNG else TREE_LATER
+            beat = TREE_BEAT if self._young else TREE_LATER
             self._tree_due = self._next(beat, at)
             self._tree.refresh()
         readings: list[Reading] = []
-        self._clocks = (time.perf_counter(), time.thread_time())
+        self._clock = time.thread_time()
         if everything or soon >= self._soonest:
             for slot in self._slots:
                 if (everything or soon >= slot.due) and not slot.off:
@@ -160,7 +163,7 @@ class Ticker:
             self._retire(slot)
 
     def _read(self, slot: _Slot, at: float) -> list[Reading]:
-        """Return what a probe reads, and count what passed since `_clocks` was set as its cost."""
+        """Return what a probe reads, and count what was used since `_clock` was set as its cost."""
         try:
             if slot.ticks is None:
                 self._open(slot)
@@ -177,18 +180,20 @@ class Ticker:
                 slot.troubled = False
                 self.unavailable.pop(slot.name, None)
                 self.failed.pop(slot.name, None)
-            period = slot.period if at < self._began + YOUNG else slot.later
-            slot.due = self._next(period, at) if period else 0.0
-        wall, cpu = self._clocks
-        self._clocks = (time.perf_counter(), time.thread_time())
-        slot.cost.ticks += 1
-        slot.cost.wall += self._clocks[0] - wall
-        slot.cost.cpu += self._clocks[1] - cpu
+            period = slot.period if self._young else slot.later
+            slot.due = (self._dues.get(period) or self._next(period, at)) if period else 0.0
+        before = self._clock
+        self._clock = clock = time.thread_time()
+        cost = slot.cost
+        cost.ticks += 1
+        cost.cpu += clock - before
         return readings
 
     def _next(self, period: float, at: float) -> float:
         """Return when what was done `at` is due again: on a grid that all of the same period share."""
-        return self._began + (int((at - self._began + self._period / 2) / period) + 1) * period
+        due = self._began + (int((at - self._began + self._period / 2) / period) + 1) * period
+        self._dues[period] = due
+        return due
 
     def _open(self, slot: _Slot) -> None:
         module = rooms.load(ROOM, slot.name)

@@ -6,7 +6,7 @@ processes are read.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from gputune.sample import Guest, Reading, Role, now
 from gputune.units import NS
 
 TRAINING = frozenset({Kind.BATCH, Kind.STEP, Kind.BACKWARD, Kind.ITERATOR})  # records that only a training writes
+TELLING = frozenset({Event, Guest})
 PATIENCE = 10 * NS  # a process with torch and no such record is taken for a training after that: it has its own loop
 THOROUGH = 16  # every that many refreshes all threads are asked for children, not only the first of each process
 
@@ -149,13 +150,14 @@ class Tree:
         """Learn that these train."""
         self._tell(pids, "main")
 
-    def learn(self, readings: Iterable[Reading]) -> None:
+    def learn(self, readings: Sequence[Reading]) -> None:
         """Take from the readings of a tick who trains and who loads."""
-        for reading in readings:
-            if isinstance(reading, Event):
-                self._event(reading)
-            elif isinstance(reading, Guest):
-                self._guest(reading)
+        if not TELLING.isdisjoint(map(type, readings)):
+            for reading in readings:
+                if isinstance(reading, Event):
+                    self._event(reading)
+                elif isinstance(reading, Guest):
+                    self._guest(reading)
         if self._silent:
             due = [pid for pid, since in self._silent.items() if now() - since > PATIENCE]
             for pid in due:

@@ -1,5 +1,6 @@
 """What one process of the tree uses: CPU time, storage, threads, from files of /proc that stay open."""
 
+from os import pread
 from pathlib import Path
 from typing import TypeAlias
 
@@ -45,7 +46,7 @@ class Usage:
     def read(self, *, io: bool, queue: bool) -> bool:
         """Read its stat, and where asked for its `io` and its `schedstat`; False if it has ended."""
         try:
-            text = self.stat.read()
+            text = pread(self.stat.fd, PAGE, 0)
         except OSError:
             return False
         if text == self._stat_text:
@@ -53,10 +54,13 @@ class Usage:
         else:
             self._stat_text = text
             self._count(stat_fields(text, STARTED + 1))
-        if io:  # at once, while the kernel has the process at hand
-            self._io_new = _text(self.io)
-        if queue:
-            self._wait_new = _text(self.schedstat)
+        try:
+            if io and self.io is not None:  # at once, while the kernel has the process at hand
+                self._io_new = pread(self.io.fd, PAGE, 0)
+            if queue and self.schedstat is not None:
+                self._wait_new = pread(self.schedstat.fd, PAGE, 0)
+        except OSError:  # it ended in between: what it had when it was last read counts
+            return True
         return True
 
     def _count(self, fields: list[bytes]) -> None:
@@ -97,11 +101,16 @@ class Usage:
         words = text.split(None, 12)
         if len(words) < 12:
             return NOTHING
-        current = (int(words[9]), int(words[11]), int(words[1]))
-        new = tuple(c - b - o for c, b, o in zip(current, self.bytes, self.owed_bytes, strict=True))
-        self.bytes = current
-        self.owed_bytes = (max(0, -new[0]), max(0, -new[1]), max(0, -new[2]))
-        return (max(0, new[0]), max(0, new[1]), max(0, new[2]))
+        before, self.bytes = self.bytes, (int(words[9]), int(words[11]), int(words[1]))
+        return self._settled_bytes(minus(self.bytes, before))
+
+    def _settled_bytes(self, new: Bytes) -> Bytes:
+        """Return what is left of new bytes when those that were counted for its children are taken off."""
+        if self.owed_bytes == NOTHING:
+            return new
+        read, written, asked = minus(new, self.owed_bytes)
+        self.owed_bytes = (max(0, -read), max(0, -written), max(0, -asked))
+        return (max(0, read), max(0, written), max(0, asked))
 
     def waited_for_cpu(self) -> int:
         """Return the ns since the last call in which its first thread was runnable without a CPU."""
@@ -129,8 +138,6 @@ def _optional(path: str) -> Kept | None:
         return None
 
 
-def _text(file: Kept | None) -> bytes:
-    try:
-        return file.read() if file is not None else b""
-    except OSError:
-        return b""
+def minus(a: Bytes, b: Bytes) -> Bytes:
+    """Return a - b."""
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])

@@ -182,12 +182,13 @@ class _Job:
 
     def _slow(self, t: int) -> list[Reading]:
         threads = 0
+        read, written, asked = self._bytes
         for process in self._known.values():
             moved = process.moved()
             if moved is not NOTHING:
-                self._bytes = _sum(self._bytes, moved)
+                read, written, asked = read + moved[0], written + moved[1], asked + moved[2]
             threads += process.threads
-        read, written, asked = self._bytes
+        self._bytes = (read, written, asked)
         readings: list[Reading] = [Sample(THREADED, t, threads)]
         if any(p.io is not None for p in self._known.values()):
             readings += [Sample(READ, t, read), Sample(WRITTEN, t, written), Sample(ASKED, t, asked)]

@@ -182,7 +182,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.at = 1000.0
-        self.perf_counter, self.thread_time, self.process_time = time.perf_counter, time.thread_time, time.process_time
+        self.thread_time, self.process_time = time.thread_time, time.process_time
 
     def monotonic(self) -> float:
         return self.at
