@@ -53,7 +53,7 @@ def _elsewhere(process: Process, loader: Loader) -> float:
     """
     if not process.loop:
         return 1.0
-    making = sum(f.cpu + f.blocked for f in loader.fetches) / max(1, len(loader.fetches))
+    making = sum(f.wall for f in loader.fetches) / max(1, len(loader.fetches))
     stepping = sum(loader.steps) / max(1, len(loader.steps))
     easily = bool(loader.num_workers) and making / max(1, loader.num_workers) < EASILY * stepping
     spans = PAUSES if easily else (*PAUSES, "loader.wait")

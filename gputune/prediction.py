@@ -296,10 +296,12 @@ class Outlook:
     def handed_over(self, excess: float, delivery: float) -> Speedup:
         """Return what it would buy to save the share `excess` of the time in `collate_fn`, and to deliver in so many s.
 
-        What a batch is late by on average, beyond what it takes the training to open it, holds up each step now.
+        What a batch is late by on average, beyond what it takes the training to open it, holds up each step now; but
+        not what it is late by because the CPUs are crowded, which stretches its making as well.
         """
         loader = self.loader
-        longer = max(0.0, mean(loader.deliveries) - self.job.delivery) if loader.num_workers else 0.0
+        late = mean(loader.deliveries) * (1 - self.queued)
+        longer = max(0.0, late - self.job.delivery) if loader.num_workers else 0.0
         now = replace(self.job, steps=tuple(_later(step, longer) for step in self.job.steps))
         then = replace(
             self.job,

@@ -297,3 +297,11 @@ def test_teams_of_threads_that_spin_promise_much_and_are_sure_of_little(cpus, le
     assert gain.likely >= least
     assert gain.high == MOST
     assert gain.low < 2
+
+
+def test_batches_that_come_late_because_the_cpus_are_crowded_are_not_slow_to_hand_over() -> None:
+    crowd = (Fetch(wall=0.080, cpu=0.010, queued=0.070, collate=0.001, samples=8),) * 100
+    late = loader(workers=2, fetches=crowd, wait=0.028, step=0.030, deliveries=(0.002,) * 50 + (0.040,) * 50)
+    assert outlook(late, cpus=2, others=1.7).handed_over(0.0, 0.0011).likely < 1.1
+    alone = replace(late, fetches=loader(cpu=0.010, blocked=0.0).fetches)
+    assert outlook(alone, cpus=2).handed_over(0.0, 0.0011).likely > 1.2

@@ -70,3 +70,9 @@ def test_work_before_the_model_grows_with_the_batch_as_well(run, device) -> None
     plain = run(**READY, devices=(device(**HALF),))
     process = replace(plain.processes[0], before_forward=(0.006,) * 20)
     assert list(advise(replace(plain, processes=(process,)))) == []
+
+
+def test_is_silent_while_the_loader_is_late_for_want_of_cpus(run, device) -> None:
+    """Workers that would be quick enough queue for crowded CPUs: the device idles for want of batches."""
+    crowded = {"num_workers": 2, "cpu": 0.004, "queued": 0.030, "step": 0.010, "waits": (0.009,)}
+    assert list(advise(run(**crowded, devices=(device(**HALF),)))) == []
