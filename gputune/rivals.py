@@ -65,6 +65,13 @@ PAUSES = {
     "frequent-reporting": "reporting",
     "frequent-eval": "evaluation",
 }
+NEAREST = {  # the first of its group's words
+    "worker-restart": "loader.start",
+    "sync-every-step": "sync",
+    "blocking-copy": "copy.h2d",
+    "unpinned-memory": "copy.h2d",
+    "slow-link": "copy.h2d",
+}
 SPILL = "step"  # a cause that goes leaves the steps, too, in warmer caches and on freer CPUs
 
 
@@ -85,11 +92,10 @@ def group_of(name: str) -> Rivals | None:
 def uncovered(run: Features, finding: Finding) -> Finding:
     """Return the finding with no more gain than the device's idle time can give: the rest is hidden behind its work."""
     group = group_of(finding.id)
-    limit = ceiling(run) * (1 + ERROR)
-    if group is None or not group.hidden or finding.speedup.high <= limit:
+    limit, gain = ceiling(run), finding.speedup
+    if group is None or not group.hidden or gain.high <= limit * (1 + ERROR):
         return finding
-    gain = finding.speedup
-    cut = Speedup(low=min(gain.low, limit), likely=min(gain.likely, limit), high=limit)
+    cut = Speedup(low=min(gain.low, limit), likely=min(gain.likely, limit), high=limit * (1 + ERROR))
     basis = f"{finding.basis}; no more than the device's idle time" if cut.likely < gain.likely else finding.basis
     return replace(finding, speedup=cut, share_lost=min(finding.share_lost, 1 - 1 / max(1.0, cut.likely)), basis=basis)
 
@@ -234,6 +240,8 @@ def claimed(name: str) -> tuple[str, ...]:
     """Return the words of the ledger under which the seconds of a cause lie, the likeliest first; () for any."""
     group = group_of(name)
     spans = group.spans if group else (PAUSES[name],) if name in PAUSES else ()
+    if name in NEAREST:
+        spans = (NEAREST[name], *(span for span in spans if span != NEAREST[name]))
     return spans if not spans or SPILL in spans else (*spans, SPILL)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.finding import NO_CHANGE, Finding, Speedup
-from gputune.rivals import CLOSE, GROUPS, ceiling, settle, uncovered
+from gputune.rivals import CLOSE, GROUPS, ceiling, claimed, settle, uncovered
 
 
 def run(
@@ -134,6 +134,21 @@ def test_who_comes_too_late_for_a_small_part_claims_the_rest_and_predicts_the_sa
     first, second = settle(run(loader_wait=55.0), found)
     assert (first.share_lost, second.share_lost) == pytest.approx((0.6, 0.4))
     assert second.speedup == found[1].speedup
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [
+        ("few-workers", "loader.wait", "step"),
+        ("worker-restart", "loader.start", "step"),
+        ("blocking-copy", "copy.h2d", "sync"),
+        ("frequent-logging", "logging", "step"),
+    ],
+)
+def test_each_cause_claims_the_seconds_nearest_to_it_first(name: str, first: str, last: str) -> None:
+    assert (claimed(name)[0], claimed(name)[-1]) == (first, last)
+    assert len(set(claimed(name))) == len(claimed(name))
+    assert claimed("something-new") == ()
 
 
 def test_a_risk_claims_no_seconds_and_has_no_rival() -> None:

@@ -1,5 +1,6 @@
 """As it is against changed: trials in pairs, interleaved, until the pairs agree or there were enough of them."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ PAIRS = 2  # to begin with
 MORE_PAIRS = 4  # where the first ones do not agree
 BATCHES = 40  # timed in a trial
 WARM_UP = 5  # batches until allocators, caches and autotuning have settled
-EPOCHS = 3  # beyond the first, where the change is about what happens between epochs
+EPOCHS = 3  # timed at least, where epochs are short or the change is about what happens between them
 MOST_BATCHES = 2000  # in a trial, however short the epochs
 PREFETCH = 2  # torch's own
 MARGIN_S = 120.0  # s beyond what a trial should take, before it counts as hanging
@@ -51,16 +52,15 @@ def planned(what: Asked, finding: Finding | None, batches: int | None = None) ->
     """Return how long trials of this run have to be, and where they are kept. Makes the folder for them."""
     loader = what.loader(finding)
     change: Mapping[str, Setting] = finding.change if finding else {}
-    skip = max(WARM_UP, _queued(loader, change) + 2)
-    wanted = skip + (batches or BATCHES)
-    if batches is None and "persistent_workers" in change and loader is not None:
-        epoch = _epoch(loader)
-        skip, wanted = max(skip, epoch), max(wanted, min(MOST_BATCHES, (1 + EPOCHS) * epoch + 1))
+    skip, timed = max(WARM_UP, _queued(loader, change) + 2), batches or BATCHES
+    epoch = _epoch(loader) if loader and batches is None else 0
+    if epoch and ("persistent_workers" in change or epoch < skip + timed):
+        skip, timed = _whole(skip, timed, min(epoch, MOST_BATCHES // (1 + EPOCHS)))
     return Plan(
         command=what.command,
         cwd=what.cwd,
         folder=_folder(what.folder),
-        batches=wanted,
+        batches=skip + timed,
         skip=skip,
         where=loader.where if loader else "",
         deadline=FASTER * _startup(what.run) + trials.LONGEST_S + MARGIN_S,
@@ -74,6 +74,11 @@ def _queued(loader: Loader | None, change: Mapping[str, Setting]) -> int:
     ahead = loader.num_workers * (loader.prefetch_factor or PREFETCH)
     workers = int(change.get("num_workers", loader.num_workers))
     return max(ahead, workers * int(change.get("prefetch_factor", loader.prefetch_factor or PREFETCH)))
+
+
+def _whole(skip: int, timed: int, epoch: int) -> tuple[int, int]:
+    """Return both in whole epochs: what happens between two of them is counted as often as it happens."""
+    return math.ceil(skip / epoch) * epoch, max(EPOCHS, math.ceil(timed / epoch)) * epoch
 
 
 def _epoch(loader: Loader) -> int:
@@ -149,6 +154,8 @@ def _check(trial: Trial, finding: Finding) -> None:
             name, why = next(iter(refused.items()))
             raise NotMade(f"`{clean(name)}` at {clean(str(note.get('where')))}: {clean(str(why))}", trial.log)
         made.update(change if isinstance(change, dict) else {})
+    if said and not made:
+        raise NotMade("the script has these settings already", trial.log)
     if not made:
         raise NotMade(f"no loader was built at {finding.where or 'a line that is known'}", trial.log)
 

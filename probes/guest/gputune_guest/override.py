@@ -30,6 +30,9 @@ OF_WORKERS = {"prefetch_factor": None, "persistent_workers": False, "multiproces
 ITERABLE = "its dataset is a stream: unless it shares itself out, each worker would return all of it"
 
 
+_said = set()  # what was told already
+
+
 class Refused(Exception):  # noqa: N818 - named for what happened
     """A setting would be wrong for this loader; the message says why."""
 
@@ -60,7 +63,8 @@ def _changed(original, told):
         try:
             where, _file = places.caller(1)
             theirs = signature.bind(self, *args, **kwargs)
-            change, ours, refused = _planned(theirs, _wanted(told, where, theirs), signature)
+            wanted, duplicates = _wanted(told, where, theirs)
+            change, ours, refused = _planned(theirs, wanted, signature, duplicates)
         except Exception as error:  # their own mistake in the call, or one of ours: torch has the word
             if not isinstance(error, TypeError):
                 ring.failed(error)
@@ -72,12 +76,21 @@ def _changed(original, told):
         except Exception as error:  # what torch says of the changed settings is not the user's to read
             refused.update(dict.fromkeys(change, "torch refuses it: %s" % str(error)[:200]))
             change = {}
-        if change or refused:
-            before = {name: theirs.arguments.get(name) for name in change}
-            ring.note(n="override", where=where, change=change, before=before, refused=refused)
+        if wanted:
+            _say(where, change, refused, theirs.arguments)
         return result if change else original(self, *args, **kwargs)
 
     return wrapper
+
+
+def _say(where, change, refused, arguments):
+    """Tell what was done, or that there was nothing to do; once, of a loader that is built again every epoch."""
+    before = {name: arguments.get(name) for name in change}
+    note = {"where": where, "change": change, "before": before, "refused": refused}
+    key = repr(note)
+    if key not in _said:
+        _said.add(key)
+        ring.note(n="override", **note)
 
 
 def _wanted(told, where, theirs):
@@ -100,9 +113,8 @@ def _is_shuffled(arguments):
     return "Random" in name or ("Distributed" in name and bool(getattr(sampler, "shuffle", False)))
 
 
-def _planned(theirs, wanted, signature):
+def _planned(theirs, settings, signature, duplicates):
     """Return (settings that change, bound arguments with them, refused settings with the reason)."""
-    settings, duplicates = wanted
     change, refused = {}, {}
     ours = signature.bind(*theirs.args, **theirs.kwargs)
     arguments = ours.arguments

@@ -1,0 +1,110 @@
+"""How long trials are, and what is said where the change was not made."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gputune.features import Epoch, Features, Loader, Machine, Process
+from gputune.finding import Finding, Speedup
+from gputune.proving.asked import Asked
+from gputune.proving.changing import BATCHES, WARM_UP, NotMade, _check, planned
+from gputune.proving.pace import Pace
+from gputune.proving.trials import Trial
+
+LOADER = Loader(
+    where="t.py:7",
+    num_workers=2,
+    prefetch_factor=2,
+    pin_memory=False,
+    persistent_workers=False,
+    batch_size=8,
+    wait_total=9.0,
+)
+
+
+def epochs(*lengths: int) -> tuple[Epoch, ...]:
+    return tuple(
+        Epoch(began=0.0, start=0.1, first_wait=0.1, shutdown=0.1, batches=n, seconds=1.0, complete=True)
+        for n in lengths
+    )
+
+
+def asked(folder: Path, loader: Loader = LOADER) -> Asked:
+    process = Process(
+        pid=1,
+        rank=None,
+        wall=10.0,
+        ledger={"startup": 4.0},
+        inclusive={},
+        loop=6.0,
+        batches=90,
+        samples=720,
+        optimizer_steps=90,
+        loaders=(loader,),
+    )
+    run = Features(command=("t",), wall=10.0, machine=Machine(cpus=2, cpus_seen=2), processes=(process,))
+    return Asked(folder=folder, command=("t",), cwd="/", run=run, findings=())
+
+
+def finding(**change: int | bool) -> Finding:
+    return Finding(
+        id="few-workers",
+        says="it waits",
+        do="do",
+        share_lost=0.5,
+        speedup=Speedup(low=1.8, likely=2.0, high=2.2),
+        basis="b",
+        falsified_by="f",
+        effect="same-order",
+        evidence={"n": 1.0},
+        where="t.py:7",
+        change=change,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "lengths", "skip", "timed"),
+    [
+        ({"num_workers": 1}, (1000,), 2 * 2 + 2, BATCHES),  # four batches lie ready, as it is
+        ({"num_workers": 8, "prefetch_factor": 4}, (1000,), 8 * 4 + 2, BATCHES),
+        ({"persistent_workers": True}, (100, 100), 100, 300),
+        ({"num_workers": 8}, (10, 10, 10), 20, BATCHES),  # whole epochs
+        ({"num_workers": 8}, (30, 30), 30, 90),
+        ({"persistent_workers": True}, (100_000,), 500, 1500),
+        ({"num_workers": 1}, (), 6, BATCHES),
+    ],
+)
+def test_a_trial_is_as_long_as_its_queues_and_epochs_need(tmp_path: Path, change, lengths, skip, timed) -> None:
+    plan = planned(asked(tmp_path, replace(LOADER, epochs=epochs(*lengths))), finding(**change))
+    assert (plan.skip, plan.batches - plan.skip) == (skip, timed)
+    assert plan.where == "t.py:7"
+
+
+def test_so_many_batches_as_are_asked_for_are_timed(tmp_path: Path) -> None:
+    what = asked(tmp_path, replace(LOADER, num_workers=0, prefetch_factor=None, epochs=epochs(10)))
+    plan = planned(what, None, 12)
+    assert (plan.skip, plan.batches) == (WARM_UP, WARM_UP + 12)
+
+
+def test_each_proof_has_a_private_folder_of_its_own(tmp_path: Path) -> None:
+    folders = [planned(asked(tmp_path), None).folder for _ in range(2)]
+    assert [folder.name for folder in folders] == ["proof-1", "proof-2"]
+    assert all(folder.stat().st_mode & 0o777 == 0o700 for folder in folders)
+
+
+def trial(*notes: dict[str, object]) -> Trial:
+    pace = Pace(1.0, "samples/s", 10, 1.0)
+    return Trial(variant="changed", pace=pace, exit_code=0, folder="f", log="f.log", notes=notes)  # type: ignore[arg-type] # as JSON
+
+
+def test_a_change_that_was_not_made_is_no_proof() -> None:
+    made = {"n": "override", "where": "t.py:7", "change": {"num_workers": 4}, "refused": {}}
+    _check(trial(made, {"n": "trial", "batches": 10}), finding(num_workers=4))
+    with pytest.raises(NotMade, match=r"no loader was built at t.py:7"):
+        _check(trial({"n": "trial", "batches": 10}), finding(num_workers=4))
+    with pytest.raises(NotMade, match="has these settings already"):
+        _check(trial({**made, "change": {}}), finding(num_workers=4))
+    refused = {**made, "change": {}, "refused": {"num_workers": "its dataset is a stream"}}
+    with pytest.raises(NotMade, match="its dataset is a stream"):
+        _check(trial(refused), finding(num_workers=4))
