@@ -10,6 +10,14 @@ from pathlib import Path
 import pytest
 
 
+UNTIL_RECORDED = """
+import glob, time
+deadline = time.monotonic() + 60
+while not glob.glob("gputune-runs/*/frames-*") and time.monotonic() < deadline: time.sleep(0.02)
+time.sleep(0.3)
+"""
+
+
 def test_what_goes_in_and_out_is_not_touched(watch) -> None:
     text = "\x00\x1b[31m ö\n" * 1000
     done = watch("--quiet", "--", "cat", stdin=None, input=text)
@@ -108,7 +116,7 @@ def test_modules_of_the_training_are_not_taken_for_our_own(watch, monkeypatch, t
     """PYTHONPATH may hold packages for another Python, and a project files that are named like a library."""
     for name in ("click", "msgspec", "psutil", "pyarrow", "pynvml", "queue", "random"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('not for gputune')")
-    command = (sys.executable, "-I", "-c", "import time; time.sleep(0.5)")
+    command = (sys.executable, "-I", "-c", UNTIL_RECORDED)
     for theirs in (str(tmp_path), ""):
         monkeypatch.setenv("PYTHONPATH", theirs)
         done = watch("--max-size", "1MiB", "--", *command)
