@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-
 UNTIL_RECORDED = """
 import glob, time
 deadline = time.monotonic() + 60
