@@ -5,10 +5,10 @@ Three things are told apart in the time for which the making of a batch neither 
 nothing to do with storage, like a sleep or a remote service.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gputune.features import Features, Loader, Process, Storage
+from gputune.features import Features, Loader, Process, Reads, Storage
 from gputune.mounts import Mount, holding
 from gputune.replay import Job, Work
 
@@ -57,7 +57,7 @@ def demand(run: Features, loader: Loader) -> Demand | None:
         return None
     counted = [r for r in reads if r.asked is not None]
     asked = _mean(max(0.0, (r.asked or 0) - NOISE) for r in counted) if counted else None
-    stored = _mean(r.stored or 0 for r in counted) if counted else None
+    stored = _stored(loader, counted)
     asked = None if asked is None else max(asked, stored or 0.0)
     disk = max(_allowed(run, stored), _served_alone(run.storage, stored)) if stored else 0.0
     return Demand(
@@ -71,6 +71,14 @@ def demand(run: Features, loader: Loader) -> Demand | None:
         waiting=_waiting(run, loader, disk) if stored is None or stored > NOISE else 0.0,
         blocked=_mean(f.blocked for f in loader.fetches),
     )
+
+
+def _stored(loader: Loader, counted: Sequence[Reads]) -> float | None:
+    """Return the mean B a batch from storage: epochs count by their batches, for their beginnings are sampled more."""
+    epochs = [(e.stored, e.batches) for e in loader.epochs if e.stored is not None and e.batches]
+    if epochs:
+        return sum(stored * batches for stored, batches in epochs) / sum(batches for _, batches in epochs)
+    return _mean(r.stored or 0 for r in counted) if counted else None
 
 
 def _waiting(run: Features, loader: Loader, disk: float) -> float:

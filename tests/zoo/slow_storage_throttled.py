@@ -1,21 +1,15 @@
-"""A container's disk: its control group may read 50 MB/s, and every epoch reads past the page cache.
-
-Making such a group needs rights that not everybody has; without them the script leaves with status 77, which is "not
-here". The group is this script's own, and goes with it.
-"""
+"""A container's disk: its control group may read 50 MB/s, and every epoch reads past the page cache."""
 
 import atexit
-import contextlib
 import mmap
 import os
 import shutil
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import kit
 import numpy as np
+import throttle
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -27,37 +21,6 @@ ZOO = {
     "also": [],
 }
 SIZE, FILES, BATCH, RATE = 64 << 10, 512, 16, 50_000_000
-NOT_HERE = 77
-
-
-def limit_reading(device: int) -> None:
-    """Enter a new control group that may read so much from the device, in either version of the hierarchy."""
-    place, rule = f"{os.major(device)}:{os.minor(device)}", "io.max"
-    root = Path("/sys/fs/cgroup/blkio")
-    text = f"{place} {RATE}"
-    if root.is_dir():
-        rule = "blkio.throttle.read_bps_device"
-    else:
-        root, text = Path("/sys/fs/cgroup"), f"{place} rbps={RATE}"
-    group = root / f"gputune-zoo-{os.getpid()}"
-    try:
-        group.mkdir()
-        atexit.register(leave, root, group)
-        (group / rule).write_text(text)
-        (group / "cgroup.procs").write_text(str(os.getpid()))
-    except OSError as reason:
-        print(f"not here: no control group may be made: {reason}", file=sys.stderr)
-        sys.exit(NOT_HERE)
-
-
-def leave(root: Path, group: Path) -> None:
-    with contextlib.suppress(OSError):
-        (root / "cgroup.procs").write_text(str(os.getpid()))
-    end = time.monotonic() + 10
-    while group.is_dir() and time.monotonic() < end:  # workers take a moment to end
-        with contextlib.suppress(OSError):
-            group.rmdir()
-        time.sleep(0.02)
 
 
 class Patches(Dataset):
@@ -91,7 +54,7 @@ def main() -> None:
         (folder / f"{number}.raw").write_bytes(os.urandom(SIZE))
     os.sync()
     if not args.in_memory:
-        limit_reading(folder.stat().st_dev)
+        throttle.limit_reading(folder.stat().st_dev, RATE)
     loader = DataLoader(Patches(folder, direct=not args.in_memory), BATCH, num_workers=args.num_workers)
     pace = kit.Pace()
     for x in loader:
