@@ -23,7 +23,7 @@ from pathlib import Path
 
 import per_probe
 import psutil
-from common import Figure, emit, figure
+from common import Figure, emit, figure, interval
 
 from gputune.probes import memory, processes
 from gputune.procfs import CLOCK_TICKS, CSTIME, CUTIME, children_of, read_bytes, stat_fields
@@ -118,9 +118,7 @@ def recorder(folder: Path, devices: int) -> list[Figure]:
     what = f"9 processes, {devices} devices, {HZ} Hz"
     return [
         figure(f"recorder: share of a core ({what})", "ratio", shares, BUDGETS[devices]),
-        figure(
-            f"recorder: the same, mean with the bursts of stacks ({what})", "ratio", shares, centre=statistics.fmean
-        ),
+        Figure(f"recorder: the same, mean over all windows ({what})", "ratio", *interval(shares, statistics.fmean)),
         Figure(f"recorder: memory ({what})", "MB", resident, resident, resident, 80),
     ]
 
