@@ -23,9 +23,9 @@ def attach(target: Target) -> Ticks:
             with file.open(encoding="utf-8", errors="replace") as source:
                 text = source.read(WHOLE)
         except OSError as reason:
-            if not told:
+            if not told and file.parent.exists():
                 raise Unavailable(f"`{file}` cannot be read: {reason.strerror}") from reason
-            text = before  # the command has ended: what was mounted is known
+            text = before  # the command has ended: what was mounted is known, or will never matter
         yield [] if text == before else _new(text, told)
 
 

@@ -34,6 +34,11 @@ def test_a_command_that_has_ended_changes_nothing(machine) -> None:
     assert next(ticks) == []
 
 
+def test_a_command_that_ended_before_anybody_looked_is_no_failure(machine) -> None:
+    assert next(mounts.attach(machine.target(100))) == []
+
+
 def test_a_file_that_cannot_be_read_is_said(machine) -> None:
+    machine.process(100)
     with pytest.raises(Unavailable, match="mountinfo"):
         next(mounts.attach(machine.target()))
