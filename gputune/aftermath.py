@@ -74,10 +74,15 @@ def aftermath(loader: Loader, span: str) -> Aftermath:
         return Aftermath(mean * believed, SURE * error, apart)
     if span == "evaluation":  # it runs the model itself
         return Aftermath(0.0, 0.0, 0)
-    pause, step = _mean(p for p in pauses if p > 0), _mean(rest)
-    busy = ((loader.step_cpu or 0.0) - step) / (pause * count / len(pauses))
-    cold = chill(pause, step, busy)
+    pause = _mean(p for p in pauses if p > 0)
+    cold = chill(pause, _mean(rest), _busy(loader, pauses))
     return Aftermath(cold, cold, 0)
+
+
+def _busy(loader: Loader, pauses: Sequence[float]) -> float:
+    """Return the share of the pauses in which the process computes: the CPU time of steps beyond their other part."""
+    cpu = _mean(loader.step_cpus) if loader.step_cpus else loader.step_cpu or 0.0
+    return (cpu - (_mean(loader.steps) - _mean(pauses))) / _mean(pauses)
 
 
 def _excesses(rest: Sequence[float], pauses: Sequence[float], apart: int) -> Iterable[float]:

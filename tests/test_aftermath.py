@@ -63,6 +63,8 @@ def test_an_evaluation_keeps_the_model_warm() -> None:
 def test_a_pause_that_computes_chills_less_than_one_that_sleeps() -> None:
     asleep, busy = (aftermath(loader(every=1, step_cpu=cpu), "checkpoint").seconds for cpu in (0.010, 0.031))
     assert busy == pytest.approx(asleep / 2, rel=0.05)
+    read = Loader(**{**_fields(loader(every=1, step_cpu=0.050)), "step_cpus": (0.010,) * 20})
+    assert aftermath(read, "checkpoint").seconds == asleep
 
 
 @pytest.mark.parametrize(("pause", "step"), [(0.0, 0.01), (1e-4, 0.01), (0.002, 1e-4), (0.03, 0.0), (5.0, 1.0)])
