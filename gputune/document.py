@@ -88,7 +88,10 @@ class UnavailableRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One training process. `seen` false: nothing was heard from inside it, for the reason in `why`."""
+    """One training process. `seen` false: nothing was heard from inside it, for the reason in `why`.
+
+    `own_s` and `apart_s` are a step's seconds by itself, and with the other ranks, mean over `rounds` (docs/ranks.md).
+    """
 
     pid: int
     rank: int | None
@@ -100,6 +103,12 @@ class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     batches: int
     optimizer_steps: int
     samples_per_s: float | None
+    local_rank: int | None = None
+    world_size: int | None = None
+    host: str = ""
+    own_s: float | None = None
+    apart_s: float | None = None
+    rounds: int = 0
 
 
 class FrameRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text
 from gputune.sample import Guest, Json
+from gputune.team import job
 from gputune.workload import LEAST_BATCHES
 
 __all__ = ["Overhead", "Verdict", "build", "to_json"]
@@ -39,7 +40,7 @@ def build(
         command=list(features.command),
         exit_code=features.exit_code,
         wall_s=_short(features.wall),
-        samples_per_s=_sum(_rate(p.samples, p.loop) for p in heard),
+        samples_per_s=_together(features) or _sum(_rate(p.samples, p.loop) for p in heard),
         batches=sum(p.batches for p in heard),
         device=_device(features.devices),
         loaders=_loaders(heard),
@@ -88,6 +89,12 @@ def abstained(heard: Sequence[Process]) -> str:
     if count < LEAST_BATCHES:
         return f"too few batches: {count} after the warm-up, and a prediction needs {LEAST_BATCHES}"
     return ""
+
+
+def _together(features: Features) -> float | None:
+    """Return the samples/s of a job of ranks, whose first to be done wait for the last; None where there is none."""
+    ranks = job(features)
+    return _rate(sum(p.samples for p in ranks), max((p.loop for p in ranks), default=0.0))
 
 
 def _device(devices: Sequence[Device]) -> DeviceRow:
@@ -179,6 +186,12 @@ def _process(process: Process) -> ProcessRow:
         batches=process.batches,
         optimizer_steps=process.optimizer_steps,
         samples_per_s=_rate(process.samples, process.loop),
+        local_rank=process.local_rank,
+        world_size=process.world_size,
+        host=process.host,
+        own_s=_mean([m.own for m in process.meetings]),
+        apart_s=_mean([m.apart for m in process.meetings]),
+        rounds=len(process.meetings),
     )
 
 

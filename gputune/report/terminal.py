@@ -14,6 +14,7 @@ from gputune.finding import WITHOUT_EDIT
 from gputune.hygiene import clean
 from gputune.report import ending
 from gputune.report.bar import bar, legend, parts
+from gputune.report.ranks import rank_rows
 from gputune.report.words import clip, number, percent, seconds, times
 
 NARROWEST = 40  # columns: below it no sentence can be set
@@ -57,6 +58,7 @@ def render(verdict: Verdict, *, width: int = 80, colour: bool = False, run_folde
         return f"\x1b[{code}m{text}\x1b[0m" if colour else text
 
     above = [*_header(verdict, width, paint), *_ledger(verdict, width, colour=colour)]
+    above += rank_rows(verdict.processes, width)
     below = [*_notes(verdict, width), *_next(verdict, width, run_folder)]
     room = max(LINES, LINES * USUAL // width)
     for findings, each in SIZES:

@@ -1,0 +1,37 @@
+"""Rows of single ranks, where they differ: the slowest, one in the middle, the fastest."""
+
+from collections.abc import Sequence
+
+from gputune.document import ProcessRow
+from gputune.hygiene import clean
+from gputune.report.words import clip
+
+DIFFERENT = 1.1  # the slowest rank's own time over the fastest's: below it, ranks are alike
+UNEVEN = 1.05  # the largest number of batches over the smallest, likewise
+HOST = 24  # characters of a machine's name
+
+
+def rank_rows(processes: Sequence[ProcessRow], width: int) -> list[str]:
+    """Return at most three lines, none where the ranks are alike or not all of them are known."""
+    ranks = [p for p in processes if p.seen and p.rank is not None]
+    if len(ranks) < 2 or len(ranks) != len(processes):
+        return []
+    slow = sorted(ranks, key=lambda p: (-(p.own_s or 0.0), -p.batches, p.rank or 0))
+    if not (_differ([p.own_s for p in ranks], DIFFERENT) or _differ([float(p.batches) for p in ranks], UNEVEN)):
+        return []
+    named = {0: "slowest", len(slow) // 2: "median", len(slow) - 1: "fastest"} if len(slow) > 2 else {0: "", 1: ""}
+    return [clip(_row(slow[place], what), width) for place, what in sorted(named.items())]
+
+
+def _differ(values: Sequence[float | None], ratio: float) -> bool:
+    known = [value for value in values if value]
+    return len(known) == len(values) and max(known) >= ratio * min(known)
+
+
+def _row(process: ProcessRow, what: str) -> str:
+    host = f" on {clean(process.host, HOST)}" if process.host else ""
+    facts = [f"rank {process.rank}{host}"]
+    if process.own_s is not None and process.apart_s is not None:
+        facts.append(f"{process.own_s * 1e3:.3g} ms a step, then {process.apart_s * 1e3:.3g} ms with the others")
+    facts.append(f"{process.batches:,} batches")
+    return "   " + " · ".join([*facts, what] if what else facts)
