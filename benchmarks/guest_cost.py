@@ -1,13 +1,14 @@
 """What the guest costs per batch of a training, in place: between real steps that have used the caches for themselves.
 
-One process: torch is imported with the guest present, so the patched and the original `__next__` are both at hand.
-Batches come with and without it in the order A B B A, each after and before some ms of matrix products, and only the
-hooks are timed: what stands in the place of `__next__`, around a function that does nothing (torch's own takes 50 µs
-there, and varies by more than the guest costs), and the hooks of the optimizer's step, called as torch calls them.
-The A/A control runs the same way. The same again in a process where the guest does without its C part.
+One process: torch is imported with the guest present. Batches come with and without it in the order A B B A, each after
+and before some ms of matrix products, and only the hooks are timed: `next()` of an iterator whose `__next__` does
+nothing, and of one where the guest's stands in its place (torch's own takes 50 µs there, and varies by more than the
+guest costs), and the method and the hooks that torch calls after an optimizer's step. The A/A control runs the same
+way. The same again in a process where the guest does without its C part.
 """
 
 import argparse
+import inspect
 import os
 import subprocess
 import sys
@@ -16,9 +17,9 @@ import time
 from pathlib import Path
 
 import torch
+import torch.utils.data
 from common import emit, figure
 from torch.optim import optimizer as hooks
-from torch.utils.data import DataLoader, Dataset
 
 BUDGET = 4e-6  # s per batch: the hooks around next() and around the optimizer's step
 GUEST = Path(__file__).resolve().parent.parent / "probes" / "guest"
@@ -26,33 +27,26 @@ SIZE = 400
 WARM_UP = 40  # rounds: the batches that are all sampled, and what Python specialises
 
 
-class Many(Dataset[int]):
-    """A dataset that never ends and costs nothing."""
-
-    def __len__(self) -> int:
-        return 10**9
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-
-def nothing(iterator: object) -> object:
-    """Stand for torch's `__next__`."""
-    return iterator
-
-
 class Bench:
-    """An iterator, an optimizer and something real to do between them."""
+    """An iterator and an optimizer, each with the guest and without it, and something real to do between them."""
 
     def __init__(self, step_ms: float) -> None:
         from gputune_guest import loader  # noqa: PLC0415 - only there under the guest
 
-        self.theirs = nothing
-        self.ours = loader._next(nothing)
-        self.iterator = iter(DataLoader(Many(), batch_size=8))
-        self.optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(4))], lr=0.1)
-        self.hooks = (hooks._global_optimizer_pre_hooks, hooks._global_optimizer_post_hooks)
-        self.none = tuple(type(one)() for one in self.hooks)
+        class Bare:
+            def __next__(self) -> object:
+                return self
+
+        class Watched:
+            __next__ = loader._next(Bare.__next__)
+
+        class BareSGD(torch.optim.SGD):
+            _optimizer_step_code = inspect.unwrap(torch.optim.Optimizer._optimizer_step_code)
+
+        weight = torch.nn.Parameter(torch.zeros(4))
+        post_hooks = hooks._global_optimizer_post_hooks
+        self.bare = (Bare(), BareSGD([weight], lr=0.1), type(post_hooks)())
+        self.watched = (Watched(), torch.optim.SGD([weight], lr=0.1), post_hooks)
         torch.set_num_threads(1)
         self.a, self.b = torch.randn(SIZE, SIZE), torch.randn(SIZE, SIZE)
         began = time.perf_counter()
@@ -65,17 +59,16 @@ class Bench:
             self.a @ self.b
 
     def batch(self, *, on: bool) -> int:
-        """Return the ns of one batch's next() and of the hooks of its optimizer step."""
-        advance, (before, after) = (self.ours, self.hooks) if on else (self.theirs, self.none)
-        optimizer, clock = self.optimizer, time.perf_counter_ns
+        """Return the ns of one batch's next() and of what follows an optimizer's step."""
+        iterator, optimizer, after = self.watched if on else self.bare
+        clock = time.perf_counter_ns
         self.work(self.repeats)
         t0 = clock()
-        advance(self.iterator)
+        next(iterator)
         t1 = clock()
         self.work(self.repeats)
         t2 = clock()
-        for hook in before.values():
-            hook(optimizer, (), {})
+        optimizer._optimizer_step_code()
         for hook in after.values():
             hook(optimizer, (), {})
         t3 = clock()

@@ -290,3 +290,47 @@ def test_a_build_of_another_version_is_not_used(watched: Watch, fake_torch: Path
 def test_an_odd_interpreter_goes_without(watched: Watch, fake_torch: Path) -> None:
     code = "import sys, torch\nfrom gputune_guest import here\nsys.abiflags = 't'\nprint(here._native())"
     assert watched(code, path=(fake_torch,), env={"GPUTUNE_GUEST_PURE": ""}).healthy().out == "None\n"
+
+
+REAL = """
+import warnings, torch
+from torch.utils.data import DataLoader
+warnings.simplefilter("ignore")
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+def train(batch):
+    model(batch).sum().backward()
+    optimizer.step()
+    return batch + 1
+it = iter(DataLoader(torch.arange(16.0).reshape(8, 2), batch_size=1))
+"""
+
+
+def test_what_is_compiled_calls_them_as_ever(watched: Watch) -> None:
+    code = """
+def named(x): return it.__next__() + x
+def given(x): return next(it) + x
+found = [torch.compile(f, backend="eager")(0).tolist() for f in (named, given)]
+assert found == [[[0.0, 1.0]], [[2.0, 3.0]]], found
+step = torch.compile(lambda: train(next(it)), backend="eager")
+step(), step()
+assert len(list(it)) == 4
+"""
+    run = watched(REAL + code).healthy()
+    assert [b.b for b in run.records(Kind.BATCH)] == list(range(9))
+
+
+def test_a_profiler_of_theirs_sees_what_it_saw(watched: Watch) -> None:
+    code = """
+from torch.profiler import profile
+train(next(it))
+with profile(with_stack=True, profile_memory=True, record_shapes=True) as seen: train(next(it))
+memory = seen._memory_profile()
+kinds = {memory._categories.get(key, version) for _, _, (key, version), _ in memory.timeline}
+assert "OPTIMIZER_STATE" in {kind.name for kind in kinds if kind}, kinds
+assert sum("_optimizer_step_code" in str(event.name) for event in seen.events()) == 1
+"""
+    run = watched(REAL + code)
+    assert run.status == 0, run.err
+    assert run.notes("error") == []
+    assert len(run.records(Kind.STEP)) == 2

@@ -62,15 +62,18 @@ typedef struct {
     PyObject_HEAD
     char *map; /* NULL: no ring */
     uint32_t seq, base, mask, late_count;
+    Known *of_iterator, *of_optimizer; /* what is known of the last ones, and those themselves, never looked into: */
+    void *iterator, *optimizer;
     char waiting, look, timing;
     long long left, spent;
     PyObject *phase, *last, *burst;
-    void *iterator, *optimizer; /* the last ones that were seen, never looked into, and what is known of them: */
-    Known *of_iterator, *of_optimizer;
     Late late[LATE];
     PyObject *buffer, *writer;
     char *made; /* mapped, and not begun */
 } Here;
+
+/* Ask for memory that is about to be touched, all at once: one after the other it would be waited for as often. */
+#define FETCH(place) __builtin_prefetch((place), 1)
 
 static PyTypeObject *known_type, *here_type;
 static PyObject *method_type;                     /* types.MethodType, which the limited API does not name */
@@ -265,11 +268,17 @@ typedef struct {
     uint32_t c, again;
 } Record;
 
+static char *
+slot(Here *here, uint32_t seq)
+{
+    return here->map + here->base + (size_t)(seq & here->mask) * RECORD;
+}
+
 static void
 put(Here *here, Record *record)
 {
     record->seq = record->again = ++here->seq;
-    memcpy(here->map + here->base + (size_t)(record->seq & here->mask) * RECORD, record, RECORD);
+    memcpy(slot(here, record->seq), record, RECORD);
 }
 
 static void
@@ -432,6 +441,15 @@ static PyType_Slot here_slots[] = {
 static PyType_Spec here_spec = {"gputune_guest._fast.Here", sizeof(Here), 0, Py_TPFLAGS_DEFAULT, here_slots};
 
 /* ---- what the two hooks have in common */
+
+static void
+fetch(Here *here, Known *known)
+{
+    FETCH((char *)here + 64);
+    FETCH((char *)here + 128);
+    FETCH(known);
+    FETCH((char *)known + 48);
+}
 
 /* Return a new reference to what is known of `theirs`, from the dict of id to Known or else from `make`. */
 COLD static Known *
@@ -721,6 +739,11 @@ next_once(Next *self, PyObject *theirs)
     Call call = {0};
     PyObject *data, *type = NULL, *value = NULL, *trace = NULL;
     int code = 0, ours;
+    fetch(here, here->of_iterator);
+    if (here->map != NULL) {
+        FETCH(here->map + MARK_AT);
+        FETCH(slot(here, here->seq + 1));
+    }
     ours = enter(self, theirs, &call);
     if (ours < 0 && swallow(self->failed) < 0) {
         Py_DecRef((PyObject *)call.mine);
@@ -800,8 +823,10 @@ static PyType_Slot next_slots[] = {
     {Py_tp_descr_get, next_get},
     {Py_tp_call, next_call},
     {0, NULL}};
+/* The name tells torch.compile, among others, that this is a function in C that is bound like one in Python: a C object
+ * of any other name is called without the instance by torch 2.13 where a frame that it traces says `it.__next__()`. */
 static PyType_Spec next_spec = {
-    "gputune_guest._fast.Next", sizeof(Next), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, next_slots};
+    "gputune_guest._fast.cython_function_or_method", sizeof(Next), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, next_slots};
 
 /* ---- Stepped: its `after` is the hook after an optimizer's step */
 
@@ -876,7 +901,10 @@ step(Stepped *self, PyObject *optimizer, ns t1)
 static PyObject *
 stepped_after(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
-    ns t1 = now();
+    Here *here = ((Stepped *)self)->here;
+    ns t1;
+    fetch(here, here->of_optimizer);
+    t1 = now();
     if (count > 0 && step((Stepped *)self, args[0], t1) < 0 && swallow(((Stepped *)self)->failed) < 0)
         return NULL;
     Py_RETURN_NONE;

@@ -93,17 +93,43 @@ def _python_after():
     return after
 
 
-def _hook_optimizer(module):
-    """Register torch's own hook that runs after the step of every optimizer, whatever wraps or subclasses it.
+def _after():
+    if fast is None:
+        return _python_after()
+    return fast.Stepped(here, _optimizers, _new, _look, ring.failed).after
 
-    torch before 2.0 has none: its steps are not seen. A hook before the step would cost as much again, to tell what
-    nobody asks: when the call began.
+
+def _step_code(original):
+    tracing, after = spans.compiling(), _after()
+
+    @functools.wraps(original)
+    def _optimizer_step_code(self, tracing=tracing, after=after):  # defaults are nearer than cells
+        if not tracing():
+            after(self, (), {})
+
+    return _optimizer_step_code
+
+
+def _calls_step_code(module):
+    """Return whether torch calls a method that does nothing after every optimizer's step."""
+    wrapper = getattr(getattr(module.Optimizer, "profile_hook_step", None), "__code__", None)
+    inner = wrapper.co_consts if wrapper is not None else ()
+    return any("_optimizer_step_code" in getattr(const, "co_names", ()) for const in inner)
+
+
+def _hook_optimizer(module):
+    """Be called after the step of every optimizer, whatever wraps or subclasses it.
+
+    That is by standing in the place of a method that torch calls there, with nothing in it, for its profiler to see
+    (which does see ours): where a hook is registered torch walks through its hooks, which takes longer than what ours
+    does. Else by torch's own hook after the step. torch before 2.0 has neither, and its steps are not seen. A hook
+    before the step would tell when the call began, which nobody asks, and cost as much again.
     """
-    if not hasattr(module, "register_optimizer_step_post_hook"):
-        return
-    after = _python_after() if fast is None else fast.Stepped(here, _optimizers, _new, _look, ring.failed).after
-    handle = module.register_optimizer_step_post_hook(after)
-    ring.at_farewell(handle.remove)
+    if _calls_step_code(module):
+        patching.patch(module.Optimizer, "_optimizer_step_code", _step_code)
+    elif hasattr(module, "register_optimizer_step_post_hook"):
+        handle = module.register_optimizer_step_post_hook(_after())
+        ring.at_farewell(handle.remove)
 
 
 def _passed(t0):
