@@ -25,6 +25,12 @@ def test_in_a_container_whatever_carried_something_counts(machine, values) -> No
     assert values(next(network.attach(machine.target()))) == {"net.received[eth0]": 100, "net.sent[eth0]": 200}
 
 
+def test_a_name_that_ends_like_another_is_another(machine, values) -> None:
+    interfaces(machine, veth0=7, eth0=100)
+    (machine.sys / "class/net/eth0/device").mkdir(parents=True)
+    assert values(next(network.attach(machine.target()))) == {"net.received[eth0]": 100, "net.sent[eth0]": 200}
+
+
 def test_infiniband_is_counted_in_bytes(machine, values) -> None:
     interfaces(machine, lo=7)
     machine.write("sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data", "10\n")
