@@ -390,6 +390,7 @@ def main() -> int:
     parser.add_argument("--loaded", type=int, default=0, help="busy neighbours on the CPUs during all runs")
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the run under way is ended with us
     way = Way(args.attempts, args.keep, args.loaded)
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
