@@ -41,7 +41,11 @@ from gputune.rivals import LOADING
     help="Run with the files in memory: against a first pass (warm), or against dropped ones (cold).",
 )
 @click.option("--pairs", type=click.IntRange(1, 50), help="Pairs of trials.  [default: 2, up to 4 where they differ]")
-@click.option("--batches", type=click.IntRange(10, 100_000), help="Batches timed in each trial.  [default: 40]")
+@click.option(
+    "--batches",
+    type=click.IntRange(10, 100_000),
+    help="Batches timed in each trial.  [default: 40; up to 400 where their times vary]",
+)
 @click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_PROVE_JSON", help="Print the proof as JSON.")
 def command(  # noqa: PLR0913 - one parameter an option: click's way
     *,

@@ -1,6 +1,7 @@
 """As it is against changed: trials in pairs, interleaved, until the pairs agree or there were enough of them."""
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,10 @@ AS_IT_IS = "as it is"
 CHANGED = "changed"
 PAIRS = 2  # to begin with
 MORE_PAIRS = 4  # where the first ones do not agree
-BATCHES = 40  # timed in a trial
+BATCHES = 40  # timed in a trial, where their times vary little
+UNEVEN = 400  # timed at most, where they vary much
+PRECISION = 0.05  # relative, of the mean of a trial's batch times, with a certainty of 95 %
+TIMED_S = 60.0  # s that this may take
 WARM_UP = 5  # batches until allocators, caches and autotuning have settled
 EPOCHS = 3  # timed at least, where epochs are short or the change is about what happens between them
 MOST_BATCHES = 2000  # in a trial, however short the epochs
@@ -52,7 +56,7 @@ def planned(what: Asked, finding: Finding | None, batches: int | None = None) ->
     """Return how long trials of this run have to be, and where they are kept. Makes the folder for them."""
     loader = what.loader(finding)
     change: Mapping[str, Setting] = finding.change if finding else {}
-    skip, timed = max(WARM_UP, _queued(loader, change) + 2), batches or BATCHES
+    skip, timed = max(WARM_UP, _queued(loader, change) + 2), batches or _timed(loader)
     epoch = _epoch(loader) if loader and batches is None else 0
     if epoch and ("persistent_workers" in change or epoch < skip + timed):
         skip, timed = _whole(skip, timed, min(epoch, MOST_BATCHES // (1 + EPOCHS)))
@@ -74,6 +78,16 @@ def _queued(loader: Loader | None, change: Mapping[str, Setting]) -> int:
     ahead = loader.num_workers * (loader.prefetch_factor or PREFETCH)
     workers = int(change.get("num_workers", loader.num_workers))
     return max(ahead, workers * int(change.get("prefetch_factor", loader.prefetch_factor or PREFETCH)))
+
+
+def _timed(loader: Loader | None) -> int:
+    """Return how many batches have to be timed: a mean to within e needs (1.96 cv / e)^2 of them."""
+    times = [wait + step for wait, step in zip(loader.waits, loader.steps, strict=False)] if loader else []
+    mean = statistics.fmean(times) if times else 0.0
+    if mean <= 0:
+        return BATCHES
+    needed = (1.96 * statistics.pstdev(times) / mean / PRECISION) ** 2
+    return max(BATCHES, round(min(needed, UNEVEN, TIMED_S / mean)))
 
 
 def _whole(skip: int, timed: int, epoch: int) -> tuple[int, int]:

@@ -81,6 +81,15 @@ def test_a_trial_is_as_long_as_its_queues_and_epochs_need(tmp_path: Path, change
     assert plan.where == "t.py:7"
 
 
+@pytest.mark.parametrize(
+    ("waits", "timed"),
+    [((0.01,) * 100, BATCHES), ((0.0, 0.0, 0.0, 0.4) * 25, 400), ((9.0, 0.1) * 50, BATCHES), ((0.0, 0.04) * 50, 125)],
+)
+def test_the_more_batches_vary_the_more_of_them_are_timed_within_a_minute(tmp_path: Path, waits, timed) -> None:
+    plan = planned(asked(tmp_path, replace(LOADER, waits=waits, steps=(0.05,) * 100)), None)
+    assert plan.batches - plan.skip == timed
+
+
 def test_so_many_batches_as_are_asked_for_are_timed(tmp_path: Path) -> None:
     what = asked(tmp_path, replace(LOADER, num_workers=0, prefetch_factor=None, epochs=epochs(10)))
     plan = planned(what, None, 12)
