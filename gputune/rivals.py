@@ -8,6 +8,7 @@ hides (it computes meanwhile in any case) nobody can claim.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gputune import team
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding, Speedup
 from gputune.prediction import ERROR
@@ -77,7 +78,22 @@ SPILL = "step"  # a cause that goes leaves the steps, too, in warmer caches and 
 
 def settle(run: Features, found: Iterable[Finding]) -> list[Finding]:
     """Return those of the findings that speak, highest likely speed-up first."""
-    return _undisputed(run, _heard(run, sorted(found, key=_order)))
+    return _undisputed(run, _heard(run, _of_one_rank(sorted(found, key=_order))))
+
+
+def _of_one_rank(found: Sequence[Finding]) -> list[Finding]:
+    """Let the rank speak whose input alone is late, not loaders: their settings are the same on all ranks."""
+    late = next((f for f in found if f.id == "straggling-rank" and _by_input(f.evidence)), None)
+    if late is None:
+        return list(found)
+    most = late.speedup.likely * CLOSE
+    silent = [f for f in found if group_of(f.id) is LOADING and not is_told(f) and f.speedup.likely <= most]
+    told = {id(f) for f in silent}
+    return [_mentioning(f, silent) if f is late else f for f in found if id(f) not in told]
+
+
+def _by_input(evidence: Mapping[str, float]) -> bool:
+    return evidence.get("more_input_s", 0.0) >= MOSTLY * (evidence.get("own_s", 0.0) - evidence.get("others_s", 0.0))
 
 
 def _order(finding: Finding) -> tuple[float, str]:
@@ -90,13 +106,20 @@ def group_of(name: str) -> Rivals | None:
 
 
 def uncovered(run: Features, finding: Finding) -> Finding:
-    """Return the finding with no more gain than the device's idle time can give: the rest is hidden behind its work."""
+    """Return the finding with no more gain than the device's idle time can give: the rest is hidden behind its work.
+
+    In a job of ranks what one rank waits for its batches is hidden, too, where it would only wait for the others.
+    """
     group = group_of(finding.id)
-    limit, gain = ceiling(run), finding.speedup
-    if group is None or not group.hidden or gain.high <= limit * (1 + ERROR):
+    if group is None or not group.hidden:
+        return finding
+    limit, gain, what = ceiling(run), finding.speedup, "the device's idle time"
+    if group is LOADING and (waited := team.ceiling(run, group.spans)) < limit:
+        limit, what = waited, "what the ranks wait for together"
+    if gain.high <= limit * (1 + ERROR):
         return finding
     cut = Speedup(low=min(gain.low, limit), likely=min(gain.likely, limit), high=limit * (1 + ERROR))
-    basis = f"{finding.basis}; no more than the device's idle time" if cut.likely < gain.likely else finding.basis
+    basis = f"{finding.basis}; no more than {what}" if cut.likely < gain.likely else finding.basis
     return replace(finding, speedup=cut, share_lost=min(finding.share_lost, 1 - 1 / max(1.0, cut.likely)), basis=basis)
 
 

@@ -84,6 +84,22 @@ def team(run: Features) -> Team | None:
     return Team(ranks, tuple(tuple(meetings[number] for meetings in told) for number in shared))
 
 
+def ceiling(run: Features, spans: Collection[str]) -> float:
+    """Return the speed-up of a job of ranks if none of them spent anything on these spans; endless without such a job.
+
+    Who is not the last to come gains nothing by coming earlier.
+    """
+    ranks = team(run)
+    if ranks is None:
+        return float("inf")
+    spared = [_share(process, spans) * ranks.seconds for process in ranks.ranks]
+    return ranks.gain(lambda own: max(max(0.0, o - s) for o, s in zip(own, spared, strict=True))).likely
+
+
+def _share(process: Process, spans: Collection[str]) -> float:
+    return sum(process.in_loop.get(span, 0.0) for span in spans) / process.loop if process.loop else 0.0
+
+
 def job(run: Features) -> tuple[Process, ...]:
     """Return the training processes of one job of several ranks, all of them; () where there is no such job."""
     ranks = tuple(p for p in run.processes if p.guest == "ring" and p.loop > 0 and p.rank is not None)

@@ -183,3 +183,21 @@ def test_a_wait_that_the_device_does_not_notice_gains_nothing() -> None:
     assert "idle time" in cut.basis
     free = finding("device-throttled", 1.6)
     assert uncovered(hidden, free) == free
+
+
+@pytest.mark.parametrize(
+    ("input_s", "speakers"), [(0.018, ["straggling-rank"]), (0.001, ["straggling-rank", "few-workers"])]
+)
+def test_where_one_ranks_input_is_late_the_loaders_settings_are_not_to_blame(input_s: float, speakers: list) -> None:
+    evidence = {"own_s": 0.030, "others_s": 0.010, "more_input_s": input_s}
+    late = finding("straggling-rank", 1.8, where="", evidence=evidence)
+    told = settle(run(collective=50.0, loader_wait=45.0), [finding("few-workers", 1.7), late])
+    assert [f.id for f in told] == speakers
+    assert ("instead.few-workers" in told[0].evidence) == (len(speakers) == 1)
+
+
+def test_more_workers_that_promise_much_more_than_the_late_rank_speak_for_themselves() -> None:
+    evidence = {"own_s": 0.030, "others_s": 0.010, "more_input_s": 0.020}
+    late = finding("straggling-rank", 1.3, where="", evidence=evidence)
+    told = settle(run(collective=30.0, loader_wait=60.0), [finding("few-workers", 2.2), late])
+    assert told[0].id == "few-workers"

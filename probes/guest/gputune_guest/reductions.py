@@ -17,7 +17,7 @@ DENSE = 32  # first iterations that are all read
 PAIR = (
     2  # afterwards so many of EACH are, and of LATER once there were MANY: a pair tells the time between two meetings
 )
-EACH, LATER, MANY = 8, 32, 1024
+EACH, LATER, MANY = 7, 31, 1024  # primes: what users do every 4 or 10 steps is met as often as it comes
 TORCHS_OWN = 100  # DDP's default sampling, left alone on a device, where a sample waits for the device's events
 MOST = 0xFFFF  # buckets, ranks
 

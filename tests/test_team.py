@@ -1,0 +1,78 @@
+"""Ranks that wait for each other: a round ends when the last one has come and the transfer is done."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.features import Features, Machine, Meeting, Process
+from gputune.finding import Finding, Speedup
+from gputune.rivals import uncovered
+from gputune.team import ceiling, job, named, team
+
+
+def ranks(*owns: float, waits: tuple[float, ...] = (), rounds: int = 50, communication: float = 0.002) -> Features:
+    """A job whose ranks take so long (s) for a round, of which they wait so long for their loaders."""
+    end = max(owns) + communication
+    processes = tuple(
+        Process(
+            pid=10 + rank, rank=rank, world_size=len(owns), wall=100.0, ledger={}, inclusive={}, loop=rounds * end,
+            in_loop={"loader.wait": rounds * (waits[rank] if waits else 0.0)}, batches=rounds, samples=rounds,
+            optimizer_steps=rounds,
+            meetings=tuple(Meeting(number=k, own=own, apart=end - own, ranks=len(owns)) for k in range(rounds)),
+        )
+        for rank, own in enumerate(owns)
+    )  # fmt: skip
+    return Features(command=("t",), wall=100.0, machine=Machine(cpus=8, cpus_seen=8), processes=processes)
+
+
+def test_a_round_is_the_last_rank_and_the_transfer() -> None:
+    told = team(ranks(0.010, 0.030, 0.020))
+    assert told is not None
+    assert (told.working, told.communication, told.seconds) == pytest.approx((0.030, 0.002, 0.032))
+    assert told.last({1}) == 1.0
+    assert told.last({0, 2}) == 0.0
+
+
+def test_a_gain_is_of_rounds_that_end_earlier() -> None:
+    told = team(ranks(0.010, 0.030))
+    assert told is not None
+    gain = told.gain(min)
+    assert gain.likely == pytest.approx(32 / 12)
+    assert gain.low < gain.likely < gain.high
+
+
+def test_a_job_of_which_ranks_or_rounds_are_missing_is_no_team() -> None:
+    whole = ranks(0.010, 0.030)
+    one = Features(command=("t",), wall=1.0, machine=whole.machine, processes=whole.processes[:1])
+    assert team(one) is None
+    assert job(one) == ()
+    assert len(job(whole)) == 2
+    assert team(ranks(0.010, 0.030, rounds=10)) is None
+
+
+def test_who_is_not_the_last_gains_nothing_by_coming_earlier() -> None:
+    assert ceiling(ranks(0.010, 0.030, waits=(0.008, 0.0)), ("loader.wait",)) == pytest.approx(1.0)
+    assert ceiling(ranks(0.010, 0.030, waits=(0.0, 0.025)), ("loader.wait",)) == pytest.approx(32 / 12)
+    assert ceiling(ranks(0.030, 0.030, waits=(0.015, 0.015)), ("loader.wait",)) == pytest.approx(32 / 17)
+    assert ceiling(Features(command=(), wall=0, machine=Machine(cpus=1, cpus_seen=1)), ()) == float("inf")
+
+
+def test_more_workers_promise_no_more_than_the_ranks_wait_for_together() -> None:
+    run = ranks(0.010, 0.030, waits=(0.0, 0.025))
+    promise = Finding(
+        id="few-workers", says="s", do="d", share_lost=0.8, speedup=Speedup(low=5.0, likely=6.0, high=7.0), basis="b",
+        falsified_by="f", effect="same-order", evidence={"n": 1.0},
+    )  # fmt: skip
+    cut = uncovered(run, promise)
+    assert cut.speedup.likely == pytest.approx(32 / 12)
+    assert "the ranks" in cut.basis
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [((3,), "rank 3"), ((1, 5), "ranks 1 and 5"), ((0, 1, 2, 3), "ranks 0, 1, 2 and 3"),
+     ((0, 1, 2, 3, 4), "ranks 0, 1, 2 and 2 more")],
+)  # fmt: skip
+def test_ranks_are_named_like_people_do(numbers: tuple[int, ...], words: str) -> None:
+    one = ranks(0.01, 0.01).processes[0]
+    assert named([replace(one, rank=number) for number in numbers]) == words
