@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define INTERFACE 1 /* here.py asks for this number: an older build beside newer Python is not used */
+#define INTERFACE 2 /* here.py asks for this number: an older build beside newer Python is not used */
 
 #ifndef METH_FASTCALL /* the same since 3.7; the limited API has named it since 3.10 */
 #define METH_FASTCALL 0x0080
@@ -728,8 +728,8 @@ leave(Next *self, Call *call, PyObject *data, int code)
     if (!call->came)
         return 0;
     return told(PyObject_CallFunction(
-        self->sampled, "OiLLLLLL", mine, code, (long long)call->came, (long long)call->asked, (long long)call->t0,
-        (long long)call->t1, (long long)call->back, (long long)call->cpu));
+        self->sampled, "OiLLLLLLL", mine, code, (long long)call->came, (long long)call->asked, (long long)call->t0,
+        (long long)call->t1, (long long)call->back, (long long)now(), (long long)call->cpu));
 }
 
 static PyObject *

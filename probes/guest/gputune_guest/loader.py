@@ -84,10 +84,10 @@ def _next(original):
     return functools.wraps(original)(fast.Next(original, here, _iterators, *rare))
 
 
-def _sampled(mine, code, came, asked, t0, t1, back, cpu):  # noqa: PLR0913, PLR0917 - times of one call, see samples.begin
+def _sampled(mine, code, came, asked, t0, t1, back, done, cpu):  # noqa: PLR0913, PLR0917 - times of one call, see samples.begin
     samples.again()
     if not code:
-        samples.begin(mine, (came, asked, t0, t1, back, now()), cpu)
+        samples.begin(mine, (came, asked, t0, t1, back, done), cpu)
 
 
 def _python_next(original, before, after):  # noqa: C901 - see below
@@ -136,7 +136,7 @@ def _python_next(original, before, after):  # noqa: C901 - see below
                 if after is not None and not code:
                     after(mine, t1)
                 if came:
-                    _sampled(mine, code, came, asked, t0, t1, back, cpu)
+                    _sampled(mine, code, came, asked, t0, t1, back, now(), cpu)
             except Exception as error:
                 ring.failed(error)
 
