@@ -56,6 +56,14 @@ def test_a_process_too_large_to_ask_is_estimated(machine, clock, ticks, values) 
     assert values(next(ticks))["memory.job"] == pytest.approx(900 * MiB, rel=0.01)
 
 
+def test_what_is_a_training_processs_own_is_read_on_every_tick(machine, ticks) -> None:
+    size(machine, 100, "main", pss=80 * MiB, resident=100 * MiB)
+    size(machine, 101, "main", pss=40 * MiB, resident=40 * MiB)
+    size(machine, 102, "worker", pss=40 * MiB)
+    own = {r.instance: r.value for r in next(ticks) if r.metric.name == "memory.main"}
+    assert own == {"100": pytest.approx(90 * MiB, rel=0.01), "101": pytest.approx(36 * MiB, rel=0.01)}
+
+
 def test_a_limit_comes_with_what_counts_against_it(machine, ticks, values) -> None:
     machine.write("proc/100/cgroup", "4:memory:/box/job\n")
     machine.write("proc/100/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n")
