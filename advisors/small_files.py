@@ -22,14 +22,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputune.features import Features
-from gputune.finding import Finding
+from gputune.finding import Finding, Speedup
 from gputune.prediction import Outlook, outlooks
 from gputune.replay import Job
-from gputune.storage import Demand, demand, size
+from gputune.storage import CLOSING, CLOSING_HIGH, CLOSING_LOW, Demand, demand, size
 
 WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
 OPENS = 0.5  # files a sample: fewer are packs already
 SMALL = 1 << 20  # B a file: reading a megabyte takes tens of times as long as opening it
+MOST, AT_MOST = 0.85, 0.95  # of the time in which a batch is made: samples are still read, decoded and put together
 NOTABLE = 0.1  # of the time in which a batch is made: below it packing buys little
 
 
@@ -45,19 +46,24 @@ def advise(run: Features) -> Iterator[Finding]:
 
 
 def _finding(outlook: Outlook, wanted: Demand) -> Finding:
-    speedup = outlook.gain(outlook.now, _packed(outlook, wanted))
+    low, likely, high = (
+        outlook.gain(outlook.now, _packed(outlook, wanted, wanted.opening * (1 + closing), most))
+        for closing, most in ((CLOSING_LOW, MOST), (CLOSING, MOST), (CLOSING_HIGH, AT_MOST))
+    )
+    speedup = Speedup(low=low.low, likely=likely.likely, high=high.high)
     each = (wanted.asked or 0.0) / wanted.opens
     return Finding(
         id="small-files",
         says=(
             f"a sample opens {wanted.opens / wanted.samples:.2g} files"
-            f"{f' of {size(each)}' if each else ''}: opening and closing them takes {wanted.handling * 1e3:.3g} of the "
-            f"{outlook.making * 1e3:.3g} ms in which a batch is made; the loop waits {outlook.waiting:.0%} of its time"
+            f"{f' of {size(each)}' if each else ''}: opening them and what goes with it takes about "
+            f"{min(wanted.handling, outlook.making) * 1e3:.3g} of the {outlook.making * 1e3:.3g} ms in which a batch "
+            f"is made; the loop waits {outlook.waiting:.0%} of its time"
         ),
         do="pack samples into large files (tar shards, parquet, LMDB, one array) and read these in runs",
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
-        basis="batches replayed without the measured time to open their files, and as much of closing; reading stays",
+        basis="batches replayed without the measured time to open their files and what goes with it; decoding stays",
         falsified_by=f"samples/s below x{speedup.low:.2f} of this run's with the same samples in one file",
         effect="identical",
         evidence={
@@ -71,12 +77,12 @@ def _finding(outlook: Outlook, wanted: Demand) -> Finding:
     )
 
 
-def _packed(outlook: Outlook, wanted: Demand) -> Job:
-    """Return the work without the handling of files: CPU time and waiting for storage, as the batches have them."""
+def _packed(outlook: Outlook, wanted: Demand, handling: float, most: float) -> Job:
+    """Return the work without `handling` s a batch for its files, of CPU and of storage as the batches have them."""
     cpu = outlook.making_cpu
     share = cpu / (cpu + wanted.waiting) if cpu + wanted.waiting else 0.0
-    less_cpu = min(1.0, wanted.handling * share / cpu) if cpu else 0.0
-    less_blocked = min(1.0, wanted.handling * (1 - share) / wanted.blocked) if wanted.blocked else 0.0
+    less_cpu = min(most, handling * share / cpu) if cpu else 0.0
+    less_blocked = min(most, handling * (1 - share) / wanted.blocked) if wanted.blocked else 0.0
     packed = (
         replace(f, cpu=f.cpu * (1 - less_cpu), blocked=f.blocked * (1 - less_blocked)) for f in outlook.job.fetches
     )

@@ -18,7 +18,8 @@ LEAST = 8  # sampled batches below which their means say nothing
 MISSED = 0.3  # of the bytes from storage in later epochs: from here on the page cache does not hold the data set
 SEEK_S = 0.002  # s for a request at which platters do seek
 NEARLY = 0.7  # of the time in which the disk at its limit works: from here on readers wait for each other
-CLOSING = 0.8  # of the time to open a small file that reading it to its end and closing it take (warm: 3.8 of 4.6 us)
+CLOSING = 1.0  # of the time to open a small file that naming it, reading it to its end and closing it take
+CLOSING_LOW, CLOSING_HIGH = 0.8, 2.8  # the same where its name is at hand, and through a path object and as text
 NOISE = 4096  # B a batch: reading the counters is counted as well
 CACHE_RATE = 4e9  # B/s at which one thread copies from the page cache
 NEAR_RATE = 1e9  # B/s of an ordinary local disk of today, or a page cache that is warm every other time
@@ -46,7 +47,7 @@ class Demand:
 
     @property
     def handling(self) -> float:
-        """Return the s a batch that go into opening, ending and closing files, whatever is in them."""
+        """Return the s a batch that go into naming, opening, ending and closing files, whatever is in them."""
         return self.opening * (1 + CLOSING)
 
 
