@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gputune.aftermath import chill
 from gputune.features import Features, Place, Process
 from gputune.finding import Effect, Finding, Speedup
-from gputune.prediction import ERROR, Loss, interval, known
+from gputune.prediction import ERROR, Loss, doubt, interval, known
 from gputune.workload import device_time
 
 AFFORDABLE = 0.01  # of the loop: a pause that takes less is nobody's problem
@@ -103,7 +103,8 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
         process.loop / (process.loop - min(most, max(0.0, total + beyond.seconds + more) * (1 - keep)))
         for more in (-beyond.unsure, 0.0, beyond.unsure)
     )
-    return Speedup(low=low * (1 - ERROR), likely=likely, high=high * (1 + ERROR))
+    width = doubt(run)
+    return Speedup(low=low * (1 - width), likely=likely, high=high * (1 + width))
 
 
 def _beyond(process: Process, span: str, total: float) -> Loss:

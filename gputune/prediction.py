@@ -25,6 +25,7 @@ SPINNING = 15.0  # times: what teams of threads cost that each fit the CPUs, but
 THROTTLED = 4.0  # times: and teams of more threads than CPUs: then libgomp hardly spins
 UNTANGLED = 1.1  # times: and what is sure even where they sleep instead
 ERROR = 0.05  # the model's own error, and what two runs of one training differ by (docs/evidence.md)
+CROWDED = 0.15  # of a gain, where strangers fill the CPUs: they are never the same in two runs
 INLINE = 0.12  # times: work that has a process of its own may be so much faster than in turns with the step
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PREFETCHES = (2, 4, 8, 16)
@@ -209,7 +210,7 @@ class Outlook:
         rest = max(0.0, measured - now)
         likely = (now + rest) / max(TINY, then + rest)
         off = min(0.5, abs(measured - now) / measured if measured else 0.0)
-        width = ERROR + 0.5 * off + 0.05 * min(FAR, abs(likely - 1))
+        width = doubt(self.run) + 0.5 * off + 0.05 * min(FAR, abs(likely - 1))
         found = interval(likely, width)
         turns = 0.0 if self.now.workers or not apart else min(1.0, self.making_cpu / max(TINY, self.per_batch))
         return replace(found, high=found.high * (1 + INLINE * turns))
@@ -327,6 +328,11 @@ def _cheaper(work: Work, fetch: Fetch, excess: float) -> Work:
     wanted = fetch.cpu + fetch.queued
     saved = excess * fetch.collate * (fetch.cpu / wanted if wanted else 1.0)
     return replace(work, cpu=max(PREPARED * work.cpu, work.cpu - saved))
+
+
+def doubt(run: Features) -> float:
+    """Return the relative error of any prediction about a run: the model's, and what strangers on its CPUs add."""
+    return ERROR + CROWDED * min(1.0, (run.machine.others or 0.0) / max(TINY, run.machine.cpus))
 
 
 def interval(likely: float, width: float) -> Speedup:

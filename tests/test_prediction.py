@@ -305,3 +305,12 @@ def test_batches_that_come_late_because_the_cpus_are_crowded_are_not_slow_to_han
     assert outlook(late, cpus=2, others=1.7).handed_over(0.0, 0.0011).likely < 1.1
     alone = replace(late, fetches=loader(cpu=0.010, blocked=0.0).fetches)
     assert outlook(alone, cpus=2).handed_over(0.0, 0.0011).likely > 1.2
+
+
+def test_strangers_on_the_cpus_make_every_prediction_less_sure() -> None:
+    slow = loader(workers=1, blocked=0.040, step=0.010, wait=0.030)
+    alone, crowded = (
+        outlook(slow, cpus=2, others=others).gain(Setting(4, 2, persistent=False)) for others in (0.0, 1.0)
+    )
+    assert crowded.high / crowded.likely > alone.high / alone.likely + 0.05
+    assert crowded.low / crowded.likely < alone.low / alone.likely - 0.05
