@@ -29,7 +29,7 @@ LAUNCHERS = (
         "openmpi",
         "OMPI_COMM_WORLD_RANK",
         "OMPI_COMM_WORLD_SIZE",
-        ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"),
+        ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
     ),
     ("mpi", "PMI_RANK", "PMI_SIZE", ("PMI_JOBID", "PMI_PORT", "HYDRA_LAUNCHER_ID")),
     ("slurm", "SLURM_PROCID", "SLURM_NTASKS", ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")),

@@ -33,5 +33,5 @@ def _row(process: ProcessRow, what: str) -> str:
     facts = [f"rank {process.rank}{host}"]
     if process.own_s is not None and process.apart_s is not None:
         facts.append(f"{process.own_s * 1e3:.3g} ms a step, then {process.apart_s * 1e3:.3g} ms with the others")
-    facts.append(f"{process.batches:,} batches")
+    facts.append(f"{process.batches:,} batches" if process.batches else f"{process.optimizer_steps:,} steps")
     return "   " + " · ".join([*facts, what] if what else facts)

@@ -35,6 +35,10 @@ def test_two_ranks_are_two_rows() -> None:
     assert [line.split(" · ")[0] for line in rows] == ["   rank 1 on node-b", "   rank 0"]
 
 
+def test_a_loop_without_a_loader_is_counted_in_steps() -> None:
+    assert rank_rows([row(0, 0.010, batches=0), row(1, 0.020, batches=0)], 100)[0].endswith("100 steps")
+
+
 def test_unequal_shares_are_a_difference() -> None:
     assert len(rank_rows([row(0, None), row(1, None, batches=200)], 80)) == 2
 
