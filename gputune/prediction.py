@@ -8,6 +8,7 @@ Over 300 lines because all predictions share one view of a loop and one error, a
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from gputune import storage
 from gputune.aftermath import aftermath
@@ -73,40 +74,40 @@ class Outlook:
         loader = self.loader
         return len(loader.waits) >= LEAST_BATCHES and len(loader.fetches) >= LEAST_BATCHES and self.process.loop > 0
 
-    @property
+    @cached_property
     def per_batch(self) -> float:
         """Return the measured steady time per batch, in s."""
         loader = self.loader
         return (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))
 
-    @property
+    @cached_property
     def waiting(self) -> float:
         """Return the share of the steady time per batch that is spent in next()."""
         total = sum(self.loader.waits) + sum(self.loader.steps)
         return sum(self.loader.waits) / total if total else 0.0
 
-    @property
+    @cached_property
     def making(self) -> float:
         """Return the mean s that one batch takes to make, time spent queueing for a CPU left out."""
         tangle = entangled(self.run, self.loader)
         return mean(f.cpu if tangle else f.cpu + f.blocked for f in self.loader.fetches)
 
-    @property
+    @cached_property
     def making_cpu(self) -> float:
         """Return the mean CPU s that one batch takes to make."""
         return mean(f.cpu for f in self.loader.fetches)
 
-    @property
+    @cached_property
     def stepping(self) -> float:
         """Return the mean s from the return of a next() to the following one."""
         return mean(self.loader.steps)
 
-    @property
+    @cached_property
     def step_cpu(self) -> float:
         """Return the mean CPU s that the training process itself needs per step."""
         return step_cpu_of(self.loader)
 
-    @property
+    @cached_property
     def queued(self) -> float:
         """Return the share of the time of making batches in which their makers had to wait for a CPU."""
         wall = sum(f.wall for f in self.loader.fetches)
