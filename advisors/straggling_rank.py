@@ -20,7 +20,7 @@ mitigation in distributed optimization", 2017.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gputune.features import Features, Process
 from gputune.finding import Finding
@@ -55,7 +55,7 @@ def advise(run: Features) -> Iterator[Finding]:
     parts = _parts(run, ranks, late)
     why = max(DO, key=lambda name: parts[name])
     elsewhere = max(parts["pauses"], parts["samples"], parts["queueing"])
-    if elsewhere >= EXPLAINED * late.by:
+    if elsewhere >= max(EXPLAINED * late.by, parts[why]):
         return
     yield _finding(ranks, late, why, parts)
 
@@ -125,6 +125,9 @@ def _queueing(ranks: Team, late: _Late) -> float:
 
 def _finding(ranks: Team, late: _Late, why: str, parts: dict[str, float]) -> Finding:
     gain = ranks.gain(lambda own: max(own[m] for m in late.others))
+    queueing = max(0.0, parts["queueing"])  # a crowded machine goes on to hold somebody up
+    crowded = ranks.gain(lambda own: queueing + max(own[m] for m in late.others))
+    gain = replace(gain, low=min(gain.low, crowded.low))
     processes = [ranks.ranks[m] for m in late.members]
     theirs = ranks.own(late.members[0]) if len(processes) == 1 else _mean([ranks.own(m) for m in late.members])
     usual = _mean([ranks.own(m) for m in late.others])

@@ -55,6 +55,15 @@ def test_a_crowded_machine_is_no_slow_rank(job) -> None:
     assert list(advise(job(0.010, 0.025, queued=(0.001, 0.014)))) == []
 
 
+def test_a_late_input_on_a_crowded_machine_is_told_with_less_certainty(job) -> None:
+    in_loop = [{"loader.wait": 0.1}, {"loader.wait": 1.0}]
+    (alone,) = advise(job(0.010, 0.025, in_loop=in_loop))
+    (crowded,) = advise(job(0.010, 0.025, in_loop=in_loop, queued=(0.001, 0.009)))
+    assert "the difference is input" in crowded.says
+    assert crowded.speedup.low < alone.speedup.low
+    assert crowded.speedup.likely == alone.speedup.likely
+
+
 def test_is_silent_where_a_rank_was_not_seen(job, without) -> None:
     assert list(advise(without(job(0.010, 0.010, 0.025), 1))) == []
 
