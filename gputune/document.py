@@ -128,6 +128,24 @@ class Sighted(msgspec.Struct, frozen=True, kw_only=True):
     unheard: int
 
 
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """What the run took of its devices together, and how much of it while they waited; null where it is not known.
+
+    `by` is who waited: the `device`, or where none can be read the `training`. `price` is of one device for an hour.
+    """
+
+    by: str
+    devices: int
+    device_s: float
+    waiting_s: float | None
+    energy_j: float | None
+    waiting_j: float | None
+    samples_per_j: float | None
+    price: float | None
+    cost: float | None
+    waiting_cost: float | None
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The whole document. Times in s, shares 0 to 1, null where nothing was measured."""
 
@@ -154,3 +172,4 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     stopped_s: float = 0.0
     oom_kills: int = 0
     oom_kills_where: str = ""
+    spent: Spent | None = None

@@ -254,6 +254,9 @@ class Device:
     others_memory: int | None = None
     jobs_busy: float | None = None  # SM share of the job's own processes
     memory: Trend | None = None  # of the memory in use, all processes
+    idle: float | None = None  # s of the whole run without a kernel, before it was the job's included
+    energy: float | None = None  # J drawn since it was first read
+    idle_power: float | None = None  # W while no kernel ran
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,13 +26,16 @@ class _Measured(msgspec.Struct):
     overhead: Overhead = Overhead()
 
 
-def rejudge(folder: Path, failed: dict[str, str] | None = None) -> Verdict:
+def rejudge(folder: Path, failed: dict[str, str] | None = None, *, price: float | None = None) -> Verdict:
     """Return the verdict on what is in a run folder. Raises NotARun, NewerRun or Damaged.
 
     Of a run that goes on, everything until its last reading counts. Advisors that fail are named in `failed`.
+    Without a `price` the one that it was watched with counts.
     """
     features, guests = relive(folder)
-    return build(features, judging.judge(features, failed), overhead=_overhead(folder), guests=guests)
+    findings = judging.judge(features, failed)
+    paid = _price(folder) if price is None else price
+    return build(features, findings, overhead=_overhead(folder), guests=guests, price=paid)
 
 
 def relive(folder: Path) -> tuple[Features, list[Guest]]:
@@ -83,6 +86,14 @@ def _command(story: About) -> tuple[str, ...]:
 def _unavailable(story: About) -> dict[str, str]:
     unavailable = story.get("unavailable")
     return {k: str(v) for k, v in unavailable.items()} if isinstance(unavailable, dict) else {}
+
+
+def _price(folder: Path) -> float | None:
+    try:
+        price = read(folder).get("price")
+    except NotARun:  # a job whose ranks still go on
+        return None
+    return float(price) if isinstance(price, int | float) else None
 
 
 def _overhead(folder: Path) -> Overhead:

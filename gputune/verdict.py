@@ -14,6 +14,7 @@ from gputune.document import (
     ProcessRow,
     Sighted,
     SpeedupRow,
+    Spent,
     UnavailableRow,
     Verdict,
 )
@@ -21,6 +22,7 @@ from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text
 from gputune.sample import Guest, Json
+from gputune.spending import Spending, spending
 from gputune.team import job
 from gputune.workload import LEAST_BATCHES
 
@@ -32,15 +34,24 @@ DIGITS = 6  # significant digits kept: more is noise, and makes the document unr
 
 
 def build(
-    features: Features, findings: Sequence[Finding], *, overhead: Overhead, guests: Iterable[Guest] | None = None
+    features: Features,
+    findings: Sequence[Finding],
+    *,
+    overhead: Overhead,
+    guests: Iterable[Guest] | None = None,
+    price: float | None = None,
 ) -> Verdict:
-    """Return the document for one run. `guests` are the processes that were sighted, if the caller knows them."""
+    """Return the document for one run.
+
+    `guests` are the processes that were sighted, `price` what one device costs an hour, if the caller knows them.
+    """
     heard = [p for p in features.processes if p.guest == SEEN]
+    rate = _together(features) or _sum(_rate(p.samples, p.loop) for p in heard)
     return Verdict(
         command=list(features.command),
         exit_code=features.exit_code,
         wall_s=_short(features.wall),
-        samples_per_s=_together(features) or _sum(_rate(p.samples, p.loop) for p in heard),
+        samples_per_s=rate,
         batches=sum(p.batches for p in heard),
         device=_device(features.devices),
         loaders=_loaders(heard),
@@ -59,6 +70,7 @@ def build(
         oom_kills=features.oom_kills[0],
         oom_kills_where=features.oom_kills[1],
         stopped_s=_short(features.stopped),
+        spent=_spent(spending(features, price=price, samples_per_s=rate)),
     )
 
 
@@ -202,6 +214,23 @@ def _frames(processes: Sequence[Process]) -> list[FrameRow]:
     return [FrameRow(where=f.where, function=f.function, share=_short(f.share), compute=f.compute) for f in frames]
 
 
+def _spent(what: Spending | None) -> Spent | None:
+    if what is None:
+        return None
+    return Spent(
+        by=what.by,
+        devices=what.devices,
+        device_s=_short(what.device_s),
+        waiting_s=_maybe(what.waiting_s),
+        energy_j=_maybe(what.energy_j),
+        waiting_j=_maybe(what.waiting_j),
+        samples_per_j=_maybe(what.samples_per_j),
+        price=what.price,
+        cost=_maybe(what.cost),
+        waiting_cost=_maybe(what.waiting_cost),
+    )
+
+
 def _sighted(guests: Sequence[Guest]) -> Sighted:
     return Sighted(
         python=sum(g.role != "worker" for g in guests),
@@ -221,6 +250,10 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 def _mean(values: Sequence[float]) -> float | None:
     return _short(sum(values) / len(values)) if values else None
+
+
+def _maybe(value: float | None) -> float | None:
+    return None if value is None else _short(value)
 
 
 def _short(value: float) -> float:

@@ -10,19 +10,30 @@ from pathlib import Path
 
 import click
 
+from gputune import config
+from gputune.errors import BadUsage
+from gputune.launch import values
 from gputune.recording import lean
 from gputune.rejudging import rejudge
 from gputune.report.terminal import colour_wanted, encodable, render
 from gputune.verdict import to_json
 
 
+def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    price = None if value is None else values.price(value)
+    if value is not None and price is None:
+        raise BadUsage(f"{config.origin(ctx, param, value)} is no price", hint="like `--price 2.50`")
+    return price
+
+
 @click.command(short_help="the verdict on a run, again", help=__doc__)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_REPORT_JSON", help="Print findings.json instead.")
-def command(run: Path, *, as_json: bool) -> None:
+@click.option("--price", metavar="N", callback=_price, help="What a device costs an hour, in any currency.")
+def command(run: Path, *, as_json: bool, price: float | None) -> None:
     lean()
     failed: dict[str, str] = {}
-    verdict = rejudge(run, failed)
+    verdict = rejudge(run, failed, price=price)
     for name, why in failed.items():
         click.echo(f"gputune: advisor `{name}` failed ({why})", err=True)
     if as_json:

@@ -1,11 +1,13 @@
 """Run a training unchanged, then say where its time went, why, and what the fix is worth."""
 
 import sys
+from collections.abc import Callable
 
 import click
 
 from gputune import config
 from gputune.errors import BadUsage, GputuneError
+from gputune.launch import values
 from gputune.launch.express import FASTEST
 from gputune.launch.link import Link
 from gputune.launch.run import HZ, Wishes
@@ -23,6 +25,22 @@ and signals stay its own; gputune speaks on stderr, once it has ended.
 Example:
   gputune watch -- python train.py --epochs 3
 """
+
+# What an option's value must be, and one that is: said together when it is not.
+KINDS: dict[str, tuple[Callable[[str], float | None], str, str]] = {
+    "price": (values.price, "a price: what one device costs an hour", "--price 2.50"),
+}
+
+
+def _value(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Return what an option of `KINDS` says as a number."""
+    if value is None:
+        return None
+    read, kind, like = KINDS[str(param.name)]
+    number = read(value)
+    if number is None:
+        raise BadUsage(f"{config.origin(ctx, param, value)} is not {kind}", hint=f"like `{like}`")
+    return number
 
 
 def _hz(ctx: click.Context, param: click.Parameter, value: float) -> float:
@@ -72,6 +90,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--quiet", is_flag=True, help="Print no verdict; `gputune report` shows it later.")
 @click.option("--all-devices", is_flag=True, help="Read every GPU, not only those of the command.")
 @click.option("--prove", metavar="ID", help="Afterwards run it again, to prove that finding (`top`: the best).")
+@click.option("--price", metavar="N", callback=_value, help="What a device costs an hour, in any currency.")
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
@@ -81,6 +100,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     json: str | None,
     max_size: int,
     prove: str | None,
+    price: float | None,
     cmd: tuple[str, ...],
     *,
     no_stacks: bool,
@@ -112,5 +132,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         stacks=not no_stacks,
         quiet=quiet,
         all_devices=all_devices,
+        price=price,
     )
-    return watching.watch(wishes, ctx.obj, ctx.meta.get(config.UNKNOWN, ()))
+    unknown = ctx.meta.get(config.UNKNOWN, ())
+    return watching.watch(wishes, ctx.obj, unknown)

@@ -185,7 +185,7 @@ class Gatherer:
             stopped=stopped,
             machine=machine,
             processes=tuple(processes),
-            devices=self.host.devices(),
+            devices=self.host.devices(self.started, until),
             storage=storage(self.host),
             read_rate_limit=rate_limit,
             read_request_limit=request_limit,

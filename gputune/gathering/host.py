@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gputune.features import Device, Machine, Process, Trend
+from gputune.gathering.meter import Meter
 from gputune.gathering.stacks import Stacks
 from gputune.gathering.storage import RATES, Rate
 from gputune.gathering.trend import Series
@@ -68,6 +69,7 @@ class Host:
         self._means: dict[tuple[str, str], Mean] = {}
         self._series: dict[tuple[str, str], Series] = {}
         self._cards: dict[str, _Card] = {}
+        self._meters: dict[str, Meter] = {}
         self._names: dict[str, str] = {}
         self._neighbours: dict[int, str] = {}
         self.rates: dict[tuple[str, str], Rate] = {}
@@ -84,6 +86,8 @@ class Host:
 
     def take(self, sample: Sample) -> None:
         """Take one sample; it counts once a batch after it has shown that the loop still went on."""
+        if sample.metric.name in METERED and ":" not in sample.instance:
+            self._meters.setdefault(sample.instance, Meter()).take(sample.metric.name, sample.t, sample.value)
         if self.still and sample.metric.kind == "gauge" and sample.metric.name not in SLOW:
             return
         if self._loop_began and sample.t > self._loop_end:
@@ -208,14 +212,15 @@ class Host:
             ranks=ranks,
         )
 
-    def devices(self) -> tuple[Device, ...]:
-        """Return every device that was read, in the order of their indices."""
+    def devices(self, started: int = 0, until: int = 0) -> tuple[Device, ...]:
+        """Return every device that was read, in the order of their indices, of a run from `started` to `until` (ns)."""
         read = {i for name, i in self._means if name.startswith("gpu.") and ":" not in i}  # GPU:PID is a process on it
         indices = read | set(self._names)
-        return tuple(self._device(index) for index in sorted(indices, key=lambda i: (len(i), i)))
+        return tuple(self._device(index, started, until) for index in sorted(indices, key=lambda i: (len(i), i)))
 
-    def _device(self, index: str) -> Device:
+    def _device(self, index: str, started: int, until: int) -> Device:
         card = self._cards.get(index, _Card())
+        meter = self._meters.get(index, Meter())
         readings = max(1, card.busy_readings)
         others = {pid: value for pid, value in self._others(index).items() if value > 0}
         return Device(
@@ -234,6 +239,9 @@ class Host:
             others_memory=_whole(self.mean("gpu.others.memory", index)),
             jobs_busy=self.mean("gpu.job.busy", index),
             memory=self.trend("gpu.memory.used", index),
+            idle=meter.idle(started, until),
+            energy=meter.energy(until),
+            idle_power=meter.idle_power,
         )
 
     def _others(self, index: str) -> dict[int, float]:
@@ -285,6 +293,7 @@ SLOW = frozenset(
 )
 
 
+METERED = frozenset({"gpu.busy", "gpu.power", "gpu.energy"})
 CREEPS = frozenset({"memory.main", "memory.worker", "gpu.memory.used"})
 
 

@@ -7,9 +7,16 @@ the ordinary road: `gputune/commands/watch.py`. tests/watch/test_express.py hold
 
 import os
 
+from gputune.launch import values
 from gputune.launch.run import Wishes
 
-VALUES = {"--out": "out", "--hz": "hz", "--json": "json"}
+VALUES = {
+    "--out": "out",
+    "--hz": "hz",
+    "--json": "json",
+    "--price": "price",
+}
+NUMBERS = {"hz": values.number, "price": values.price}
 FLAGS = {"--quiet": ("quiet", True), "--all-devices": ("all_devices", True), "--no-stacks": ("stacks", False)}
 FASTEST = 100.0  # readings a second: beyond it the reading itself becomes a load
 INHERITED = frozenset({"GPUTUNE_RINGS", "GPUTUNE_HOST_PID"})  # set for the command of an outer watch: no options
@@ -51,12 +58,9 @@ def asks(arguments: "list[str]", option: str) -> bool:
 def _checked(command: "tuple[str, ...]", asked: "dict[str, object]") -> "Wishes | None":
     if not command or not all(asked.get(name, "-") not in {"", "--"} for name in ("out", "json")):
         return None
-    if "hz" in asked:
-        try:
-            asked["hz"] = hz = float(str(asked["hz"]))
-        except ValueError:
-            return None
-        if not 0 < hz <= FASTEST:
+    for name in NUMBERS.keys() & asked.keys():
+        value = asked[name] = NUMBERS[name](str(asked[name]))
+        if value is None or (name == "hz" and not 0 < value <= FASTEST):
             return None
     return Wishes(command, **asked)  # type: ignore[arg-type] # by name, as VALUES and FLAGS say
 

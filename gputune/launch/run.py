@@ -10,7 +10,17 @@ MAX_SIZE = 512 << 20  # bytes of a recording: weeks of it
 class Wishes:
     """What was asked for on the command line, in the environment or in a file. The defaults are `watch`'s."""
 
-    __slots__ = ("all_devices", "command", "hz", "json", "max_size", "out", "quiet", "stacks")
+    __slots__ = (
+        "all_devices",
+        "command",
+        "hz",
+        "json",
+        "max_size",
+        "out",
+        "price",
+        "quiet",
+        "stacks",
+    )
 
     def __init__(  # noqa: PLR0913 - one parameter an option
         self,
@@ -23,6 +33,7 @@ class Wishes:
         stacks: bool = True,
         quiet: bool = False,
         all_devices: bool = False,
+        price: "float | None" = None,
     ) -> None:
         self.command = command
         self.out = out
@@ -32,6 +43,7 @@ class Wishes:
         self.stacks = stacks
         self.quiet = quiet
         self.all_devices = all_devices
+        self.price = price  # of one device for an hour, in any currency
 
 
 class Run(Wishes):

@@ -126,6 +126,7 @@ def _about(run: Run, command: tuple[str, ...], started: Started) -> dict[str, Js
         "pid": started.pid,
         "started": started.t,
         "hz": run.hz,
+        **({} if run.price is None else {"price": run.price}),
         **({"host": os.uname().nodename} if run.job else {}),
         "environment": {name: os.environ[name] for name in TELLING if name in os.environ},
     }

@@ -49,7 +49,7 @@ class Outcome:
         failed: dict[str, str] = {}
         try:
             findings = _findings(features, failed) if features.processes else []
-            verdict = build(features, findings, overhead=overhead, guests=guests)
+            verdict = build(features, findings, overhead=overhead, guests=guests, price=self._run.price)
             self._json = to_json(verdict)
         except Exception as error:  # noqa: BLE001 - the recording is still worth keeping
             self.troubles.append(f"the run could not be judged ({type(error).__name__}: {error})")

@@ -15,6 +15,7 @@ from gputune.hygiene import clean
 from gputune.report import ending
 from gputune.report.bar import bar, legend, parts
 from gputune.report.ranks import rank_rows
+from gputune.report.spent import sentence as spent
 from gputune.report.words import clip, number, percent, seconds, times
 
 NARROWEST = 40  # columns: below it no sentence can be set
@@ -242,6 +243,8 @@ def _notes(verdict: Verdict, width: int) -> list[str]:
         lines += wrap(f"stopped by a signal for {seconds(verdict.stopped_s)}, which is not counted here", width)
     if verdict.dropped:
         lines += wrap(f"{verdict.dropped:,} records were lost: the recorder came too late for them", width)
+    if not _inner(verdict):
+        lines += wrap(spent(verdict), width, subsequent_indent=AFTER_LAST)
     if verdict.unavailable and not _inner(verdict):
         lines += _unavailable(verdict, width)
     return lines

@@ -32,6 +32,8 @@ def hz_of(run_folder) -> float:
         (["watch", "--hz", "nan", "--", "true"], "`--hz nan` is not a rate", "--hz 10"),
         (["watch", "--hz", "101", "--", "true"], "`--hz 101` is not a rate", "--hz 10"),
         (["watch", "--hz", "x", "--", "true"], "invalid value for `--hz`", "gputune watch --help"),
+        (["watch", "--price", "free", "--", "true"], "`--price free` is not a price", "--price 2.50"),
+        (["watch", "--price", "-1", "--", "true"], "`--price -1` is not a price", "--price 2.50"),
         (["watch", "--hzz", "3", "--", "true"], "no such option `--hzz`", "did you mean `--hz`?"),
         (["watch", "--max-size", "3", "--", "true"], "`--max-size 3` is not a size", "--max-size 512MiB"),
         (["watch", "--json", "no/such/file", "--", "true"], "lies in", "`-` for stdout"),

@@ -1,0 +1,49 @@
+"""How much of a run was waiting: one definition for gates, for money and for the screen.
+
+With a device: the share of the training loop in which a kernel ran on it. Without one: the share of the loop in which
+the training neither waited for batches nor wrote anything, that is, in which a device would have had work.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gputune.features import Features, Process
+
+# In these spans the training thread gives a device nothing to do. Evaluation and collectives do; `sync` waits for one.
+WAITS = frozenset({"loader.wait", "loader.start", "checkpoint", "logging", "reporting"})
+
+
+class Use(NamedTuple):
+    """A share 0 to 1 of the training loop, and of what: `device busy`, or `loop not waiting`."""
+
+    share: float
+    of: str
+
+
+def use(run: Features) -> Use | None:
+    """Return how well a run uses what it was given; None where neither a device nor a training loop was measured."""
+    busy = [d.busy for d in run.devices if d.busy is not None]
+    if busy:
+        return Use(sum(busy) / len(busy), "device busy")
+    loops = [p for p in run.processes if p.loop > 0]
+    if not loops:
+        return None
+    lost = sum(in_waits(p.in_loop, p.loop) for p in loops)
+    return Use(1.0 - lost / sum(p.loop for p in loops), "loop not waiting")
+
+
+def in_waits(spans: Mapping[str, float], seconds: float) -> float:
+    """Return the s of `seconds` that `spans` (span to s) spend waiting, at most all of them."""
+    return min(seconds, sum(spans.get(name, 0.0) for name in WAITS))
+
+
+def waited(run: Features) -> float | None:
+    """Return the s of the whole run in which training processes had nothing for a device, start-up included."""
+    heard = [p for p in run.processes if p.guest == "ring"]
+    if not heard:
+        return None
+    return sum(_waited(p) for p in heard) / len(heard)
+
+
+def _waited(process: Process) -> float:
+    return sum(process.ledger.get(name, 0.0) for name in (*WAITS, "startup"))
