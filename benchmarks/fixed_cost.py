@@ -12,6 +12,7 @@ from pathlib import Path
 
 from common import Figure, emit, figure
 
+YARDSTICK = "`python -c pass`, a yardstick: budgets in ms and µs were set where it takes 11 ms"
 PROBE = r"""
 #include <stdio.h>
 #include <time.h>
@@ -59,6 +60,13 @@ def memory(gputune: str, folder: Path) -> tuple[float, float]:
         process.communicate(b"\n", timeout=30)
 
 
+def lasts(command: list[str]) -> float:
+    """Return the s that a command takes."""
+    began = time.monotonic()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    return time.monotonic() - began
+
+
 def is_fork(child: int, parent: int) -> bool:
     """Return whether the child still runs the parent's program: the recorder is a fork of the supervisor."""
     return Path(f"/proc/{child}/exe").readlink() == Path(f"/proc/{parent}/exe").readlink() and (
@@ -95,22 +103,18 @@ def main() -> None:
             started.append(pair[1][0])
             added.append(pair[1][1] - pair[0][1])
             control.append(pair[2][1] - pair[0][1])
-        version = []
+        version, help_time, python = [], [], []
         for _ in range(rounds):
-            began = time.monotonic()
-            subprocess.run([gputune, "--version"], stdout=subprocess.DEVNULL, check=True)
-            version.append(time.monotonic() - began)
-        help_time = []
-        for _ in range(rounds):
-            began = time.monotonic()
-            subprocess.run([gputune, "--help"], stdout=subprocess.DEVNULL, check=True)
-            help_time.append(time.monotonic() - began)
+            version.append(lasts([gputune, "--version"]))
+            help_time.append(lasts([gputune, "--help"]))
+            python.append(lasts([f"{sys.base_prefix}/bin/python3", "-c", "pass"]))
         supervisor, recorder = memory(gputune, folder)
     emit(
         [
             figure("watch: command started after Enter", "s", started, 0.040),
             figure("watch: wall time added to a command that does nothing", "s", added, 0.100),
             figure("A/A control of the line above (bare against bare)", "s", control),
+            figure(YARDSTICK, "s", python),
             figure("gputune --version", "s", version, 0.060),
             figure("gputune --help", "s", help_time, 0.060),
             Figure("supervisor, resident", "MB", supervisor, supervisor, supervisor, 16),

@@ -129,6 +129,7 @@ def with_psutil(training: int) -> None:
     for process in [root, *root.children(recursive=True)]:
         with process.oneshot():
             process.cpu_times(), process.num_threads(), process.status(), process.io_counters()
+    root.memory_info()
     psutil.cpu_times(percpu=True), psutil.virtual_memory(), psutil.swap_memory()
     psutil.disk_io_counters(), psutil.net_io_counters(pernic=True), psutil.disk_usage("/dev/shm")
 

@@ -5,13 +5,12 @@ import time
 from collections.abc import Iterable, Mapping
 from os import pread
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")  # units of CPU time in a second, in /proc/stat and /proc/PID/stat
 TICK_NS = 1_000_000_000 // CLOCK_TICKS
 WHOLE = 65536  # bytes; more than any file that is kept open here has, but for /proc/stat on very large machines
 PAGE = 4096  # bytes; more than any file of a single process that is kept open here has
-FRESH = 0.002  # s that what one probe read serves the others of the same beat: two thousandths of a beat of a second
 
 # Fields of /proc/PID/stat, counted from the state (field 3 in proc(5)), which is where `stat_fields` begins.
 STATE, PPID, UTIME, STIME, CUTIME, CSTIME, THREADS, STARTED = 0, 1, 11, 12, 13, 14, 17, 19
@@ -131,53 +130,3 @@ def cpu_clocks(stat: bytes) -> dict[int, tuple[int, int]]:
             used = int(user) + int(nice) + int(system) + int(irq) + int(softirq) + int(steal)
             clocks[int(number[3:])] = (used, int(iowait))
     return clocks
-
-
-class CpuClocks:
-    """The clocks of all CPUs, from a /proc/stat that is kept open once and read once for all who ask at one time.
-
-    It is the dearest file of a machine with many CPUs: the kernel adds up every interrupt of each of them.
-    """
-
-    _open: ClassVar[dict[str, "_Stat"]] = {}
-
-    def __init__(self, proc: Path) -> None:
-        """Open it. Raises OSError."""
-        path = f"{proc}/stat"
-        self._stat = self._open.get(path) or _Stat(path)
-        self._open[path] = self._stat
-        self._stat.users.add(self)
-        self._reading = 0
-
-    def read(self) -> Clocks:
-        """Return what `cpu_clocks` does, as of now; never the same reading twice to one who asks."""
-        stat = self._stat
-        if stat.reading == self._reading or time.monotonic() - stat.at > FRESH:
-            stat.read()
-        self._reading = stat.reading
-        return stat.clocks
-
-    def close(self) -> None:
-        """Let go of it; a second time does nothing."""
-        self._stat.users.discard(self)
-        if not self._stat.users:
-            self._stat.file.close()
-            self._open.pop(self._stat.path, None)
-
-
-class _Stat:
-    """One /proc/stat, what was last read of it, and who reads it."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.file = Kept(path)
-        self.users: set[CpuClocks] = set()
-        self.reading = 0
-        self.at = 0.0
-        self.clocks: Clocks = {}
-
-    def read(self) -> None:
-        """Read it anew."""
-        self.clocks = cpu_clocks(self.file.read())
-        self.at = time.monotonic()
-        self.reading += 1

@@ -4,11 +4,13 @@ from os import pread
 from pathlib import Path
 from typing import TypeAlias
 
-from gputune.procfs import CSTIME, CUTIME, PAGE, PPID, STARTED, STATE, STIME, THREADS, UTIME, Kept, stat_fields
+from gputune.counters import Moved, Stat
+from gputune.procfs import PAGE, Kept
 from gputune.sample import Role
 
-Bytes: TypeAlias = tuple[int, int, int]  # read from storage, written to it, asked for
+Bytes: TypeAlias = Moved
 NOTHING: Bytes = (0, 0, 0)
+UNKNOWN: Stat = (b"S", 0, 0, 0, 1, 0)
 
 
 class Usage:
@@ -20,8 +22,8 @@ class Usage:
     """
 
     __slots__ = (
-        "_fields", "_io_new", "_io_text", "_stat_text", "_wait_new", "_wait_text", "bytes", "cpu", "heir", "inherited",
-        "io", "owed", "owed_bytes", "pid", "queued", "ran", "role", "schedstat", "stat", "state", "threads", "waited",
+        "_bytes_new", "_stat", "_wait_new", "_wait_text", "bytes", "cpu", "heir", "inherited", "io", "owed",
+        "owed_bytes", "pid", "queued", "ran", "role", "schedstat", "stat", "state", "threads", "waited",
     )  # fmt: skip
 
     def __init__(self, proc: Path, pid: int) -> None:
@@ -32,53 +34,48 @@ class Usage:
         self.stat = Kept(f"{folder}/stat", PAGE)
         self.io = _optional(f"{folder}/io")
         self.schedstat = _optional(f"{folder}/schedstat")
-        self._stat_text = self._io_text = self._wait_text = b""
-        self._io_new = self._wait_new = b""
-        self._fields: list[bytes] = []
+        self._stat = UNKNOWN
+        self._wait_text = self._wait_new = b""
         self.cpu = self.waited = self.queued = 0
         self.ran = self.inherited = 0  # clock ticks since the last reading
         self.owed = 0
-        self.bytes = self.owed_bytes = NOTHING
+        self.bytes = self.owed_bytes = self._bytes_new = NOTHING
         self.state = b"S"
         self.threads = 1
         self.heir: Role = "other"  # what the children were whose CPU time it inherits
 
-    def read(self, *, io: bool, queue: bool) -> bool:
-        """Read its stat, and where asked for its `io` and its `schedstat`; False if it has ended."""
-        try:
-            text = pread(self.stat.fd, PAGE, 0)
-        except OSError:
-            return False
-        if text == self._stat_text:
+    def count(self, stat: Stat) -> None:
+        """Take what its stat says now."""
+        if stat == self._stat:
             self.ran = self.inherited = 0
-        else:
-            self._stat_text = text
-            self._count(stat_fields(text, STARTED + 1))
-        try:
-            if io and self.io is not None:  # at once, while the kernel has the process at hand
-                self._io_new = pread(self.io.fd, PAGE, 0)
-            if queue and self.schedstat is not None:
-                self._wait_new = pread(self.schedstat.fd, PAGE, 0)
-        except OSError:  # it ended in between: what it had when it was last read counts
-            return True
-        return True
-
-    def _count(self, fields: list[bytes]) -> None:
-        self._fields = fields
-        cpu, waited = int(fields[UTIME]) + int(fields[STIME]), int(fields[CUTIME]) + int(fields[CSTIME])
+            return
+        self._stat = stat
+        self.state, _, cpu, waited, self.threads, _ = stat
         self.ran, self.inherited = cpu - self.cpu, waited - self.waited
         self.cpu, self.waited = cpu, waited
-        self.state, self.threads = fields[STATE], int(fields[THREADS])
+
+    def carried(self, moved: Bytes | None) -> None:
+        """Take what its `io` says now; None if it ended in between: what it had when it was last read counts."""
+        if moved is not None:
+            self._bytes_new = moved
+
+    def queue(self) -> None:
+        """Read its `schedstat`."""
+        try:
+            if self.schedstat is not None:
+                self._wait_new = pread(self.schedstat.fd, PAGE, 0)
+        except OSError:  # it ended in between
+            return
 
     @property
     def parent(self) -> int:
         """Return the pid of its parent when it was last read."""
-        return int(self._fields[PPID])
+        return self._stat[1]
 
     @property
     def started(self) -> int:
         """Return when it began, in clock ticks since boot."""
-        return int(self._fields[STARTED])
+        return self._stat[5]
 
     def forget(self) -> None:
         """Count from here: what it used before is not of this run."""
@@ -94,14 +91,9 @@ class Usage:
 
     def moved(self) -> Bytes:
         """Return the bytes that are new since the last call, as far as they are to be seen."""
-        text = self._io_new
-        if text == self._io_text:
+        if self._bytes_new == self.bytes:
             return NOTHING
-        self._io_text = text
-        words = text.split(None, 12)
-        if len(words) < 12:
-            return NOTHING
-        before, self.bytes = self.bytes, (int(words[9]), int(words[11]), int(words[1]))
+        before, self.bytes = self.bytes, self._bytes_new
         return self._settled_bytes(minus(self.bytes, before))
 
     def _settled_bytes(self, new: Bytes) -> Bytes:

@@ -3,7 +3,8 @@
 import time
 
 from gputune.cgroup import cpu_quota
-from gputune.procfs import CLOCK_TICKS, Clocks, CpuClocks, affinity
+from gputune.counters import CpuClocks
+from gputune.procfs import CLOCK_TICKS, Clocks, affinity
 from gputune.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.units import NS
 

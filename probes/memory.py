@@ -30,13 +30,14 @@ LARGEST = 512 << 20  # B resident; adding up costs 10 ms a GiB, and a fault of t
 DEAREST = 0.0002  # of a core, on average: a round that was dear is followed by a longer pause
 LIMIT_BEAT = 5.0  # s between looks at the control group, and at which /dev/shm is the job's
 SHM = "/dev/shm"  # noqa: S108 - it is what we measure
+MEMINFO = 8192  # bytes; more than a /proc/meminfo has
 STATM = 256  # bytes; more than a /proc/PID/statm has
 
 
 def attach(target: Target) -> Ticks:
     """Read `/proc/meminfo`, the control group and `/dev/shm`; on a slow beat, process by process, the tree's PSS."""
     try:
-        info = Kept(target.proc / "meminfo")
+        info = Kept(target.proc / "meminfo", MEMINFO)
     except OSError as reason:
         raise Unavailable(f"`{target.proc / 'meminfo'}` cannot be read: {reason.strerror}") from reason
     pages = _Round(target, time.monotonic() + FIRST_ROUND)

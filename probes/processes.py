@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from gputune.procfs import CLOCK_TICKS, Clocks, CpuClocks, affinity, monotonic_of
+from gputune.counters import CpuClocks, moved, stats
+from gputune.procfs import CLOCK_TICKS, Clocks, affinity, monotonic_of
 from gputune.sample import Metric, Reading, Role, Sample, Target, Ticks, now
 from gputune.units import NS
 from gputune.usage import NOTHING, Bytes, Usage
@@ -81,6 +82,7 @@ class _Job:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._known: dict[int, Usage] = {}
+        self._files: tuple[list[int], list[int]] | None = None  # descriptors of their `stat` and `io`, in that order
         self._roles: Mapping[
             int, Role
         ] = {}  # when they were last looked through; a new mapping is made when they change
@@ -127,7 +129,7 @@ class _Job:
     def _cpu(self, *, io: bool, queue: bool) -> dict[Role, int]:
         """Return the clock ticks used since the last reading, by role."""
         roles = self._target.pids()
-        gone = {pid: p for pid, p in self._known.items() if pid not in roles or not p.read(io=io, queue=queue)}
+        gone = self._read(roles, io=io, queue=queue)
         for process in gone.values():
             self._bury(process, gone)
         if roles is not self._roles:
@@ -143,22 +145,49 @@ class _Job:
                 used[process.heir] += process.settled()
         return used
 
+    def _read(self, roles: Mapping[int, Role], *, io: bool, queue: bool) -> dict[int, Usage]:
+        """Read every process that is known and return those that have ended or left."""
+        if self._files is None:
+            known = self._known.values()
+            self._files = ([p.stat.fd for p in known], [-1 if p.io is None else p.io.fd for p in known])
+        files, ios = self._files
+        gone: dict[int, Usage] = {}
+        for process, stat in zip(self._known.values(), stats(files), strict=True):
+            if stat is None or process.pid not in roles:
+                gone[process.pid] = process
+            else:
+                process.count(stat)
+        if io:  # at once, while the kernel has the processes at hand
+            for process, carried in zip(self._known.values(), moved(ios), strict=True):
+                process.carried(carried)
+        if queue:
+            for process in self._known.values():
+                process.queue()
+        return gone
+
     def _meet(self, pid: int) -> None:
         """Take a process in. One that began after us counts from its start, an older one from now."""
         try:
             process = Usage(self._target.proc, pid)
         except OSError:
             return
-        if not process.read(io=True, queue=True):
+        (stat,) = stats([process.stat.fd])
+        if stat is None:
             process.close()
             return
+        process.count(stat)
+        if process.io is not None:
+            process.carried(moved([process.io.fd])[0])
+        process.queue()
         if monotonic_of(process.started) < self._began:
             process.forget()
         self._known[pid] = process
+        self._files = None
 
     def _bury(self, process: Usage, gone: Mapping[int, Usage]) -> None:
         """Let a process go that has ended. What it used was counted; an ancestor that lives will inherit it."""
         del self._known[process.pid]
+        self._files = None
         process.close()
         parent = process.parent
         while parent in gone:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gputune import procfs
 from gputune.procfs import (
     STATE,
-    CpuClocks,
     Kept,
     affinity,
     children_of,
@@ -55,33 +53,3 @@ def test_a_kept_file_of_an_ended_process_says_so() -> None:
 def test_own_affinity_and_children_are_found(tmp_path) -> None:
     assert affinity(Path("/proc"), [os.getpid()]) == os.sched_getaffinity(0)
     assert children_of(str(tmp_path)) == []
-
-
-def clocks(proc: Path, used: int) -> None:
-    (proc / "stat").write_text(f"cpu  {used} 0 0 9 1 0 0 0 0 0\ncpu0 {used} 0 0 9 1 0 0 0 0 0\nintr 5 0\n")
-
-
-def test_what_one_has_read_of_the_cpus_serves_the_others_once(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(procfs, "FRESH", float("inf"))
-    clocks(tmp_path, 10)
-    one, other = CpuClocks(tmp_path), CpuClocks(tmp_path)
-    assert one.read() == {0: (10, 1)}
-    clocks(tmp_path, 20)
-    assert other.read() == {0: (10, 1)}
-    assert other.read() == {0: (20, 1)}
-    assert one.read() == {0: (20, 1)}
-    one.close()
-    clocks(tmp_path, 30)
-    assert other.read() == {0: (30, 1)}
-    other.close()
-
-
-def test_an_old_reading_of_the_cpus_serves_nobody(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(procfs, "FRESH", -1.0)
-    clocks(tmp_path, 10)
-    one, other = CpuClocks(tmp_path), CpuClocks(tmp_path)
-    one.read()
-    clocks(tmp_path, 20)
-    assert other.read() == {0: (20, 1)}
-    for reader in (one, other):
-        reader.close()
