@@ -38,11 +38,15 @@ class LoaderRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One word of the ledger: seconds per training process (mean over them), and their share of its wall time."""
+    """One word of the ledger: seconds per training process (mean over them), and their share of its wall time.
+
+    `margin` is how far `share` may be off with 95 %, where stacks alone told it; null where spans were timed.
+    """
 
     span: str
     seconds: float
     share: float
+    margin: float | None = None
 
 
 class SpeedupRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +150,13 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     waiting_cost: float | None
 
 
+class Attached(msgspec.Struct, frozen=True, kw_only=True):
+    """How a training that ran before gputune came was looked at: stacks of it, and in how many looks."""
+
+    stacks: int
+    looks: int
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The whole document. Times in s, shares 0 to 1, null where nothing was measured."""
 
@@ -173,3 +184,4 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     oom_kills: int = 0
     oom_kills_where: str = ""
     spent: Spent | None = None
+    attached: Attached | None = None

@@ -232,6 +232,8 @@ class Process:
     local_rank: int | None = None
     world_size: int | None = None  # ranks of the job, on all machines
     host: str = ""  # where it ran, if the run has several machines
+    margins: Mapping[str, float] = field(default_factory=dict)  # of `ledger` where only stacks told it: ± share, 95 %
+    looks: int = 0  # bursts in which those stacks were taken; 0 where the ledger is of spans
     meetings: tuple[Meeting, ...] = ()  # rounds between meetings with other ranks, steady state
 
 

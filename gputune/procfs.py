@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from os import pread
 from pathlib import Path
 from typing import TypeAlias
@@ -15,6 +16,7 @@ PAGE = 4096  # bytes; more than any file of a single process that is kept open h
 # Fields of /proc/PID/stat, counted from the state (field 3 in proc(5)), which is where `stat_fields` begins.
 STATE, PPID, UTIME, STIME, CUTIME, CSTIME, THREADS, STARTED = 0, 1, 11, 12, 13, 14, 17, 19
 
+PYTHONS = ("python", "pypy")  # how the programs are named that are one
 
 Clocks: TypeAlias = Mapping[int, tuple[int, int]]
 
@@ -93,6 +95,18 @@ def read_text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+
+
+def is_python(proc: Path, pid: int) -> bool:
+    """Return whether a process is a Python: by its program's name, or by the library of an embedded one."""
+    with suppress(OSError):
+        if (proc / str(pid) / "exe").readlink().name.startswith(PYTHONS):
+            return True
+    try:
+        with (proc / str(pid) / "maps").open("rb") as maps:
+            return any(b"libpython" in line for line in maps)
+    except OSError:
+        return False
 
 
 def cpu_list(text: str) -> frozenset[int]:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from gputune.events import Event
 
+ATTACHED = "it ran before gputune looked at it"  # Guest.why of a process that is only looked at from outside
 Kind = Literal["gauge", "counter"]
 Role = Literal["main", "worker", "other"]
 
@@ -68,6 +69,7 @@ class Target:
     sys: Path = Path("/sys")
     rings: Path = Path("/nonexistent")
     hz: float = 10.0
+    heard: bool = True  # False: it ran before us, no guest can speak, and stacks are all that tells where its time goes
 
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"

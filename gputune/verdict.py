@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gputune.document import (
+    Attached,
     DeviceRow,
     FindingRow,
     FrameRow,
@@ -21,7 +22,7 @@ from gputune.document import (
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text
-from gputune.sample import Guest, Json
+from gputune.sample import ATTACHED, Guest, Json
 from gputune.spending import Spending, spending
 from gputune.team import job
 from gputune.workload import LEAST_BATCHES
@@ -29,6 +30,7 @@ from gputune.workload import LEAST_BATCHES
 __all__ = ["Overhead", "Verdict", "build", "to_json"]
 
 SEEN = "ring"  # Process.guest and Guest.state of a process that spoke from inside
+FROM_OUTSIDE = "looked at from outside: where its time goes is known, what a change would bring is not"
 FRAMES = 5  # places of the step named in the document; further ones are below a few percent each
 DIGITS = 6  # significant digits kept: more is noise, and makes the document unreadable
 
@@ -46,6 +48,7 @@ def build(
     `guests` are the processes that were sighted, `price` what one device costs an hour, if the caller knows them.
     """
     heard = [p for p in features.processes if p.guest == SEEN]
+    attached = [p for p in features.processes if p.guest == ATTACHED]
     rate = _together(features) or _sum(_rate(p.samples, p.loop) for p in heard)
     return Verdict(
         command=list(features.command),
@@ -55,14 +58,14 @@ def build(
         batches=sum(p.batches for p in heard),
         device=_device(features.devices),
         loaders=_loaders(heard),
-        ledger=_ledger(heard),
+        ledger=_ledger(heard or [p for p in attached if p.looks]),
         findings=[_finding(f) for f in sorted(findings, key=lambda f: -f.speedup.likely)],
         overhead=overhead,
         unavailable=[UnavailableRow(probe=probe, why=why) for probe, why in sorted(features.unavailable.items())],
         steps_per_s=_mean([r for p in heard if (r := _rate(p.optimizer_steps, p.loop)) is not None]),
         startup_s=_mean([p.ledger.get("startup", 0.0) for p in heard]) or 0.0,
         loop_s=_mean([p.loop for p in heard]) or 0.0,
-        abstained=abstained(heard),
+        abstained=FROM_OUTSIDE if attached and not heard else abstained(heard),
         processes=[_process(p) for p in features.processes],
         frames=_frames(heard or features.processes),
         sighted=None if guests is None else _sighted(list(guests)),
@@ -70,6 +73,7 @@ def build(
         oom_kills=features.oom_kills[0],
         oom_kills_where=features.oom_kills[1],
         stopped_s=_short(features.stopped),
+        attached=_attached(attached),
         spent=_spent(spending(features, price=price, samples_per_s=rate)),
     )
 
@@ -156,12 +160,30 @@ def _ledger(processes: Sequence[Process]) -> list[LedgerRow]:
     for process in processes:
         for span, seconds in process.ledger.items():
             spans[span] = spans.get(span, 0.0) + seconds
+    margins = _margins(processes)
     rows = [
-        LedgerRow(span=span, seconds=_short(seconds / len(processes)), share=_short(seconds / total))
+        LedgerRow(
+            span=span,
+            seconds=_short(seconds / len(processes)),
+            share=_short(seconds / total),
+            margin=_maybe(margins.get(span)),
+        )
         for span, seconds in spans.items()
         if seconds > 0
     ]
     return sorted(rows, key=lambda row: -row.share)
+
+
+def _margins(processes: Sequence[Process]) -> dict[str, float]:
+    """Return the margin of each word; of several processes together it is as large as the largest at the most."""
+    spans = {span for process in processes for span in process.margins}
+    return {span: max(process.margins.get(span, 0.0) for process in processes) for span in spans}
+
+
+def _attached(processes: Sequence[Process]) -> Attached | None:
+    if not processes:
+        return None
+    return Attached(stacks=sum(p.stack_samples for p in processes), looks=sum(p.looks for p in processes))
 
 
 def _finding(finding: Finding) -> FindingRow:

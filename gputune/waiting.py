@@ -39,7 +39,7 @@ def in_waits(spans: Mapping[str, float], seconds: float) -> float:
 
 def waited(run: Features) -> float | None:
     """Return the s of the whole run in which training processes had nothing for a device, start-up included."""
-    heard = [p for p in run.processes if p.guest == "ring"]
+    heard = [p for p in run.processes if p.guest == "ring" or p.looks]
     if not heard:
         return None
     return sum(_waited(p) for p in heard) / len(heard)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from gputune.procfs import read_text
+from gputune import ptrace
 from gputune.sample import Metric, Reading, Stack, Target, Ticks, Unavailable, now
 
 METRICS: tuple[Metric, ...] = ()
@@ -27,6 +27,8 @@ BURST = 1  # s; py-spy takes whole seconds
 FIRST = 1.5  # s from the first sight of a training to the first burst: its warm-up is of no interest
 GROWTH = 2.0  # each pause is that much longer than the one before
 LONGEST = 240.0  # s; 120 ms of CPU in 4 min are 0.05 % of a core; by then five bursts have said where the time goes
+OUTSIDE = 2.0  # s between bursts where stacks are all there is: some fifteen looks a minute, for 1 to 2 % of a core
+CALMER = 1.05  # they grow like that then, so that an hour of it costs a tenth
 SHARED = 80.0  # s; with many training processes the pauses grow, so that all bursts together cost no more than three
 PATIENCE = 5.0  # s that py-spy may take longer than its burst before it is ended
 GIVE_UP = 3  # failures in a row after which a process is left alone
@@ -86,13 +88,17 @@ class _Looker:
     def tick(self, at: float) -> list[Reading]:
         """Return the stacks of a burst that is over; begin the next one that is due."""
         mains = [pid for pid, role in self._target.pids().items() if role == "main"]
-        self._trainings = {pid: self._trainings.get(pid) or _Training(pid, at + FIRST) for pid in mains}
+        self._trainings = {pid: self._trainings.get(pid) or self._met(pid, at) for pid in mains}
         stacks = self._collect(at)
         if self._burst is None:
             due = [t for t in self._trainings.values() if at >= t.due and t.failures < GIVE_UP]
             if due:
                 self._begin(min(due, key=lambda t: t.due), at)
         return stacks
+
+    def _met(self, pid: int, at: float) -> _Training:
+        """Return when to look at a new process: after its warm-up, or at once where it ran before we came."""
+        return _Training(pid, at + FIRST) if self._target.heard else _Training(pid, at, OUTSIDE)
 
     def close(self) -> None:
         """End a burst that is under way: it never stopped its target, so nothing has to be set going again."""
@@ -141,7 +147,8 @@ class _Looker:
     def _judge(self, burst: _Burst, at: float) -> list[Reading]:
         """Plan the next burst by how this one went."""
         training = burst.training
-        training.pause = min(training.pause * GROWTH, max(LONGEST, SHARED * len(self._trainings)))
+        growth = GROWTH if self._target.heard else CALMER
+        training.pause = min(training.pause * growth, max(LONGEST, SHARED * len(self._trainings)))
         training.due = at + training.pause
         stacks = list(training_stacks(burst.said.decode(errors="replace"), training.pid))
         if stacks:
@@ -157,12 +164,8 @@ class _Looker:
         lowered = complaint.lower()
         if self._worked or not ("permission denied" in lowered or "operation not permitted" in lowered):
             return
-        scope = (read_text(self._target.proc / "sys/kernel/yama/ptrace_scope") or "0").strip()
-        if scope != "0":
-            why = f"the system does not let py-spy look into other processes (ptrace_scope is {scope})"
-            raise Unavailable(why, hint="sudo sysctl kernel.yama.ptrace_scope=0")
-        why = "the system does not let py-spy look into other processes (no CAP_SYS_PTRACE, as in a plain container)"
-        raise Unavailable(why, hint="start the container with `--cap-add=SYS_PTRACE`")
+        why, hint = ptrace.refusal(self._target.proc)
+        raise Unavailable(why, hint=hint)
 
 
 def _drain(pipe: IO[bytes] | None, into: bytearray) -> None:

@@ -8,8 +8,8 @@ import re
 import time
 from dataclasses import dataclass
 
-from gputune.procfs import PPID, STARTED, monotonic_of, read_bytes, stat_fields
-from gputune.sample import Guest, Metric, Reading, Role, Target, Ticks, now
+from gputune.procfs import PPID, STARTED, is_python, monotonic_of, read_bytes, stat_fields
+from gputune.sample import ATTACHED, Guest, Metric, Reading, Role, Target, Ticks, now
 
 METRICS: tuple[Metric, ...] = ()
 PERIOD = 2.0  # s; importing torch takes about as long
@@ -68,8 +68,9 @@ def _launchers(suspects: dict[int, _Suspect]) -> list[Reading]:
 
 
 def _look(target: Target, pid: int) -> Guest | None:
-    """Return what is to be said of a process: nothing where a guest is, or no torch."""
-    if (target.rings / f"{pid}.hello").exists() or not _has_torch(target, pid):
+    """Return what is to be said of a process: nothing where a guest is, or no torch (one that was named counts)."""
+    named = not target.heard and pid == target.root_pid and is_python(target.proc, pid)
+    if (target.rings / f"{pid}.hello").exists() or not (named or _has_torch(target, pid)):
         return None
     stat = read_bytes(f"{target.proc}/{pid}/stat")
     if not stat:
@@ -101,6 +102,8 @@ def _role(target: Target, pid: int, parent: int) -> Role:
 
 def _why(target: Target, pid: int) -> str:
     """Return why no guest may be there. Of the environment only the two names that matter are looked at."""
+    if not target.heard:
+        return ATTACHED
     for word in read_bytes(f"{target.proc}/{pid}/cmdline").split(b"\0")[1:]:
         if not word.startswith(b"-"):
             break

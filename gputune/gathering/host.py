@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 from gputune.features import Device, Machine, Process, Trend
 from gputune.gathering.meter import Meter
+from gputune.gathering.sampled import Sampled
 from gputune.gathering.stacks import Stacks
 from gputune.gathering.storage import RATES, Rate
 from gputune.gathering.trend import Series
 from gputune.mounts import Mount
-from gputune.sample import Guest, Json, Sample
+from gputune.sample import ATTACHED, Guest, Json, Sample
 from gputune.units import NS
 
 PENDING = 65536  # readings kept back after the last batch; more come only from a loop that has ended
@@ -212,6 +213,11 @@ class Host:
             ranks=ranks,
         )
 
+    def worked(self) -> tuple[float, float]:
+        """Return the s that devices ran kernels, and of how many s that is known; sums over them."""
+        meters = self._meters.values()
+        return sum(meter.worked for meter in meters), sum(meter.known for meter in meters)
+
     def devices(self, started: int = 0, until: int = 0) -> tuple[Device, ...]:
         """Return every device that was read, in the order of their indices, of a run from `started` to `until` (ns)."""
         read = {i for name, i in self._means if name.startswith("gpu.") and ":" not in i}  # GPU:PID is a process on it
@@ -258,18 +264,21 @@ class Host:
         """Return a training process that no guest spoke from: of its time only the stacks know something."""
         frames, samples = stacks.of(guest.pid, everywhere=True)
         wall = max(0, (guest.ended or until) - guest.started) / NS
+        told = stacks.sampled(guest.pid) if guest.why == ATTACHED else Sampled()
         return Process(
             pid=guest.pid,
             rank=None,
             wall=wall,
-            ledger={"step": wall},
+            ledger={span: share * wall for span, share in told.shares().items()} or {"step": wall},
+            margins=told.margins(),
+            looks=told.looks,
             inclusive={},
             loop=0.0,
             batches=0,
             samples=0,
             optimizer_steps=0,
             frames=frames,
-            stack_samples=samples,
+            stack_samples=told.stacks or samples,
             guest=guest.why or "no guest spoke from inside it",
         )
 

@@ -14,8 +14,8 @@ class Meter:
 
     first: int = 0  # of the readings of utilisation
     _last: int = 0
-    _known: float = 0.0
-    _worked: float = 0.0
+    known: float = 0.0
+    worked: float = 0.0
     _busy: float = 0.0
     _power_last: int = 0
     _power_known: float = 0.0
@@ -39,8 +39,8 @@ class Meter:
     def _used(self, t: int, share: float) -> None:
         if self.first:
             seconds = min(HELD, max(0, t - self._last) / NS)
-            self._known += seconds
-            self._worked += share * seconds
+            self.known += seconds
+            self.worked += share * seconds
         self.first = self.first or t
         self._last, self._busy = t, share
 
@@ -60,9 +60,9 @@ class Meter:
 
         Before its first reading the device was not the job's yet: it waited. A gap counts as the rest of the run does.
         """
-        if not self._known:
+        if not self.known:
             return None
-        share = 1.0 - self._worked / self._known
+        share = 1.0 - self.worked / self.known
         return max(0, self.first - started) / NS + share * max(0, until - max(started, self.first)) / NS
 
     def energy(self, until: int) -> float | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gputune.features import Frame
+from gputune.gathering.sampled import Sampled, word
 from gputune.sample import Stack
 
 FRAME = re.compile(r"^(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
@@ -82,16 +83,24 @@ class Stacks:
     def __init__(self) -> None:
         self._own: dict[int, _Pile] = {}
         self._all: dict[int, _Pile] = {}
+        self._sampled: dict[int, Sampled] = {}
+        self.taken = 0
 
     def take(self, stack: Stack) -> None:
         """Take one stack, counted as often as it was seen."""
         parts = [_split(f) for f in stack.frames]
+        self.taken += stack.count
+        self._sampled.setdefault(stack.pid, Sampled()).add(stack.t, word(parts), stack.count)
         found = _innermost(parts)
         if found is None:
             return
         self._all.setdefault(stack.pid, _Pile()).add(found, stack.count)
         if not _is_spanned(parts):
             self._own.setdefault(stack.pid, _Pile()).add(found, stack.count)
+
+    def sampled(self, pid: int) -> Sampled:
+        """Return where the time of a process went as its stacks tell it."""
+        return self._sampled.get(pid, Sampled())
 
     def of(self, pid: int, *, everywhere: bool = False) -> tuple[tuple[Frame, ...], int]:
         """Return the places of a process by their share of its stacks outside of spans, and how many there were.

@@ -12,7 +12,7 @@ from textwrap import wrap
 from gputune.document import FindingRow, ProcessRow, Verdict
 from gputune.finding import WITHOUT_EDIT
 from gputune.hygiene import clean
-from gputune.report import ending
+from gputune.report import attached, ending
 from gputune.report.bar import bar, legend, parts
 from gputune.report.ranks import rank_rows
 from gputune.report.spent import sentence as spent
@@ -123,6 +123,8 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     if not shown:
         return wrap(_nothing(verdict), width)
     drawn = [bar(shown, width, colour=colour), legend(shown, colour=colour)]
+    if verdict.attached is not None:
+        return [*drawn, *wrap(attached.sentence(verdict), width)]
     if verdict.abstained:
         return [*drawn, *wrap(f"{verdict.abstained}; let it run longer", width)]
     if all(finding.offer for finding in verdict.findings):
@@ -237,7 +239,7 @@ def _notes(verdict: Verdict, width: int) -> list[str]:
     """Return how it ended if that needs words, what was not seen, and what could not be measured."""
     lines = wrap(ending.cause(verdict), width)
     unheard = [p for p in verdict.processes if not p.seen]
-    if unheard and not _inner(verdict):
+    if unheard and verdict.attached is None and not _inner(verdict):
         lines += _unheard(unheard, width)
     if verdict.stopped_s >= TOLD_STOP:
         lines += wrap(f"stopped by a signal for {seconds(verdict.stopped_s)}, which is not counted here", width)
@@ -268,6 +270,8 @@ def _unheard(unheard: list[ProcessRow], width: int) -> list[str]:
 
 def _next(verdict: Verdict, width: int, run_folder: str | None) -> list[str]:
     """Return what to type next. A command is never clipped: it is to be copied."""
+    if verdict.attached is not None and not verdict.findings:
+        return wrap(attached.NEXT, width)
     commands = [f"gputune explain {clean(verdict.findings[0].id, NAME)}"] if verdict.findings else []
     if run_folder is not None and verdict.findings:
         change = verdict.findings[0].change

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,22 @@ def test_the_first_burst_waits_and_the_pauses_grow(machine, clock) -> None:
         pauses.append(training.pause)
     assert pauses[:3] == [3.0, 6.0, 12.0]
     assert pauses[-1] == stacks.LONGEST
+
+
+def test_where_stacks_are_all_there_is_the_first_burst_comes_at_once_and_more_follow(machine, clock) -> None:
+    machine.roles = {101: "main"}
+    looker = stacks._Looker(replace(machine.target(), heard=False), "/bin/false")
+    looker.tick(7.0)
+    training = looker._trainings[101]
+    assert training.due == 7.0
+    looks, at = 0, 0.0
+    while at < 60:
+        with subprocess.Popen(["true"]) as child:
+            looker._judge(stacks._Burst(training, child, at), at)
+        training.failures = 0
+        at = training.due + stacks.BURST
+        looks += 1
+    assert 10 <= looks <= 25
 
 
 def test_a_hung_one_never_holds_up_a_tick_and_is_ended_with_the_probe(machine, spy, at_once) -> None:

@@ -1,9 +1,11 @@
 """Trainings that no guest speaks from are named, with the reason."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.probes import unseen
-from gputune.sample import Guest
+from gputune.sample import ATTACHED, Guest
 
 MIB = 1 << 20
 MAPS = "7f00-7f01 r-xp 00000000 fd:00 1 /venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so\n"
@@ -92,3 +94,20 @@ def test_torch_that_comes_later_is_found(machine, clock, train) -> None:
     train(100)
     clock.turn(2.0)
     assert len(next(ticks)) == 1
+
+
+def test_of_a_training_that_is_only_looked_at_nobody_is_to_blame(machine, train) -> None:
+    train(100, "python -I train.py", environ="")
+    (guest,) = next(unseen.attach(replace(machine.target(), heard=False)))
+    assert (guest.pid, guest.role, guest.why) == (100, "main", ATTACHED)
+
+
+def test_a_python_that_was_named_is_looked_at_without_torch_as_well(machine, train) -> None:
+    train(100)
+    machine.write("proc/100/maps", "7f00-7f01 r-xp 00000000 fd:00 1 /usr/lib/libpython3.11.so.1.0\n")
+    target = replace(machine.target(), heard=False)
+    assert target.root_pid == 100
+    (guest,) = next(unseen.attach(target))
+    assert guest.role == "main"
+    machine.write("proc/100/maps", "7f00-7f01 r-xp 00000000 fd:00 1 /usr/lib/libc.so.6\n")
+    assert next(unseen.attach(target)) == []

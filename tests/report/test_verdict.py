@@ -76,6 +76,7 @@ def test_the_ledger_adds_to_one_over_ranks_of_different_length(features: Make, p
         "span": "loader.wait",
         "seconds": pytest.approx(17.55),
         "share": pytest.approx(0.381, abs=1e-3),
+        "margin": None,
     }
 
 

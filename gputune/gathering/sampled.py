@@ -1,0 +1,133 @@
+"""A ledger out of stacks alone, of a process that nobody listens to from inside, and how sure it is.
+
+Every stack is put under the word that the innermost known frame stands for, as in the ledger of spans; inside next()
+everything is loader wait but the start of workers. What no frame is known of is `step`. Work that is done in C (a copy
+to the device, `.item()`) shows no frame of its own: it is a part of the step here.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+WAIT, START = "loader.wait", "loader.start"
+
+# (a part of the file's path, functions or () for all of them, the word). The first that fits a frame counts.
+KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("torch/utils/data/dataloader.py", ("__iter__", "_get_iterator", "__init__", "_reset", "_shutdown_workers"), START),
+    ("torch/utils/data/dataloader.py", (), WAIT),
+    ("torch/utils/data/_utils/", (), WAIT),
+    ("torchdata/", (), WAIT),
+    ("webdataset/", (), WAIT),
+    ("tensorflow/python/data/ops/iterator_ops.py", (), WAIT),
+    ("nvidia/dali/plugin/", ("__next__", "_get_outputs"), WAIT),
+    ("torch/serialization.py", ("save", "_save", "_legacy_save"), "checkpoint"),
+    ("torch/distributed/checkpoint/", (), "checkpoint"),
+    ("safetensors/", ("save_file", "save_model"), "checkpoint"),
+    ("transformers/", ("_save_checkpoint", "save_model", "save_pretrained"), "checkpoint"),
+    ("", ("save_checkpoint",), "checkpoint"),
+    ("torch/utils/tensorboard/", (), "reporting"),
+    ("tensorboardX/", (), "reporting"),
+    ("tensorboard/summary/", (), "reporting"),
+    ("wandb/", (), "reporting"),
+    ("mlflow/", (), "reporting"),
+    ("comet_ml/", (), "reporting"),
+    ("clearml/", (), "reporting"),
+    ("requests/sessions.py", (), "reporting"),
+    ("urllib3/", (), "reporting"),
+    ("http/client.py", (), "reporting"),
+    ("logging/__init__.py", (), "logging"),
+    ("logging/handlers.py", (), "logging"),
+    ("loguru/", (), "logging"),
+    ("tqdm/", ("display", "refresh", "update", "sp", "status_printer", "close", "set_postfix"), "logging"),
+    ("rich/progress.py", (), "logging"),
+    ("torch/cuda/__init__.py", ("synchronize",), "sync"),
+    ("torch/cuda/streams.py", ("synchronize", "wait"), "sync"),
+    ("torch/distributed/distributed_c10d.py", (), "collective"),
+    ("horovod/", (), "collective"),
+    ("lightning", ("batch_to_device", "move_data_to_device", "transfer_batch_to_device"), "copy.h2d"),
+    ("accelerate/utils/operations.py", ("send_to_device",), "copy.h2d"),
+    ("lightning", ("validation_step", "_evaluation_step", "run_validation"), "evaluation"),
+    ("transformers/trainer.py", ("evaluate", "evaluation_loop", "prediction_step"), "evaluation"),
+    ("", ("evaluate", "validate", "run_evaluation", "run_validation"), "evaluation"),
+)
+
+LEAST_LOOKS = 3  # below it the looks say nothing of how much they differ
+NORMAL = 1.96  # standard errors of a 95 % interval
+# Student's t of 95 %, by looks less one, where there are few of them. Source: any table of it.
+T95 = {2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 10: 2.23, 15: 2.13, 20: 2.09, 30: 2.04}
+
+
+def word(parts: list[tuple[str, str, str]]) -> str:
+    """Return the word of a stack, given as (function, file, line), the outermost frame first."""
+    found = "step"
+    for function, file, _line in parts:
+        known = _known(function.rpartition(".")[2], file)
+        if known and not (found == WAIT and known != START):
+            found = known
+    return found
+
+
+def _known(function: str, file: str) -> str:
+    for part, functions, span in KNOWN:
+        if part in file and (not functions or function in functions):
+            return span
+    return ""
+
+
+@dataclass(slots=True)
+class Sampled:
+    """The stacks of one process, look by look: those of one look resemble each other more than those of two."""
+
+    stacks: int = 0
+    looks: int = 0
+    _counts: dict[str, int] = field(default_factory=dict)
+    _squares: dict[str, float] = field(default_factory=dict)  # of the share in each look that is over
+    _sums: dict[str, float] = field(default_factory=dict)
+    _look: dict[str, int] = field(default_factory=dict)
+    _t: int = 0
+
+    def add(self, t: int, span: str, count: int) -> None:
+        """Take `count` stacks of a look at `t`; all of one look have the same."""
+        if t != self._t:
+            self._close()
+            self._t = t
+            self.looks += 1
+        self._look[span] = self._look.get(span, 0) + count
+        self._counts[span] = self._counts.get(span, 0) + count
+        self.stacks += count
+
+    def shares(self) -> dict[str, float]:
+        """Return the share of each word; they add up to 1."""
+        return {span: count / self.stacks for span, count in self._counts.items()} if self.stacks else {}
+
+    def margins(self) -> dict[str, float]:
+        """Return how far each share may be off, with 95 %: what the number of stacks leaves open, or of looks.
+
+        Nothing where there are too few looks to tell.
+        """
+        if self.looks < LEAST_LOOKS:
+            return {}
+        return {span: max(self._by_stacks(share), self._by_looks(span)) for span, share in self.shares().items()}
+
+    def _by_stacks(self, share: float) -> float:
+        """Return half of Wilson's interval: not zero for a share of nothing or everything."""
+        n, z = self.stacks, NORMAL
+        return z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+
+    def _by_looks(self, span: str) -> float:
+        shares = self._of_look()
+        total = self._sums.get(span, 0.0) + shares.get(span, 0.0)
+        squares = self._squares.get(span, 0.0) + shares.get(span, 0.0) ** 2
+        n = self.looks
+        variance = max(0.0, squares - total * total / n) / (n - 1)
+        t = next((value for looks, value in T95.items() if n - 1 <= looks), NORMAL)
+        return min(1.0, t * math.sqrt(variance / n))
+
+    def _of_look(self) -> dict[str, float]:
+        count = sum(self._look.values())
+        return {span: n / count for span, n in self._look.items()} if count else {}
+
+    def _close(self) -> None:
+        for span, share in self._of_look().items():
+            self._sums[span] = self._sums.get(span, 0.0) + share
+            self._squares[span] = self._squares.get(span, 0.0) + share * share
+        self._look = {}

@@ -1,0 +1,30 @@
+"""What is said of a training that was only looked at from outside: how sure its ledger is, and how to learn more."""
+
+from gputune.document import Verdict
+from gputune.hygiene import clean
+from gputune.report.words import percent
+
+NAME = 60  # characters of a place or a function
+WORDS = 3  # of the ledger, with their margins
+
+
+def sentence(verdict: Verdict) -> str:
+    """Return how many stacks the ledger rests on, and how far its largest shares may be off."""
+    if verdict.attached is None or not verdict.ledger:
+        return ""
+    times = "look" if verdict.attached.looks == 1 else "looks"
+    of = f"from {verdict.attached.stacks:,} stacks in {verdict.attached.looks} {times}"
+    rows = [row for row in verdict.ledger[:WORDS] if row.margin is not None]
+    if not rows:
+        return f"{of}, too few to say how sure that is: look longer"
+    shares = ", ".join(f"{row.span} {percent(row.share)} ± {max(1, round((row.margin or 0) * 100))}" for row in rows)
+    return f"{of}: {shares} (95%){_place(verdict)}"
+
+
+def _place(verdict: Verdict) -> str:
+    """Return the line of the user's code that was met most."""
+    top = verdict.frames[0] if verdict.frames else None
+    return f"; most at {clean(top.where, NAME)} in {clean(top.function, NAME)}, {percent(top.share)}" if top else ""
+
+
+NEXT = "next: start it with `gputune watch -- CMD` to learn the cause and what a change would bring"

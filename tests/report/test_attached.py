@@ -1,0 +1,57 @@
+"""What is said of a training that was only looked at from outside."""
+
+from gputune.features import Frame
+from gputune.report.terminal import render
+from gputune.sample import ATTACHED
+from gputune.verdict import Overhead, build
+
+
+def looked_at(features, process, **facts):
+    told = {
+        "wall": 60.0,
+        "ledger": {"loader.wait": 34.8, "step": 24.0, "checkpoint": 1.2},
+        "margins": {"loader.wait": 0.042, "step": 0.04, "checkpoint": 0.001},
+        "looks": 20,
+        "stack_samples": 1220,
+        "frames": (Frame(where="train.py:30", function="main", share=0.7, compute=True),),
+        "loop": 0.0,
+        "batches": 0,
+        "samples": 0,
+        "optimizer_steps": 0,
+        "loaders": (),
+        "guest": ATTACHED,
+    }
+    run = features(wall=60.0, devices=(), exit_code=None, processes=(process(**{**told, **facts}),))
+    return build(run, [], overhead=Overhead())
+
+
+def test_the_ledger_says_how_sure_it_is(features, process) -> None:
+    verdict = looked_at(features, process)
+    assert [(row.span, row.share, row.margin) for row in verdict.ledger] == [
+        ("loader.wait", 0.58, 0.042),
+        ("step", 0.4, 0.04),
+        ("checkpoint", 0.02, 0.001),
+    ]
+    said = " ".join(render(verdict, width=80, run_folder="run").split())
+    assert "from 1,220 stacks in 20 looks: loader.wait 58% ± 4, step 40% ± 4, checkpoint 2% ± 1 (95%)" in said
+    assert "most at train.py:30 in main, 70%" in said
+    assert "next: start it with `gputune watch -- CMD`" in said
+    assert "not seen from inside" not in said
+    assert "let it run longer" not in said
+
+
+def test_with_few_looks_it_says_so(features, process) -> None:
+    said = render(looked_at(features, process, margins={}, looks=1, stack_samples=40), width=80)
+    assert "from 40 stacks in 1 look, too few to say how sure that is" in " ".join(said.split())
+
+
+def test_without_stacks_nothing_is_said_of_its_time(features, process) -> None:
+    verdict = looked_at(features, process, ledger={"step": 60.0}, margins={}, looks=0, stack_samples=0, frames=())
+    assert verdict.ledger == []
+    assert "nothing can be said of its time" in render(verdict, width=80)
+
+
+def test_a_training_that_gputune_started_has_no_margins(features) -> None:
+    verdict = build(features(), [], overhead=Overhead())
+    assert verdict.attached is None
+    assert all(row.margin is None for row in verdict.ledger)
