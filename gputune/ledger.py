@@ -52,6 +52,12 @@ class Ledger:
         self.inclusive: dict[str, int] = {}
         self._open: list[Claim] = []
 
+    def copy(self) -> "Ledger":
+        """Return another one with the same past. Claims are never changed once they are kept, so both may hold them."""
+        other = Ledger(self.start)
+        other.self_ns, other.inclusive, other._open = dict(self.self_ns), dict(self.inclusive), list(self._open)
+        return other
+
     def span(self, name: str, t0: int, t1: int, loader: int | None = None) -> Claim:
         """Add a span. Returns what it enclosed, itself included.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from gputune.events import Event, Kind
 from gputune.features import Features
+from gputune.gates import Look
 from gputune.gathering.host import Host
 from gputune.gathering.process import Training
 from gputune.gathering.stacks import Stacks
@@ -151,6 +152,19 @@ class Gatherer:
         """Return for how long the command stood still, where no training was seen."""
         return max((stops.before(until) / NS for stops in self._stops.values()), default=0.0)
 
+    @property
+    def progress(self) -> int:
+        """Return a number that grows with what the training does, and with looks at its stacks."""
+        done = sum(training.batches + training.steps for training in self._trainings.values())
+        return done + self.stacks.taken
+
+    def look(self, t: int) -> Look:
+        """Return what training processes have waited for batches until `t` (ns), and what devices have worked."""
+        alive = [training for training in self._trainings.values() if training.trains and not training.guest.ended]
+        waited = sum(training.waited(t) for training in alive) / max(1, len(alive)) / NS
+        worked, known = self.host.worked()
+        return Look(t, frozenset(training.guest.process for training in alive), waited, worked, known)
+
     def guest_cost(self) -> float | None:
         """Return s that the guest took of each batch and the step after it, its hooks and its samples; None unknown.
 
@@ -176,7 +190,8 @@ class Gatherer:
         processes = [t.features(until, self.host, self.stacks, ranks=ranks) for t in trainings]
         processes.sort(key=lambda p: (p.rank if p.rank is not None else -1, p.pid))
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
-        processes.extend(self.host.unseen(g, until, self.stacks) for g in unseen)
+        watched = [g._replace(started=max(self.started, g.started)) for g in unseen]
+        processes.extend(self.host.unseen(g, until, self.stacks) for g in watched)
         stopped = min((p.stopped for p in processes if p.guest == "ring"), default=self._still(until))
         rate_limit, request_limit = self.host.read_limits()
         return Features(

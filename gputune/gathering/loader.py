@@ -81,7 +81,11 @@ class LoaderState:
     @property
     def evaluates(self) -> bool:
         """Return whether most of its batches were taken for an evaluation."""
-        return max(self.in_evaluation, self._without_gradients) * 2 > max(1, self.batches)
+        return self.evaluates_with(0)
+
+    def evaluates_with(self, more: int) -> bool:
+        """Return the same with `more` batches of an evaluation that goes on."""
+        return max(self.in_evaluation + more, self._without_gradients) * 2 > max(1, self.batches)
 
     def epoch(self, record: Record, began: float) -> None:
         """Begin a pass: an iterator was made, or reset."""

@@ -87,7 +87,7 @@ class Training:
         self._of: dict[int, int] = {}  # iterator to loader, for workers' records that come late
         self._loop_began = 0
         self._loop_end = 0
-        self._steps = 0
+        self.steps = 0
         self._gaps: deque[float] = deque(maxlen=GAPS)
         self._works: deque[float] = deque(maxlen=GAPS)
         self._last_span = ""
@@ -120,6 +120,8 @@ class Training:
 
     def take(self, record: Record) -> None:
         """Take one record of the training process itself."""
+        if self.open is not None and record.t0 == self.open.t0 and record.kind == self.open.kind:
+            self.open = self.open._replace(kind=0, t0=0)  # it is over: that record is it
         if self.stops.began:
             self._held.append(record)
         else:
@@ -140,7 +142,7 @@ class Training:
         elif kind == Kind.SPAN:
             self._span(record)
         elif kind == Kind.STEP:
-            self._steps += 1
+            self.steps += 1
             self._begin(record.t0)
             self._looped(record)
             self.meetings.step(record)
@@ -174,6 +176,14 @@ class Training:
     def batches(self) -> int:
         """Return how many batches its loaders gave, those of evaluations included."""
         return sum(state.batches for state in self._loaders.values())
+
+    def waited(self, t: int) -> int:
+        """Return the ns that it has waited for batches until `t` (ns), in a next() under way as well."""
+        waited = self.ledger.inclusive.get("loader.wait", 0)
+        opened = self.open
+        if opened is not None and opened.kind == Kind.BATCH and opened.t0 >= self._loop_end and opened.t0:
+            waited += max(0, t - opened.t0)
+        return waited
 
     def _begin(self, t0: int) -> None:
         """End the start-up at the first sign of training."""
@@ -301,7 +311,7 @@ class Training:
         self.go_on()
         last = min(until, self.guest.ended) if self.guest.ended else until
         end = self.stops.running(last)
-        ledger = self._closed(end)
+        ledger, inside = self._closed(end)
         totals, inclusive, in_loop = ledger.totals(end), _seconds(ledger.inclusive), self._in_loop()
         hidden = min(self.meetings.out_of_sight, totals["step"])  # inside backward passes, which no span covers
         for spans in (totals, inclusive, in_loop) if hidden else ():
@@ -321,6 +331,12 @@ class Training:
             for state in self._loaders.values()
             if state.batches or state.made
         )
+        if inside:  # an evaluation goes on
+            states = [(number, state) for number, state in self._loaders.items() if state.batches or state.made]
+            loaders = tuple(
+                replace(loader, training=not state.evaluates_with(inside.get(number, 0)))
+                for loader, (number, state) in zip(loaders, states, strict=True)
+            )
         if self._shards:
             loaders = tuple(x if x.num_workers else replace(x, shards=True) for x in loaders)
         training = [loader for loader in loaders if loader.training]
@@ -338,7 +354,7 @@ class Training:
             loop=loop,
             batches=sum(loader.batches for loader in training),
             samples=sum(loader.samples for loader in training),
-            optimizer_steps=self._steps,
+            optimizer_steps=self.steps,
             loaders=loaders,
             places=tuple(
                 Place(span=n, where=w, what=x, count=c, seconds=s / NS, waits_inside=i / NS)
@@ -364,20 +380,23 @@ class Training:
     def _in_loop(self) -> dict[str, float]:
         return {name: (ns - self._before.get(name, 0)) / NS for name, ns in self._latest.items()}
 
-    def _closed(self, end: int) -> Ledger:
-        """Return the ledger with what the process was in the middle of, when it was last seen, ended at `end`."""
-        opened = self.open
+    def _closed(self, end: int) -> tuple[Ledger, dict[int, int]]:
+        """Return the ledger with what the process was in the middle of, when it was last seen, ended at `end`.
+
+        And of an evaluation under way its batches by loader. Nothing is changed: the run may go on.
+        """
+        opened, inside = self.open, dict[int, int]()
         if opened is None:
-            return self.ledger
-        self.open = None
+            return self.ledger, inside
+        ledger = self.ledger.copy()
         opened = opened._replace(t0=self.stops.running(opened.t0), since=self.stops.running(opened.since))
         if opened.t0 and opened.kind == Kind.BATCH and opened.t0 >= self._loop_end:
-            self.ledger.span("loader.wait", opened.t0, end)
+            ledger.span("loader.wait", opened.t0, end)
         elif opened.t0 and opened.kind == Kind.SPAN and opened.code in SPAN_NAMES:
-            self.ledger.span(SPAN_NAMES[opened.code], opened.t0, end)
+            ledger.span(SPAN_NAMES[opened.code], opened.t0, end)
         if opened.since:
-            self._evaluated(self.ledger.span("evaluation", opened.since, end))
-        return self.ledger
+            inside = ledger.span("evaluation", opened.since, end).batches
+        return ledger, inside
 
 
 def _seconds(spans: Mapping[str, int]) -> dict[str, float]:

@@ -1,0 +1,143 @@
+"""The latest part of a run as a run of its own: what is known now, less what was known at an earlier moment.
+
+Totals are subtracted, series are cut to their end, epochs and rounds are those that began since. What is a mean over
+the loop (the machine's and the disks' load) stays that of the whole: it moves slowly.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from gputune.features import Copy, Device, Features, Loader, Place, Process
+
+T = TypeVar("T")
+
+
+def thin(run: Features) -> Features:
+    """Return what `window` needs of an earlier moment: totals, without the series, which may be long."""
+    processes = tuple(
+        replace(
+            process,
+            loaders=tuple(_thin(loader) for loader in process.loaders),
+            before_forward=(),
+            gaps=(),
+            works=(),
+            meetings=process.meetings[-1:],
+        )
+        for process in run.processes
+    )
+    return replace(run, processes=processes)
+
+
+def _thin(loader: Loader) -> Loader:
+    return replace(
+        loader, waits=(), steps=(), pauses={}, step_cpus=(), fetches=(), reads=(), epochs=(), deliveries=(), early=()
+    )
+
+
+def window(then: Features, now: Features) -> Features:
+    """Return the run between two moments; `then` is the earlier one, whole or thin."""
+    before = {process.pid: process for process in then.processes}
+    wall = max(0.0, now.wall - then.wall)
+    return replace(
+        now,
+        wall=wall,
+        stopped=max(0.0, now.stopped - then.stopped),
+        processes=tuple(_process(before[p.pid], p) if p.pid in before else p for p in now.processes),
+        devices=_devices(then.devices, now.devices, wall),
+    )
+
+
+def _process(then: Process, now: Process) -> Process:
+    loaders = {_key(loader): loader for loader in then.loaders}
+    return replace(
+        now,
+        wall=max(0.0, now.wall - then.wall),
+        stopped=max(0.0, now.stopped - then.stopped),
+        ledger=_less(then.ledger, now.ledger),
+        inclusive=_less(then.inclusive, now.inclusive),
+        in_loop=_less(then.in_loop, now.in_loop),
+        loop=max(0.0, now.loop - then.loop),
+        batches=now.batches - then.batches,
+        samples=now.samples - then.samples,
+        optimizer_steps=now.optimizer_steps - then.optimizer_steps,
+        loaders=tuple(_loader(loaders[_key(x)], x, then.wall) if _key(x) in loaders else x for x in now.loaders),
+        places=_places(then.places, now.places),
+        copies=_copies(then.copies, now.copies),
+        gaps=_last(now.gaps, now.optimizer_steps - then.optimizer_steps),
+        works=_last(now.works, now.optimizer_steps - then.optimizer_steps),
+        meetings=tuple(m for m in now.meetings if not then.meetings or m.number > then.meetings[-1].number),
+    )
+
+
+def _loader(then: Loader, now: Loader, since: float) -> Loader:
+    batches = now.batches - then.batches
+    part = batches / now.batches if now.batches else 0.0
+    epochs = tuple(epoch for epoch in now.epochs if epoch.began >= since)
+    return replace(
+        now,
+        batches=batches,
+        samples=now.samples - then.samples,
+        wait_total=max(0.0, now.wait_total - then.wait_total),
+        seconds=max(0.0, now.seconds - then.seconds),
+        waits=_last(now.waits, batches),
+        steps=_last(now.steps, batches),
+        pauses={name: _last(series, batches) for name, series in now.pauses.items()},
+        step_cpus=_last(now.step_cpus, round(part * len(now.step_cpus))),
+        fetches=_last(now.fetches, batches),
+        reads=_last(now.reads, round(part * len(now.reads))),
+        deliveries=_last(now.deliveries, batches),
+        early=_last(now.early, batches),
+        epochs=epochs or now.epochs[-1:],
+    )
+
+
+def _key(loader: Loader) -> tuple[str, int, int | None, str]:
+    return loader.where, loader.num_workers, loader.batch_size, loader.dataset
+
+
+def _places(then: Sequence[Place], now: Sequence[Place]) -> tuple[Place, ...]:
+    before = {(p.span, p.where, p.what): p for p in then}
+    found = []
+    for place in now:
+        old = before.get((place.span, place.where, place.what))
+        count = place.count - (old.count if old else 0)
+        if count > 0:
+            seconds = place.seconds - (old.seconds if old else 0.0)
+            inside = place.waits_inside - (old.waits_inside if old else 0.0)
+            found.append(replace(place, count=count, seconds=max(0.0, seconds), waits_inside=max(0.0, inside)))
+    return tuple(sorted(found, key=lambda p: -p.seconds))
+
+
+def _copies(then: Sequence[Copy], now: Sequence[Copy]) -> tuple[Copy, ...]:
+    before = {(c.where, c.what): c for c in then}
+    found = []
+    for copy in now:
+        old = before.get((copy.where, copy.what))
+        if old is None:
+            found.append(copy)
+        elif copy.count > old.count:
+            size, took = copy.size - old.size, max(0.0, copy.seconds - old.seconds)
+            found.append(replace(copy, count=copy.count - old.count, seconds=took, size=size))
+    return tuple(found)
+
+
+def _devices(then: Sequence[Device], now: Sequence[Device], wall: float) -> tuple[Device, ...]:
+    before = {device.index: device for device in then}
+    return tuple(_device(before[d.index], d, wall) if d.index in before else d for d in now)
+
+
+def _device(then: Device, now: Device, wall: float) -> Device:
+    if now.idle is None or then.idle is None or not wall:
+        return now
+    idle = min(wall, max(0.0, now.idle - then.idle))
+    energy = None if now.energy is None or then.energy is None else max(0.0, now.energy - then.energy)
+    return replace(now, idle=idle, energy=energy, busy=1.0 - idle / wall)
+
+
+def _less(then: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
+    return {name: max(0.0, seconds - then.get(name, 0.0)) for name, seconds in now.items()}
+
+
+def _last(series: Sequence[T], count: int) -> tuple[T, ...]:
+    return tuple(series[-count:]) if count > 0 else ()
