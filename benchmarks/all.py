@@ -15,7 +15,7 @@ from pathlib import Path
 from common import Figure
 
 HERE = Path(__file__).parent
-OURS = ("fixed_cost", "guest_cost", "slowdown", "recorder_cost", "recording_size", "verdict_time")
+OURS = ("fixed_cost", "guest_cost", "slowdown", "recorder_cost", "recording_size", "verdict_time", "time_to_verdict")
 RATIO = "guest's cost per batch over TraceML's per step"
 HEAD = """# Results
 
