@@ -12,6 +12,9 @@ from gputune.launch import express
 
 SUPERVISED = frozenset({"watch"})  # the commands that run somebody else's program in our place
 
+# Where a proof is to follow, another process is supervised and this one waits for it; with a pid nobody is started.
+DIRECT = ("--prove", "--pid")
+
 
 def main() -> None:
     """Run the command line. Does not return."""
@@ -19,8 +22,8 @@ def main() -> None:
     own_modules_first()
     if arguments == ["--version"] and _said(f"gputune {__version__}\n"):
         sys.exit(0)
-    if arguments and arguments[0] in SUPERVISED and not express.asks(arguments[1:], "--prove"):
-        _supervised(arguments)  # where a proof is to follow, another process is that, and this one waits for its end
+    if arguments and arguments[0] in SUPERVISED and not any(express.asks(arguments[1:], name) for name in DIRECT):
+        _supervised(arguments)
     try:
         from gputune import cli  # noqa: PLC0415 - click costs 20 ms that `watch` does not have before its fork
     except ImportError as error:

@@ -1,5 +1,8 @@
 """Every failure that gputune understands. `gputune/cli.py` is the one place that prints them."""
 
+TOO_LOW = 3  # exit status of a run below `--fail-under`, as of a proof that did not hold: measured, and not good enough
+STOPPED = 4  # exit status of a run that `--stop-when` has ended
+
 
 class GputuneError(Exception):
     """A failure gputune understands: printed without a traceback, status 1."""

@@ -22,7 +22,7 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     `troubles` are sentences to be said with it: what was wrong, and not so wrong that the command should not run.
     Raises BadUsage before the command has started; after that nothing is raised, whatever fails.
     """
-    _check_json(wishes.json)
+    check_json(wishes.json)
     troubles = list(troubles)
     folder, job = _folders(wishes, troubles)
     rings = _rings(troubles)
@@ -79,7 +79,8 @@ def _rings(troubles: list[str]) -> str:
         return ""
 
 
-def _check_json(file: str | None) -> None:
+def check_json(file: str | None) -> None:
+    """Raise BadUsage where `--json` names what cannot be a file."""
     if not file or file == "-":
         return
     parent = os.path.dirname(file) or "."

@@ -19,7 +19,8 @@ DEFAULT_SIZE = "512MiB"
 HELP = f"""{__doc__}
 
 CMD is anything: a script with its interpreter, a shell script, torchrun, accelerate. Its input, output, exit status
-and signals stay its own; gputune speaks on stderr, once it has ended.
+and signals stay its own; gputune speaks on stderr, once it has ended. With `--pid` a training that runs already is only
+looked at, for a while.
 
 \b
 Example:
@@ -29,6 +30,9 @@ Example:
 # What an option's value must be, and one that is: said together when it is not.
 KINDS: dict[str, tuple[Callable[[str], float | None], str, str]] = {
     "price": (values.price, "a price: what one device costs an hour", "--price 2.50"),
+    "fail_under": (values.share, "a percentage above 0, at most 100", "--fail-under 70"),
+    "stop_when": (values.starving, "a condition: `starving`, or `starving:SECONDS`", "--stop-when starving:120"),
+    "seconds": (values.seconds, "a time of at least a second", "--for 60s"),
 }
 
 
@@ -91,6 +95,20 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--all-devices", is_flag=True, help="Read every GPU, not only those of the command.")
 @click.option("--prove", metavar="ID", help="Afterwards run it again, to prove that finding (`top`: the best).")
 @click.option("--price", metavar="N", callback=_value, help="What a device costs an hour, in any currency.")
+@click.option(
+    "--fail-under",
+    metavar="PERCENT",
+    callback=_value,
+    help="Leave 3 if the device was less busy over the loop (without one: if more of it was waiting).",
+)
+@click.option(
+    "--stop-when",
+    metavar="COND",
+    callback=_value,
+    help="End the training once starving[:SECONDS] has held so long (60), and leave 4.",
+)
+@click.option("--pid", type=int, metavar="PID", envvar=[], help="Look at a training that runs already, instead of CMD.")
+@click.option("--for", "seconds", metavar="TIME", envvar=[], callback=_value, help="With --pid: how long, like 5m.")
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
@@ -101,6 +119,10 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     max_size: int,
     prove: str | None,
     price: float | None,
+    fail_under: float | None,
+    stop_when: float | None,
+    pid: int | None,
+    seconds: float | None,
     cmd: tuple[str, ...],
     *,
     no_stacks: bool,
@@ -110,7 +132,9 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     """Hand what was asked for to the undertaking."""
     from gputune import watching  # noqa: PLC0415 - not for --help
 
-    if not cmd:
+    if pid is not None or seconds is not None:
+        _check_attached(ctx, cmd, pid, gates=fail_under is not None or stop_when is not None, prove=prove)
+    elif not cmd:
         raise BadUsage("no command to watch", hint="put it after two dashes: `gputune watch -- python train.py`")
     for name, value in (("--out", out), ("--json", json)):
         if value == "--":
@@ -121,7 +145,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         return watch_then_prove(sys.argv[1:], out, cmd, prove)
     if prove:
         raise BadUsage("`--prove` was not given as an option", hint="type it: `gputune watch --prove top -- CMD`")
-    if not isinstance(ctx.obj, Link):
+    if pid is None and not isinstance(ctx.obj, Link):
         raise GputuneError("`watch` was called without its supervisor", hint="start it as `gputune watch -- CMD`")
     wishes = Wishes(
         cmd,
@@ -133,6 +157,29 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         quiet=quiet,
         all_devices=all_devices,
         price=price,
+        fail_under=fail_under,
+        stop_when=stop_when,
+        pid=pid or 0,
     )
     unknown = ctx.meta.get(config.UNKNOWN, ())
+    if pid is not None:
+        from gputune import attaching  # noqa: PLC0415 - not before a command starts at once
+
+        return attaching.attach(wishes, seconds, unknown)
     return watching.watch(wishes, ctx.obj, unknown)
+
+
+def _check_attached(
+    ctx: click.Context, cmd: tuple[str, ...], pid: int | None, *, gates: bool, prove: str | None
+) -> None:
+    """Refuse what does not go with looking at a process that runs already."""
+    if pid is None:
+        raise BadUsage("`--for` goes with `--pid` only", hint="`gputune watch --pid PID --for 60s`")
+    if ctx.obj is not None:
+        raise BadUsage("`--pid` was not given as an option", hint="type it: `gputune watch --pid PID`")
+    if cmd:
+        says = "`--pid` looks at a training that runs already, and a command was given, too"
+        raise BadUsage(says, hint=f"`gputune watch --pid {pid}`, or `gputune watch -- CMD`")
+    if gates or prove:
+        says = "`--fail-under`, `--stop-when` and `--prove` need a command that gputune starts"
+        raise BadUsage(says, hint=f"`gputune watch --pid {pid}` without them")

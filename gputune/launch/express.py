@@ -15,8 +15,10 @@ VALUES = {
     "--hz": "hz",
     "--json": "json",
     "--price": "price",
+    "--fail-under": "fail_under",
+    "--stop-when": "stop_when",
 }
-NUMBERS = {"hz": values.number, "price": values.price}
+NUMBERS = {"hz": values.number, "price": values.price, "fail_under": values.share, "stop_when": values.starving}
 FLAGS = {"--quiet": ("quiet", True), "--all-devices": ("all_devices", True), "--no-stacks": ("stacks", False)}
 FASTEST = 100.0  # readings a second: beyond it the reading itself becomes a load
 INHERITED = frozenset({"GPUTUNE_RINGS", "GPUTUNE_HOST_PID"})  # set for the command of an outer watch: no options

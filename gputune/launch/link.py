@@ -68,9 +68,15 @@ class Ended:
 
 
 class Spoken:
-    """The recorder has given its verdict: should it die now, nobody is to give it again."""
+    """The recorder has given its verdict: should it die now, nobody is to give it again.
 
-    __slots__ = ()
+    `status` is what to leave with instead of the command's own, None for just that one.
+    """
+
+    __slots__ = ("status",)
+
+    def __init__(self, status: "int | None") -> None:
+        self.status = status
 
 
 Message = Plan | Started | Failed | Ended | Spoken

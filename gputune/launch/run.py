@@ -13,13 +13,16 @@ class Wishes:
     __slots__ = (
         "all_devices",
         "command",
+        "fail_under",
         "hz",
         "json",
         "max_size",
         "out",
+        "pid",
         "price",
         "quiet",
         "stacks",
+        "stop_when",
     )
 
     def __init__(  # noqa: PLR0913 - one parameter an option
@@ -34,6 +37,9 @@ class Wishes:
         quiet: bool = False,
         all_devices: bool = False,
         price: "float | None" = None,
+        fail_under: "float | None" = None,
+        stop_when: "float | None" = None,
+        pid: int = 0,
     ) -> None:
         self.command = command
         self.out = out
@@ -44,6 +50,9 @@ class Wishes:
         self.quiet = quiet
         self.all_devices = all_devices
         self.price = price  # of one device for an hour, in any currency
+        self.fail_under = fail_under  # a share 0 to 1 (`gputune/waiting.py`): a run below it has failed
+        self.stop_when = stop_when  # s of starving after which the command is ended
+        self.pid = pid  # of a process that ran before us and is only looked at; 0 where we start the command
 
 
 class Run(Wishes):

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from gputune.errors import TOO_LOW
 from gputune.launch import signals
 from gputune.launch.descriptors import close_others, is_open, null, say
 from gputune.launch.folders import hold, remove_rings
@@ -37,6 +38,7 @@ class Supervisor:
         self._link: Link | None = None
         self._command = 0
         self._told: list[Message] = []
+        self._heard: Spoken | None = None
         self._stop_asked = -STOP_WINDOW
         self._stop_signal: int = signal.SIGTSTP
 
@@ -63,7 +65,13 @@ class Supervisor:
         self._wait_for_recorder(plan, mask)
         if plan.rings and not self._recorder:  # else it still reads them, and removes them itself
             remove_rings(plan.rings)
-        return ended.code or 0
+        return self._status(plan, ended.code or 0)
+
+    def _status(self, plan: Plan, own: int) -> int:
+        """Return what to leave with: the command's own status, unless the recorder has judged otherwise."""
+        if self._spoken() and self._heard is not None:
+            return own if self._heard.status is None else self._heard.status
+        return own or _unjudged(plan)
 
     def _begin_recorder(self, record: Record, run: "dict[str, object]", mask: Mask) -> None:
         ours, theirs = pair()
@@ -148,10 +156,11 @@ class Supervisor:
 
     def _spoken(self) -> bool:
         """Return whether the recorder, now dead, had given its verdict."""
-        if self._link is None:
-            return False
-        os.set_blocking(self._link.reads, False)
-        return isinstance(self._link.receive(), Spoken)
+        if self._link is not None and self._heard is None:
+            os.set_blocking(self._link.reads, False)
+            message = self._link.receive()
+            self._heard = message if isinstance(message, Spoken) else None
+        return self._heard is not None
 
     def _stopped(self, number: int) -> None:
         if time.monotonic() - self._stop_asked < STOP_WINDOW:
@@ -220,6 +229,15 @@ def _be_recorder(record: Record, run: "dict[str, object]", link: Link, mask: Mas
         pass
     finally:
         os._exit(status)
+
+
+def _unjudged(plan: Plan) -> int:
+    """Return the status of a command that ended well, and no recorder has spoken: a gate that nobody judged failed."""
+    wishes = plan.run.get("wishes")
+    asked = isinstance(wishes, dict) and wishes.get("fail_under") is not None
+    if asked:
+        say("gputune: `--fail-under` failed: the recorder was lost\n")
+    return TOO_LOW if asked else 0
 
 
 def _environment(plan: Plan) -> "dict[str, str]":

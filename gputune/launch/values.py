@@ -3,6 +3,11 @@
 Each returns None where the text cannot be meant; the ordinary road then says so (`gputune/commands/watch.py`).
 """
 
+STARVING = "starving"
+STARVED = 60.0  # s of starving after which it is given up on, where no number is given
+SHORTEST = 1.0  # s; the share of waiting is measured once a second
+SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "": 1.0}
+
 
 def number(text: str) -> "float | None":
     """Return a number that is neither endless nor none."""
@@ -17,3 +22,26 @@ def price(text: str) -> "float | None":
     """Return a price, of one device for an hour: any number that is not negative."""
     value = number(text)
     return value if value is not None and value >= 0 else None
+
+
+def share(text: str) -> "float | None":
+    """Return a percentage, with or without its sign, as a share: above 0, at most 1."""
+    value = number(text.strip().removesuffix("%"))
+    return value / 100 if value is not None and 0 < value <= 100 else None
+
+
+def seconds(text: str) -> "float | None":
+    """Return a duration of at least a second: `90`, `90s`, `5m`, `1h`."""
+    text = text.strip()
+    digits = text.rstrip("minhs")
+    value = number(digits)
+    unit = SECONDS.get(text[len(digits) :])
+    return None if value is None or unit is None or value * unit < SHORTEST else value * unit
+
+
+def starving(text: str) -> "float | None":
+    """Return the seconds of `starving` or `starving:SECONDS`."""
+    word, sign, rest = text.partition(":")
+    if word != STARVING:
+        return None
+    return seconds(rest) if sign else STARVED

@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 import time
 
 from gputune.launch.link import Ended, Link, Spoken
@@ -11,19 +12,26 @@ UNKNOWN = None  # the exit code of a command whose parent is gone: only a parent
 
 
 class End:
-    """Asked after every beat whether the command has ended; its descriptor turns readable when there may be news."""
+    """Asked after every beat whether the command has ended; its descriptor turns readable when there may be news.
 
-    def __init__(self, link: Link, pid: int) -> None:
+    Without a `link` there is no supervisor: the process is somebody else's child.
+    """
+
+    def __init__(self, link: Link | None, pid: int) -> None:
         self.ended: Ended | None = None
+        self.status: int | None = None  # what to leave with instead of the command's own, as it will be told
         self.alone = False  # the supervisor is gone: nobody waits for us, and nobody wants to read us
         self._link = link
         self._pid = pid
         self._events = select.epoll()
-        self._events.register(link.fileno(), select.EPOLLIN)
         try:
             self._process = os.pidfd_open(pid)
         except OSError:  # a kernel before 5.3, or it has ended already
             self._process = -1
+        if link is not None:
+            self._events.register(link.fileno(), select.EPOLLIN)
+        else:
+            self._watch_process()
 
     def fileno(self) -> int:
         """Return the descriptor to wait for."""
@@ -32,11 +40,11 @@ class End:
     def __call__(self) -> bool:
         """Return whether the command has ended."""
         for descriptor, _event in self._events.poll(0):
-            if descriptor == self._link.fileno():
-                self._hear()
+            if self._link is not None and descriptor == self._link.fileno():
+                self._hear(self._link)
             else:
                 self._over()
-        if self.alone and self._process < 0 and not _lives(self._pid):
+        if self.alone and self._process < 0 and not self.lives():
             self._over()
         return self.ended is not None
 
@@ -52,21 +60,39 @@ class End:
 
     def spoken(self) -> None:
         """Tell the supervisor that the verdict was given: no later life is to give it again."""
-        self._link.send(Spoken())
+        if self._link is not None:
+            self._link.send(Spoken(self.status))
+
+    def terminate(self) -> None:
+        """Ask the command to end; nothing where it has ended already."""
+        try:
+            if self._process >= 0:
+                signal.pidfd_send_signal(self._process, signal.SIGTERM)
+            else:
+                os.kill(self._pid, signal.SIGTERM)
+        except (ProcessLookupError, PermissionError):  # ended just now, or runs as somebody else
+            return
 
     def result(self) -> Ended:
         """Return how it ended; when that is not known yet, as of now."""
         return self.ended or Ended(UNKNOWN, time.monotonic_ns(), 0.0, 0)
 
-    def _hear(self) -> None:
-        message = self._link.receive()
+    def lives(self) -> bool:
+        """Return whether its process is there: asked where the kernel does not tell us."""
+        return _lives(self._pid)
+
+    def _watch_process(self) -> None:
+        if self._process >= 0:
+            self._events.register(self._process, select.EPOLLIN)
+
+    def _hear(self, link: Link) -> None:
+        message = link.receive()
         if isinstance(message, Ended):
             self.ended = message
         elif message is None:
             self.alone = True
-            self._events.unregister(self._link.fileno())
-            if self._process >= 0:
-                self._events.register(self._process, select.EPOLLIN)
+            self._events.unregister(link.fileno())
+            self._watch_process()
 
     def _over(self) -> None:
         if self.ended is None:

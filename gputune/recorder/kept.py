@@ -128,7 +128,8 @@ def _about(run: Run, command: tuple[str, ...], started: Started) -> dict[str, Js
         "hz": run.hz,
         **({} if run.price is None else {"price": run.price}),
         **({"host": os.uname().nodename} if run.job else {}),
-        "environment": {name: os.environ[name] for name in TELLING if name in os.environ},
+        **({"attached": True} if run.pid else {}),
+        "environment": {} if run.pid else {name: os.environ[name] for name in TELLING if name in os.environ},
     }
 
 

@@ -11,7 +11,9 @@ from gputune.launch import folders
 from gputune.launch.link import Started
 from gputune.launch.run import Run, restored
 from gputune.recorder.end import End
+from gputune.recorder.gate import Gate
 from gputune.recorder.kept import Kept
+from gputune.recorder.live import Living
 from gputune.recorder.outcome import Outcome
 from gputune.sample import Guest, Reading, Target, now
 from gputune.units import NS
@@ -37,10 +39,13 @@ class Life:
         command = mask(run.command)
         self._gatherer = Gatherer(command, started.t)
         self._guests: dict[int, Guest] = {}
-        self._gathering = True
+        self._gathering = self._following = True
         self._held: list[Reading] = []
         self._gathered = now()
         self._prepared = False
+        self._target: Target | None = None
+        self._gate = Gate(run, end, self._trainers)
+        self._living = Living(run)
         self._kept = Kept(run, command, started, resumed=resumed)
         for readings in self._kept.earlier():
             self._gather(readings)
@@ -59,11 +64,13 @@ class Life:
         self._kept.about(exit_code=outcome.exit_code, ended=ended.t, unavailable=dict(self._unavailable))
         self._kept.check()
         outcome.keep(verdict, broken=bool(self._kept.trouble))
+        self._end.status = self._gate.status(outcome.features, outcome.exit_code)
         if self._run.job:
             outcome, verdict = self._together(outcome, verdict)
         before = self._kept.trouble
-        outcome.speak(verdict, [*self._troubles, *outcome.troubles, before])
+        outcome.speak(verdict, [*self._gate.troubles, *self._troubles, *outcome.troubles, before])
         self._end.spoken()
+        self._living.close()
         self._kept.close()
         if self._kept.trouble != before:
             outcome.add(self._kept.trouble)
@@ -118,9 +125,10 @@ class Life:
         from gputune.tree import Tree  # noqa: PLC0415 - as above
 
         pid = self._started.pid
-        tree = Tree(pid)
-        target = Target(pid, tree.pids, rings=Path(self._run.rings or os.devnull), hz=self._run.hz)
-        probes = [name for name in rooms.names(ROOM) if self._run.stacks or name != "stacks"]
+        tree, rings = Tree(pid), Path(self._run.rings or os.devnull)
+        self._target = target = Target(pid, tree.pids, rings=rings, hz=self._run.hz, heard=not self._run.pid)
+        out = {"stacks"} if not self._run.stacks else {"loader"} if self._run.pid else set[str]()
+        probes = [name for name in rooms.names(ROOM) if name not in out]
         return Ticker(target, hz=self._run.hz, sink=self._take, tree=tree, probes=probes)
 
     def _take(self, readings: list[Reading]) -> None:
@@ -132,10 +140,22 @@ class Life:
         self._gathered = at
         held, self._held = self._held, []
         self._gather(held)
+        self._follow()
         if not self._prepared and at - self._started.t > PREPARE:
             self._prepared = True
             prepare(quiet=self._run.quiet)
             gc.freeze()  # what is there by now stays: it need not be looked through for garbage again and again
+
+    def _follow(self) -> None:
+        """Hold the run against its gates, and tell how it goes."""
+        if not (self._gathering and self._following):
+            return
+        try:
+            self._gate.look(self._gatherer)
+            self._living.look(self._gatherer, self._guests.values(), self._unavailable)
+        except Exception as error:  # noqa: BLE001 - the recording and the verdict at the end need neither
+            self._following = False
+            self._troubles.append(f"the run was not followed ({type(error).__name__}: {error})")
 
     def _gather(self, readings: list[Reading]) -> None:
         for reading in readings:
@@ -147,6 +167,10 @@ class Life:
             except Exception as error:  # noqa: BLE001 - the recording goes on, and can be judged by a mended gputune
                 self._gathering = False
                 self._troubles.append(f"the run cannot be judged ({type(error).__name__}: {error})")
+
+    def _trainers(self) -> list[int]:
+        """Return the pids that train, as last seen."""
+        return [pid for pid, role in self._target.pids().items() if role == "main"] if self._target else []
 
     def _has_guests(self) -> bool:
         try:

@@ -17,6 +17,8 @@ PLAIN = [
     ["--out", "--quiet", "--", "x"],
     ["--out", "a--", "--", "x"],
     ["--price", "2.50", "--", "x"],
+    ["--fail-under", "70", "--stop-when", "starving:90s", "--", "x"],
+    ["--fail-under=12.5%", "--stop-when=starving", "--", "x"],
 ]
 FOR_CLICK = [
     [],
@@ -27,6 +29,11 @@ FOR_CLICK = [
     ["--hz", "x", "--", "x"],
     ["--hz"],
     ["--price", "free", "--", "x"],
+    ["--fail-under", "0", "--", "x"],
+    ["--fail-under", "101", "--", "x"],
+    ["--stop-when", "hungry", "--", "x"],
+    ["--stop-when", "starving:", "--", "x"],
+    ["--for", "3s", "--", "x"],
     ["--price", "-1", "--", "x"],
     ["--quie", "--", "x"],
     ["--quiet=1", "--", "x"],

@@ -1,0 +1,187 @@
+"""The undertaking behind `gputune watch --pid`: a training that runs already is looked at for a while, from outside.
+
+Nothing is put into its process and nothing is sent to it: device, host and processes are read as ever, and where its
+time goes is told by stacks, which py-spy reads out of its memory without stopping it.
+"""
+
+import os
+import pwd
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gputune import ptrace
+from gputune.errors import BadUsage, GputuneError
+from gputune.launch import folders
+from gputune.launch.link import Started
+from gputune.launch.run import Run, Wishes
+from gputune.procfs import PPID, is_python, read_bytes, stat_fields
+from gputune.recorder.end import End
+from gputune.recorder.life import Life
+from gputune.sample import now
+from gputune.tree import Tree
+from gputune.watching import check_json
+
+PROC = Path("/proc")
+ENOUGH = 60.0  # s that it is looked at where no time is given: some fifteen looks, a share to about five points
+LEAVES = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM})
+
+
+class NoSuchProcess(BadUsage):
+    """Nobody has that pid, or it has ended."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(f"there is no process {pid}", hint="`pgrep -af python` lists those that may be meant")
+
+
+class NotPython(BadUsage):
+    """Neither the process nor any of its children is a Python."""
+
+    def __init__(self, pid: int, name: str) -> None:
+        super().__init__(
+            f"process {pid} (`{name}`) is not Python, and started none",
+            hint="`pgrep -af python` lists those that may be meant",
+        )
+
+
+class SomebodyElses(GputuneError):  # noqa: N818 - named for what happened
+    """It runs as another user."""
+
+    def __init__(self, pid: int, owner: str) -> None:
+        super().__init__(
+            f"process {pid} belongs to `{owner}`, and may not be looked into",
+            hint=f"`sudo -u {owner} gputune watch --pid {pid}`",
+        )
+
+
+class Worker(BadUsage):
+    """It is a DataLoader worker, which knows nothing of the training loop."""
+
+    def __init__(self, pid: int, parent: int) -> None:
+        super().__init__(
+            f"process {pid} looks like a worker of process {parent}", hint=f"`gputune watch --pid {parent}`"
+        )
+
+
+def attach(wishes: Wishes, seconds: float | None, troubles: Sequence[str] = ()) -> int:
+    """Look at a process for `seconds` (a minute), until it ends, or until we are asked to leave; say what was found.
+
+    Returns 0: its status is not ours to give. Raises GputuneError where it cannot be looked at.
+    """
+    pid = wishes.pid
+    check_json(wishes.json)
+    check(PROC, pid)
+    wishes.command = command_of(PROC, pid)
+    said = [*troubles, *watched_already(PROC, pid)]
+    run = Run(wishes, folder=_folder(wishes, said), rings="", troubles=said)
+    if wishes.all_devices:
+        os.environ["GPUTUNE_ALL_DEVICES"] = "1"  # read by the NVML probe
+    started = Started(pid, now())
+    leave = Leave(pid, ENOUGH if seconds is None else seconds)
+    Life(run, started, leave, resumed=False).live()
+    return 0
+
+
+def check(proc: Path, pid: int) -> None:
+    """Raise GputuneError where the process cannot be looked at."""
+    try:
+        owner = (proc / str(pid)).stat().st_uid if pid > 0 else -1
+    except OSError:
+        owner = -1
+    if owner < 0 or not command_of(proc, pid):  # a zombie and the kernel's own threads have no command line
+        raise NoSuchProcess(pid)
+    if os.geteuid() not in {0, owner}:
+        raise SomebodyElses(pid, _name_of(owner))
+    tree = Tree(pid, proc)
+    tree.refresh()
+    family = sorted(tree.pids())
+    tree.close()
+    pythons = [member for member in family if is_python(proc, member)]
+    if not pythons:
+        raise NotPython(pid, os.path.basename(command_of(proc, pid)[0]))  # noqa: PTH119 - a word, not a path of ours
+    parent = _parent_of_worker(proc, pid)
+    if parent:
+        raise Worker(pid, parent)
+    if not all(ptrace.allowed(proc, member) for member in pythons):
+        why, hint = ptrace.refusal(proc)
+        raise GputuneError(why, hint=hint)
+
+
+def command_of(proc: Path, pid: int) -> tuple[str, ...]:
+    """Return the command line of a process; empty where it has none."""
+    words = read_bytes(f"{proc}/{pid}/cmdline").rstrip(b"\0").split(b"\0")
+    return tuple(os.fsdecode(word) for word in words) if words != [b""] else ()
+
+
+def watched_already(proc: Path, pid: int) -> list[str]:
+    """Return in a sentence that a watch listens to it from inside, which knows more; nothing where none does."""
+    variables = dict(
+        variable.partition(b"=")[::2] for variable in read_bytes(f"{proc}/{pid}/environ").split(b"\0") if variable
+    )
+    rings = os.fsdecode(variables.get(b"GPUTUNE_RINGS", b""))
+    if not rings or not Path(rings).is_dir():
+        return []
+    host = os.fsdecode(variables.get(b"GPUTUNE_HOST_PID", b"?"))
+    return [f"it was started under `gputune watch` (process {host}), whose verdict knows more: `gputune report RUN`"]
+
+
+def _parent_of_worker(proc: Path, pid: int) -> int:
+    """Return who forked a process that goes by the same command line, 0 where nobody did."""
+    stat = read_bytes(f"{proc}/{pid}/stat")
+    parent = int(stat_fields(stat)[PPID]) if stat else 0
+    forked = parent > 0 and is_python(proc, parent) and command_of(proc, parent) == command_of(proc, pid)
+    return parent if forked else 0
+
+
+def _name_of(owner: int) -> str:
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return str(owner)
+
+
+def _folder(wishes: Wishes, troubles: list[str]) -> str:
+    """Return the run folder, "" where nothing can be kept."""
+    try:
+        return folders.chosen(wishes.out) if wishes.out else folders.fresh(wishes.command)
+    except OSError as error:
+        where = wishes.out or folders.RUNS
+        troubles.append(f"nothing was recorded: `{where}` cannot be written ({error.strerror or error})")
+        return ""
+
+
+class Leave(End):
+    """The end of a look: the process has ended, the time is up, or somebody wants us to go. It is never touched.
+
+    Signals are taken by a thread and are blocked everywhere else, so that a Ctrl-C of the terminal does not reach our
+    own children. A second one ends us at once.
+    """
+
+    def __init__(self, pid: int, seconds: float) -> None:
+        super().__init__(None, pid)
+        self._until = time.monotonic() + seconds
+        self._reads, self._writes = os.pipe()
+        self._events.register(self._reads)
+        signal.pthread_sigmask(signal.SIG_BLOCK, LEAVES)
+        threading.Thread(target=self._listen, daemon=True).start()
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def __call__(self) -> bool:
+        """Return whether it is over."""
+        if self._events.poll(0) or time.monotonic() >= self._until or (self._process < 0 and not self.lives()):
+            self._over()
+        return self.ended is not None
+
+    def spoken(self) -> None:
+        """Tell nobody: there is no supervisor."""
+
+    def terminate(self) -> None:
+        """Do nothing: it is not ours to end."""
+
+    def _listen(self) -> None:
+        signal.sigwait(LEAVES)
+        os.write(self._writes, b".")
+        again = signal.sigwait(LEAVES - {signal.SIGALRM})
+        os._exit(128 + again)

@@ -1,0 +1,181 @@
+"""`live.json`: the verdict so far, of the last minute and of the whole, kept up to date while the run goes on.
+
+Numbers are cheap and judging is not, so they are written on every beat and judged where something is new: once there
+are batches enough, when the shares of the loop or its pace have changed, and when the loop is four times as old. All of
+it together takes 0.3 s of CPU, and beyond that 0.05 % of a core, however long the run.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from gputune.features import Features
+from gputune.finding import Finding
+from gputune.gathering import Gatherer
+from gputune.launch.run import Run
+from gputune.sample import Guest, now
+from gputune.units import NS
+from gputune.verdict import Overhead, Verdict, abstained, build
+from gputune.waiting import WAITS, in_waits
+from gputune.windowing import thin, window
+
+FILE = "live.json"
+WINDOW = 60.0  # s
+FIRST = 0.3  # s of CPU to begin with: one or two judgements, so that a verdict is there after three seconds
+SHARE = 0.0005  # of a core, beyond that
+BEAT = 0.8  # s between two writings at the least: each time that we are asked, at first
+AGE_A_BEAT = 0.5  # of its age a loop has to be older before the next writing
+SLOWEST = 30.0  # s between two writings at the most
+OLDER = 4.0  # times as old, and a loop is judged again though nothing seems new
+CHANGED = 0.05  # of the loop, or of its pace: a smaller change makes no other verdict
+KEPT = 4  # earlier moments: with the pace above two lie in the last minute at the most
+
+
+class Live(msgspec.Struct, frozen=True, kw_only=True):
+    """The document. `window` is of the last `window_s` seconds; both it and `whole` are as `findings.json` is.
+
+    `updated_s` and `judged_s` (of the findings) are s from the run's start; `judged_s` null: nothing was judged yet.
+    """
+
+    schema_version: int = 1
+    updated_s: float
+    judged_s: float | None
+    window_s: float
+    whole: Verdict
+    window: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was concluded, when (s of the run), and of what."""
+
+    at: float
+    shape: Mapping[str, float]
+    whole: list[Finding]
+    window: list[Finding]
+
+
+class Living:
+    """Writes `live.json` of one run. A failure is the file's own affair: it is gone then, and the run is not."""
+
+    def __init__(self, run: Run) -> None:
+        self._folder = run.folder
+        self._price = run.price
+        self._spent = 0.0  # s of CPU
+        self._cost = {"write": 0.0, "judge": 0.0}  # s of CPU that the last one took
+        self._due = 0.0  # s of the run's age
+        self._moments: deque[tuple[float, Features]] = deque(maxlen=KEPT)
+        self._judged: Judged | None = None
+        self._written = False
+        self._progress = 0
+        self._began: float | None = None  # age of the run at which the training was first seen at work
+
+    def look(self, gatherer: Gatherer, guests: Iterable[Guest], unavailable: Mapping[str, str]) -> None:
+        """Write the file anew if it is due and there is something new. Asked about once a second."""
+        at = now()
+        age = (at - gatherer.started) / NS
+        if not self._folder or gatherer.host.still or age < self._due or not self._may("write", age):
+            return
+        progress = gatherer.progress
+        if progress == self._progress:
+            return
+        self._progress = progress
+        self._began = age if self._began is None else self._began
+        self._due = age + min(SLOWEST, max(BEAT, AGE_A_BEAT * (age - self._began)))
+        began, judging = time.thread_time(), 0.0
+        try:
+            judging = self._write(gatherer.features(at, unavailable=unavailable), age, guests)
+        except Exception:  # noqa: BLE001 - the verdict at the end says what is wrong, if it is wrong then
+            self.close()
+            self._folder = ""
+        took = time.thread_time() - began
+        self._spent += took
+        self._cost["write"] = took - judging
+
+    def close(self) -> None:
+        """Remove the file: what it told is in `findings.json` by now."""
+        if self._written:
+            with suppress(OSError):
+                Path(self._folder, FILE).unlink()
+
+    def _write(self, whole: Features, age: float, guests: Iterable[Guest]) -> float:
+        """Write the file; return the s of CPU that judging took of it."""
+        took = 0.0
+        earlier = self._earlier(age)
+        part = whole if earlier is None else window(earlier, whole)
+        if not self._moments or age - self._moments[-1][0] >= WINDOW / (KEPT - 1):
+            self._moments.append((age, thin(whole)))
+        if self._should_judge(whole, part, age):
+            began = time.thread_time()
+            self._judge(whole, part, age)
+            self._cost["judge"] = took = time.thread_time() - began
+        known = list(guests)
+        judged = self._judged
+        document = Live(
+            updated_s=round(age, 3),
+            judged_s=None if judged is None else round(judged.at, 3),
+            window_s=round(part.wall, 3),
+            whole=self._verdict(whole, judged.whole if judged else [], known),
+            window=self._verdict(part, judged.window if judged else [], known),
+        )
+        self._put(msgspec.json.encode(document) + b"\n")
+        return took
+
+    def _put(self, data: bytes) -> None:
+        from gputune.recording.folder import Folder  # noqa: PLC0415 - where its failure costs only itself
+
+        with Folder(Path(self._folder)) as folder:
+            folder.write(FILE, data)
+        self._written = True
+
+    def _verdict(self, features: Features, findings: list[Finding], guests: list[Guest]) -> Verdict:
+        return build(features, findings, overhead=Overhead(), guests=guests, price=self._price)
+
+    def _earlier(self, age: float) -> Features | None:
+        """Return the latest moment that lies a window ago, None in a run that is no older than one."""
+        found = [features for at, features in self._moments if age - at >= WINDOW]
+        return found[-1] if found else None
+
+    def _should_judge(self, whole: Features, part: Features, age: float) -> bool:
+        if abstained([p for p in whole.processes if p.guest == "ring"]) or not self._may("judge", age):
+            return False
+        before = self._judged
+        began = self._began or 0.0
+        return before is None or age - began >= OLDER * (before.at - began) or differ(before.shape, shape(part))
+
+    def _judge(self, whole: Features, part: Features, age: float) -> None:
+        from gputune import judging  # noqa: PLC0415 - not in the first second of a run
+
+        found = judging.judge(whole)
+        alike = part is whole or not differ(shape(whole), shape(part))
+        self._judged = Judged(age, shape(part), found, found if alike else judging.judge(part))
+
+    def _may(self, what: str, age: float) -> bool:
+        """Return whether the budget has room for what the last one of this kind took."""
+        return self._spent + self._cost[what] <= FIRST + SHARE * age
+
+
+def shape(run: Features) -> dict[str, float]:
+    """Return what a verdict hangs on, as shares of the loop and its pace relative to one batch a second."""
+    seconds = sum(p.loop for p in run.processes)
+    if not seconds:
+        return {}
+    names = {name for p in run.processes for name in p.in_loop} | {"waiting"}
+    found = {name: sum(p.in_loop.get(name, 0.0) for p in run.processes) / seconds for name in names - WAITS}
+    found["waiting"] = sum(in_waits(p.in_loop, p.loop) for p in run.processes) / seconds
+    found["pace"] = sum(p.batches or p.optimizer_steps for p in run.processes) / seconds
+    return found
+
+
+def differ(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
+    """Return whether the pace, or any share, has changed by more than `CHANGED`."""
+    pace = max(before.get("pace", 0.0), 1e-9)
+    if abs(after.get("pace", 0.0) / pace - 1) > CHANGED:
+        return True
+    names = (before.keys() | after.keys()) - {"pace"}
+    return any(abs(after.get(name, 0.0) - before.get(name, 0.0)) > CHANGED for name in names)

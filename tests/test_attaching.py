@@ -1,0 +1,141 @@
+"""Who can be looked at from outside, and what is said of who cannot."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gputune import attaching, ptrace
+from gputune.attaching import NoSuchProcess, NotPython, SomebodyElses, Worker, check, watched_already
+from gputune.errors import GputuneError
+
+
+class Proc:
+    """A /proc with a few processes, as a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def add(self, pid: int, command: str, *, parent: int = 1, exe: str = "/usr/bin/python3.11", environ="") -> None:
+        folder = self.root / str(pid)
+        (folder / "task" / str(pid)).mkdir(parents=True)
+        (folder / "cmdline").write_bytes(b"\0".join(word.encode() for word in command.split()) + b"\0")
+        (folder / "stat").write_text(f"{pid} (x) S {parent} " + "0 " * 17 + "500 0 0")
+        (folder / "environ").write_bytes(environ.encode().replace(b" ", b"\0"))
+        (folder / "maps").write_text("")
+        (folder / "mem").write_text("")
+        (folder / "exe").symlink_to(exe)
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    made = Proc(tmp_path)
+    made.add(100, "python train.py")
+    return made
+
+
+def test_a_python_of_our_own_can_be_looked_at(proc) -> None:
+    check(proc.root, 100)
+
+
+def test_so_can_one_that_a_shell_script_has_started(proc) -> None:
+    proc.add(90, "bash run.sh", exe="/bin/bash")
+    proc.add(91, "python train.py", parent=90)
+    check(proc.root, 90)
+
+
+@pytest.mark.parametrize("pid", [0, -5, 4711])
+def test_a_pid_that_nobody_has_is_named(proc, pid) -> None:
+    with pytest.raises(NoSuchProcess, match=f"there is no process {pid}"):
+        check(proc.root, pid)
+
+
+def test_a_zombie_is_nobody(proc) -> None:
+    proc.add(101, "")
+    with pytest.raises(NoSuchProcess):
+        check(proc.root, 101)
+
+
+def test_what_is_not_python_is_named(proc) -> None:
+    proc.add(102, "/usr/bin/sleep 60", exe="/usr/bin/sleep")
+    with pytest.raises(NotPython, match=r"process 102 \(`sleep`\) is not Python") as refused:
+        check(proc.root, 102)
+    assert refused.value.status == 2
+
+
+def test_another_users_is_named_with_who_may(proc, monkeypatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: proc.root.stat().st_uid + 1)
+    with pytest.raises(SomebodyElses, match="process 100 belongs to") as refused:
+        check(proc.root, 100)
+    assert "gputune watch --pid 100" in refused.value.hint
+    assert refused.value.status == 1
+
+
+def test_a_worker_leads_to_its_training(proc) -> None:
+    proc.add(103, "python train.py", parent=100)
+    with pytest.raises(Worker, match="looks like a worker of process 100") as refused:
+        check(proc.root, 103)
+    assert refused.value.hint == "`gputune watch --pid 100`"
+
+
+def test_where_the_system_refuses_it_the_way_out_is_named(proc, monkeypatch) -> None:
+    monkeypatch.setattr(ptrace, "allowed", lambda proc, pid: False)
+    with pytest.raises(GputuneError, match="does not let py-spy look") as refused:
+        check(proc.root, 100)
+    assert "SYS_PTRACE" in refused.value.hint
+
+
+def test_a_tightened_ptrace_is_named_by_its_setting(proc) -> None:
+    (proc.root / "sys/kernel/yama").mkdir(parents=True)
+    (proc.root / "sys/kernel/yama/ptrace_scope").write_text("1\n")
+    why, hint = ptrace.refusal(proc.root)
+    assert "ptrace_scope is 1" in why
+    assert "ptrace_scope=0" in hint
+
+
+def test_a_watch_that_listens_from_inside_is_told_of(proc, tmp_path) -> None:
+    assert watched_already(proc.root, 100) == []
+    rings = tmp_path / "rings"
+    rings.mkdir()
+    proc.add(104, "python train.py", environ=f"HOME=/ GPUTUNE_RINGS={rings} GPUTUNE_HOST_PID=77")
+    assert watched_already(proc.root, 104)[0].startswith("it was started under `gputune watch` (process 77)")
+    rings.rmdir()
+    assert watched_already(proc.root, 104) == []
+
+
+def test_looking_ends_with_the_process() -> None:
+    code = (
+        "import sys; from gputune.attaching import Leave; leave = Leave(int(sys.argv[1]), 60.0);"
+        "print('looks', flush=True); leave.wait(); print(leave.ended is not None)"
+    )
+    child = subprocess.Popen(["sleep", "60"])
+    looker = subprocess.Popen([sys.executable, "-c", code, str(child.pid)], stdout=subprocess.PIPE, text=True)
+    assert looker.stdout is not None
+    assert looker.stdout.readline() == "looks\n"
+    child.kill()
+    assert looker.communicate(timeout=60)[0] == "True\n"
+    child.wait()
+
+
+@pytest.mark.parametrize("seconds", ["1.0", "600.0"])
+def test_looking_ends_when_the_time_is_up_or_at_a_signal_and_touches_nothing(seconds) -> None:
+    code = (
+        "import sys; from gputune.attaching import Leave; leave = Leave(int(sys.argv[1]), float(sys.argv[2]));"
+        "print('looks', flush=True); leave.wait(); print(leave.ended is not None)"
+    )
+    child = subprocess.Popen(["sleep", "60"])
+    looker = subprocess.Popen([sys.executable, "-c", code, str(child.pid), seconds], stdout=subprocess.PIPE, text=True)
+    assert looker.stdout is not None
+    assert looker.stdout.readline() == "looks\n"
+    if seconds == "600.0":
+        looker.terminate()
+    assert looker.communicate(timeout=60)[0] == "True\n"
+    assert child.poll() is None
+    child.kill()
+    child.wait()
+
+
+def test_the_command_of_a_process_is_its_own(proc) -> None:
+    assert attaching.command_of(proc.root, 100) == ("python", "train.py")
