@@ -5,6 +5,7 @@ TORCH := torch==2.13.0
 VENV := .venv
 WHEEL := .venvs/wheel
 TRACEML := .venvs/traceml
+LOOPS := .venvs/loops
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SECOND_TRIES := .venvs/second-tries
@@ -16,12 +17,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # what takes long is tried there alone.
 ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 
-.PHONY: help demo test check test-tree test-wheel bench zoo fmt clean
+.PHONY: help demo test check test-tree test-wheel bench zoo loops causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
 	@echo "make test    every gate and every test, on the tree and on the built wheel"
 	@echo "make zoo     training scripts with planted causes (ONLY=name for some of them)"
+	@echo "make loops   loops of Lightning, transformers, accelerate, WebDataset, TensorFlow and plain ones under gputune watch"
+	@echo "make causes  write docs/causes.md out of the advisors"
 	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
 	@echo "make fmt     format the code"
 
@@ -75,6 +78,23 @@ bench: $(READY) $(TRACEML)/.ready
 
 zoo: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/zoo/judge.py $(if $(ONLY),--only $(ONLY))
+
+# Frameworks in an environment of their own, which borrows torch and gputune from the first.
+$(LOOPS)/.ready: $(READY)
+	$(PYTHON) -m venv $(LOOPS)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+		> "$$($(LOOPS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/libraries.pth"
+	$(LOOPS)/bin/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" \
+		lightning transformers accelerate webdataset tensorflow-cpu
+	$(LOOPS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+loops: $(LOOPS)/.ready
+	GPUTUNE_LOOPS=1 PATH="$(CURDIR)/$(LOOPS)/bin:$(CURDIR)/$(BIN):$$PATH" $(LOOPS)/bin/python -m pytest tests/loops
+
+# The checklist that the project comes from, and who covers each of its lines, as the advisors say it themselves.
+causes: $(READY)
+	$(BIN)/python docs/causes.py
 
 fmt: $(READY)
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,137 @@
+"""Loops of every shape, of the real packages: counted right, told apart from evaluations, placed and judged.
+
+`make loops` runs them in an environment that has the packages; docs/loops.md says of which versions it was done last.
+Elsewhere they are left out: each runs a training, and the plain shapes are judged by the zoo as well.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not os.environ.get("GPUTUNE_LOOPS"), reason="`make loops` runs them, with their packages"),
+]
+
+SCRIPTS = Path(__file__).parent / "scripts"
+DEADLINE = 300.0  # s; only a hang ends here
+PLANTED = "# planted"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What gputune said of one run of a loop, and how the loop ended."""
+
+    script: Path
+    status: int
+    err: str
+    document: dict[str, Any] = field(repr=False)
+
+    @property
+    def process(self) -> dict[str, Any]:
+        """The one training process."""
+        (process,) = self.document["processes"]
+        return dict(process)
+
+    @property
+    def training(self) -> list[dict[str, Any]]:
+        return [loader for loader in self.document["loaders"] if loader["training"]]
+
+    @property
+    def evaluating(self) -> list[dict[str, Any]]:
+        return [loader for loader in self.document["loaders"] if not loader["training"]]
+
+    @property
+    def causes(self) -> list[str]:
+        return [finding["id"] for finding in self.document["findings"]]
+
+    def planted(self) -> list[str]:
+        """Return the places of the script that carry the planted cause, as findings name them."""
+        lines = self.script.read_text(encoding="utf-8").splitlines()
+        return [f"{self.script.name}:{number}" for number, line in enumerate(lines, 1) if PLANTED in line]
+
+
+Watch = Callable[..., Found]
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Watch:
+    """Return a function that watches `scripts/NAME.py MODE`; skips where one of `packages` is missing."""
+
+    def run(name: str, mode: str, *packages: str) -> Found:
+        for package in packages:
+            if importlib.util.find_spec(package) is None:
+                pytest.skip(f"{package} is not installed: `make loops` has it")
+        script, out = SCRIPTS / f"{name}.py", tmp_path / "run"
+        plain = {key: value for key, value in os.environ.items() if not key.startswith("GPUTUNE_")}
+        done = subprocess.run(
+            [sys.executable, "-m", "gputune", "watch", "--out", str(out), "--", sys.executable, str(script), mode],
+            cwd=SCRIPTS,
+            env={**plain, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return Found(script, done.returncode, done.stderr, json.loads((out / "findings.json").read_text()))
+
+    return run
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A loop, the packages that it needs, and what it does."""
+
+    name: str
+    packages: tuple[str, ...] = ()
+    batches: int = 120
+    steps: int = 120
+    evaluated: int = 0  # batches
+    cause: str = "few-workers"
+
+
+SHAPES = (
+    Shape("plain"),
+    Shape("accumulation", steps=30),
+    Shape("several_loaders", batches=240),
+    Shape("nested_validation", evaluated=30),
+    Shape("get_batch", batches=0, cause="preprocessing-in-loop"),
+    Shape("sharded_iterable"),
+    Shape("lightning_fit", ("lightning",), evaluated=30),
+    Shape("hf_trainer", ("transformers", "accelerate"), evaluated=30),
+    Shape("accelerate_loop", ("accelerate",), steps=60, evaluated=30),
+    Shape("webdataset_shards", ("webdataset",)),
+)
+
+
+def shapes() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+
+
+@shapes()
+def test_nothing_is_said_of_a_healthy_loop(shape: Shape, watch: Watch) -> None:
+    found = watch(shape.name, "healthy", *shape.packages)
+    assert found.causes == []
+
+
+@shapes()
+def test_batches_steps_and_evaluations_are_counted_once(shape: Shape, watch: Watch) -> None:
+    found = watch(shape.name, "slow", *shape.packages)
+    assert found.process["batches"] == shape.batches
+    assert found.process["optimizer_steps"] == shape.steps
+    assert sum(loader["batches"] for loader in found.training) == shape.batches
+    assert sum(loader["batches"] for loader in found.evaluating) == shape.evaluated
+    assert found.causes[:1] == [shape.cause]
+    if shape.name != "get_batch":  # its place is that of the work, which stacks name
+        assert found.document["findings"][0]["where"] in found.planted()
