@@ -22,6 +22,8 @@ from gputune.features import Copy, Features, Process
 from gputune.finding import Finding
 from gputune.transfers import Lanes, gain, lanes
 
+CHECKLIST = ("1.6",)
+
 NOTABLE = 0.03  # of the loop held by such copies: below it, there is nothing to win
 PINNED = 0.5  # of the bytes of a place: else unpinned-memory is the cause
 ASKED = 0.5  # of the bytes without waiting: then most of it is right already

@@ -25,6 +25,8 @@ from gputune.finding import Finding, Speedup
 from gputune.prediction import Outlook, interval, outlooks
 from gputune.storage import Demand, cached, data_set, demand, mounts, returns, size
 
+CHECKLIST = ("data loading", "1.2")
+
 NOTABLE = 0.1  # of the time of making a batch in the first epoch: below it the disk is not what it waited for
 COLD = 0.5  # of the first epoch's bytes from storage
 ERROR = 0.03  # of the loop, as of every prediction (docs/evidence.md)

@@ -27,6 +27,8 @@ from gputune.features import Features
 from gputune.finding import Finding, Speedup
 from gputune.team import Team, team
 
+CHECKLIST = ("network wait",)
+
 ALPHA = 50e-6  # s a hop of a message over TCP on one machine or in one rack; tenths of it on NVLink
 LEAST = 0.10  # of the round: below it no change to communication is worth its effort
 SMALL = 0.05  # of the round that communication may keep after the advice

@@ -23,6 +23,8 @@ from gputune.finding import Finding, Speedup
 from gputune.prediction import Outlook, outlooks
 from gputune.rivals import CLOSE
 
+CHECKLIST = ("data loading", "1.4")
+
 WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
 
 

@@ -20,6 +20,8 @@ from gputune.features import Features
 from gputune.finding import Finding
 from gputune.pauses import Words, advise_pause
 
+CHECKLIST = ("model saving", "3.1")
+
 WORDS = Words(
     id="frequent-checkpoint",
     span="checkpoint",

@@ -19,6 +19,8 @@ from gputune.features import Features, Process
 from gputune.finding import Finding
 from gputune.pauses import Words, advise_pause
 
+CHECKLIST = ("metric computation",)
+
 WORDS = Words(
     id="frequent-eval",
     span="evaluation",

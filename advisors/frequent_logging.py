@@ -19,6 +19,8 @@ from gputune.features import Features
 from gputune.finding import Finding
 from gputune.pauses import Words, advise_pause
 
+CHECKLIST = ("log printing", "progress reporting", "3.3")
+
 WORDS = Words(
     id="frequent-logging",
     span="logging",

@@ -18,6 +18,8 @@ from gputune.features import Features
 from gputune.finding import Finding
 from gputune.pauses import Words, advise_pause
 
+CHECKLIST = ("metric reporting", "progress reporting", "3.2")
+
 WORDS = Words(
     id="frequent-reporting",
     span="reporting",

@@ -25,6 +25,8 @@ from gputune.finding import Finding, Speedup
 from gputune.prediction import Outlook, outlooks
 from gputune.replay import DELIVERY_S
 
+CHECKLIST = ("data loading",)
+
 WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 STACKED_S = 0.0002  # s to stack the samples of a small batch to tensors
 STACK_RATE = 2e9  # B/s at which large samples are stacked, into memory that is new to the process

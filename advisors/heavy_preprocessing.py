@@ -21,6 +21,8 @@ from gputune.finding import Finding, Speedup
 from gputune.prediction import outlooks
 from gputune.workload import entangled
 
+CHECKLIST = ("preprocessing", "2.1")
+
 WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 SATURATED = 0.75  # of the job's CPUs needed at the present pace: above it they are the limit, give or take bursts
 LEAST_LEFT = 0.25  # of the CPUs: so much comes to a job by its turns, however many others want to run

@@ -21,6 +21,8 @@ from gputune.features import Features
 from gputune.finding import Finding
 from gputune.prediction import Outlook, Setting, outlooks
 
+CHECKLIST = ("data loading", "1.4")
+
 CROWDED = 1.5  # runnable workers per CPU: below it, one more worker only fills the others' gaps
 QUEUED = 0.3  # of the time of making a batch spent without a CPU: below it, nobody stands in the way much
 

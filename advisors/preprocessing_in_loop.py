@@ -12,7 +12,7 @@ that draws its own batches (`get_batch`), prepare the next batch in a thread or 
 
 When it is wrong: when the work needs the model's last output (reinforcement learning, hard-negative mining).
 
-Sources: the checklist of causes in docs/evidence.md (preprocessing coupled with training).
+Sources: the checklist of causes in docs/causes.md (preprocessing coupled with training).
 """
 
 from collections.abc import Iterator
@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from gputune.features import Features, Process
 from gputune.finding import Finding
 from gputune.moving import moved_to_workers
+
+CHECKLIST = ("preprocessing", "2.1")
 
 LEAST = 20  # sampled steps: below it, nothing is predicted
 NOTABLE = 0.08  # of the loop before the first module call: optimizer.zero_grad, counters and a progress bar take less

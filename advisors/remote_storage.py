@@ -24,6 +24,8 @@ from gputune.mounts import Mount
 from gputune.prediction import Outlook, outlooks
 from gputune.storage import Demand, data_set, demand, mounts, nearby, size
 
+CHECKLIST = ("network wait", "1.1")
+
 WAITING = 0.05  # of the loop in next(): below it, nothing to win
 NOTABLE = 0.1  # of the time of making a batch in which it is blocked: below it the way is short enough
 

@@ -18,6 +18,8 @@ from gputune.features import Device, Features
 from gputune.finding import Finding
 from gputune.prediction import interval
 
+CHECKLIST = ("sharing",)
+
 THEIRS = 0.05  # of the SM time: below it, the others are no reason for anything
 UNSURE = 0.15  # relative: how much of their time this job could have used depends on when they ran
 

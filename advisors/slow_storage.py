@@ -26,6 +26,8 @@ from gputune.finding import Finding
 from gputune.prediction import Outlook, outlooks
 from gputune.storage import ROOM, Demand, cached, data_set, demand, mounts, returns, size
 
+CHECKLIST = ("data loading", "1.2")
+
 WAITING = 0.05  # of the loop in next(): below it, nothing to win
 NOTABLE = 0.1  # of the time of making a batch in which it waits for storage: below it storage is not what holds it up
 

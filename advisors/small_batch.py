@@ -20,6 +20,8 @@ from gputune.enlarging import turn
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding, Speedup
 
+CHECKLIST = ("1.7",)
+
 UNDERUSED = 0.7  # busy share: above it, a larger batch buys less than a tenth
 UNUSED = 0.02  # busy share: below it, the job does not compute on this device, or a display server alone does
 EMPTY = 0.5  # of the device's memory ever used: twice the batch is sure to fit below it

@@ -27,6 +27,8 @@ from gputune.prediction import Outlook, outlooks
 from gputune.replay import Job
 from gputune.storage import CLOSING, CLOSING_HIGH, CLOSING_LOW, Demand, demand, size
 
+CHECKLIST = ("data loading", "1.3")
+
 WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
 OPENS = 0.5  # files a sample: fewer are packs already
 SMALL = 1 << 20  # B a file: reading a megabyte takes tens of times as long as opening it

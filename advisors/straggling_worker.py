@@ -24,6 +24,8 @@ from gputune.features import Features, Fetch
 from gputune.finding import Finding, Speedup
 from gputune.prediction import Outlook, outlooks
 
+CHECKLIST = ("data loading",)
+
 WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 WORTH = 1.05  # what another order must promise
 SLOW = 3.0  # times the median: a batch so slow is no ordinary variation

@@ -22,6 +22,8 @@ from gputune.features import Copy, Features, Process
 from gputune.finding import Finding
 from gputune.transfers import Lanes, gain, lanes
 
+CHECKLIST = ("1.6",)
+
 NOTABLE = 0.03  # of the loop held by such copies: below it, there is nothing to win
 PINNED = 0.5  # of the bytes: a place that copies both kinds is called by what most of them are
 FASTER = (1.5, 2.0, 4.0)  # times: a copy from page-locked memory against one from pageable memory

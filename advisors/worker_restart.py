@@ -20,6 +20,8 @@ from gputune.features import Features
 from gputune.finding import Finding
 from gputune.prediction import Setting, outlooks
 
+CHECKLIST = ("data loading",)
+
 LEAST_EPOCHS = 3  # below it, a restart is no habit
 
 
