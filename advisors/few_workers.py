@@ -12,7 +12,14 @@ When it is wrong: when the storage cannot serve more readers at once than it doe
 workers by a lock, or when each worker's memory does not fit. An `IterableDataset` that does not share its samples out
 among the workers returns each of them once a worker: the finding says so unless the dataset asked `get_worker_info()`.
 
-Sources: `torch.utils.data` documentation, "Single- and Multi-process Data Loading"; the model is `gputune/replay.py`.
+TensorFlow: the same of a tf.data pipeline, in its words. The stage that takes most of the time of making a batch maps
+a function over one element after the other, or over fewer at once than would help: `num_parallel_calls`. What
+TensorFlow runs is judged, not what is written: it makes functions without side effects parallel by itself.
+`tf.data.AUTOTUNE` never goes beyond the number of CPUs, so for functions that wait for storage the number is named.
+Silent on functions that compute in Python (`tf.py_function`), which run one at a time.
+
+Sources: `torch.utils.data` documentation, "Single- and Multi-process Data Loading"; TensorFlow guide, "Better
+performance with the tf.data API"; the model is `gputune/replay.py`.
 """
 
 from collections.abc import Iterator
@@ -20,12 +27,14 @@ from collections.abc import Iterator
 from gputune.effects import of_workers
 from gputune.features import Features
 from gputune.finding import Finding, Speedup
+from gputune.flows import Flow, either, flows
 from gputune.prediction import Outlook, outlooks
 from gputune.rivals import CLOSE
 
 CHECKLIST = ("data loading", "1.4")
 
 WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
+COMPUTES = 0.3  # of the making on a CPU: from here on Python's lock decides how many mapped Python functions run
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -35,6 +44,15 @@ def advise(run: Features) -> Iterator[Finding]:
         workers, persistent, speedup = outlook.best_workers()
         if workers > outlook.loader.num_workers and not _only_ordered(outlook, speedup):
             yield _finding(outlook, workers, speedup, persistent=persistent)
+    for flow, greedy in zip(flows(run), flows(run, greedy=True), strict=True):
+        stage = flow.pipeline.culprit
+        if flow.waiting < WAITING or stage is None or not stage.maps:
+            continue
+        if flow.pipeline.python and flow.making_cpu > COMPUTES * flow.making:
+            continue
+        calls, speedup = flow.at_once()
+        if calls > max(stage.at_once, stage.most):
+            yield _in_tensorflow(flow, calls, either(speedup, greedy.at_once()[1]))
 
 
 def _only_ordered(outlook: Outlook, more: Speedup) -> bool:
@@ -78,4 +96,38 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
         },
         where=loader.where,
         change={"num_workers": workers, **({"persistent_workers": True} if keep else {})},
+    )
+
+
+def _in_tensorflow(flow: Flow, calls: int, speedup: Speedup) -> Finding:
+    """Say it of a pipeline of tf.data, in its own words."""
+    pipeline, loader = flow.pipeline, flow.loader
+    at_once = pipeline.stages[pipeline.slowest].at_once
+    tuned = calls <= flow.job.cpus
+    asked = "tf.data.AUTOTUNE" if tuned else f"{calls}"
+    why = "" if tuned else " (AUTOTUNE stops at the number of CPUs, and the function mostly waits)"
+    place = f" at {pipeline.where}" if pipeline.where and pipeline.where != loader.where else ""
+    return Finding(
+        id="few-workers",
+        says=(
+            f"the loop waits {flow.waiting:.0%} of its time for batches of tf.data: one takes "
+            f"{flow.making * 1e3:.3g} ms to make, a step {flow.stepping * 1e3:.3g} ms, "
+            f"and map{place} works on {at_once} at a time"
+        ),
+        do=f"map(..., num_parallel_calls={asked}){why}",
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="stages replayed over the times that TensorFlow's own model of the pipeline measured, within the CPUs",
+        falsified_by=f"samples/s with num_parallel_calls={asked} below x{speedup.low:.2f} of this run's",
+        effect="same-order",
+        evidence={
+            "waiting": flow.waiting,
+            "batch_s": flow.making,
+            "batch_cpu_s": flow.making_cpu,
+            "step_s": flow.stepping,
+            "at_once": at_once,
+            "cpus": flow.run.machine.cpus,
+        },
+        where=loader.where,
+        change={"num_parallel_calls": "tf.data.AUTOTUNE" if tuned else calls},
     )

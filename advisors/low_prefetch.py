@@ -11,13 +11,19 @@ size.
 
 When it is wrong: when the slow batches come more and more often; then capacity is missing after all.
 
-Sources: `torch.utils.data.DataLoader`, `prefetch_factor` (default 2 a worker); the model is `gputune/replay.py`.
+TensorFlow: of a tf.data pipeline it says that nothing works ahead: no stage down to the slowest one is a prefetch or
+parallel, so each batch is made while the training waits, and `Dataset.prefetch` is missing. What TensorFlow runs is
+judged, and where it has added a prefetch by itself nothing is said.
+
+Sources: `torch.utils.data.DataLoader`, `prefetch_factor` (default 2 a worker); "Better performance with the tf.data
+API", TensorFlow guide; the model is `gputune/replay.py`.
 """
 
 from collections.abc import Iterator
 
 from gputune.features import Features
 from gputune.finding import Finding
+from gputune.flows import Flow, either, flows
 from gputune.prediction import outlooks
 
 CHECKLIST = ("data loading", "1.5")
@@ -26,6 +32,9 @@ WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 
 
 def advise(run: Features) -> Iterator[Finding]:
+    for flow, greedy in zip(flows(run), flows(run, greedy=True), strict=True):
+        if flow.waiting >= WAITING and not flow.pipeline.ahead:
+            yield _in_tensorflow(flow, greedy)
     for outlook in outlooks(run):
         loader = outlook.loader
         if outlook.waiting < WAITING or not loader.num_workers:
@@ -57,3 +66,25 @@ def advise(run: Features) -> Iterator[Finding]:
             where=loader.where,
             change={"prefetch_factor": prefetch},
         )
+
+
+def _in_tensorflow(flow: Flow, greedy: Flow) -> Finding:
+    """Say it of a pipeline of tf.data, in its own words."""
+    speedup = either(flow.ahead(), greedy.ahead())
+    return Finding(
+        id="low-prefetch",
+        says=(
+            f"the loop waits {flow.waiting:.0%} of its time for batches of tf.data: one takes "
+            f"{flow.making * 1e3:.3g} ms to make, a step {flow.stepping * 1e3:.3g} ms, "
+            "and nothing is made ahead of the step"
+        ),
+        do="end the pipeline with .prefetch(tf.data.AUTOTUNE)",
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="stages replayed over the times that TensorFlow's own model of the pipeline measured, one batch ahead",
+        falsified_by=f"samples/s with .prefetch(tf.data.AUTOTUNE) below x{speedup.low:.2f} of this run's",
+        effect="identical",
+        evidence={"waiting": flow.waiting, "batch_s": flow.making, "step_s": flow.stepping},
+        where=flow.loader.where,
+        change={"prefetch": "tf.data.AUTOTUNE"},
+    )

@@ -27,9 +27,10 @@ class Kind(IntEnum):
     """What a record is about. Which field means what is said beside each kind."""
 
     BATCH = 1  # one next() of a training-side iterator: a iterator id, b index in it, c samples (0 unknown),
-    #            d what is ready when it asks (batches in the out-of-order buffer, -1 unknown); code: END | FAILED
+    #            d what is ready when it asks (batches in the out-of-order buffer, -1 unknown);
+    #            code: END | FAILED | UNTIMED
     FETCH = 2  # one batch made by a dataset fetcher: a CPU ns, b ns spent waiting for a CPU (-1 unknown),
-    #            d ns in collate_fn, e bytes of the batch (0 not measured), c samples; code: INLINE | PLAIN
+    #            d ns in collate_fn, e bytes of the batch (0 not measured), c samples; code: INLINE | PLAIN, or TFDATA
     SPAN = 3  # code SpanCode; a site id (0 none), b bytes, d iterator id (loader.start), e 0 on the training
     #           thread else a thread id; c 1 = workers being shut down (loader.start), else a sum:
     #            1 = from pinned memory, 2 = non_blocking (copy.h2d); collective: d the call's number, the same on
@@ -83,10 +84,14 @@ SPAN_NAMES: dict[int, str] = {
 END = 1  # BATCH: this next() raised StopIteration
 FAILED = 2  # BATCH: this next() raised something else
 ON_DEVICE = 0x8000  # RENDEZVOUS: times are the device's; the training thread did not stand there
+UNTIMED = 4  # BATCH: it was counted, but nothing is known of the wait for it: t0 = t1
 INLINE = 1  # FETCH, READS: made in the training process itself (num_workers=0)
 FROM_PINNED = 1  # SPAN copy.h2d, in field c: the tensor lay in page-locked memory
 NON_BLOCKING = 2  # likewise: and the copy was asked for without waiting
 PLAIN = 2  # FETCH: most of the bytes that were measured are no tensors: from a worker they come through a pipe
+TFDATA = 4  # FETCH: by the stages of a tf.data pipeline, a mean of the batches since the last such record: t0 to t1
+#            what all stages took together, a CPU ns of the whole process with its step, d ns of the slowest stage,
+#            which is number code >> 8 of those in the note `pipeline`
 DIRECT = 2  # READS: files were opened past the page cache (O_DIRECT)
 
 

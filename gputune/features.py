@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gputune.mounts import Mount
+from gputune.stages import Pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +103,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loader:
-    """One DataLoader of one process: its settings as they were, and how it did.
+    """One DataLoader (or pipeline of tf.data) of one process: its settings as they were, and how it did.
 
     `step_cpus` is read from the process's CPU clock at both ends of sampled steps, all threads and all pauses included:
     their mean is that of `steps` in CPU seconds. `step_cpu` is a share of the loop's CPU use, and less exact.
@@ -142,6 +143,7 @@ class Loader:
     worker_memory: int | None = None  # PSS of one worker, B
     worker_growth: Trend | None = None  # of the same
     wait_total: float = 0.0
+    pipeline: Pipeline | None = None  # of TensorFlow's tf.data: no DataLoader, and none of its settings are any
     seconds: float = 0.0  # from its first to its last batch, all epochs
 
     @property

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gputune.events import END, FAILED, PLAIN, Record
+from gputune.events import END, FAILED, PLAIN, TFDATA, UNTIMED, Record
 from gputune.features import Epoch, Fetch, Loader, Trend
 from gputune.gathering.handover import Handovers
+from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.storage import Kept, Pass
 from gputune.sample import Json
 from gputune.units import NS
@@ -48,6 +49,7 @@ class LoaderState:
         self.num_workers = maybe(settings.get("num_workers")) or 0
         self.batch_size = maybe(settings.get("batch_size"))
         self.worker_threads: int | None = None
+        self.pipeline = PipelineState(settings) if settings.get("framework") == "tf.data" else None
         self.batches = 0
         self.samples = 0
         self.in_evaluation = 0
@@ -129,7 +131,7 @@ class LoaderState:
             here.first_wait = wait
             return
         self._steps_seen += 1
-        if self._steps_seen > WARM_UP:
+        if self._steps_seen > WARM_UP and not record.code & UNTIMED:
             self._keep(wait, gap, pauses)
             self._early.append(record.d)
 
@@ -153,6 +155,9 @@ class LoaderState:
 
     def fetch(self, record: Record, iterator: int, worker: int) -> None:
         """Take how one batch was made. The first of each worker is warm-up: imports, opened files, cold caches."""
+        if self.pipeline is not None and record.code & TFDATA:
+            self.pipeline.made(record)
+            return
         self._fetched += 1
         mine = self._pass_of(iterator, record.t0)
         if mine is not None:
@@ -241,6 +246,7 @@ class LoaderState:
             early=tuple(self._early),
             shards=self._shards(),
             wait_total=self._wait_total / NS,
+            pipeline=self.pipeline.features() if self.pipeline is not None else None,
             seconds=(self._last - self._first) / NS,
         )
 

@@ -105,6 +105,8 @@ class Training:
         if kind == "loader":
             # a recorder that was killed and restarted reads every note again: its loader is known by then
             self._loaders.setdefault(int(str(fields["id"])), LoaderState(fields))
+        elif kind == "pipeline":
+            self._stages(fields)
         elif kind == "site":
             self._sites[int(str(fields["id"]))] = _Site(str(fields.get("where", "")), str(fields.get("what", "")))
         elif kind == "process":
@@ -117,6 +119,11 @@ class Training:
             self._shards = True
         elif kind == "reads":
             self._files(fields)
+
+    def _stages(self, fields: dict[str, Json]) -> None:
+        loader = self._loaders.get(int(str(fields["id"])))
+        if loader is not None and loader.pipeline is not None:
+            loader.pipeline.told(fields)
 
     def take(self, record: Record) -> None:
         """Take one record of the training process itself."""

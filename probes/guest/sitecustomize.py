@@ -6,7 +6,8 @@ file
 - imports nothing that the interpreter has not loaded already, and does nothing unless `GPUTUNE_RINGS` names a folder;
 - leaves `PID.hello` there, so that the recorder can tell "no torch" from "no guest";
 - takes its folder off `sys.path` again, and runs the `sitecustomize` that we stand in front of, as it would have run;
-- patches nothing: it waits, by import hook, until *they* import torch, and hands over to `gputune_guest.hook`.
+- patches nothing: it waits, by import hook, until *they* import torch or TensorFlow; then it hands over to
+  `gputune_guest.hook`.
 
 `tests/guest/test_sitecustomize.py` runs it under every interpreter that it promises, from 3.8 upwards.
 """
@@ -22,7 +23,8 @@ class _Finder:
     """Stands first in `sys.meta_path`, answers None to all names but a few, and runs a hook after their import."""
 
     def __init__(self):
-        self.hooks = {"torch": self._torch}  # module name to what to call with the module, once
+        # module name to what to call with the module, once
+        self.hooks = {"torch": self._torch, "tensorflow": self._tensorflow}
         self._busy = set()
 
     def find_spec(self, name, path=None, target=None):
@@ -81,6 +83,11 @@ class _Finder:
         from gputune_guest import hook
 
         hook.begin(self, module)
+
+    def _tensorflow(self, module):
+        from gputune_guest import hook
+
+        hook.begin_tensorflow(self, module)
 
 
 def _path_finder():

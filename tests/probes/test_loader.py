@@ -82,8 +82,8 @@ def test_the_words_of_the_island_are_the_words_of_the_house() -> None:
     for code in events.SpanCode:
         assert getattr(words, code.name) == code
     assert words.ON_DEVICE == events.ON_DEVICE
-    island = (words.END, words.FAILED, words.INLINE, words.PLAIN, words.DIRECT)
-    assert island == (events.END, events.FAILED, events.INLINE, events.PLAIN, events.DIRECT)
+    for name in ("END", "FAILED", "UNTIMED", "INLINE", "PLAIN", "TFDATA", "DIRECT"):
+        assert getattr(words, name) == getattr(events, name)
 
 
 def test_what_is_written_is_read_once_and_in_order(write: Any, read: Callable[[], list[Reading]]) -> None:

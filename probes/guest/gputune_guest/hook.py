@@ -1,4 +1,4 @@
-"""Called once, right after the user's own `import torch` has finished: puts every family of hooks in its place.
+"""Called once, right after the user's own `import torch` (or `tensorflow`) has finished: puts the families in place.
 
 A family is a file with `HOOKS`, a dict of module name to function: the function gets the module as soon as that is
 there, which is now or when they import it.
@@ -29,6 +29,7 @@ FAMILIES = (
         "reductions",
     ),
 )
+TENSORFLOW = ("tfdata", "tffit")
 ON_REQUEST = (("GPUTUNE_OVERRIDE", "override"), ("GPUTUNE_TRIAL", "trial"))  # below the others: what they do is seen
 PR_SET_PTRACER = 0x59616D61
 
@@ -38,7 +39,22 @@ def begin(finder, torch):
     places.library(torch)
     ring.begin(lambda: _process(torch))
     asked = [name for variable, name in ON_REQUEST if os.environ.get(variable)]
-    for name in (*asked, *FAMILIES):
+    _put(finder, (*asked, *FAMILIES))
+    atexit.register(ring.end)
+    _let_the_recorder_look()
+
+
+def begin_tensorflow(finder, tensorflow):
+    """Do the same for TensorFlow, in a process that may have torch as well, earlier or later."""
+    places.library(tensorflow)
+    ring.begin(lambda: _process(sys.modules.get("torch"), tensorflow))
+    _put(finder, TENSORFLOW)
+    atexit.register(ring.end)
+    _let_the_recorder_look()
+
+
+def _put(finder, names):
+    for name in names:
         try:
             family = importlib.import_module("gputune_guest." + name)
         except Exception as error:
@@ -46,8 +62,6 @@ def begin(finder, torch):
             continue
         for module, function in family.HOOKS.items():
             _when_there(finder, module, function)
-    atexit.register(ring.end)
-    _let_the_recorder_look()
 
 
 def _when_there(finder, name, function):
@@ -74,7 +88,7 @@ def _when_there(finder, name, function):
     finder.hooks[name] = both
 
 
-def _process(torch):
+def _process(torch, tensorflow=None):
     """Return the note that says what this process is. Of argv only the program: the rest may hold secrets."""
     if ring.is_worker():
         return None
@@ -86,6 +100,7 @@ def _process(torch):
         "argv0": (getattr(sys, "argv", None) or [""])[0],
         "python": "%d.%d.%d" % sys.version_info[:3],
         "torch": str(getattr(torch, "__version__", "")),
+        "tensorflow": str(getattr(tensorflow, "__version__", "")),
         "cuda": getattr(version, "cuda", None) or getattr(version, "hip", None),
         "rank": rank,
         "local_rank": local_rank,
@@ -96,7 +111,7 @@ def _process(torch):
 def _let_the_recorder_look():
     """Let py-spy, a descendant of the recorder, read our stacks where the kernel's Yama would refuse it.
 
-    torch has imported ctypes already; `prctl` needs no privilege for this, and fails without harm without Yama.
+    torch and TensorFlow import ctypes in any case; `prctl` needs no privilege for this, and does no harm without Yama.
     """
     host = os.environ.get("GPUTUNE_HOST_PID", "")
     if host.isdigit():

@@ -19,7 +19,7 @@ record = ring.record
 here = ring.here
 
 _iterators = {}  # id of an iterator to its _Iterator
-_numbers = itertools.count(1)
+numbers = itertools.count(1)  # of iterators, those of tf.data included
 _grad_enabled = None  # torch.is_grad_enabled, once torch is there
 
 
@@ -32,7 +32,7 @@ class _Iterator(Known):
     )
 
     def __init__(self, theirs, told):
-        self.number = next(_numbers)
+        self.number = next(numbers)
         self.count = 0
         self.told(told)
         self.several = hasattr(theirs, "_tasks_outstanding")

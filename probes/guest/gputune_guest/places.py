@@ -27,6 +27,10 @@ LIBRARIES = frozenset(
         "urllib3",
         "safetensors",
         "deepspeed",
+        "webdataset",
+        "tensorflow",
+        "keras",
+        "tf_keras",
     ]
 )
 _USER, _PACKAGE, _LIBRARY = 1, 2, 3

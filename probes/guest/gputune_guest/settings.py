@@ -103,17 +103,22 @@ def _start_method(loader):
 
 def _number(loader, mine, key):
     """Return the id for these settings, and say them if they are new."""
-    global _count
     length, samples = _lengths(loader, mine)
     same = _ids.setdefault((length, samples, *sorted(mine.items(), key=str)), [])
-    for index, (number, owner) in enumerate(same):
+    for index, (told, owner) in enumerate(same):
         if owner() is None or owner() is loader or index == MOST - 1:
-            same[index] = (number, _built[key][0])
-            return number, length
-    _count += 1
-    same.append((_count, _built[key][0]))
+            same[index] = (told, _built[key][0])
+            return told, length
+    same.append((number(), _built[key][0]))
     ring.note(n="loader", id=_count, length=length, samples=samples, **mine)
     return _count, length
+
+
+def number():
+    """Return the id of the next loader, or pipeline, that is told of."""
+    global _count
+    _count += 1
+    return _count
 
 
 def _lengths(loader, mine):

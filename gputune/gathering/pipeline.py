@@ -1,0 +1,54 @@
+"""The part of the gatherer that listens to one pipeline of tf.data: its stages, and what they took."""
+
+from collections import deque
+from collections.abc import Mapping
+
+from gputune.events import Record
+from gputune.sample import Json
+from gputune.stages import Making, Pipeline, Stage
+from gputune.units import NS
+
+KEPT = 500  # readings kept, the latest
+SHIFT = 8  # bits of a record's code that say what it is; the number of a stage stands above them
+
+
+class PipelineState:
+    """Streaming state of one pipeline. The first reading is left out: buffers fill, and functions are traced."""
+
+    def __init__(self, settings: Mapping[str, Json]) -> None:
+        maps = settings.get("maps")
+        self._maps = tuple(map(str, maps)) if isinstance(maps, list) else ()
+        self._python = settings.get("python") is True
+        self._stages: tuple[Stage, ...] = ()
+        self._slowest = 0
+        self._read = 0
+        self._makings: deque[Making] = deque(maxlen=KEPT)
+
+    def told(self, fields: Mapping[str, Json]) -> None:
+        """Take how its stages run from here on."""
+        stages = fields.get("stages")
+        if isinstance(stages, list):
+            self._stages = tuple(_stage(stage) for stage in stages if isinstance(stage, list) and len(stage) == 4)
+
+    def made(self, record: Record) -> None:
+        """Take what its stages took of one batch."""
+        self._read += 1
+        self._slowest = record.code >> SHIFT
+        if self._read > 1:
+            wall = (record.t1 - record.t0) / NS
+            self._makings.append(Making(wall=wall, slowest=record.d / NS, cpu=record.a / NS))
+
+    def features(self) -> Pipeline:
+        """Return what is known."""
+        return Pipeline(
+            stages=self._stages,
+            slowest=self._slowest,
+            makings=tuple(self._makings),
+            python=self._python,
+            maps=self._maps,
+        )
+
+
+def _stage(fields: list[Json]) -> Stage:
+    name, at_once, most, buffer = fields
+    return Stage(name=str(name), at_once=int(str(at_once)), most=int(str(most)), buffer=int(str(buffer)))

@@ -1,0 +1,5 @@
+eager = True
+
+
+def executing_eagerly():
+    return eager
