@@ -20,6 +20,7 @@ from gputune.features import (
     Storage,
 )
 from gputune.mounts import Mount
+from gputune.stages import Making, Pipeline, Stage
 
 BATCH = 32
 
@@ -284,3 +285,45 @@ def job() -> Callable[..., Features]:
 def without() -> Callable[[Features, int], Features]:
     """Takes one rank out of what is seen of a run."""
     return without_rank
+
+
+def pretend_pipeline(
+    *names: str,
+    slowest: int = 0,
+    making: float = 0.040,
+    slow: float | None = None,
+    cpu: float = 0.002,
+    step: float = 0.010,
+    at_once: int = 1,
+    most: int = 0,
+    python: bool = False,
+    training: bool = True,
+    readings: int = 10,
+    cpus: float = 8.0,
+    waits: float | None = None,
+    **more: object,
+) -> Features:
+    """Return a run over a pipeline of tf.data with these stages, of which one is slow; s a batch, `cpu` with the step.
+
+    `cpu` is what the process uses for the making, beside its step, which computes all the time.
+    """
+    slow = making if slow is None else slow
+    stages = tuple(
+        Stage(name=name, at_once=at_once if k == slowest else 1, most=most if k == slowest else 0)
+        for k, name in enumerate(names)
+    )
+    made = Making(wall=making, slowest=slow, cpu=cpu + step)
+    pipeline = Pipeline(stages=stages, slowest=slowest, makings=(made,) * readings, python=python)
+    wait = max(0.0002, making / at_once - step) if pipeline.ahead else making
+    run = pretend(
+        num_workers=0, waits=[wait if waits is None else waits], step=step, cpus=cpus, training=training, **more
+    )
+    (process,) = run.processes
+    (loader,) = process.loaders
+    return replace(run, processes=(replace(process, loaders=(replace(loader, fetches=(), pipeline=pipeline),)),))
+
+
+@pytest.fixture
+def tensorflow() -> Callable[..., Features]:
+    """The builder of pretended runs over a pipeline of tf.data."""
+    return pretend_pipeline

@@ -97,3 +97,51 @@ def test_short_epochs_call_for_workers_that_persist(run) -> None:
     (finding,) = advise(run(num_workers=0, blocked=0.050, step=0.010, batches=400, epochs=40))
     assert finding.change.get("persistent_workers") is True
     assert "persistent_workers=True" in finding.do
+
+
+SEQUENTIAL = ("Prefetch", "BatchV2", "Map", "Range")
+
+
+def test_is_silent_about_a_pipeline_of_tensorflow_that_keeps_up(tensorflow) -> None:
+    assert list(advise(tensorflow(*SEQUENTIAL, slowest=2, making=0.008, step=0.010))) == []
+
+
+def test_is_silent_where_tensorflow_has_made_the_map_parallel(tensorflow) -> None:
+    busy = tensorflow("MapAndBatch", "Range", making=0.080, cpu=0.080, at_once=8, most=8, step=0.001)
+    assert list(advise(busy)) == []
+
+
+def test_is_silent_where_python_computes_in_the_map(tensorflow) -> None:
+    assert list(advise(tensorflow(*SEQUENTIAL, slowest=2, making=0.040, cpu=0.040, python=True))) == []
+
+
+def test_is_silent_where_another_stage_than_a_map_is_slow(tensorflow) -> None:
+    assert list(advise(tensorflow("Prefetch", "BatchV2", "FlatMap", "Generator", slowest=3))) == []
+
+
+def test_is_silent_about_a_pipeline_of_which_little_is_known(tensorflow) -> None:
+    assert list(advise(tensorflow(*SEQUENTIAL, slowest=2, readings=2))) == []
+    assert list(advise(tensorflow(*SEQUENTIAL, slowest=2, training=False))) == []
+
+
+def test_speaks_of_parallel_calls_in_the_words_of_tensorflow(tensorflow) -> None:
+    """Making takes 40 ms of CPU, a step 10: four cores make a batch in time."""
+    (finding,) = advise(tensorflow(*SEQUENTIAL, slowest=2, making=0.040, cpu=0.040, step=0.010, cpus=8))
+    assert finding.do == "map(..., num_parallel_calls=tf.data.AUTOTUNE)"
+    assert "num_workers" not in finding.says
+    assert "40 ms" in finding.says
+    assert finding.speedup.likely == pytest.approx(4.0, rel=0.1)
+    assert finding.effect == "same-order"
+
+
+def test_names_the_number_where_autotune_would_stop_at_the_cpus(tensorflow) -> None:
+    (finding,) = advise(tensorflow(*SEQUENTIAL, slowest=2, making=0.080, cpu=0.001, step=0.010, cpus=2))
+    calls = finding.change["num_parallel_calls"]
+    assert 8 <= calls <= 16
+    assert f"num_parallel_calls={calls}" in finding.do
+    assert finding.speedup.likely == pytest.approx(8.0, rel=0.1)
+
+
+def test_promises_no_more_than_the_other_stages_allow(tensorflow) -> None:
+    (finding,) = advise(tensorflow(*SEQUENTIAL, slowest=2, making=0.080, slow=0.060, cpu=0.001, step=0.001))
+    assert finding.speedup.high <= 4.0 + 1e-6

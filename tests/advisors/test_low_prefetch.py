@@ -42,3 +42,20 @@ def test_names_a_longer_queue_and_what_it_buys(run) -> None:
 def test_a_longer_queue_must_fit_into_shared_memory(run) -> None:
     tight = run(**BURSTS, batch_bytes=10_000_000, shm_free=40_000_000)
     assert all(2 * f.change["prefetch_factor"] * 10_000_000 <= 80_000_000 for f in advise(tight))
+
+
+def test_is_silent_where_tensorflow_has_added_a_prefetch(tensorflow) -> None:
+    assert list(advise(tensorflow("Prefetch", "BatchV2", "Map", "Range", slowest=2))) == []
+    assert list(advise(tensorflow("MapAndBatch", "Range"))) == []
+
+
+def test_is_silent_about_a_pipeline_that_hardly_waits(tensorflow) -> None:
+    assert list(advise(tensorflow("BatchV2", "Map", "Range", slowest=1, making=0.0004))) == []
+
+
+def test_speaks_of_prefetch_in_the_words_of_tensorflow(tensorflow) -> None:
+    """A batch and a step take 10 ms each, one after the other: beside each other, half of that."""
+    (finding,) = advise(tensorflow("BatchV2", "Map", "Range", slowest=1, making=0.010, cpu=0.001, step=0.010))
+    assert finding.do == "end the pipeline with .prefetch(tf.data.AUTOTUNE)"
+    assert finding.speedup.likely == pytest.approx(2.0, rel=0.1)
+    assert finding.effect == "identical"
