@@ -55,11 +55,12 @@ def loop(watched: Run) -> Any:
     return watched(PIPELINE + LOOP, path=(FAKE,)).healthy()
 
 
-def test_batches_are_counted_with_their_samples(loop: Any) -> None:
-    batches = loop.records(Kind.BATCH)
+def test_batches_are_counted_with_their_samples(watched: Run, python: str) -> None:
+    run = watched(PIPELINE + LOOP, path=(FAKE,), python=python).healthy()
+    batches = run.records(Kind.BATCH)
     assert [b.c for b in batches if not b.code] == [*[SIZE] * (BATCHES - 1), SAMPLES % SIZE] * EPOCHS
     assert [b.code for b in batches if b.code] == [END] * EPOCHS
-    assert len(loop.records(Kind.ITERATOR)) == EPOCHS
+    assert len(run.records(Kind.ITERATOR)) == EPOCHS
 
 
 def test_a_pipeline_is_told_once_at_the_line_of_its_map(loop: Any) -> None:

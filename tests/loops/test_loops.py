@@ -112,6 +112,8 @@ SHAPES = (
     Shape("hf_trainer", ("transformers", "accelerate"), evaluated=30),
     Shape("accelerate_loop", ("accelerate",), steps=60, evaluated=30),
     Shape("webdataset_shards", ("webdataset",)),
+    Shape("tf_loop", ("tensorflow",), steps=0),
+    Shape("tf_fit", ("tensorflow",), steps=0, evaluated=30),
 )
 
 
@@ -135,3 +137,14 @@ def test_batches_steps_and_evaluations_are_counted_once(shape: Shape, watch: Wat
     assert found.causes[:1] == [shape.cause]
     if shape.name != "get_batch":  # its place is that of the work, which stacks name
         assert found.document["findings"][0]["where"] in found.planted()
+
+
+@pytest.mark.parametrize("name", ["tf_loop", "tf_fit"])
+def test_of_tensorflow_is_spoken_in_its_own_words(name: str, watch: Watch) -> None:
+    (finding, *_) = watch(name, "slow", "tensorflow").document["findings"]
+    assert finding["do"].startswith("map(..., num_parallel_calls=")
+    assert "num_workers" not in finding["says"]
+
+
+def test_nothing_is_said_of_what_tensorflow_makes_parallel_by_itself(watch: Watch) -> None:
+    assert watch("tf_tuned", "healthy", "tensorflow").causes == []
