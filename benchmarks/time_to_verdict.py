@@ -78,7 +78,7 @@ def one(folder: Path) -> tuple[float, float]:
     cause, gain = top(last)
     if cause != CAUSE:
         raise SystemExit(f"the last verdict is `{cause}`: the figure would be of another run")
-    start = float(last["startup_s"]) + float(last["wall_s"]) - float(last["processes"][0]["wall_s"])
+    start = float(last["startup_s"])  # the command is the training: they begin together
     named = [at for at, whole in sorted(told.items()) if top(whole)[0] == CAUSE]
     close = [at for at in named if abs(top(told[at])[1] / gain - 1) <= CLOSE]
     late = float(last["wall_s"])  # it was never there
