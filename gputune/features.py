@@ -240,6 +240,19 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """The PCIe link of a device: the best that it was seen to be while the device was busy, and what it can be.
+
+    An idle device lowers the generation of its link. `..._most` is of device and slot together, by NVML.
+    """
+
+    generation: int
+    lanes: int
+    generation_most: int
+    lanes_most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One device that the job uses."""
 
@@ -261,6 +274,24 @@ class Device:
     idle: float | None = None  # s of the whole run without a kernel, before it was the job's included
     energy: float | None = None  # J drawn since it was first read
     idle_power: float | None = None  # W while no kernel ran
+    capability: float | None = None  # compute capability, 8.6
+    sm_active: float | None = None  # mean share of the multiprocessors with work, idle time included (GPM)
+    tensor_active: float | None = None  # mean share of the time in which tensor cores worked, likewise
+    dram_active: float | None = None  # mean share of the memory's bandwidth in use, likewise
+    link: Link | None = None
+    received: float | None = None  # B/s over the link, mean
+    sent: float | None = None
+    xids: Mapping[int, int] = field(default_factory=dict)  # number of an Xid event to how often it came, whole run
+    ecc: int | None = None  # uncorrected memory errors since the first reading of the run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """A process of somebody else, and the cores it used, mean over the loop."""
+
+    pid: int
+    name: str
+    cores: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +314,7 @@ class Machine:
     shm_most: int | None = None  # the most and the least that was ever free
     shm_least: int | None = None
     ranks: int = 1  # training processes of the job on this machine
+    neighbours: tuple[Neighbour, ...] = ()  # of a fifth of a core or more, the heaviest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,7 @@ class Card:
     gpm: "Gpm | None" = None
     pcie: tuple[float, int, int] | None = None  # when, and the counters, B
     pcie_counts: bool = True  # it has those counters
+    pcie_turn: bool = False
     seen: int = 0  # time stamp of the newest SM sample
     processes: list[Process] = field(default_factory=list)
     shares: dict[int, float] | None = None  # pid to SM share; None where that cannot be measured
@@ -76,6 +77,7 @@ LIMITS = {
     "gpu.pcie.tx": 1e12,
     "gpu.pcie.rx": 1e12,
     "gpu.ecc": 2.0**40,
+    "gpu.capability": 99.0,
     "gpu.sm.active": 1.001,
     "gpu.tensor.active": 1.001,
     "gpu.dram.active": 1.001,
@@ -183,6 +185,12 @@ def temperature(card: Card) -> list[Value]:
     return [("gpu.temperature", float(pynvml.nvmlDeviceGetTemperature(card.handle, pynvml.NVML_TEMPERATURE_GPU)))]
 
 
+def capability(card: Card) -> list[Value]:
+    """Compute capability: 8.6 is major 8, minor 6. Tensor cores came with 7.0."""
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(card.handle)
+    return [("gpu.capability", major + minor / 10)]
+
+
 def power_limit(card: Card) -> list[Value]:
     """Power that the device is held to."""
     return [("gpu.power.limit", pynvml.nvmlDeviceGetEnforcedPowerLimit(card.handle) / 1e3)]
@@ -199,7 +207,10 @@ def link(card: Card) -> list[Value]:
 
 
 def traffic(card: Card) -> list[Value]:
-    """PCIe traffic: mean since the last reading where the device counts it, else over NVML's 20 ms of waiting."""
+    """PCIe traffic: mean since the last reading where the device counts it, else over NVML's 20 ms of waiting.
+
+    The latter blocks for 40 ms in all, so it is asked every other time only.
+    """
     if card.pcie_counts:
         counts = field_values(card, PCIE_SENT, PCIE_RECEIVED)
         if None not in counts:
@@ -210,6 +221,9 @@ def traffic(card: Card) -> list[Value]:
             seconds = card.pcie[0] - before[0]
             return [("gpu.pcie.tx", (sent - before[1]) / seconds), ("gpu.pcie.rx", (received - before[2]) / seconds)]
         card.pcie_counts = False
+    card.pcie_turn = not card.pcie_turn
+    if not card.pcie_turn:
+        return []
     return [
         ("gpu.pcie.tx", pynvml.nvmlDeviceGetPcieThroughput(card.handle, pynvml.NVML_PCIE_UTIL_TX_BYTES) * 1e3),
         ("gpu.pcie.rx", pynvml.nvmlDeviceGetPcieThroughput(card.handle, pynvml.NVML_PCIE_UTIL_RX_BYTES) * 1e3),
@@ -347,9 +361,10 @@ FIELDS = (
     Field("SM and tensor activity", 1.0, activity),
     Field("temperature", 5.0, temperature),
     Field("memory clock", 10.0, memory_clock),
-    Field("PCIe traffic", 10.0, traffic),  # may block for 40 ms
-    Field("PCIe link", 30.0, link),
-    Field("memory errors", 30.0, ecc),
+    Field("PCIe traffic", 5.0, traffic),
+    Field("PCIe link", 5.0, link),  # lower while the device idles: it has to be met at work
+    Field("memory errors", 10.0, ecc),
+    Field("compute capability", CONSTANT, capability),
     Field("highest clock", CONSTANT, clock_max),
     Field("power limit", CONSTANT, power_limit),
     Field("NVML's latency", CONSTANT, latency),

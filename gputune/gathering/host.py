@@ -1,9 +1,10 @@
 """The part of the gatherer that listens to the machine and its devices: means over the training loop."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from gputune.features import Device, Machine, Process, Trend
+from gputune.features import Device, Machine, Neighbour, Process, Trend
+from gputune.gathering.cards import ERRORS, Cards
+from gputune.gathering.mean import Mean
 from gputune.gathering.meter import Meter
 from gputune.gathering.sampled import Sampled
 from gputune.gathering.stacks import Stacks
@@ -14,53 +15,6 @@ from gputune.sample import ATTACHED, Guest, Json, Sample
 from gputune.units import NS
 
 PENDING = 65536  # readings kept back after the last batch; more come only from a loop that has ended
-BUSY = 0.05  # a device is at work in this reading: below it, clocks and throttling say nothing
-
-
-@dataclass(slots=True)
-class Mean:
-    """A running mean, with the extremes and the last value."""
-
-    total: float = 0.0
-    count: int = 0
-    least: float = float("inf")
-    most: float = float("-inf")
-    last: float = 0.0
-
-    def add(self, value: float) -> None:
-        """Take one value."""
-        self.total += value
-        self.count += 1
-        self.least = min(self.least, value)
-        self.most = max(self.most, value)
-        self.last = value
-
-    @property
-    def value(self) -> float | None:
-        """Return the mean, or None where nothing was measured."""
-        return self.total / self.count if self.count else None
-
-
-@dataclass(slots=True)
-class _Card:
-    """What is only meaningful while a device is busy, and who else is on it."""
-
-    throttled: dict[int, int] = field(default_factory=dict)
-    busy_readings: int = 0
-    clock: Mean = field(default_factory=Mean)
-    busy_now: float = 0.0
-
-
-# NVML's clock event reasons that hold clocks down against the user's will, in words.
-# Source: nvml.h, nvmlClocksEventReasons. Idle (0x1), application clocks (0x2) and display clocks (0x100) are wanted.
-REASONS = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
 
 
 class Host:
@@ -69,9 +23,8 @@ class Host:
     def __init__(self) -> None:
         self._means: dict[tuple[str, str], Mean] = {}
         self._series: dict[tuple[str, str], Series] = {}
-        self._cards: dict[str, _Card] = {}
+        self._cards = Cards()
         self._meters: dict[str, Meter] = {}
-        self._names: dict[str, str] = {}
         self._neighbours: dict[int, str] = {}
         self.rates: dict[tuple[str, str], Rate] = {}
         self.rotational: dict[str, bool] = {}  # disk to whether its platters turn
@@ -89,6 +42,9 @@ class Host:
         """Take one sample; it counts once a batch after it has shown that the loop still went on."""
         if sample.metric.name in METERED and ":" not in sample.instance:
             self._meters.setdefault(sample.instance, Meter()).take(sample.metric.name, sample.t, sample.value)
+        if sample.metric.name in ERRORS:
+            self._cards.fail(sample)
+            return
         if self.still and sample.metric.kind == "gauge" and sample.metric.name not in SLOW:
             return
         if self._loop_began and sample.t > self._loop_end:
@@ -107,7 +63,7 @@ class Host:
             for key, mean in kept.items():  # what is read rarely is not thrown away with the start-up
                 if key[0] in SLOW:
                     self._means[key] = mean
-            self._cards = {}
+            self._cards.begin()
             for rate in self.rates.values():
                 rate.begin()
         if t1 > self._loop_end:
@@ -127,24 +83,12 @@ class Host:
         if name in CREEPS:
             self._series.setdefault((name, sample.instance), Series()).add(sample.t / NS, sample.value)
         if name.startswith("gpu.") and ":" not in sample.instance:
-            self._card(name, sample)
-
-    def _card(self, name: str, sample: Sample) -> None:
-        card = self._cards.setdefault(sample.instance, _Card())
-        if name == "gpu.busy":
-            card.busy_now = sample.value
-        elif name == "gpu.clock.sm" and card.busy_now > BUSY:
-            card.clock.add(sample.value)
-        elif name == "gpu.throttle" and card.busy_now > BUSY:
-            card.busy_readings += 1  # of the reasons: they have a slower beat than utilisation
-            for bit in REASONS:
-                if int(sample.value) & bit:
-                    card.throttled[bit] = card.throttled.get(bit, 0) + 1
+            self._cards.take(sample)
 
     def note(self, fields: Mapping[str, Json]) -> None:
         """Take a device's or a neighbour's name, or what a probe can no longer read (later wins)."""
         if fields.get("n") == "device":
-            self._names[str(fields.get("index"))] = str(fields.get("name"))
+            self._cards.name(fields)
         elif fields.get("n") == "neighbour":
             self._neighbours[int(str(fields.get("pid")))] = str(fields.get("name"))
         elif fields.get("n") == "disk":
@@ -211,6 +155,7 @@ class Host:
             shm_most=_whole(self.most("shm.free")),
             shm_least=_whole(self.least("shm.free")),
             ranks=ranks,
+            neighbours=self._heavy(),
         )
 
     def worked(self) -> tuple[float, float]:
@@ -218,26 +163,34 @@ class Host:
         meters = self._meters.values()
         return sum(meter.worked for meter in meters), sum(meter.known for meter in meters)
 
+    def _heavy(self) -> tuple[Neighbour, ...]:
+        """Return the foreign processes that used much CPU during the loop, the heaviest first."""
+        found = [
+            Neighbour(pid=int(pid), name=self._neighbours.get(int(pid), "unknown"), cores=mean.value or 0.0)
+            for (name, pid), mean in self._means.items()
+            if name == "cpu.neighbour"
+        ]
+        return tuple(sorted(found, key=lambda neighbour: -neighbour.cores))
+
     def devices(self, started: int = 0, until: int = 0) -> tuple[Device, ...]:
         """Return every device that was read, in the order of their indices, of a run from `started` to `until` (ns)."""
         read = {i for name, i in self._means if name.startswith("gpu.") and ":" not in i}  # GPU:PID is a process on it
-        indices = read | set(self._names)
+        indices = read | self._cards.indices()
         return tuple(self._device(index, started, until) for index in sorted(indices, key=lambda i: (len(i), i)))
 
     def _device(self, index: str, started: int, until: int) -> Device:
-        card = self._cards.get(index, _Card())
+        card, errors = self._cards.card(index), self._cards.errors(index)
         meter = self._meters.get(index, Meter())
-        readings = max(1, card.busy_readings)
         others = {pid: value for pid, value in self._others(index).items() if value > 0}
         return Device(
             index=index,
-            name=self._names.get(index, "unknown device"),
+            name=self._cards.names.get(index, "unknown device"),
             busy=self.mean("gpu.busy", index),
             memory_used=_whole(self.most("gpu.memory.used", index)),
             memory_total=_whole(self.last("gpu.memory.total", index)),
             clock=card.clock.value,
             clock_max=self.last("gpu.clock.sm.max", index),
-            throttled={REASONS[bit]: min(1.0, n / readings) for bit, n in card.throttled.items()},
+            throttled=card.throttled,
             power=self.mean("gpu.power", index),
             power_limit=self.last("gpu.power.limit", index),
             temperature=self.most("gpu.temperature", index),
@@ -248,6 +201,15 @@ class Host:
             idle=meter.idle(started, until),
             energy=meter.energy(until),
             idle_power=meter.idle_power,
+            capability=self.last("gpu.capability", index),
+            sm_active=self.mean("gpu.sm.active", index),
+            tensor_active=self.mean("gpu.tensor.active", index),
+            dram_active=self.mean("gpu.dram.active", index),
+            link=card.link,
+            received=self.mean("gpu.pcie.rx", index),
+            sent=self.mean("gpu.pcie.tx", index),
+            xids=dict(errors.xids),
+            ecc=errors.risen,
         )
 
     def _others(self, index: str) -> dict[int, float]:
@@ -297,6 +259,7 @@ SLOW = frozenset(
         "shm.free",
         "gpu.memory.total",
         "gpu.clock.sm.max",
+        "gpu.capability",
         "gpu.power.limit",
     }
 )

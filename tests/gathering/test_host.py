@@ -2,6 +2,7 @@
 
 import pytest
 
+from gputune.features import Link
 from gputune.gathering.host import Host
 from gputune.sample import Metric, Sample
 
@@ -82,6 +83,48 @@ def test_clocks_and_throttling_count_only_while_the_device_works(host) -> None:
     assert device.clock == pytest.approx(1.5e9)
     assert device.throttled == {"hardware thermal slowdown": 0.5}
     assert device.busy == pytest.approx(0.6)
+
+
+def test_the_link_is_the_best_that_was_seen_while_the_device_worked(host) -> None:
+    for t, busy, gen in ((1, 0.0, 5), (2, 0.9, 2), (3, 0.9, 3), (4, 0.0, 1)):
+        read(host, "gpu.busy", t, busy, "0")
+        for name, value in (("gen", gen), ("width", 8), ("gen.max", 5), ("width.max", 16)):
+            read(host, f"gpu.pcie.{name}", t, value, "0")
+    (device,) = host.devices()
+    assert device.link == Link(generation=3, lanes=8, generation_most=5, lanes_most=16)
+
+
+def test_a_link_that_was_only_read_while_the_device_idled_is_unknown(host) -> None:
+    for name in ("gen", "width", "gen.max", "width.max"):
+        read(host, f"gpu.pcie.{name}", 1, 4, "0")
+    (device,) = host.devices()
+    assert device.link is None
+
+
+def test_errors_of_a_device_count_whenever_they_come(host) -> None:
+    """The last ones come when no batch will ever follow them."""
+    read(host, "gpu.ecc", 1, 3.0, "0")
+    host.loop(10, 20)
+    host.still = True
+    read(host, "gpu.xid", 99, 79.0, "0")
+    read(host, "gpu.ecc", 99, 5.0, "0")
+    (device,) = host.devices()
+    assert device.xids == {79: 1}
+    assert device.ecc == 2
+
+
+def test_a_count_of_memory_errors_that_began_anew_has_not_fallen(host) -> None:
+    for value in (7.0, 0.0, 1.0):
+        read(host, "gpu.ecc", 1, value, "0")
+    assert host.devices()[0].ecc == 1
+
+
+def test_neighbours_come_with_their_names_the_heaviest_first(host) -> None:
+    host.note({"n": "neighbour", "pid": 4711, "name": "ffmpeg"})
+    read(host, "cpu.neighbour", 1, 0.5, "9")
+    read(host, "cpu.neighbour", 1, 1.5, "4711")
+    heavy = host.machine(ranks=1).neighbours
+    assert [(n.pid, n.name, n.cores) for n in heavy] == [(4711, "ffmpeg", 1.5), (9, "unknown", 0.5)]
 
 
 def test_memory_is_the_most_that_was_ever_used(host) -> None:

@@ -1,0 +1,131 @@
+"""The part of the gatherer that listens to devices: what only counts while they work, who else is on them, what broke.
+
+Clocks, the reasons that hold them down and the state of the link mean something while a device is busy. Errors count
+from the first reading to the last: a device often fails after the last batch that anybody saw.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gputune.features import Link
+from gputune.gathering.mean import Mean
+from gputune.sample import Sample
+
+BUSY = 0.05  # a device is at work in this reading: below it, clocks, the link and throttling say nothing
+XID = "gpu.xid"
+ECC = "gpu.ecc"
+ERRORS = frozenset({XID, ECC})
+
+# NVML's clock event reasons that hold clocks down against the user's will, in words.
+# Source: nvml.h, nvmlClocksEventReasons. Idle (0x1), application clocks (0x2) and display clocks (0x100) are wanted.
+REASONS = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+LINK = {  # metric to field of a link; those of the link now are lower while the device idles
+    "gpu.pcie.gen": "generation",
+    "gpu.pcie.width": "lanes",
+    "gpu.pcie.gen.max": "generation_most",
+    "gpu.pcie.width.max": "lanes_most",
+}
+ALWAYS = frozenset({"gpu.pcie.gen.max", "gpu.pcie.width.max"})
+
+
+@dataclass(slots=True)
+class Card:
+    """What is only meaningful while a device is busy."""
+
+    reasons: dict[int, int] = field(default_factory=dict)
+    readings: int = 0
+    clock: Mean = field(default_factory=Mean)
+    busy_now: float = 0.0
+    best: dict[str, int] = field(default_factory=dict)  # the best that its link was seen to be
+
+    def take(self, name: str, value: float) -> None:
+        """Take one reading."""
+        working = self.busy_now > BUSY
+        if name == "gpu.busy":
+            self.busy_now = value
+        elif name == "gpu.clock.sm" and working:
+            self.clock.add(value)
+        elif name == "gpu.throttle" and working:
+            self.readings += 1  # of the reasons: they have a slower beat than utilisation
+            for bit in REASONS:
+                if int(value) & bit:
+                    self.reasons[bit] = self.reasons.get(bit, 0) + 1
+        elif name in LINK and (working or name in ALWAYS):
+            self.best[LINK[name]] = max(self.best.get(LINK[name], 0), int(value))
+
+    @property
+    def throttled(self) -> dict[str, float]:
+        """Return each reason that held the clocks down, with its share of the readings while busy."""
+        return {REASONS[bit]: min(1.0, n / max(1, self.readings)) for bit, n in self.reasons.items()}
+
+    @property
+    def link(self) -> Link | None:
+        """Return its link, None where it was not read while it was busy."""
+        return Link(**self.best) if all(self.best.get(name) for name in LINK.values()) else None
+
+
+@dataclass(slots=True)
+class Errors:
+    """What a device itself reported: the numbers of Xid events, and its count of memory errors."""
+
+    xids: dict[int, int] = field(default_factory=dict)
+    first: int | None = None  # uncorrected memory errors at the first reading
+    last: int = 0
+
+    def take(self, name: str, value: float) -> None:
+        """Take one report."""
+        if name == XID:
+            self.xids[int(value)] = self.xids.get(int(value), 0) + 1
+            return
+        if self.first is None or value < self.first:  # a counter that went back began anew
+            self.first = int(value)
+        self.last = int(value)
+
+    @property
+    def risen(self) -> int | None:
+        """Return the uncorrected memory errors since the first reading, None where they are not counted."""
+        return None if self.first is None else self.last - self.first
+
+
+class Cards:
+    """All devices of the job, by index."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self._cards: dict[str, Card] = {}
+        self._errors: dict[str, Errors] = {}
+
+    def begin(self) -> None:
+        """Forget what was read before the loop began; errors are not forgotten."""
+        self._cards = {}
+
+    def fail(self, sample: Sample) -> None:
+        """Take an error that a device reported, whenever it was."""
+        self._errors.setdefault(sample.instance, Errors()).take(sample.metric.name, sample.value)
+
+    def take(self, sample: Sample) -> None:
+        """Take one reading of the loop."""
+        self._cards.setdefault(sample.instance, Card()).take(sample.metric.name, sample.value)
+
+    def card(self, index: str) -> Card:
+        """Return what is known of a device while it worked."""
+        return self._cards.get(index, Card())
+
+    def errors(self, index: str) -> Errors:
+        """Return what a device reported."""
+        return self._errors.get(index, Errors())
+
+    def indices(self) -> set[str]:
+        """Return the devices that were named, or that reported anything."""
+        return set(self.names) | set(self._errors)
+
+    def name(self, fields: Mapping[str, object]) -> None:
+        """Take a device's name."""
+        self.names[str(fields.get("index"))] = str(fields.get("name"))
