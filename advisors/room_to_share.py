@@ -1,0 +1,85 @@
+"""Nothing is wrong, but the device is half empty: more trainings like this one fit beside it.
+
+What it sees: busy share and memory of the device, with nobody else on it, the cores that the job uses against those
+that it may use, and the memory of the host.
+
+Why it matters: several small trainings (a parameter search, folds of a cross-validation, seeds) one after another
+leave the device idle as often as one does.
+
+What to do: run several at once on the device, each with a log of its own, best under MPS, which lets their kernels run
+side by side. Look at samples/s of all together: that is what counts.
+
+When it is wrong: when there is only one training to do: alone it does not get faster by this. When kernels of several
+processes fight for the memory's bandwidth, together they gain less than their busy shares promise.
+
+Sources: NVIDIA, "Multi-Process Service"; measured gains of collocation go up to three times, with MPS some 30 % on
+top, and losses where the memory's bandwidth is the limit (docs/evidence.md).
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Device, Features, Machine, Process
+from gputune.finding import NO_CHANGE, Finding
+
+LEAST_STEPS = 20  # below it, shares are those of a warm-up
+UNUSED = 0.02  # busy share: below it, the job does not compute on this device
+ROOM = 0.9  # of the device's time and of its memory that all together may take: what is over waits or dies
+HOST = 0.8  # of the CPUs and of the free memory of the host that all together may take
+MOST = 16  # processes: beyond it, contexts and launches take what is gained
+CONTEXT = 500e6  # B of device memory for each further process, besides what the training itself takes
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    alone = [p for p in run.processes if p.guest == "ring" and p.loop > 0]
+    if len(run.devices) != 1 or len(run.processes) != 1 or not alone or (alone[0].world_size or 1) > 1:
+        return  # a job of several processes or devices is spread out already
+    process, device = alone[0], run.devices[0]
+    if device.busy is None or not device.memory_used or not device.memory_total or device.others:
+        return
+    if (process.batches or process.optimizer_steps) < LEAST_STEPS or device.busy < UNUSED:
+        return
+    limits = _limits(device, run.machine, device.busy, device.memory_used, device.memory_total)
+    fits = int(min(MOST, *limits.values()))
+    if fits >= 2:
+        yield _finding(process, device, limits, fits)
+
+
+def _limits(device: Device, machine: Machine, busy: float, used: int, total: int) -> dict[str, float]:
+    """Return how many such trainings the device's time, its memory, the CPUs and the host's memory hold."""
+    limits = {
+        "device time": ROOM / max(busy, device.jobs_busy or 0.0),
+        "device memory": (ROOM * total + CONTEXT) / (used + CONTEXT),
+    }
+    if machine.job:
+        spare = max(0.0, HOST * (machine.cpus - (machine.others or 0.0)))
+        limits["CPUs"] = spare / machine.job
+    if machine.memory_job and machine.memory_free is not None:
+        limits["host memory"] = 1 + HOST * machine.memory_free / machine.memory_job
+    return limits
+
+
+def _finding(process: Process, device: Device, limits: dict[str, float], fits: int) -> Finding:
+    busy, used, total = device.busy or 0.0, device.memory_used or 0, device.memory_total or 1
+    first = min(limits, key=lambda name: limits[name])
+    return Finding(
+        id="room-to-share",
+        says=(
+            f"this training keeps GPU {device.index} ({device.name}) busy {busy:.0%} of the time, takes "
+            f"{used / total:.0%} of its memory, and nothing holds it up"
+        ),
+        offer=f"{fits} such trainings fit on it at once, and together do up to x{fits} the work; {first} is the limit",
+        do=f"start {fits - 1} more beside it on this card, best under MPS, and look at what all do together",
+        share_lost=0.0,
+        speedup=NO_CHANGE,
+        basis="what one takes of the device's time and memory, the CPUs and the host's memory, against what there is",
+        falsified_by=f"{fits} at once that together do less than one after another",
+        effect="identical",
+        evidence={
+            "busy": busy,
+            "memory_used": used / total,
+            "procs": fits,
+            "steps": process.batches or process.optimizer_steps,
+            **{f"fits_by_{name.replace(' ', '_')}": min(value, 1000.0) for name, value in limits.items()},
+        },
+        change={"procs": fits},
+    )
