@@ -222,6 +222,7 @@ class Process:
     frames: tuple[Frame, ...] = ()
     stack_samples: int = 0
     before_forward: tuple[float, ...] = ()  # s of a step before its first module call, spans left out, sampled steps
+    backward: float = 0.0  # s in the loop that the training thread was inside of backward passes
     batch_gotten: bool = True  # before_forward counts from a next(); else from an optimizer step: no DataLoader
     cpu: float | None = None  # cores that the process itself used, mean over the loop
     torch: str = ""  # version

@@ -6,7 +6,7 @@ from gputune.features import Features, Process
 from gputune.finding import Speedup
 from gputune.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, TINY, TYPICAL_PREFETCH, doubt, interval, known
 from gputune.replay import Job, Work
-from gputune.workload import device_time, mean
+from gputune.workload import device_work, mean
 
 
 def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:
@@ -26,7 +26,7 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
         whole = process.loop / steps
         width = max(1.0, min(cpus, cpu / whole))
         busy = min(whole, cpu / width)
-        floor = device_time(run, process, whole)
+        floor = device_work(run, process, whole)
         job = Job(fetches=(Work(0.0, 0.0),), steps=(Work(busy, whole - busy, width),), cpus=cpus, floor=floor)
         present = 0
     now = job.seconds(present, TYPICAL_PREFETCH)

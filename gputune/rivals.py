@@ -113,7 +113,7 @@ def uncovered(run: Features, finding: Finding) -> Finding:
     group = group_of(finding.id)
     if group is None or not group.hidden:
         return finding
-    limit, gain, what = ceiling(run), finding.speedup, "the device's idle time"
+    limit, gain, what = ceiling(run, inside=group is HOST), finding.speedup, "the device's idle time"
     if group is LOADING and (waited := team.ceiling(run, group.spans)) < limit:
         limit, what = waited, "what the ranks wait for together"
     if gain.high <= limit * (1 + ERROR):
@@ -123,12 +123,15 @@ def uncovered(run: Features, finding: Finding) -> Finding:
     return replace(finding, speedup=cut, share_lost=min(finding.share_lost, 1 - 1 / max(1.0, cut.likely)), basis=basis)
 
 
-def ceiling(run: Features) -> float:
+def ceiling(run: Features, *, inside: bool = False) -> float:
     """Return the speed-up that would keep the device busy all the time, endless where no device was measured.
 
     Of several processes the one whose device idles most counts: which of them a finding means is not known here.
+    The device's clock is read between steps; with `inside`, what it idles inside of them counts as well.
     """
     shares = [_device_share(run, process) for process in run.processes if process.loop > 0 and process.batches]
+    if inside and any(device.busy is not None for device in run.devices):
+        shares.append(min(_busy(device) for device in run.devices))
     share = min(shares, default=0.0)
     return 1 / share if share > 0 else float("inf")
 

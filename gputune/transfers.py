@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gputune.features import Copy, Features, Process
 from gputune.finding import Speedup
 from gputune.prediction import ERROR, Outlook
-from gputune.workload import device_time
+from gputune.workload import device_time, device_work
 
 BESIDE = 0.5  # of a copy that runs beside the queueing of kernels, where the loop waits for the device once a step
 SYNCED = 0.02  # of the loop waiting for the device elsewhere: then the lanes are joined once a step in any case
@@ -52,7 +52,7 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy]) -> Lanes | No
     moving = min(copying, sum(c.size / c.fastest for c in copies if c.fastest) / steps)
     device = device_time(run, process, step)
     if process.works:  # timed from batch to batch on the device's clock: the copies are a part of that
-        device = max(0.0, device - moving)
+        device = min(max(0.0, device - moving), device_work(run, process, step))
     return Lanes(
         step=step,
         copying=copying,

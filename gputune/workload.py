@@ -135,6 +135,17 @@ def device_time(run: Features, process: Process, per_batch: float) -> float:
     return mean(d.busy for d in run.devices if d.busy is not None) * per_batch
 
 
+def device_work(run: Features, process: Process, per_batch: float) -> float:
+    """Return the s per batch in which the device ran kernels.
+
+    Its own clock is read where a step begins and where it ends: what it idles in between, because the host is slow or
+    reads a result, is in that time. NVML's busy share leaves it out.
+    """
+    found = device_time(run, process, per_batch)
+    shares = [d.busy for d in run.devices if d.busy is not None]
+    return min(found, max(shares) * per_batch) if shares else found
+
+
 def mean(values: Iterable[float]) -> float:
     """Return the mean, 0 of nothing."""
     values = list(values)

@@ -175,6 +175,13 @@ def test_nothing_makes_a_device_busier_than_busy(about, most) -> None:
     assert ceiling(about) == pytest.approx(most)
 
 
+def test_what_a_device_idles_inside_of_steps_is_for_the_host_to_mend_and_not_for_the_loader() -> None:
+    """Its clock is read between steps: from there it was never idle; NVML saw it busy for half of the time."""
+    about = run(devices=(replace(GPU, busy=0.5),), works=(0.099,) * 20, gaps=(0.001,) * 20, sync=60.0)
+    assert uncovered(about, finding("sync-every-step", 1.7)).speedup.likely == pytest.approx(1.7)
+    assert uncovered(about, finding("few-workers", 1.7)).speedup.likely == pytest.approx(1 / 0.99)
+
+
 def test_a_wait_that_the_device_does_not_notice_gains_nothing() -> None:
     hidden = run(loader_wait=40.0, works=(0.099,) * 50, gaps=(0.001,) * 50)
     cut = uncovered(hidden, finding("few-workers", 1.6))

@@ -93,6 +93,7 @@ class Training:
         self._last_span = ""
         self._forwards: deque[float] = deque(maxlen=FORWARDS)
         self._gotten = True
+        self._backward = 0  # ns inside of backward passes
         self.costs: deque[tuple[float, float]] = deque(maxlen=FORWARDS)  # s that the guest took of sampled batches and
         #                                                                  their steps, and s for sampling them beside
         self.sampled = 0
@@ -157,11 +158,18 @@ class Training:
             self._iterator(record)
         elif kind == Kind.FORWARD:
             self._forward(record)
-        elif kind == Kind.GUEST:
+        else:
+            self._measured(record)
+
+    def _measured(self, record: Record) -> None:
+        """Take what clocks said of a step: the guest's, the device's, those of passes and meetings."""
+        if record.kind == Kind.BACKWARD:
+            self._backward += record.t1 - record.t0
+        elif record.kind == Kind.GUEST:
             self._sampled(record)
-        elif kind == Kind.RENDEZVOUS:
+        elif record.kind == Kind.RENDEZVOUS:
             self.meetings.reduced(record)
-        elif kind == Kind.GAP:
+        elif record.kind == Kind.GAP:
             self._gaps.append(record.a / NS)
             self._works.append(record.b / NS)
 
@@ -370,6 +378,7 @@ class Training:
             frames=frames,
             stack_samples=samples,
             before_forward=tuple(self._forwards),
+            backward=self._backward / NS,
             batch_gotten=self._gotten,
             cpu=None if cores is None else cores / ranks,
             torch=self.torch,

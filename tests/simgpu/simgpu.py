@@ -145,10 +145,10 @@ class Device:
         """
         self._enqueue(stream, KERNEL, seconds, round(1000 * sm), round(1000 * tensor), round(1000 * dram))
 
-    def step(self, batch: int, *, per_sample: float, fixed: float = 0.0, kernels: int = 1) -> None:
+    def step(self, batch: int, *, per_sample: float, fixed: float = 0.0, kernels: int = 1, tensor: float = 0.0) -> None:
         """Queue a training step whose time grows with the batch: `fixed + batch * per_sample` seconds in `kernels`."""
         for _ in range(kernels):
-            self.launch((fixed + batch * per_sample) / kernels)
+            self.launch((fixed + batch * per_sample) / kernels, tensor=tensor)
 
     def copy_h2d(self, count: int, *, pinned: bool = False, non_blocking: bool = False, stream: int = 0) -> None:
         """Copy `count` bytes to the card, in the stream's order.

@@ -1,12 +1,13 @@
 """A torch module whose work runs on a simulated GPU: forward and backward queue kernels and return at once.
 
 Only for scripts started by `tests/simgpu/run.py`. Like a real device, it runs behind the training: a step waits for it
-only where the script reads a result (`loss.item()` becomes `net.wait()`), or when the queue is full.
+only where the script reads a result (`net.wait()`, or `loss.item()` of an `awaited` loss), or when the queue is full.
 """
 
 import sys
 from pathlib import Path
 
+import kit
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "simgpu"))
@@ -30,23 +31,55 @@ class _Work(torch.autograd.Function):
         return grad.expand(8).clone(), None, None
 
 
-class SimNet(torch.nn.Module):
-    """A network of `kernels` kernels a step that keep the card busy for `fixed + per_sample * samples` seconds."""
+class _Awaited(torch.Tensor):
+    """A result that lies on the card: reading it waits until the card has come so far."""
 
-    def __init__(self, per_sample: float, *, fixed: float = 0.0, kernels: int = 240, memory: int = 4 * GIB) -> None:
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "") in READING:
+            simgpu.Device().synchronize()
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+READING = frozenset({"item", "cpu", "tolist", "numpy"})
+
+
+class SimNet(torch.nn.Module):
+    """A network of `kernels` kernels a step that keep the card busy for `fixed + per_sample * samples` seconds.
+
+    `tensor` is the share of that time in which they use tensor cores, as half precision does; `launching` the CPU
+    seconds a step that it takes to launch them; an `awaited` loss is one that waits for the card when it is read.
+    """
+
+    def __init__(
+        self,
+        per_sample: float,
+        *,
+        fixed: float = 0.0,
+        kernels: int = 240,
+        memory: int = 4 * GIB,
+        tensor: float = 0.4,
+        launching: float = 0.0,
+        awaited: bool = False,
+    ) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(8))
         self.per_sample, self.fixed, self.kernels = per_sample, fixed, kernels
+        self.tensor, self.launching, self.awaited = tensor, launching, awaited
         self.card = simgpu.Device()
         self.card.alloc(memory)
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
-        return _Work.apply(self.weight, self, len(batch))
+        loss = _Work.apply(self.weight, self, len(batch))
+        return loss.as_subclass(_Awaited) if self.awaited else loss
 
     def queue(self, samples: int, part: float) -> None:
         """Put this part of a step's kernels on the card."""
         count = max(1, round(self.kernels * part))
-        self.card.step(samples, per_sample=self.per_sample * part, fixed=self.fixed * part, kernels=count)
+        if self.launching:
+            kit.burn(self.launching * part)
+        per_sample, fixed = self.per_sample * part, self.fixed * part
+        self.card.step(samples, per_sample=per_sample, fixed=fixed, kernels=count, tensor=self.tensor)
 
     def wait(self) -> None:
         """Wait until the card has finished all that was queued, as reading a loss does."""

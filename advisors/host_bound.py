@@ -1,0 +1,79 @@
+"""Kernels are launched slower than they run: the device is done before the host has queued the next ones.
+
+What it sees: a device that idles although neither data nor results nor copies are waited for, and a host that
+computes all of that time inside torch: modules, the backward pass, the optimizer (by the CPU clock of sampled steps,
+and by the stacks; where stacks may not be taken, by the backward pass alone).
+
+Why it matters: each operation costs the host some microseconds of Python and launching. Many small ones take longer to
+launch than to run, and a faster device changes nothing.
+
+What to do: `torch.compile(model)` fuses operations, with `mode="reduce-overhead"` it also replays them as CUDA
+graphs; use the fused form of the optimizer (`fused=True`, or `foreach=True`); with memory to spare, a larger batch
+does more work for the same launches.
+
+When it is wrong: when something else computes under the model's forward pass, such as metrics or text in Python. When
+shapes change at every step, graphs and compilation gain little.
+
+Sources: PyTorch blog, "Accelerating PyTorch with CUDA Graphs", 2021 (up to x5 at small batches); Ansel et al.,
+"PyTorch 2", 2024 (compilation: x1.41 on average of training); PyTorch documentation, "Performance Tuning Guide".
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Features, Process
+from gputune.finding import Finding
+from gputune.overlapping import Lanes, gain, lanes
+
+UNDERUSED = 0.7  # busy share: above it, less than a third of a step can be won by launching faster
+UNUSED = 0.02  # busy share: below it, the job does not compute on this device
+ELSEWHERE = 0.2  # of a step waiting for data, results or copies: with more, that is the cause
+COMPUTING = 0.7  # of the rest of the step that the host computes: else it waits for something
+NOTABLE = 0.3  # of a step under torch: the device's idle time has to come from there
+SAVED = (
+    0.3,
+    0.75,
+    0.95,
+)  # of it: what fusing saves at least, and what graphs leave (replaying them costs something, too)
+LEAST_STEPS = 20
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    busy = max((d.busy for d in run.devices if d.busy is not None), default=0.0)
+    if not UNUSED <= busy < UNDERUSED:
+        return
+    for process in run.processes:
+        step = lanes(run, process)
+        if step is None or (process.batches or process.optimizer_steps) < LEAST_STEPS:
+            continue
+        waits = step.waiting + step.synced + step.copying
+        own = max(0.0, step.step - waits)
+        computes = step.computing >= COMPUTING * own and step.launching >= NOTABLE * step.step
+        if waits <= ELSEWHERE * step.step and computes:
+            yield _finding(process, step, busy)
+
+
+def _finding(process: Process, step: Lanes, busy: float) -> Finding:
+    least, likely, most = (step.without(step.launching * share) for share in SAVED)
+    speedup = gain(process, step.step, least, likely, most)
+    return Finding(
+        id="host-bound",
+        says=(
+            f"the device is busy {busy:.0%} of the time and waits for the host, which computes "
+            f"{step.launching * 1e3:.3g} of {step.step * 1e3:.3g} ms a step under the model, its backward pass and its "
+            "optimizer: it launches kernels slower than they run"
+        ),
+        do='torch.compile(model, mode="reduce-overhead") (CUDA graphs), optimizers with fused=True, or larger batches',
+        share_lost=max(0.0, 1 - 1 / speedup.likely),
+        speedup=speedup,
+        basis=f"{SAVED[0]:.0%} to {SAVED[2]:.0%} of that time taken off the step, down to the device's own",
+        falsified_by="a device that idles as much when the same kernels are replayed as a CUDA graph",
+        effect="changes-learning",
+        evidence={
+            "busy": busy,
+            "step_s": step.step,
+            "launching_s": step.launching,
+            "computing_s": step.computing,
+            "device_s": step.device,
+            "waiting_s": step.waiting + step.synced + step.copying,
+        },
+    )

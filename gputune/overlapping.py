@@ -1,0 +1,104 @@
+"""What a step would take if the host did not stand in its device's way.
+
+A device works behind the host: the host queues kernels and goes on. A result that is read joins the two: the host waits
+until the device is done, and the device idles until the host has queued something again. And a host that takes longer
+to queue its kernels than the device to run them keeps the device waiting at any rate.
+"""
+
+from dataclasses import dataclass
+
+from gputune.features import Features, Loader, Process
+from gputune.finding import Speedup
+from gputune.prediction import ERROR, Outlook
+from gputune.workload import LEAST_SAMPLED, device_work, mean
+
+OTHER = ("checkpoint", "evaluation", "reporting", "logging", "collective")  # pauses that neither advisor is about
+RARE = 0.05  # of the steps, those that wait longest, are left out: evaluations, a log line in twenty steps
+LEAST_STACKS = 20  # below it, they say nothing about where a step's time goes
+TINY = 1e-9  # s; no step is shorter
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """One ordinary step of the loop, in s: in all, and the parts of it.
+
+    `synced` is the host's waiting for results, `copying` its waiting for copies; `launching` its computing under the
+    model, the backward pass and the optimizer; `computing` all of its computing. `device` is the device's work, and
+    no step is shorter than `least`, in which the loader makes a batch.
+    """
+
+    step: float
+    synced: float
+    copying: float
+    waiting: float
+    computing: float
+    launching: float
+    device: float
+    least: float
+
+    def without(self, saved: float) -> float:
+        """Return how long a step takes with so many s less on the host: never less than the device works."""
+        return min(self.step, max(self.step - saved, self.device, self.least, TINY))
+
+
+def lanes(run: Features, process: Process) -> Lanes | None:
+    """Return an ordinary step of a process; None where nothing is known of its device, or of its steps."""
+    steps = process.batches or process.optimizer_steps
+    known = bool(process.works) or any(d.busy is not None for d in run.devices)
+    if not steps or process.loop <= 0 or not known:
+        return None
+    whole = process.loop / steps
+    aside = sum(process.in_loop.get(name, 0.0) for name in OTHER) / steps
+    step = max(TINY, whole - aside)
+    loader = max((x for x in process.loaders if x.training), key=lambda x: x.batches, default=None)
+    held = [c for c in process.copies if min(c.pinned, c.non_blocking) < 1]
+    outlooks = [Outlook(run, process, x) for x in process.loaders if x.training and x.num_workers]
+    waiting = process.in_loop.get("loader.wait", 0.0) / steps
+    computing = min(step, _computing(process, loader, whole))
+    return Lanes(
+        step=step,
+        synced=_synced(process, loader, steps),
+        copying=min(step, sum(c.seconds * (1 - min(c.pinned, c.non_blocking)) for c in held) / steps),
+        waiting=min(step, waiting),
+        computing=computing,
+        launching=_launching(process, computing, steps),
+        device=device_work(run, process, whole) * step / whole,
+        least=max((o.fastest() for o in outlooks if o.known), default=0.0) / steps,
+    )
+
+
+def _synced(process: Process, loader: Loader | None, steps: int) -> float:
+    """Return the s that an ordinary step waits for results, without those rare ones that wait for much more."""
+    series = loader.pauses.get("sync", ()) if loader else ()
+    if not series:
+        return process.in_loop.get("sync", 0.0) / steps if loader is None else 0.0
+    ordinary = sorted(series)[: max(1, round(len(series) * (1 - RARE)))]
+    return mean(ordinary)
+
+
+def _computing(process: Process, loader: Loader | None, whole: float) -> float:
+    """Return the CPU s that the process has in a step of its own."""
+    if loader is not None and len(loader.step_cpus) >= LEAST_SAMPLED:
+        return mean(loader.step_cpus)
+    return (process.cpu or 0.0) * whole
+
+
+def _launching(process: Process, computing: float, steps: int) -> float:
+    """Return the s in a step that the host computes under torch's modules, its backward pass or its optimizer.
+
+    By the stacks; where there are none (ptrace is refused in many containers), only the backward pass is sure.
+    """
+    if process.stack_samples < LEAST_STACKS:
+        return min(computing, process.backward / steps)
+    return computing * min(1.0, sum(frame.share for frame in process.frames if frame.compute))
+
+
+def gain(process: Process, now: float, low: float, likely: float, high: float) -> Speedup:
+    """Return what the loop gains if its ordinary steps take that long instead of `now` s: longest first."""
+    steps = process.batches or process.optimizer_steps
+    ratios = [process.loop / max(TINY, process.loop - steps * (now - then)) for then in (low, likely, high)]
+    return Speedup(
+        low=min(ratios) * (1 - ERROR),
+        likely=sorted(ratios)[1],
+        high=max(ratios) * (1 + ERROR),
+    )

@@ -1,0 +1,64 @@
+"""host-bound speaks when the device waits for kernels that the host is busy launching."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.advisors.host_bound import advise
+from gputune.features import Features, Frame
+
+LAUNCHING = Frame(where="net.py:12", function="forward", share=0.9, compute=True)
+COUNTING = Frame(where="train.py:70", function="metrics", share=0.9, compute=False)
+
+
+@pytest.fixture
+def launching(run, device):
+    """A run of steps of 20 ms in which the host computes for 19, mostly under torch, and the device for 5."""
+
+    def build(
+        *, busy: float = 0.25, cpu: float = 0.019, frames=(LAUNCHING,), stacks=100, backward=0.0, **more
+    ) -> Features:
+        found = run(
+            num_workers=4, blocked=0.001, waits=(0.0,), step=0.020, devices=(device(busy=busy),), frames=frames, **more
+        )
+        (process,) = found.processes
+        (loader,) = process.loaders
+        loader = replace(loader, step_cpus=(cpu,) * 20)
+        return replace(found, processes=(replace(process, loaders=(loader,), stack_samples=stacks, backward=backward),))
+
+    return build
+
+
+def test_is_silent_where_the_device_is_busy_or_not_used(launching) -> None:
+    assert list(advise(launching(busy=0.8))) == []
+    assert list(advise(launching(busy=0.01))) == []
+    assert list(advise(replace(launching(), devices=()))) == []
+
+
+def test_is_silent_where_the_host_waits(launching) -> None:
+    assert list(advise(launching(cpu=0.005))) == []
+    assert list(advise(launching(pauses={"sync": (0.008,)}))) == []
+
+
+def test_is_silent_where_the_host_computes_something_else(launching) -> None:
+    assert list(advise(launching(frames=(COUNTING,)))) == []
+
+
+def test_is_silent_before_the_warm_up_is_over(launching) -> None:
+    assert list(advise(launching(batches=10))) == []
+
+
+def test_names_the_launching_and_what_graphs_would_leave(launching) -> None:
+    (finding,) = advise(launching())
+    assert finding.id == "host-bound"
+    assert "busy 25% of the time and waits for the host, which computes 17.1 of 20 ms" in finding.says
+    assert "torch.compile" in finding.do
+    assert finding.speedup.likely == pytest.approx(20 / (20 - 0.75 * 17.1), rel=0.01)
+    assert finding.speedup.high == pytest.approx(4 * 1.05, rel=0.01)  # the device's own 5 ms stay
+    assert finding.speedup.low < 1.4
+
+
+def test_without_stacks_only_the_backward_pass_is_sure(launching) -> None:
+    assert list(advise(launching(stacks=0))) == []
+    (finding,) = advise(launching(stacks=0, backward=400 * 0.011))
+    assert finding.evidence["launching_s"] == pytest.approx(0.011)
