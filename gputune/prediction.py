@@ -176,6 +176,16 @@ class Outlook:
         then = other.loop(setting)
         return self._interval(now, then, apart=bool(setting.workers))
 
+    def alone(self) -> Speedup:
+        """Return what it would buy to have the CPUs to oneself.
+
+        Threads of one step that wait for each other are late by the last of them, and some burn CPU meanwhile: where
+        a step has several, it may be more by that factor.
+        """
+        found = self.gain(self.now, replace(self.job, others=0.0))
+        width = max((step.width for step in self.job.steps), default=1.0)
+        return replace(found, high=found.high * width)
+
     def relieved(self, setting: Setting) -> Speedup:
         """Return what `setting` would buy if all that the model cannot explain now is the crowd on the CPUs.
 

@@ -1,7 +1,8 @@
 """Who else uses the job's GPUs and the CPUs: processes that are neither the command's nor gputune's.
 
-On the GPUs these are the processes that NVML lists (`gputune/nvml_process.py`). On the CPUs a slow scan of /proc finds
-whoever used a fifth of a core or more since the last one; small ones together show in `cpu.others` only.
+On the GPUs these are the processes that NVML lists (`gputune/nvml_process.py`). On the CPUs a slow scan of /proc
+finds whoever used a fifth of a core or more since the last one; small ones together show in `cpu.others` only, and so
+do those that are bound to other CPUs than the job's.
 """
 
 import os
@@ -141,9 +142,24 @@ class _Cpus:
         self, used: dict[tuple[int, int], int], last: dict[tuple[int, int], int], seconds: float
     ) -> list[Reading]:
         cores = {key[0]: (ticks - last.get(key, ticks)) / CLOCK_TICKS / seconds for key, ticks in used.items()}
-        heavy = sorted((pid for pid, share in cores.items() if share >= NOTABLE), key=lambda pid: -cores[pid])[:MOST]
+        ours = _allowed(self._target.root_pid)
+        heavy = [pid for pid, share in cores.items() if share >= NOTABLE and _shared(ours, _allowed(pid))]
+        heavy = sorted(heavy, key=lambda pid: -cores[pid])[:MOST]
         readings: list[Reading] = []
         for pid in heavy:
             readings.append(Sample(CPU_ONE, now(), cores[pid], str(pid)))
             readings += self._names.tell(pid)
         return readings
+
+
+def _allowed(pid: int) -> set[int]:
+    """Return the CPUs that a process may use; none where that cannot be told."""
+    try:
+        return os.sched_getaffinity(pid)
+    except (OSError, OverflowError):
+        return set()
+
+
+def _shared(ours: set[int], theirs: set[int]) -> bool:
+    """Tell whether two processes may meet on a CPU; where it is not known, they may."""
+    return not ours or not theirs or bool(ours & theirs)

@@ -333,12 +333,12 @@ class Training:
             spans["collective"] = spans.get("collective", 0.0) + hidden
         totals["step"] -= hidden
         loop = max(0, self._loop_end - self._loop_began) / NS
-        cores = host.mean("cpu.main")
+        cores, queued = host.mean("cpu.main"), host.mean("cpu.queued.main")
         frames, samples = stacks.of(self.guest.pid)
         loaders = tuple(
             state.features(
                 cpu=None if cores is None else cores / ranks,
-                queued=host.mean("cpu.queued.main"),
+                queued=queued,
                 memory=host.mean("memory.worker"),
                 growth=host.trend("memory.worker"),
                 loop=loop,
@@ -381,6 +381,7 @@ class Training:
             backward=self._backward / NS,
             batch_gotten=self._gotten,
             cpu=None if cores is None else cores / ranks,
+            queued=None if queued is None else queued / ranks,
             torch=self.torch,
             folders=dict(self._folders),
             copies=self._copies.features(self._site),

@@ -1,0 +1,110 @@
+"""Somebody else uses the CPUs that this job works on, and the training waits for them.
+
+What it sees: the cores that foreign processes use on the CPUs of this job, the heaviest of them by pid and name, and
+for how long makers of batches and the training itself were runnable without a CPU (`/proc/PID/schedstat`).
+
+Why it matters: a worker that has half a CPU makes half as many batches; and a step of many threads is as late as the
+last of them.
+
+What to do: end or move the others, or give the job CPUs of its own (`taskset`, a cpuset, a reservation of the batch
+system). Until then fewer threads wait less for each other: `torch.set_num_threads(N)` with the CPUs that are left.
+torch's default is a thread for each CPU of the machine, whoever uses it.
+
+When it is wrong: when the others are gone in the next run. What belongs to the job but was not started by the watched
+command (a data server, a decoder) counts as somebody else.
+
+Sources: Linux, Documentation/scheduler/sched-stats; the prediction is `gputune/replay.py`, played without the others.
+"""
+
+import math
+from collections.abc import Iterator
+
+from gputune.features import Features, Machine, Process
+from gputune.finding import Finding, Speedup
+from gputune.prediction import ERROR, Outlook, outlooks
+from gputune.workload import CROWD, step_queued_of
+
+WAITING = 0.03  # of making a batch, or of a step, without a CPU: below it, nobody stands in the way
+LEAST_STEPS = 20
+NAMED = 3  # neighbours in the sentence
+TEAM = 1.5  # threads of a step: from here on, their number is worth a word
+MOST_WAITED = 0.9  # of a loop spent waiting for a CPU: beyond it, the clocks and not the crowd are to be doubted
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    if (run.machine.others or 0.0) < CROWD:
+        return
+    found = outlooks(run)
+    waiting = [o for o in found if o.queued >= WAITING or _queued(o) >= WAITING]
+    if waiting:
+        outlook = max(waiting, key=lambda o: o.alone().likely)
+        width = max((step.width for step in outlook.job.steps), default=1.0)
+        yield _finding(run.machine, outlook.alone(), _queued(outlook), outlook.queued, width)
+    elif not found:
+        yield from _of_steps(run)
+
+
+def _queued(outlook: Outlook) -> float:
+    """Return the share of its time that the training itself is runnable without a CPU."""
+    return step_queued_of(outlook.loader) / outlook.per_batch if outlook.per_batch else 0.0
+
+
+def _of_steps(run: Features) -> Iterator[Finding]:
+    """Speak for the training process that queues most, where no DataLoader was measured.
+
+    While a team of threads works, all of them work or wait: what each waits, the loop does.
+    """
+    heard = [p for p in run.processes if p.guest == "ring" and p.queued and p.cpu and p.loop > 0]
+    process = max(heard, key=lambda p: p.queued or 0.0, default=None)
+    if process is None or (process.batches or process.optimizer_steps) < LEAST_STEPS:
+        return
+    team = max(1.0, (process.cpu or 0.0) + (process.queued or 0.0))
+    queued = min(MOST_WAITED, (process.queued or 0.0) / team)
+    if queued >= WAITING:
+        likely = 1 / (1 - queued * _theirs(run.machine, process))
+        speedup = Speedup(low=max(0.01, likely * (1 - 2 * ERROR)), likely=likely, high=likely * (1 + 2 * ERROR) * team)
+        yield _finding(run.machine, speedup, queued, 0.0, team)
+
+
+def _theirs(machine: Machine, process: Process) -> float:
+    """Return the share of the crowd on the CPUs that is not of the job."""
+    others = machine.others or 0.0
+    ours = max(0.0, (machine.job or 0.0) - (process.cpu or 0.0) * machine.ranks)
+    return others / (others + ours)
+
+
+def _finding(machine: Machine, speedup: Speedup, stepping: float, making: float, width: float) -> Finding:
+    others = machine.others or 0.0
+    left = max(1, math.floor(machine.cpus - others))
+    heavy = machine.neighbours[:NAMED]
+    who = f" ({', '.join(f'{n.name}, pid {n.pid}: {n.cores:.1f}' for n in heavy)})" if heavy else ""
+    fewer = (
+        f"; until then torch.set_num_threads({left})" if width >= TEAM and left < machine.cpus / machine.ranks else ""
+    )
+    return Finding(
+        id="busy-host",
+        says=f"others use {others:.1f} of the {machine.cpus:g} CPUs{who}; {_waits(stepping, making)}",
+        do=f"end or move the others, or give this job CPUs of its own{fewer}",
+        share_lost=max(0.0, 1 - 1 / speedup.likely),
+        speedup=speedup,
+        basis="the loop replayed without the others' use of the CPUs",
+        falsified_by="the same samples/s once the others are gone",
+        effect="identical",
+        evidence={
+            "others_cores": others,
+            "cpus": machine.cpus,
+            "job_cores": machine.job or 0.0,
+            "step_queued": stepping,
+            "batch_queued": making,
+            "step_threads": width,
+            **{f"pid_{n.pid}_cores": n.cores for n in heavy},
+        },
+    )
+
+
+def _waits(stepping: float, making: float) -> str:
+    """Say who waits for a CPU, and for how much of the time."""
+    if stepping < WAITING:
+        return f"the makers of batches wait for a CPU {making:.0%} of their time"
+    makers = f", and the makers of its batches {making:.0%} of theirs" if making >= WAITING else ""
+    return f"the training waits for a CPU {stepping:.0%} of its time{makers}"
