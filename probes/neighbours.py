@@ -142,8 +142,9 @@ class _Cpus:
         self, used: dict[tuple[int, int], int], last: dict[tuple[int, int], int], seconds: float
     ) -> list[Reading]:
         cores = {key[0]: (ticks - last.get(key, ticks)) / CLOCK_TICKS / seconds for key, ticks in used.items()}
-        ours = _allowed(self._target.root_pid)
-        heavy = [pid for pid, share in cores.items() if share >= NOTABLE and _shared(ours, _allowed(pid))]
+        proc = self._target.proc
+        ours = _allowed(proc, self._target.root_pid)
+        heavy = [pid for pid, share in cores.items() if share >= NOTABLE and _shared(ours, _allowed(proc, pid))]
         heavy = sorted(heavy, key=lambda pid: -cores[pid])[:MOST]
         readings: list[Reading] = []
         for pid in heavy:
@@ -152,14 +153,13 @@ class _Cpus:
         return readings
 
 
-def _allowed(pid: int) -> set[int]:
-    """Return the CPUs that a process may use; none where that cannot be told."""
-    try:
-        return os.sched_getaffinity(pid)
-    except (OSError, OverflowError):
-        return set()
+def _allowed(proc: Path, pid: int) -> int:
+    """Return the CPUs that a process may use as a bit mask, 0 where that cannot be told."""
+    _, _, rest = read_bytes(f"{proc}/{pid}/status").partition(b"Cpus_allowed:")
+    mask = rest.partition(b"\n")[0].strip().replace(b",", b"")
+    return int(mask, 16) if mask else 0
 
 
-def _shared(ours: set[int], theirs: set[int]) -> bool:
+def _shared(ours: int, theirs: int) -> bool:
     """Tell whether two processes may meet on a CPU; where it is not known, they may."""
     return not ours or not theirs or bool(ours & theirs)

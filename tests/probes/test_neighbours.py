@@ -141,3 +141,19 @@ def test_who_takes_cpus_is_found_by_a_scan(tmp_path: Path, monkeypatch: pytest.M
     assert [(r.column, r.value) for r in readings if isinstance(r, Sample)] == [("cpu.neighbour[8]", 1.5)]
     assert [r.fields["name"] for r in readings if isinstance(r, Note)] == ["evil\\x1b[2J"]
     assert cpus.scan() == []  # not due yet
+
+
+def test_who_is_bound_to_other_cpus_is_no_neighbour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(neighbours.time, "monotonic", lambda: clock[0])
+    masks = {42: "ff,00000003", 7: "ff,00000000", 8: "00000000,0000000c", 9: "1"}
+    for pid, mask in masks.items():
+        write_stat(tmp_path, pid, f"p{pid}", 1000)
+        (tmp_path / str(pid) / "status").write_text(f"Name:\tp{pid}\nCpus_allowed:\t{mask}\nMems_allowed:\t1\n")
+    cpus = neighbours._Cpus(Target(root_pid=42, pids=lambda: {42: "main"}, proc=tmp_path))
+    assert cpus.scan() == []
+    clock[0] += 10
+    for pid in (7, 8, 9):
+        write_stat(tmp_path, pid, f"p{pid}", 1000 + 10 * HZ)
+    told = {r.instance for r in cpus.scan() if isinstance(r, Sample)}
+    assert told == {"7", "9"}

@@ -64,6 +64,12 @@ class Case:
     prefix: list[str]
     card: list[str]
     around: list[str] = field(default_factory=list)
+    neighbours: int = 0  # busy processes of somebody else, which the twin runs without
+
+    @property
+    def elsewhere(self) -> str:
+        """Return where the twin runs of a script that has no setting to mend."""
+        return "no neighbours" if self.neighbours else "another card"
 
 
 @dataclass
@@ -106,6 +112,7 @@ def cases(only: str) -> list[Case]:
                 zoo.get("prefix", []),
                 zoo.get("card", []),
                 zoo.get("around", []),
+                zoo.get("neighbours", 0),
             )
         )
     return found
@@ -207,7 +214,7 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         env = {**os.environ, "ZOO_PACE": str(folder / "pace.json"), "PYTHONWARNINGS": "ignore"}
         argv = command(case, options, verdict, mended=mended, folder=folder)
         began, before = time.monotonic(), busy_s()
-        with neighbours(loaded):
+        with neighbours(loaded + (0 if mended else case.neighbours)):
             done = _finished(argv, env, folder)
         if done.returncode == NOT_HERE:
             raise NotHere(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it does not say why")
@@ -282,7 +289,7 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
     options: list[str] | None = None
     if case.cause is not None:
         options = accepts(case, finding["change"]) if finding else None
-        outcome.change = " ".join(options or ["--fixed"] if case.fix else ["another card"])
+        outcome.change = " ".join(options or ["--fixed"] if case.fix else [case.elsewhere])
         mended = run(case, options or ["--fixed"], way, mended=True)
         outcome.mended.append(mended.pace)
         outcome.foreign.append(round(mended.foreign, 3))
@@ -299,7 +306,7 @@ def _told(case: Case, outcome: Outcome, verdict: dict) -> dict | None:
     outcome.told.append(verdict["samples_per_s"])
     outcome.found.append([finding["id"] for finding in findings])
     finding = next((f for f in findings if f["id"] == case.cause), None)
-    if finding and not finding["risk"]:  # a risk promises no speed
+    if finding and not finding["risk"] and not finding["offer"]:  # these two promise no speed
         outcome.predicted.append([finding["speedup"][end] for end in ("low", "likely", "high")])
     return finding
 

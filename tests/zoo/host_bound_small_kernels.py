@@ -1,0 +1,40 @@
+"""Hundreds of small kernels a step take longer to launch than to run, and the memory is full: no larger batch fits."""
+
+import kit
+import torch
+from simnet import GIB, SimNet
+from torch.utils.data import DataLoader, TensorDataset
+
+ZOO = {
+    "cause": "host-bound",
+    "says": "14 ms of launching beside 5 ms on the device; as a graph, launching takes 3 ms",
+    "fix": {"graph": True},
+    "device": "sim",
+    "also": [],
+}
+
+
+def main() -> None:
+    args = kit.settings(ZOO, graph=False)
+    torch.set_num_threads(1)
+    net = SimNet(
+        per_sample=0.005 / 24,
+        kernels=30 if args.graph else 400,
+        memory=110 * GIB,
+        launching=0.003 if args.graph else 0.014,
+    )
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    loader = DataLoader(TensorDataset(torch.zeros(24 * 600, 96)), batch_size=24, num_workers=1)
+    pace = kit.Pace()
+    for (x,) in loader:
+        loss = net(x)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        pace.saw(len(x))
+    net.wait()
+    pace.saw(0)
+
+
+if __name__ == "__main__":
+    main()
