@@ -1,7 +1,9 @@
 """The device has tensor cores, and they do nothing: everything is computed in 32 bits.
 
-What it sees: the share of the time in which tensor cores worked, beside that of the multiprocessors, from the device's
-performance counters (GPM: Hopper and later); its compute capability; how busy it was.
+What it sees: the share of the time in which tensor cores worked, beside that of the multiprocessors, from the
+device's performance counters (GPM: Hopper and later); its compute capability; how busy it was. On devices without
+such counters: the types of the model's parameters, whether autocast was ever entered, and whether TF32 is allowed, as
+the guest saw it.
 
 Why it matters: in 16 bits matrix products run on tensor cores, several times as fast as in 32 bits without them, and
 all other kernels move half of the bytes.
@@ -10,8 +12,9 @@ What to do: `with torch.autocast("cuda", dtype=torch.bfloat16):` around forward 
 `torch.amp.GradScaler`). If it has to stay 32 bits: `torch.set_float32_matmul_precision("high")` lets matrix products
 round their factors to TF32.
 
-When it is wrong: when the work is no matrix products (simulations, sparse or recurrent scalar work), or when it needs
-the digits. Compare the loss over some hundred steps.
+When it is wrong: when wrappers cast by themselves (sharded data parallel does: of jobs of several ranks only the
+counters are believed); when the work is no matrix products (simulations, sparse or recurrent scalar work), or when it
+needs the digits. Compare the loss over some hundred steps.
 
 Sources: Micikevicius et al., "Mixed Precision Training", 2018; "Introducing native PyTorch automatic mixed precision"
 (pytorch.org, 2020: x1.5 to x5.5 on V100, x1.3 to x2.5 on A100); PyTorch's plugin for TensorBoard, which warned of
@@ -20,37 +23,61 @@ unused tensor cores from compute capability 7 on.
 
 from collections.abc import Iterator
 
-from gputune.features import Device, Features
+from gputune.features import Device, Features, Process
 from gputune.finding import Finding, Speedup
 from gputune.prediction import ERROR
 
 FIRST = 7.0  # compute capability from which on there are tensor cores
+TF32 = 8.0  # and from here on convolutions use them in 32 bits as well, unless they are told not to
 WITHOUT = ("GTX 16",)  # of that capability, but without them
 UNUSED = 0.02  # of the time the device is busy: with half precision anywhere, tensor cores work more than this
 BUSY = 0.5  # of the time: a device that idles more has another ailment first
 FILLED = 0.3  # of the multiprocessors while it is busy: with fewer, kernels are small
+SURELY = 0.7  # busy share: where no counter tells, the device's work must be what sets the pace
 FASTER = (1.25, 2.0, 4.0)  # times, of the device's part of a step
 
 
 def advise(run: Features) -> Iterator[Finding]:
+    if any(process.precision.half for process in run.processes):
+        return
     for device in run.devices:
         if device.capability is None or device.capability < FIRST or any(w in device.name for w in WITHOUT):
             continue
-        if device.busy is None or device.sm_active is None or device.tensor_active is None:
+        busy = min(1.0, device.busy or 0.0)
+        if device.sm_active is None or device.tensor_active is None:
+            if (
+                busy >= SURELY
+                and run.processes
+                and all(_single(process, device.capability) for process in run.processes)
+            ):
+                yield _finding(device, busy, "the model's weights have 32 bits, nothing runs under autocast")
             continue
-        working = device.busy >= BUSY and device.sm_active >= FILLED * device.busy
-        if working and device.tensor_active <= UNUSED * device.busy:
-            yield _finding(device, min(1.0, device.busy), device.sm_active, device.tensor_active)
+        working = busy >= BUSY and device.sm_active >= FILLED * busy
+        if working and device.tensor_active <= UNUSED * busy:
+            cores = f"its tensor cores {device.tensor_active:.1%}"
+            yield _finding(device, busy, f"its multiprocessors are active {device.sm_active:.0%}, {cores}")
 
 
-def _finding(device: Device, busy: float, active: float, tensor: float) -> Finding:
+def _single(process: Process, capability: float) -> bool:
+    """Return whether it is sure that a training computes its products in 32 bits and without tensor cores."""
+    seen = process.precision
+    rounded = seen.tf32 is not False or (seen.convolutions and capability >= TF32)
+    return (process.world_size or 1) == 1 and seen.single and seen.products and not rounded
+
+
+def _finding(device: Device, busy: float, seen: str) -> Finding:
     low, likely, high = (1 / (1 - busy * (1 - 1 / times)) for times in FASTER)
+    counted = {
+        "sm_active": device.sm_active,
+        "tensor_active": device.tensor_active,
+        "dram_active": device.dram_active,
+    }
     speedup = Speedup(low=low * (1 - ERROR), likely=likely, high=high * (1 + ERROR))
     return Finding(
         id="no-mixed-precision",
         says=(
-            f"GPU {device.index} ({device.name}) is busy {busy:.0%} of the time, its multiprocessors are active "
-            f"{active:.0%}, its tensor cores {tensor:.1%}: everything is computed in 32 bits"
+            f"GPU {device.index} ({device.name}) is busy {busy:.0%} of the time, {seen}: everything is computed in 32 "
+            "bits, past its tensor cores"
         ),
         do='run forward pass and loss under torch.autocast("cuda", dtype=torch.bfloat16), and compare the loss',
         share_lost=1 - 1 / likely,
@@ -60,9 +87,7 @@ def _finding(device: Device, busy: float, active: float, tensor: float) -> Findi
         effect="changes-learning",
         evidence={
             "busy": busy,
-            "sm_active": active,
-            "tensor_active": tensor,
-            "dram_active": device.dram_active or 0.0,
             "capability": device.capability or 0.0,
+            **{name: value for name, value in counted.items() if value is not None},
         },
     )

@@ -203,6 +203,27 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """How the model computes, as told from inside when it was called first."""
+
+    types: tuple[str, ...] = ()  # of its parameters: ("torch.float32",); () where it was not looked at
+    autocast: bool = False  # was ever entered, or was on at that call
+    tf32: bool | None = None  # matrix products may round their factors to TF32
+    products: bool = False  # it has matrices
+    convolutions: bool = False  # it has convolutions over pictures
+
+    @property
+    def single(self) -> bool:
+        """Return whether it is sure that everything is in 32 bits."""
+        return self.types == ("torch.float32",) and not self.autocast
+
+    @property
+    def half(self) -> bool:
+        """Return whether it is sure that something is in 16 bits or less."""
+        return self.autocast or any("16" in name or "float8" in name for name in self.types)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One training process."""
 
@@ -227,6 +248,7 @@ class Process:
     cpu: float | None = None  # cores that the process itself used, mean over the loop
     queued: float | None = None  # threads of it that were runnable without a CPU, mean over the loop
     torch: str = ""  # version
+    precision: Precision = field(default_factory=Precision)
     folders: Mapping[str, str] = field(default_factory=dict)  # device of the files it reads, to a folder
     copies: tuple[Copy, ...] = ()  # to the device, most time first
     memory: Trend | None = None  # its own (anonymous) resident memory

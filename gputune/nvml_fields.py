@@ -22,6 +22,7 @@ UNIFIED = ("GB10", "Orin", "Thor", "Xavier")  # parts whose GPU has no memory of
 PID_MAX = 2**22  # PID_MAX_LIMIT of Linux; nvidia-ml-py 12.535.77 has a struct 8 bytes too long
 SUCCESS, NOT_FOUND = 0, 6
 CONSTANT = 30.0  # s between readings of what hardly ever changes
+SELDOM = 3  # beats of PCIe traffic between two readings that wait for 40 ms
 GPM_APART = 0.15  # s; samples closer than 0.1 s give nonsense
 PCIE_SENT, PCIE_RECEIVED = 197, 198  # NVML_FI_DEV_PCIE_COUNT_TX_BYTES and _RX_BYTES: counters, and no 20 ms of waiting
 
@@ -48,7 +49,7 @@ class Card:
     gpm: "Gpm | None" = None
     pcie: tuple[float, int, int] | None = None  # when, and the counters, B
     pcie_counts: bool = True  # it has those counters
-    pcie_turn: bool = False
+    pcie_turn: int = 0
     seen: int = 0  # time stamp of the newest SM sample
     processes: list[Process] = field(default_factory=list)
     shares: dict[int, float] | None = None  # pid to SM share; None where that cannot be measured
@@ -209,7 +210,7 @@ def link(card: Card) -> list[Value]:
 def traffic(card: Card) -> list[Value]:
     """PCIe traffic: mean since the last reading where the device counts it, else over NVML's 20 ms of waiting.
 
-    The latter blocks for 40 ms in all, so it is asked every other time only.
+    The latter blocks for 40 ms in all, so it is asked only each third time.
     """
     if card.pcie_counts:
         counts = field_values(card, PCIE_SENT, PCIE_RECEIVED)
@@ -221,8 +222,8 @@ def traffic(card: Card) -> list[Value]:
             seconds = card.pcie[0] - before[0]
             return [("gpu.pcie.tx", (sent - before[1]) / seconds), ("gpu.pcie.rx", (received - before[2]) / seconds)]
         card.pcie_counts = False
-    card.pcie_turn = not card.pcie_turn
-    if not card.pcie_turn:
+    card.pcie_turn += 1
+    if card.pcie_turn % SELDOM != 1:
         return []
     return [
         ("gpu.pcie.tx", pynvml.nvmlDeviceGetPcieThroughput(card.handle, pynvml.NVML_PCIE_UTIL_TX_BYTES) * 1e3),
@@ -361,7 +362,7 @@ FIELDS = (
     Field("SM and tensor activity", 1.0, activity),
     Field("temperature", 5.0, temperature),
     Field("memory clock", 10.0, memory_clock),
-    Field("PCIe traffic", 5.0, traffic),
+    Field("PCIe traffic", 3.0, traffic),
     Field("PCIe link", 5.0, link),  # lower while the device idles: it has to be met at work
     Field("memory errors", 10.0, ecc),
     Field("compute capability", CONSTANT, capability),

@@ -32,6 +32,7 @@ LINK = {  # metric to field of a link; those of the link now are lower while the
     "gpu.pcie.gen.max": "generation_most",
     "gpu.pcie.width.max": "lanes_most",
 }
+TRAFFIC = frozenset({"gpu.pcie.rx", "gpu.pcie.tx"})  # means since the reading before
 ALWAYS = frozenset({"gpu.pcie.gen.max", "gpu.pcie.width.max"})
 
 
@@ -44,6 +45,7 @@ class Card:
     clock: Mean = field(default_factory=Mean)
     busy_now: float = 0.0
     best: dict[str, int] = field(default_factory=dict)  # the best that its link was seen to be
+    traffic: dict[str, Mean] = field(default_factory=dict)
 
     def take(self, name: str, value: float) -> None:
         """Take one reading."""
@@ -57,6 +59,10 @@ class Card:
             for bit in REASONS:
                 if int(value) & bit:
                     self.reasons[bit] = self.reasons.get(bit, 0) + 1
+        elif name in TRAFFIC and name not in self.traffic:
+            self.traffic[name] = Mean()  # the first one is in part of a time before the loop
+        elif name in TRAFFIC:
+            self.traffic[name].add(value)
         elif name in LINK and (working or name in ALWAYS):
             self.best[LINK[name]] = max(self.best.get(LINK[name], 0), int(value))
 
@@ -64,6 +70,11 @@ class Card:
     def throttled(self) -> dict[str, float]:
         """Return each reason that held the clocks down, with its share of the readings while busy."""
         return {REASONS[bit]: min(1.0, n / max(1, self.readings)) for bit, n in self.reasons.items()}
+
+    def rate(self, name: str) -> float | None:
+        """Return the mean B/s over its link, None where it was not read over a time within the loop."""
+        mean = self.traffic.get(name)
+        return mean.value if mean else None
 
     @property
     def link(self) -> Link | None:

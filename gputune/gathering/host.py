@@ -206,8 +206,8 @@ class Host:
             tensor_active=self.mean("gpu.tensor.active", index),
             dram_active=self.mean("gpu.dram.active", index),
             link=card.link,
-            received=self.mean("gpu.pcie.rx", index),
-            sent=self.mean("gpu.pcie.tx", index),
+            received=card.rate("gpu.pcie.rx"),
+            sent=card.rate("gpu.pcie.tx"),
             xids=dict(errors.xids),
             ecc=errors.risen,
         )

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gputune.events import END, SPAN_NAMES, Kind, Record, SpanCode
-from gputune.features import Frame, Place, Process, Trend
+from gputune.features import Frame, Place, Precision, Process, Trend
 from gputune.gathering.copies import Copies
 from gputune.gathering.loader import LoaderState, maybe
 from gputune.gathering.meetings import Meetings
+from gputune.gathering.precision import precise
 from gputune.gathering.stops import Stops
 from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
@@ -75,6 +76,7 @@ class Training:
         self.torch = ""
         self._shards = False  # a dataset in this very process asked for its worker
         self._copies = Copies()
+        self._precision = Precision()
         self.local_rank: int | None = None
         self.world_size: int | None = None
         self.meetings = Meetings()
@@ -118,6 +120,8 @@ class Training:
                 self.world_size = maybe(fields.get("world_size"))
         elif kind == "shards":
             self._shards = True
+        elif kind == "precision":
+            self._precision = precise(self._precision, fields)
         elif kind == "reads":
             self._files(fields)
 
@@ -383,6 +387,7 @@ class Training:
             cpu=None if cores is None else cores / ranks,
             queued=None if queued is None else queued / ranks,
             torch=self.torch,
+            precision=self._precision,
             folders=dict(self._folders),
             copies=self._copies.features(self._site),
             memory=host.trend("memory.main", str(self.guest.pid)),

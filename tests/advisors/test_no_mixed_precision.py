@@ -1,8 +1,11 @@
 """no-mixed-precision speaks when tensor cores are there, the device works, and they do not."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.advisors.no_mixed_precision import advise
+from gputune.features import Features, Precision
 
 SINGLE = {"busy": 1.0, "capability": 9.0, "sm_active": 0.8, "tensor_active": 0.0, "dram_active": 0.4}
 
@@ -11,7 +14,7 @@ SINGLE = {"busy": 1.0, "capability": 9.0, "sm_active": 0.8, "tensor_active": 0.0
     "differs",
     [
         {"tensor_active": 0.2},
-        {"tensor_active": None},  # no counters: an older card
+        {"tensor_active": None},  # no counters, and the guest told nothing
         {"sm_active": None},
         {"capability": None},
         {"capability": 6.1},
@@ -27,7 +30,9 @@ def test_is_silent_where_tensor_cores_work_are_missing_or_not_known(run, device,
 def test_names_what_idles_and_promises_an_honest_range(run, device) -> None:
     (finding,) = advise(run(devices=(device(**SINGLE),)))
     assert finding.id == "no-mixed-precision"
-    assert "its multiprocessors are active 80%, its tensor cores 0.0%" in finding.says
+    assert (
+        "its multiprocessors are active 80%, its tensor cores 0.0%: everything is computed in 32 bits" in finding.says
+    )
     assert "autocast" in finding.do
     assert finding.effect == "changes-learning"
     assert (finding.speedup.low, finding.speedup.likely) == pytest.approx((1.25 * 0.95, 2.0))
@@ -40,3 +45,46 @@ def test_only_the_busy_time_gets_shorter(run, device) -> None:
 
 def test_a_stray_tensor_operation_is_no_half_precision(run, device) -> None:
     assert len(list(advise(run(devices=(device(**{**SINGLE, "tensor_active": 0.01}),))))) == 1
+
+
+OLDER = {"busy": 0.95, "capability": 8.0}  # no performance counters
+PLAIN = Precision(types=("torch.float32",), tf32=False, products=True)
+
+
+def told(run: Features, precision: Precision, **differs: object) -> Features:
+    """The run of which the guest told so."""
+    return replace(run, processes=tuple(replace(p, precision=precision, **differs) for p in run.processes))
+
+
+def test_without_counters_the_guest_is_believed(run, device) -> None:
+    (finding,) = advise(told(run(devices=(device(**OLDER),)), PLAIN))
+    assert "the model's weights have 32 bits, nothing runs under autocast" in finding.says
+    assert "tensor_active" not in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("precision", "card"),
+    [
+        (replace(PLAIN, autocast=True), {}),
+        (replace(PLAIN, types=("torch.bfloat16", "torch.float32")), {}),
+        (replace(PLAIN, tf32=True), {}),
+        (replace(PLAIN, tf32=None), {}),
+        (replace(PLAIN, products=False), {}),
+        (replace(PLAIN, convolutions=True), {}),  # cuDNN uses TF32 there by default
+        (Precision(), {}),
+        (PLAIN, {"busy": 0.6}),
+        (PLAIN, {"capability": 6.0}),
+        (replace(PLAIN, autocast=True), {**SINGLE}),  # whatever the counters say
+    ],
+)
+def test_without_counters_any_doubt_is_silence(run, device, precision, card) -> None:
+    assert list(advise(told(run(devices=(device(**{**OLDER, **card}),)), precision))) == []
+
+
+def test_without_counters_wrappers_of_several_ranks_may_cast(run, device) -> None:
+    assert list(advise(told(run(devices=(device(**OLDER),)), PLAIN, world_size=8))) == []
+
+
+def test_before_tf32_convolutions_are_products_like_others(run, device) -> None:
+    volta = device(busy=0.95, capability=7.0)
+    assert len(list(advise(told(run(devices=(volta,)), replace(PLAIN, convolutions=True))))) == 1

@@ -101,6 +101,15 @@ def test_a_link_that_was_only_read_while_the_device_idled_is_unknown(host) -> No
     assert device.link is None
 
 
+def test_traffic_is_that_of_times_within_the_loop(host) -> None:
+    """A reading is the mean since the one before it."""
+    host.loop(10, 20)
+    for t, rate in ((12, 1e9), (15, 3e9), (18, 5e9)):
+        read(host, "gpu.pcie.rx", t, rate, "0")
+    (device,) = host.devices()
+    assert (device.received, device.sent) == (4e9, None)
+
+
 def test_errors_of_a_device_count_whenever_they_come(host) -> None:
     """The last ones come when no batch will ever follow them."""
     read(host, "gpu.ecc", 1, 3.0, "0")

@@ -7,10 +7,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 ZOO = {
     "cause": "slow-link",
-    "says": "72 MB a step over PCIe 3.0 x4 instead of x16: 21 ms instead of 5, and nothing hides it",
+    "says": "72 MB a step over four lanes of PCIe 4.0 instead of sixteen: 11 ms instead of 3, and nothing hides it",
     "fix": {},
     "device": "sim",
-    "card": ["--set", "gen=3", "--set", "gen_max=3", "--set", "width=4", "--set", "rate_pinned=3350000000"],
+    "card": ["--set", "gen=4", "--set", "gen_max=4", "--set", "width=4", "--set", "rate_pinned=6700000000"],
     "also": [],
 }
 

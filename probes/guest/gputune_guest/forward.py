@@ -11,7 +11,7 @@ import functools
 import os
 import sys
 
-from gputune_guest import patching, ring, spans
+from gputune_guest import patching, precision, ring, spans
 from gputune_guest.words import FORWARD
 
 here = ring.here
@@ -54,6 +54,7 @@ def _called(module, args):
             handle.remove()
         if window is not None and here.phase is None and window[2].count == window[3]:
             ring.record(FORWARD, window[1], window[0], t1)
+            precision.look(module)
     except Exception as error:
         ring.failed(error)
 

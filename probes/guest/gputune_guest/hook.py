@@ -20,6 +20,7 @@ FAMILIES = (
         "sharding",
         "step",
         "forward",
+        "precision",
         "evaluation",
         "checkpoint",
         "logs",

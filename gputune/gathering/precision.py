@@ -1,0 +1,23 @@
+"""What a guest told of the precision that its model computes in, note by note."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gputune.features import Precision
+from gputune.sample import Json
+
+
+def precise(known: Precision, fields: Mapping[str, Json]) -> Precision:
+    """Return what is known after one more note: that autocast was entered is never taken back."""
+    autocast = known.autocast or fields.get("autocast") is True
+    types = fields.get("types")
+    if not isinstance(types, list):
+        return replace(known, autocast=autocast)
+    tf32 = fields.get("tf32")
+    return Precision(
+        types=tuple(str(name) for name in types),
+        autocast=autocast,
+        tf32=tf32 if isinstance(tf32, bool) else None,
+        products=fields.get("products") is True,
+        convolutions=fields.get("convolutions") is True,
+    )

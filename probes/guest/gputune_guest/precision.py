@@ -1,0 +1,85 @@
+"""In what precision the model computes, as far as it shows: the types of its parameters, autocast, TF32.
+
+Looked at once, at the first call of a module with parameters in a sampled training step (forward.py). Autocast may be
+entered later than that, inside the model's own forward: its first `with` that is enabled tells, and puts back what it
+was called through.
+"""
+
+import functools
+import itertools
+import sys
+
+from gputune_guest import patching, ring, spans
+
+MOST = 200  # parameters looked at: enough to meet every type that a model has
+CONVOLUTION = 4  # dimensions of a convolution's weights, those over text left out
+
+_looked = False
+
+
+def look(module):
+    """Tell how `module`, which is about to be called, computes. Modules without parameters say nothing."""
+    global _looked
+    parameters = getattr(module, "parameters", None)
+    if _looked or parameters is None:
+        return
+    _looked = True  # whatever comes of it: parameters without a shape yet are not asked twice
+    types, dimensions = set(), set()
+    for parameter in itertools.islice(parameters(), MOST):
+        if parameter.is_floating_point():
+            types.add(str(parameter.dtype))
+            dimensions.add(parameter.dim())
+    if not types:
+        _looked = False
+        return
+    torch = sys.modules["torch"]
+    enabled = getattr(torch, "is_autocast_enabled", bool)
+    ring.note(
+        n="precision",
+        types=sorted(types),
+        autocast=bool(enabled()),
+        tf32=_tf32(torch),
+        products=max(dimensions) > 1,
+        convolutions=max(dimensions) >= CONVOLUTION,
+    )
+
+
+def _tf32(torch):
+    """Return whether matrix products may round their factors to TF32, None where torch does not say.
+
+    `fp32_precision` came with torch 2.9, which warns, on stderr, whoever asks for the older `allow_tf32`.
+    """
+    backends = getattr(torch, "backends", None)
+    products = getattr(getattr(backends, "cuda", None), "matmul", None)
+    if products is None:
+        return None
+    said = getattr(products, "fp32_precision", None)
+    if said is None:
+        return bool(getattr(products, "allow_tf32", False))
+    return "tf32" in (said, getattr(backends, "fp32_precision", None) if said == "none" else None)
+
+
+def _hook(module):
+    owner = getattr(module, "autocast", None)
+    if owner is not None:
+        patching.patch(owner, "__enter__", functools.partial(_enter, owner))
+
+
+def _enter(owner, original):
+    tracing = spans.compiling()
+
+    @functools.wraps(original)
+    def wrapper(self, *args):
+        if not tracing() and not spans.silent and getattr(self, "_enabled", False):
+            try:
+                ring.note(n="precision", autocast=True)
+                if vars(owner).get("__enter__") is wrapper:
+                    owner.__enter__ = original
+            except Exception as error:
+                ring.failed(error)
+        return original(self, *args)
+
+    return wrapper
+
+
+HOOKS = {"torch.amp.autocast_mode": _hook}
