@@ -34,10 +34,12 @@ class _Work(torch.autograd.Function):
 class _Awaited(torch.Tensor):
     """A result that lies on the card: reading it waits until the card has come so far."""
 
+    card = None  # the one that it lies on
+
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         if getattr(func, "__name__", "") in READING:
-            simgpu.Device().synchronize()
+            cls.card.synchronize()
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
@@ -68,6 +70,7 @@ class SimNet(torch.nn.Module):
         self.tensor, self.launching, self.awaited = tensor, launching, awaited
         self.card = simgpu.Device()
         self.card.alloc(memory)
+        _Awaited.card = self.card
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         loss = _Work.apply(self.weight, self, len(batch))
