@@ -67,7 +67,7 @@ def _finding(process: Process, step: Lanes, busy: float) -> Finding:
         speedup=speedup,
         basis=f"{SAVED[0]:.0%} to {SAVED[2]:.0%} of that time taken off the step, down to the device's own",
         falsified_by="a device that idles as much when the same kernels are replayed as a CUDA graph",
-        effect="changes-learning",
+        effect="changes-rounding",
         evidence={
             "busy": busy,
             "step_s": step.step,

@@ -84,7 +84,7 @@ def _finding(device: Device, busy: float, seen: str) -> Finding:
         speedup=speedup,
         basis=f"the busy time x{FASTER[0]:g} to x{FASTER[2]:g} as fast, as published; the rest as it is",
         falsified_by=f"samples/s under autocast below x{speedup.low:.2f} of this run's",
-        effect="changes-learning",
+        effect="changes-rounding",
         evidence={
             "busy": busy,
             "capability": device.capability or 0.0,

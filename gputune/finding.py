@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-Effect = Literal["identical", "same-order", "changes-order", "changes-learning", "may-duplicate"]
+Effect = Literal["identical", "same-order", "changes-order", "changes-rounding", "changes-learning", "may-duplicate"]
 Setting = int | float | bool | str
 # What can be set as a DataLoader is built, without an edit of the script; every other change is one of the script.
 WITHOUT_EDIT = frozenset(

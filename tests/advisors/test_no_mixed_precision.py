@@ -34,7 +34,7 @@ def test_names_what_idles_and_promises_an_honest_range(run, device) -> None:
         "its multiprocessors are active 80%, its tensor cores 0.0%: everything is computed in 32 bits" in finding.says
     )
     assert "autocast" in finding.do
-    assert finding.effect == "changes-learning"
+    assert finding.effect == "changes-rounding"
     assert (finding.speedup.low, finding.speedup.likely) == pytest.approx((1.25 * 0.95, 2.0))
 
 

@@ -134,8 +134,9 @@ def test_a_narrow_terminal_loses_no_word(features: Make, finding: Make, process:
 
 
 def test_every_effect_on_the_results_is_in_words(features: Make, finding: Make) -> None:
-    effects: tuple[Effect, ...] = ("same-order", "changes-order", "changes-learning", "may-duplicate")
-    for effect in effects:
+    order: tuple[Effect, ...] = ("same-order", "changes-order", "may-duplicate")
+    numbers: tuple[Effect, ...] = ("changes-rounding", "changes-learning")
+    for effect in (*order, *numbers):
         assert [line for line in shown(features(), finding(effect=effect)) if "results: " in line and "…" not in line]
     assert "results:" not in "\n".join(shown(features(), finding(effect="identical")))
 
