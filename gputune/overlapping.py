@@ -54,7 +54,7 @@ def lanes(run: Features, process: Process) -> Lanes | None:
     held = [c for c in process.copies if min(c.pinned, c.non_blocking) < 1]
     outlooks = [Outlook(run, process, x) for x in process.loaders if x.training and x.num_workers]
     waiting = process.in_loop.get("loader.wait", 0.0) / steps
-    computing = min(step, _computing(process, loader, whole))
+    computing = min(step, _computing(process, loader, steps))
     return Lanes(
         step=step,
         synced=_synced(process, loader, steps),
@@ -68,19 +68,22 @@ def lanes(run: Features, process: Process) -> Lanes | None:
 
 
 def _synced(process: Process, loader: Loader | None, steps: int) -> float:
-    """Return the s that an ordinary step waits for results, without those rare ones that wait for much more."""
-    series = loader.pauses.get("sync", ()) if loader else ()
-    if not series:
-        return process.in_loop.get("sync", 0.0) / steps if loader is None else 0.0
+    """Return the s that an ordinary step waits for results, without those rare ones that wait for much more.
+
+    Where several loaders take turns, what lies between two batches of one of them holds batches of the others.
+    """
+    if loader is None:
+        return process.in_loop.get("sync", 0.0) / steps
+    series = loader.pauses.get("sync", ())
     ordinary = sorted(series)[: max(1, round(len(series) * (1 - RARE)))]
-    return mean(ordinary)
+    return mean(ordinary) * loader.batches / steps
 
 
-def _computing(process: Process, loader: Loader | None, whole: float) -> float:
+def _computing(process: Process, loader: Loader | None, steps: int) -> float:
     """Return the CPU s that the process has in a step of its own."""
     if loader is not None and len(loader.step_cpus) >= LEAST_SAMPLED:
-        return mean(loader.step_cpus)
-    return (process.cpu or 0.0) * whole
+        return mean(loader.step_cpus) * loader.batches / steps
+    return (process.cpu or 0.0) * process.loop / steps
 
 
 def _launching(process: Process, computing: float, steps: int) -> float:

@@ -63,6 +63,13 @@ def test_the_rare_long_waits_are_no_ordinary_ones() -> None:
     assert of(run(pauses={"sync": (0.0,) * 96 + (5.0,) * 4})).synced == 0.0
 
 
+def test_loaders_that_take_turns_share_their_steps() -> None:
+    """Between two batches of one lies a batch of the other, and the reading once."""
+    found = run(pauses={"sync": (0.04,) * 50}, batches=200)
+    assert of(found).step == pytest.approx(0.05)
+    assert of(found).synced == pytest.approx(0.02)
+
+
 def test_what_a_device_idles_inside_of_a_step_is_no_work_of_it() -> None:
     """Its own clock runs from the start of a step to its end."""
     assert of(run(works=(0.099,) * 50)).device == pytest.approx(0.05)

@@ -159,6 +159,15 @@ def test_device_gaps_and_the_work_between_them_are_kept(story) -> None:
     assert process.works == pytest.approx((0.008,))
 
 
+def test_time_in_backward_passes_adds_up(story) -> None:
+    for _ in range(3):
+        story.batch()
+        story.record(Kind.BACKWARD, story.at, story.at + 4)
+        story.step()
+    (process,) = story.features().processes
+    assert process.backward == pytest.approx(0.012)
+
+
 def test_time_before_the_first_module_call_leaves_spans_out(story) -> None:
     story.iterator()
     story.batch()
