@@ -41,15 +41,19 @@ def advise(run: Features) -> Iterator[Finding]:
     busy = max((d.busy for d in run.devices if d.busy is not None), default=0.0)
     if not UNUSED <= busy < UNDERUSED:
         return
-    for process in run.processes:
-        step = lanes(run, process)
-        if step is None or (process.batches or process.optimizer_steps) < LEAST_STEPS:
-            continue
-        waits = step.waiting + step.synced + step.copying
-        own = max(0.0, step.step - waits)
-        computes = step.computing >= COMPUTING * own and step.launching >= NOTABLE * step.step
-        if waits <= ELSEWHERE * step.step and computes:
-            yield _finding(process, step, busy)
+    found = [_finding(process, step, busy) for process in run.processes if (step := _bound(run, process))]
+    yield from sorted(found, key=lambda f: -f.speedup.likely)[:1]  # ranks run the same code
+
+
+def _bound(run: Features, process: Process) -> Lanes | None:
+    """Return the step of a process whose host computes under torch while its device waits; None of any other."""
+    step = lanes(run, process)
+    if step is None or (process.batches or process.optimizer_steps) < LEAST_STEPS:
+        return None
+    waits = step.waiting + step.synced + step.copying
+    own = max(0.0, step.step - waits)
+    computes = step.computing >= COMPUTING * own and step.launching >= NOTABLE * step.step
+    return step if waits <= ELSEWHERE * step.step and computes else None
 
 
 def _finding(process: Process, step: Lanes, busy: float) -> Finding:

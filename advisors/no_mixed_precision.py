@@ -40,22 +40,21 @@ FASTER = (1.25, 2.0, 4.0)  # times, of the device's part of a step
 def advise(run: Features) -> Iterator[Finding]:
     if any(process.precision.half for process in run.processes):
         return
-    for device in run.devices:
-        if device.capability is None or device.capability < FIRST or any(w in device.name for w in WITHOUT):
-            continue
-        busy = min(1.0, device.busy or 0.0)
-        if device.sm_active is None or device.tensor_active is None:
-            if (
-                busy >= SURELY
-                and run.processes
-                and all(_single(process, device.capability) for process in run.processes)
-            ):
-                yield _finding(device, busy, "the model's weights have 32 bits, nothing runs under autocast")
-            continue
-        working = busy >= BUSY and device.sm_active >= FILLED * busy
-        if working and device.tensor_active <= UNUSED * busy:
-            cores = f"its tensor cores {device.tensor_active:.1%}"
-            yield _finding(device, busy, f"its multiprocessors are active {device.sm_active:.0%}, {cores}")
+    found = [_finding(device, seen) for device in run.devices if (seen := _seen(run, device))]
+    yield from sorted(found, key=lambda f: -f.speedup.likely)[:1]  # all devices run the same code
+
+
+def _seen(run: Features, device: Device) -> str:
+    """Return by what it shows that a device that has tensor cores does not use them; nothing if it does, or may."""
+    if device.capability is None or device.capability < FIRST or any(w in device.name for w in WITHOUT):
+        return ""
+    busy, capability = device.busy or 0.0, device.capability
+    if device.sm_active is None or device.tensor_active is None:
+        sure = bool(run.processes) and all(_single(process, capability) for process in run.processes)
+        return "the model's weights have 32 bits, nothing runs under autocast" if sure and busy >= SURELY else ""
+    if busy < BUSY or device.sm_active < FILLED * busy or device.tensor_active > UNUSED * busy:
+        return ""
+    return f"its multiprocessors are active {device.sm_active:.0%}, its tensor cores {device.tensor_active:.1%}"
 
 
 def _single(process: Process, capability: float) -> bool:
@@ -65,7 +64,8 @@ def _single(process: Process, capability: float) -> bool:
     return (process.world_size or 1) == 1 and seen.single and seen.products and not rounded
 
 
-def _finding(device: Device, busy: float, seen: str) -> Finding:
+def _finding(device: Device, seen: str) -> Finding:
+    busy = min(1.0, device.busy or 0.0)
     low, likely, high = (1 / (1 - busy * (1 - 1 / times)) for times in FASTER)
     counted = {
         "sm_active": device.sm_active,

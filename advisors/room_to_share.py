@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from gputune.features import Device, Features, Machine, Process
 from gputune.finding import NO_CHANGE, Finding
 
+CHECKLIST = ("sharing",)
+
 LEAST_STEPS = 20  # below it, shares are those of a warm-up
 UNUSED = 0.02  # busy share: below it, the job does not compute on this device
 ROOM = 0.9  # of the device's time and of its memory that all together may take: what is over waits or dies

@@ -10,7 +10,8 @@ launches, getting a batch) is added to the step instead of running beside the de
 
 What to do: keep the number on the device (`total += loss.detach()`), and read it every 50 steps; take
 `torch.cuda.synchronize()` out of the loop (`torch.cuda.Event` measures without it); copy results back with
-`non_blocking=True` and read them a step later.
+`non_blocking=True` and read them a step later. With float16, a GradScaler reads a number at every step by itself:
+bfloat16 needs none, and optimizers with `fused=True` leave it on the device.
 
 When it is wrong: when the next step needs the number (a loss scaler that skips steps, early stopping, sampling). When
 the device is busy all the time anyway: then nothing is said. `if loss > x` and indexing by tensors wait as well, but
@@ -25,6 +26,8 @@ from collections.abc import Iterator
 from gputune.features import Features, Place, Process
 from gputune.finding import Finding
 from gputune.overlapping import Lanes, gain, lanes
+
+CHECKLIST = ("loss computation", "3.3")
 
 NOTABLE = 0.03  # of a step spent waiting for results: below it, there is nothing to win
 COPIES = 0.03  # of a step held by copies: they join host and device as well, so both have to go

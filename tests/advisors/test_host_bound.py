@@ -63,3 +63,9 @@ def test_without_stacks_only_the_backward_pass_is_sure(launching) -> None:
     assert list(advise(launching(stacks=0))) == []
     (finding,) = advise(launching(stacks=0, backward=400 * 0.011))
     assert finding.evidence["launching_s"] == pytest.approx(0.011)
+
+
+def test_what_all_ranks_do_alike_is_said_once(launching) -> None:
+    found = launching()
+    (process,) = found.processes
+    assert len(list(advise(replace(found, processes=(process, replace(process, pid=101)))))) == 1

@@ -88,3 +88,9 @@ def test_without_counters_wrappers_of_several_ranks_may_cast(run, device) -> Non
 def test_before_tf32_convolutions_are_products_like_others(run, device) -> None:
     volta = device(busy=0.95, capability=7.0)
     assert len(list(advise(told(run(devices=(volta,)), replace(PLAIN, convolutions=True))))) == 1
+
+
+def test_what_all_devices_do_alike_is_said_once(run, device) -> None:
+    cards = (device(**{**SINGLE, "busy": 0.8}), device(**SINGLE, index="1"))
+    (finding,) = advise(run(devices=cards))
+    assert finding.says.startswith("GPU 1 ")
