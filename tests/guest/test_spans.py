@@ -99,6 +99,20 @@ def test_waits_for_the_device_are_recorded_when_there_is_one(watched: Callable[.
     assert watched(SYNC).healthy().spans(SpanCode.SYNC) == []  # this torch has no device: nothing is patched
 
 
+def test_a_copy_back_to_the_host_waits_unless_it_is_told_not_to(watched: Callable[..., Any], fake_torch: Path) -> None:
+    code = """
+import torch
+tensor = torch.Tensor()
+tensor.is_cuda = True
+assert not tensor.to("cpu").is_cuda
+tensor.to("cpu", non_blocking=True)
+tensor.to("cuda")
+"""
+    run = watched(code, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
+    assert len(run.spans(SpanCode.SYNC, "Tensor.to")) == 1
+    assert run.spans(SpanCode.COPY_H2D) == []
+
+
 COMPILED = """
 import torch
 from torch.nn import Linear

@@ -39,17 +39,24 @@ def _hook_tensor(module):
 
 
 def _copy(original):
-    """Wrap `Tensor.to` and `Tensor.cuda`: a copy from the host to a device is recorded, any other use is not."""
+    """Wrap `Tensor.to` and `Tensor.cuda`: a copy to a device is recorded, and one back that is waited for.
+
+    Any other use is not.
+    """
     tracing = spans.compiling()
     forced = _forced()
     what = "Tensor." + original.__name__
 
     @functools.wraps(original)
     def wrapper(self, *args, **kwargs):
-        if tracing() or spans.silent or spans.here.waiting or local.depth or self.is_cuda:
+        if tracing() or spans.silent or spans.here.waiting or local.depth:
             return original(self, *args, **kwargs)
         t0 = now()
         result = original(self, *args, **kwargs)
+        if self.is_cuda:
+            if not (result is self or result.is_cuda or kwargs.get("non_blocking")):
+                spans.write(SYNC, t0, now(), what, sys._getframe(1))
+            return result
         if result is not self and (result.is_cuda or forced):
             t1 = now()
             try:

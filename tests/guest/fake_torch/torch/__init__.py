@@ -32,6 +32,11 @@ class Tensor:
     def item(self):
         return 1.0
 
+    def to(self, device, non_blocking=False):
+        there = Tensor()
+        there.is_cuda = device != "cpu"
+        return there
+
 
 from torch import autograd, cuda, nn, optim, serialization, utils, version  # noqa: E402
 from torch.serialization import save  # noqa: E402
