@@ -53,15 +53,16 @@ def lanes(run: Features, process: Process) -> Lanes | None:
     loader = max((x for x in process.loaders if x.training), key=lambda x: x.batches, default=None)
     held = [c for c in process.copies if min(c.pinned, c.non_blocking) < 1]
     outlooks = [Outlook(run, process, x) for x in process.loaders if x.training and x.num_workers]
-    waiting = process.in_loop.get("loader.wait", 0.0) / steps
+    synced, waiting = _synced(process, loader, steps), process.in_loop.get("loader.wait", 0.0) / steps
+    copying = sum(c.seconds * (1 - min(c.pinned, c.non_blocking)) for c in held) / steps
     computing = min(step, _computing(process, loader, steps))
     return Lanes(
         step=step,
-        synced=_synced(process, loader, steps),
-        copying=min(step, sum(c.seconds * (1 - min(c.pinned, c.non_blocking)) for c in held) / steps),
+        synced=min(step, synced),
+        copying=min(step, copying),
         waiting=min(step, waiting),
         computing=computing,
-        launching=_launching(process, computing, steps),
+        launching=min(computing, _launching(process, step - synced - waiting - copying, steps)),
         device=device_work(run, process, whole) * step / whole,
         least=max((o.fastest() for o in outlooks if o.known), default=0.0) / steps,
     )
@@ -86,14 +87,15 @@ def _computing(process: Process, loader: Loader | None, steps: int) -> float:
     return (process.cpu or 0.0) * process.loop / steps
 
 
-def _launching(process: Process, computing: float, steps: int) -> float:
-    """Return the s in a step that the host computes under torch's modules, its backward pass or its optimizer.
+def _launching(process: Process, own: float, steps: int) -> float:
+    """Return the s in a step that the host is under torch's modules, its backward pass or its optimizer.
 
-    By the stacks; where there are none (ptrace is refused in many containers), only the backward pass is sure.
+    By the stacks, which are taken of the time that no span covers, `own` s of a step; where there are none (ptrace is
+    refused in many containers), only the backward pass is sure.
     """
     if process.stack_samples < LEAST_STACKS:
-        return min(computing, process.backward / steps)
-    return computing * min(1.0, sum(frame.share for frame in process.frames if frame.compute))
+        return process.backward / steps
+    return max(0.0, own) * min(1.0, sum(frame.share for frame in process.frames if frame.compute))
 
 
 def gain(process: Process, now: float, low: float, likely: float, high: float) -> Speedup:
