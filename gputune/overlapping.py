@@ -7,6 +7,7 @@ to queue its kernels than the device to run them keeps the device waiting at any
 
 from dataclasses import dataclass
 
+from gputune.aftermath import chill
 from gputune.features import Features, Loader, Process
 from gputune.finding import Speedup
 from gputune.prediction import ERROR, Outlook
@@ -35,6 +36,13 @@ class Lanes:
     launching: float
     device: float
     least: float
+
+    @property
+    def cold(self) -> float:
+        """Return by how much it is longer because it begins after a wait: less where the thread spins in it."""
+        own = max(0.0, self.step - self.synced)
+        spun = (self.computing - own) / self.synced if self.synced else 0.0
+        return chill(self.synced, own, spun)
 
     def without(self, saved: float) -> float:
         """Return how long a step takes with so many s less on the host: never less than the device works."""
