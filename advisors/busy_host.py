@@ -22,10 +22,9 @@ from collections.abc import Iterator
 from gputune.features import Features, Machine, Process
 from gputune.finding import Finding, Speedup
 from gputune.prediction import ERROR, Outlook, outlooks
-from gputune.workload import CROWD, step_queued_of
+from gputune.workload import CROWD, LEAST_BATCHES, step_queued_of
 
 WAITING = 0.03  # of making a batch, or of a step, without a CPU: below it, nobody stands in the way
-LEAST_STEPS = 20
 NAMED = 3  # neighbours in the sentence
 TEAM = 1.5  # threads of a step: from here on, their number is worth a word
 MOST_WAITED = 0.9  # of a loop spent waiting for a CPU: beyond it, the clocks and not the crowd are to be doubted
@@ -56,7 +55,7 @@ def _of_steps(run: Features) -> Iterator[Finding]:
     """
     heard = [p for p in run.processes if p.guest == "ring" and p.queued and p.cpu and p.loop > 0]
     process = max(heard, key=lambda p: p.queued or 0.0, default=None)
-    if process is None or (process.batches or process.optimizer_steps) < LEAST_STEPS:
+    if process is None or (process.batches or process.optimizer_steps) < LEAST_BATCHES:
         return
     team = max(1.0, (process.cpu or 0.0) + (process.queued or 0.0))
     queued = min(MOST_WAITED, (process.queued or 0.0) / team)

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from gputune.features import Features, Process
 from gputune.finding import Finding
 from gputune.overlapping import Lanes, gain, lanes
+from gputune.workload import LEAST_BATCHES
 
 UNDERUSED = 0.7  # busy share: above it, less than a third of a step can be won by launching faster
 UNUSED = 0.02  # busy share: below it, the job does not compute on this device
@@ -34,7 +35,6 @@ SAVED = (
     0.75,
     0.95,
 )  # of it: what fusing saves at least, and what graphs leave (replaying them costs something, too)
-LEAST_STEPS = 20
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -48,7 +48,7 @@ def advise(run: Features) -> Iterator[Finding]:
 def _bound(run: Features, process: Process) -> Lanes | None:
     """Return the step of a process whose host computes under torch while its device waits; None of any other."""
     step = lanes(run, process)
-    if step is None or (process.batches or process.optimizer_steps) < LEAST_STEPS:
+    if step is None or (process.batches or process.optimizer_steps) < LEAST_BATCHES:
         return None
     waits = step.waiting + step.synced + step.copying
     own = max(0.0, step.step - waits)

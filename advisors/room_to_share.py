@@ -20,10 +20,10 @@ from collections.abc import Iterator
 
 from gputune.features import Device, Features, Machine, Process
 from gputune.finding import NO_CHANGE, Finding
+from gputune.workload import LEAST_BATCHES
 
 CHECKLIST = ("sharing",)
 
-LEAST_STEPS = 20  # below it, shares are those of a warm-up
 UNUSED = 0.02  # busy share: below it, the job does not compute on this device
 ROOM = 0.9  # of the device's time and of its memory that all together may take: what is over waits or dies
 HOST = 0.8  # of the CPUs and of the free memory of the host that all together may take
@@ -38,7 +38,7 @@ def advise(run: Features) -> Iterator[Finding]:
     process, device = alone[0], run.devices[0]
     if device.busy is None or not device.memory_used or not device.memory_total or device.others:
         return
-    if (process.batches or process.optimizer_steps) < LEAST_STEPS or device.busy < UNUSED:
+    if (process.batches or process.optimizer_steps) < LEAST_BATCHES or device.busy < UNUSED:
         return
     limits = _limits(device, run.machine, device.busy, device.memory_used, device.memory_total)
     fits = int(min(MOST, *limits.values()))

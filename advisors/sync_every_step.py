@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from gputune.features import Features, Place, Process
 from gputune.finding import Finding
 from gputune.overlapping import Lanes, gain, lanes
+from gputune.workload import LEAST_BATCHES
 
 CHECKLIST = ("loss computation", "3.3")
 
@@ -34,13 +35,12 @@ COPIES = 0.03  # of a step held by copies: they join host and device as well, so
 EVERY = 50  # steps between two readings: 2 % of what is saved stays
 SURE = 0.8  # of what is saved: some of it may turn up as waiting elsewhere
 HALF = 0.5  # of it where copies have to be changed as well
-LEAST_STEPS = 20
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
         step = lanes(run, process)
-        if step is None or (process.batches or process.optimizer_steps) < LEAST_STEPS:
+        if step is None or (process.batches or process.optimizer_steps) < LEAST_BATCHES:
             continue
         places = [p for p in process.places if p.span == "sync"]
         if places and step.synced >= NOTABLE * step.step:

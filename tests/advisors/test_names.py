@@ -11,7 +11,10 @@ from gputune.rooms import identity, names
 ROOT = Path(__file__).parents[2]
 FILES = [
     *sorted((ROOT / "advisors").glob("[a-z]*.py")),
-    *(ROOT / "gputune" / f"{name}.py" for name in ("judging", "pauses", "prediction", "replay", "transfers")),
+    *(
+        ROOT / "gputune" / f"{name}.py"
+        for name in ("judging", "pauses", "prediction", "replay", "transfers", "overlapping")
+    ),
 ]
 NO_THRESHOLDS = {"TINY", "TRAINING", "TYPICAL_PREFETCH"}  # nothing that decides what is said
 
