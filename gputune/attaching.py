@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from gputune import ptrace
@@ -65,6 +66,16 @@ class Worker(BadUsage):
         )
 
 
+class Ourselves(BadUsage):
+    """It is a `gputune watch` and not what that watches."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(
+            f"process {pid} is a `gputune watch` itself, whose verdict knows more than a look from outside",
+            hint="`gputune report RUN` shows it, also while it goes on",
+        )
+
+
 def attach(wishes: Wishes, seconds: float | None, troubles: Sequence[str] = ()) -> int:
     """Look at a process for `seconds` (a minute), until it ends, or until we are asked to leave; say what was found.
 
@@ -94,6 +105,8 @@ def check(proc: Path, pid: int) -> None:
         raise NoSuchProcess(pid)
     if os.geteuid() not in {0, owner}:
         raise SomebodyElses(pid, _name_of(owner))
+    if _is_watch(command_of(proc, pid)):
+        raise Ourselves(pid)
     tree = Tree(pid, proc)
     tree.refresh()
     family = sorted(tree.pids())
@@ -125,6 +138,12 @@ def watched_already(proc: Path, pid: int) -> list[str]:
         return []
     host = os.fsdecode(variables.get(b"GPUTUNE_HOST_PID", b"?"))
     return [f"it was started under `gputune watch` (process {host}), whose verdict knows more: `gputune report RUN`"]
+
+
+def _is_watch(command: tuple[str, ...]) -> bool:
+    """Return whether a command line is `gputune watch …` or `python -m gputune watch …`."""
+    names = [word.rpartition("/")[2] for word in command[:4]]
+    return any(pair == ("gputune", "watch") for pair in pairwise(names))
 
 
 def _parent_of_worker(proc: Path, pid: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gputune import attaching, ptrace
-from gputune.attaching import NoSuchProcess, NotPython, SomebodyElses, Worker, check, watched_already
+from gputune.attaching import NoSuchProcess, NotPython, Ourselves, SomebodyElses, Worker, check, watched_already
 from gputune.errors import GputuneError
 
 
@@ -78,6 +78,13 @@ def test_a_worker_leads_to_its_training(proc) -> None:
     with pytest.raises(Worker, match="looks like a worker of process 100") as refused:
         check(proc.root, 103)
     assert refused.value.hint == "`gputune watch --pid 100`"
+
+
+@pytest.mark.parametrize("command", ["/venv/bin/python3 /venv/bin/gputune watch", "python -m gputune watch -- x"])
+def test_a_watch_is_no_training(proc, command) -> None:
+    proc.add(105, command)
+    with pytest.raises(Ourselves, match="is a `gputune watch` itself"):
+        check(proc.root, 105)
 
 
 def test_where_the_system_refuses_it_the_way_out_is_named(proc, monkeypatch) -> None:
