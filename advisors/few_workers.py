@@ -15,8 +15,9 @@ among the workers returns each of them once a worker: the finding says so unless
 TensorFlow: the same of a tf.data pipeline, in its words. The stage that takes most of the time of making a batch maps
 a function over one element after the other, or over fewer at once than would help: `num_parallel_calls`. What
 TensorFlow runs is judged, not what is written: it makes functions without side effects parallel by itself.
-`tf.data.AUTOTUNE` never goes beyond the number of CPUs, so for functions that wait for storage the number is named.
-Silent on functions that compute in Python (`tf.py_function`), which run one at a time.
+Calls run in a pool of one thread a CPU, so for functions that wait for storage a larger one is named
+(`options.threading.private_threadpool_size`), up to which `tf.data.AUTOTUNE` then goes. Silent on functions that
+compute in Python (`tf.py_function`), which run one at a time.
 
 Sources: `torch.utils.data` documentation, "Single- and Multi-process Data Loading"; TensorFlow guide, "Better
 performance with the tf.data API"; the model is `gputune/replay.py`.
@@ -34,7 +35,8 @@ from gputune.rivals import CLOSE
 CHECKLIST = ("data loading", "1.4")
 
 WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
-COMPUTES = 0.3  # of the making on a CPU: from here on Python's lock decides how many mapped Python functions run
+COMPUTES = 0.5  # of the making on a CPU: from here on CPUs, or Python's lock, decide how many calls run at a time
+CROWD = 0.5  # of the CPUs in use by others: what waits for a CPU then looks as if it waited for storage
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -48,11 +50,20 @@ def advise(run: Features) -> Iterator[Finding]:
         stage = flow.pipeline.culprit
         if flow.waiting < WAITING or stage is None or not stage.maps:
             continue
-        if flow.pipeline.python and flow.making_cpu > COMPUTES * flow.making:
-            continue
         calls, speedup = flow.at_once()
-        if calls > max(stage.at_once, stage.most):
+        if calls > max(stage.at_once, stage.most) and (_waits(run, greedy) or _has_threads(flow, calls)):
             yield _in_tensorflow(flow, calls, either(speedup, greedy.at_once()[1]))
+
+
+def _has_threads(flow: Flow, calls: int) -> bool:
+    """Return whether TensorFlow's own threads, one a CPU, are enough to compute so many calls at a time."""
+    return calls <= flow.job.cpus and not flow.pipeline.python
+
+
+def _waits(run: Features, greedy: Flow) -> bool:
+    """Return whether a mapped function mostly waits, and not for a CPU: its threads' queues are not measured."""
+    crowded = (run.machine.others or 0.0) > CROWD * run.machine.cpus
+    return not crowded and greedy.making_cpu <= COMPUTES * greedy.making
 
 
 def _only_ordered(outlook: Outlook, more: Speedup) -> bool:
@@ -104,8 +115,9 @@ def _in_tensorflow(flow: Flow, calls: int, speedup: Speedup) -> Finding:
     pipeline, loader = flow.pipeline, flow.loader
     at_once = pipeline.stages[pipeline.slowest].at_once
     tuned = calls <= flow.job.cpus
-    asked = "tf.data.AUTOTUNE" if tuned else f"{calls}"
-    why = "" if tuned else " (AUTOTUNE stops at the number of CPUs, and the function mostly waits)"
+    asked = "num_parallel_calls=tf.data.AUTOTUNE"
+    pool = "" if tuned else f" and options.threading.private_threadpool_size={calls}"
+    why = "" if tuned else ": the function mostly waits, and TensorFlow's own pool has a thread a CPU"
     place = f" at {pipeline.where}" if pipeline.where and pipeline.where != loader.where else ""
     return Finding(
         id="few-workers",
@@ -114,11 +126,11 @@ def _in_tensorflow(flow: Flow, calls: int, speedup: Speedup) -> Finding:
             f"{flow.making * 1e3:.3g} ms to make, a step {flow.stepping * 1e3:.3g} ms, "
             f"and map{place} works on {at_once} at a time"
         ),
-        do=f"map(..., num_parallel_calls={asked}){why}",
+        do=f"map(..., {asked}){pool}{why}",
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
         basis="stages replayed over the times that TensorFlow's own model of the pipeline measured, within the CPUs",
-        falsified_by=f"samples/s with num_parallel_calls={asked} below x{speedup.low:.2f} of this run's",
+        falsified_by=f"samples/s with {asked}{pool} below x{speedup.low:.2f} of this run's",
         effect="same-order",
         evidence={
             "waiting": flow.waiting,
@@ -129,5 +141,5 @@ def _in_tensorflow(flow: Flow, calls: int, speedup: Speedup) -> Finding:
             "cpus": flow.run.machine.cpus,
         },
         where=loader.where,
-        change={"num_parallel_calls": "tf.data.AUTOTUNE" if tuned else calls},
+        change={"num_parallel_calls": "tf.data.AUTOTUNE", **({} if tuned else {"private_threadpool_size": calls})},
     )

@@ -68,8 +68,9 @@ class Flow(Outlook):
         return self.gain(Setting(max(1, self.now.workers), TYPICAL_PREFETCH, persistent=True))
 
     def _bounded(self, found: Speedup) -> Speedup:
-        """Bound a gain by the stages that stay as they are."""
-        most = max(1.0, self.per_batch / max(TINY, self.in_line))
+        """Bound a gain by the stages that stay as they are, and by Python, which computes one call at a time."""
+        alone = max(self.in_line, self.making_cpu if self.pipeline.python else 0.0)
+        most = max(1.0, self.per_batch / max(TINY, alone))
         return Speedup(low=min(found.low, most), likely=min(found.likely, most), high=min(found.high, most))
 
 

@@ -134,12 +134,24 @@ def test_speaks_of_parallel_calls_in_the_words_of_tensorflow(tensorflow) -> None
     assert finding.effect == "same-order"
 
 
-def test_names_the_number_where_autotune_would_stop_at_the_cpus(tensorflow) -> None:
+def test_names_a_pool_where_more_calls_wait_than_there_are_cpus(tensorflow) -> None:
     (finding,) = advise(tensorflow(*SEQUENTIAL, slowest=2, making=0.080, cpu=0.001, step=0.010, cpus=2))
-    calls = finding.change["num_parallel_calls"]
-    assert 8 <= calls <= 16
-    assert f"num_parallel_calls={calls}" in finding.do
+    threads = finding.change["private_threadpool_size"]
+    assert 8 <= threads <= 16
+    assert f"options.threading.private_threadpool_size={threads}" in finding.do
     assert finding.speedup.likely == pytest.approx(8.0, rel=0.1)
+
+
+def test_names_no_pool_where_others_crowd_the_cpus(tensorflow) -> None:
+    """What looks like waiting for storage may be waiting for a CPU."""
+    crowd = tensorflow(*SEQUENTIAL, slowest=2, making=0.080, cpu=0.001, step=0.010, cpus=2, others=1.8)
+    assert all("private_threadpool_size" not in finding.change for finding in advise(crowd))
+
+
+def test_promises_of_python_no_more_than_it_computes_one_by_one(tensorflow) -> None:
+    busy = tensorflow(*SEQUENTIAL, slowest=2, making=0.080, cpu=0.010, step=0.004, cpus=8, python=True)
+    (finding,) = advise(busy)
+    assert finding.speedup.high <= 8.0 + 1e-6
 
 
 def test_promises_no_more_than_the_other_stages_allow(tensorflow) -> None:

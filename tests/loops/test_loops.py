@@ -142,7 +142,7 @@ def test_batches_steps_and_evaluations_are_counted_once(shape: Shape, watch: Wat
 @pytest.mark.parametrize("name", ["tf_loop", "tf_fit"])
 def test_of_tensorflow_is_spoken_in_its_own_words(name: str, watch: Watch) -> None:
     (finding, *_) = watch(name, "slow", "tensorflow").document["findings"]
-    assert finding["do"].startswith("map(..., num_parallel_calls=")
+    assert finding["do"].startswith("map(..., num_parallel_calls=tf.data.AUTOTUNE)")
     assert "num_workers" not in finding["says"]
 
 

@@ -242,6 +242,8 @@ def _stages(mine, proto, batches):
         buffer = values.get("buffer_size")
         if key != proto.output:
             wide = max(1, int(at_once.state_value or at_once.value)) if at_once is not None else 1
+            if at_once is not None and at_once.max >= 1:  # the threads that there are: more calls than these wait
+                wide = min(wide, int(at_once.max))
             found.append((max(0, int(cost)), node.name, wide, most, int(buffer.state_value) if buffer else 0))
         rest.extend((source, each * node.ratio) for source in node.inputs)
     return found
