@@ -73,6 +73,7 @@ NEAREST = {  # the first of its group's words
     "unpinned-memory": "copy.h2d",
     "slow-link": "copy.h2d",
 }
+AROUND = frozenset({"busy-host"})  # makes every second longer: it takes none from the cause that is in the run itself
 SPILL = "step"  # a cause that goes leaves the steps, too, in warmer caches and on freer CPUs
 
 
@@ -205,7 +206,7 @@ def _undisputed(run: Features, found: Sequence[Finding]) -> list[Finding]:
         return list(found)
     kept: list[Finding] = []
     for finding in found:
-        if is_told(finding) or _is_twin(finding, kept):
+        if is_told(finding) or finding.id in AROUND or _is_twin(finding, kept):
             kept.append(finding)
             continue
         taken = purse.take(finding)

@@ -175,6 +175,18 @@ def test_nothing_makes_a_device_busier_than_busy(about, most) -> None:
     assert ceiling(about) == pytest.approx(most)
 
 
+def test_a_busy_machine_takes_no_seconds_from_what_is_wrong_with_the_run() -> None:
+    crowd = finding("busy-host", 3.0, where="")
+    told = settle(WAITING, [crowd, finding("few-workers", 2.0)])
+    assert [f.id for f in told] == ["busy-host", "few-workers"]
+    assert [
+        f.id for f in settle(WAITING, [replace(crowd, speedup=Speedup(low=1.1, likely=1.2, high=1.3)), told[1]])
+    ] == [
+        "few-workers",
+        "busy-host",
+    ]
+
+
 def test_what_a_device_idles_inside_of_steps_is_for_the_host_to_mend_and_not_for_the_loader() -> None:
     """Its clock is read between steps: from there it was never idle; NVML saw it busy for half of the time."""
     about = run(devices=(replace(GPU, busy=0.5),), works=(0.099,) * 20, gaps=(0.001,) * 20, sync=60.0)
