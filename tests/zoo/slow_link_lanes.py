@@ -2,7 +2,7 @@
 
 import kit
 import torch
-from simnet import SimNet
+from simnet import GIB, SimNet
 from torch.utils.data import DataLoader, TensorDataset
 
 ZOO = {
@@ -26,7 +26,7 @@ class FromHost(SimNet):
 def main() -> None:
     kit.settings(ZOO)
     torch.set_num_threads(1)
-    net = FromHost(per_sample=0.018 / 32)
+    net = FromHost(per_sample=0.018 / 32, memory=60 * GIB)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     loader = DataLoader(TensorDataset(torch.zeros(32 * 280, 64)), 32, num_workers=1)
     pace = kit.Pace()

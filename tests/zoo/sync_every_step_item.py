@@ -2,7 +2,7 @@
 
 import kit
 import torch
-from simnet import SimNet
+from simnet import GIB, SimNet
 from torch.utils.data import DataLoader, TensorDataset
 
 ZOO = {
@@ -18,7 +18,7 @@ ZOO = {
 def main() -> None:
     args = kit.settings(ZOO, sync_interval=1)
     torch.set_num_threads(1)
-    net = SimNet(per_sample=0.012 / 16, kernels=200, launching=0.008, awaited=True)
+    net = SimNet(per_sample=0.012 / 16, kernels=200, memory=60 * GIB, launching=0.008, awaited=True)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     loader = DataLoader(TensorDataset(torch.zeros(16 * 500, 128)), 16, shuffle=True, num_workers=1)
     pace = kit.Pace()
