@@ -1,6 +1,6 @@
 """The part of the gatherer that listens to one pipeline of tf.data: its stages, and what they took."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 
 from gputune.events import Record
@@ -20,7 +20,7 @@ class PipelineState:
         self._maps = tuple(map(str, maps)) if isinstance(maps, list) else ()
         self._python = settings.get("python") is True
         self._stages: tuple[Stage, ...] = ()
-        self._slowest = 0
+        self._slowest: Counter[int] = Counter()  # stage to readings: at an epoch's end stages are gone that have done
         self._read = 0
         self._makings: deque[Making] = deque(maxlen=KEPT)
 
@@ -33,7 +33,7 @@ class PipelineState:
     def made(self, record: Record) -> None:
         """Take what its stages took of one batch."""
         self._read += 1
-        self._slowest = record.code >> SHIFT
+        self._slowest[record.code >> SHIFT] += 1
         if self._read > 1:
             wall = (record.t1 - record.t0) / NS
             self._makings.append(Making(wall=wall, slowest=record.d / NS, cpu=record.a / NS))
@@ -42,7 +42,7 @@ class PipelineState:
         """Return what is known."""
         return Pipeline(
             stages=self._stages,
-            slowest=self._slowest,
+            slowest=max(self._slowest, key=self._slowest.__getitem__, default=0),
             makings=tuple(self._makings),
             python=self._python,
             maps=self._maps,

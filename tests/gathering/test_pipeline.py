@@ -37,6 +37,18 @@ def test_stages_and_what_they_took_are_kept(untold) -> None:
     assert (found.python, found.where) == (True, "input.py:7")
 
 
+def test_the_slowest_stage_is_the_one_that_most_readings_name(untold) -> None:
+    """Near the end of an epoch the stages that have done all of their work are gone."""
+    pipeline(untold)
+    for _ in range(3):
+        reading(untold, took=40, slowest=38, cpu=10)
+        untold.epoch(4)
+    untold.record(Kind.FETCH, untold.at, untold.at + 1, code=TFDATA | 1 << 8, a=1000, b=-1, d=1000)
+    untold.epoch(1)
+    (loader,) = untold.features().processes[0].loaders
+    assert loader.pipeline.slowest == MAP
+
+
 def test_it_is_no_dataloader(untold) -> None:
     """What advisors know of DataLoaders must not be said of it: nothing of its making is told as theirs is."""
     pipeline(untold)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 pytestmark = [
@@ -25,6 +26,7 @@ pytestmark = [
 SCRIPTS = Path(__file__).parent / "scripts"
 DEADLINE = 300.0  # s; only a hang ends here
 PLANTED = "# planted"
+MOST_BUSY = 30.0  # % of the CPUs
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class Shape:
     steps: int = 120
     evaluated: int = 0  # batches
     cause: str = "few-workers"
+    quiet: bool = False  # what can be told of it depends on CPUs that others leave free
 
 
 SHAPES = (
@@ -112,9 +115,16 @@ SHAPES = (
     Shape("hf_trainer", ("transformers", "accelerate"), evaluated=30),
     Shape("accelerate_loop", ("accelerate",), steps=60, evaluated=30),
     Shape("webdataset_shards", ("webdataset",)),
-    Shape("tf_loop", ("tensorflow",), steps=0),
-    Shape("tf_fit", ("tensorflow",), steps=0, evaluated=30),
+    Shape("tf_loop", ("tensorflow",), steps=0, quiet=True),
+    Shape("tf_fit", ("tensorflow",), steps=0, evaluated=30, quiet=True),
 )
+
+
+def needs_a_quiet_machine() -> None:
+    """Skip where others use the CPUs: then waiting cannot be told from queueing, and nothing is advised."""
+    busy = psutil.cpu_percent(interval=1.0)
+    if busy > MOST_BUSY:
+        pytest.skip(f"others use {busy:.0f} % of the CPUs")
 
 
 def shapes() -> pytest.MarkDecorator:
@@ -129,6 +139,8 @@ def test_nothing_is_said_of_a_healthy_loop(shape: Shape, watch: Watch) -> None:
 
 @shapes()
 def test_batches_steps_and_evaluations_are_counted_once(shape: Shape, watch: Watch) -> None:
+    if shape.quiet:
+        needs_a_quiet_machine()
     found = watch(shape.name, "slow", *shape.packages)
     assert found.process["batches"] == shape.batches
     assert found.process["optimizer_steps"] == shape.steps
@@ -141,6 +153,7 @@ def test_batches_steps_and_evaluations_are_counted_once(shape: Shape, watch: Wat
 
 @pytest.mark.parametrize("name", ["tf_loop", "tf_fit"])
 def test_of_tensorflow_is_spoken_in_its_own_words(name: str, watch: Watch) -> None:
+    needs_a_quiet_machine()
     (finding, *_) = watch(name, "slow", "tensorflow").document["findings"]
     assert finding["do"].startswith("map(..., num_parallel_calls=tf.data.AUTOTUNE)")
     assert "num_workers" not in finding["says"]
@@ -148,3 +161,9 @@ def test_of_tensorflow_is_spoken_in_its_own_words(name: str, watch: Watch) -> No
 
 def test_nothing_is_said_of_what_tensorflow_makes_parallel_by_itself(watch: Watch) -> None:
     assert watch("tf_tuned", "healthy", "tensorflow").causes == []
+
+
+def test_a_missing_prefetch_is_named_where_tensorflow_adds_none(watch: Watch) -> None:
+    found = watch("tf_unprefetched", "slow", "tensorflow")
+    assert found.causes == ["low-prefetch"]
+    assert found.document["findings"][0]["do"] == "end the pipeline with .prefetch(tf.data.AUTOTUNE)"
