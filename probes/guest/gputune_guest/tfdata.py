@@ -251,10 +251,10 @@ def _stages(mine, proto, batches):
 
 def _tell(mine, stages, used, t0):
     """Say how the stages are when that is new, and what one batch took of them."""
-    if not stages:
-        return
     told = _notes.setdefault(mine.loader, [0, None])
     shape = [[name, wide, most, buffer] for _ns, name, wide, most, buffer in stages]
+    if not stages or len(shape) < len(told[1] or ()):  # near an epoch's end: stages that are done are gone
+        return
     if told[1] != shape and told[0] < MOST_NOTES:
         told[:] = [told[0] + 1, shape]
         ring.note(n="pipeline", id=mine.loader, stages=shape)
