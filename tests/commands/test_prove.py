@@ -71,6 +71,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_trials_take_turns_end_early_and_differ_by_the_change_alone(recorded: Path) -> None:
     done = gputune(recorded, "prove", "run", "few-workers", "--pairs", "1", "--batches", "10", "--json")
     proof = json.loads(done.stdout)
@@ -91,6 +92,7 @@ def test_trials_take_turns_end_early_and_differ_by_the_change_alone(recorded: Pa
     assert "the script runs 2 times" in done.stderr
 
 
+@pytest.mark.slow
 def test_one_batch_again_and_again_shows_what_loading_costs(recorded: Path) -> None:
     done = gputune(recorded, "prove", "run", "--ceiling", "--pairs", "1", "--batches", "10")
     assert done.returncode in {0, 3}, done.stderr

@@ -71,6 +71,7 @@ def looks() -> int:
     return told["whole"]["attached"]["looks"] if told["whole"]["attached"] else 0
 
 
+@pytest.mark.slow
 def test_where_the_time_goes_is_told_with_how_sure_that_is(started, training, eventually) -> None:
     looker = started("--pid", str(training.pid), "--for", "1h", "--out", "run", "--json", "v.json")
     eventually(lambda: looks() >= 3 or looker.poll() is not None)

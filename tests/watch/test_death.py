@@ -239,6 +239,7 @@ def kept_batches(folder: Path) -> int:
     return sum(isinstance(r, Event) and r.record.kind == Kind.BATCH for tick in ticks for r in tick)
 
 
+@pytest.mark.slow
 def test_time_in_which_it_was_stopped_is_nobodys_fault(started, eventually, tmp_path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     with started("--out", "run", "--", sys.executable, "train.py") as running:

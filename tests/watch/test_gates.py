@@ -32,6 +32,7 @@ def test_without_a_gate_nothing_is_said_of_one(watch) -> None:
     assert "fail-under" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_that_waits_fails_a_high_gate_and_passes_a_low_one(watch) -> None:
     pytest.importorskip("torch")
     Path("train.py").write_text(TRAINING)
