@@ -21,9 +21,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gputune.features import Epoch, Features
+from gputune.figures import size
 from gputune.finding import Finding, Speedup
 from gputune.prediction import Outlook, interval, outlooks
-from gputune.storage import Demand, cached, data_set, demand, mounts, returns, size
+from gputune.storage import Demand, cached, data_set, demand, mounts, returns
 
 CHECKLIST = ("data loading", "1.2")
 

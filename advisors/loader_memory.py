@@ -20,8 +20,9 @@ from collections.abc import Iterator
 
 from gputune.effects import of_workers
 from gputune.features import Features, Loader
+from gputune.figures import size
 from gputune.finding import NO_CHANGE, TODAY, Finding
-from gputune.headroom import due, duration, left, size
+from gputune.headroom import due, duration, left
 
 LEFT = 0.1  # of the limit: with less, any fluctuation is the end
 MOSTLY = 0.5  # of the limit in workers: with less, they are not what fills it

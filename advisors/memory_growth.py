@@ -22,8 +22,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gputune.features import Features, Process, Trend
+from gputune.figures import size
 from gputune.finding import NO_CHANGE, TODAY, Finding
-from gputune.headroom import due, duration, left, size
+from gputune.headroom import due, duration, left
 
 NOTABLE = 32e6  # B grown: allocators and imports move by less
 LASTING = 5.0  # s looked at, at the least

@@ -19,10 +19,11 @@ Sources: proc_pid_mountinfo(5); "import the data first" in training platforms' g
 from collections.abc import Iterator
 
 from gputune.features import Features
+from gputune.figures import size
 from gputune.finding import Finding
 from gputune.mounts import Mount
 from gputune.prediction import Outlook, outlooks
-from gputune.storage import Demand, data_set, demand, mounts, nearby, size
+from gputune.storage import Demand, data_set, demand, mounts, nearby
 
 CHECKLIST = ("network wait", "1.1")
 

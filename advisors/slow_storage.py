@@ -22,9 +22,10 @@ Sources: the kernel's Documentation/admin-guide/iostats.rst and accounting/psi.r
 from collections.abc import Iterator
 
 from gputune.features import Features
+from gputune.figures import size
 from gputune.finding import Finding
 from gputune.prediction import Outlook, outlooks
-from gputune.storage import ROOM, Demand, cached, data_set, demand, mounts, returns, size
+from gputune.storage import ROOM, Demand, cached, data_set, demand, mounts, returns
 
 CHECKLIST = ("data loading", "1.2")
 

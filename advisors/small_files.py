@@ -22,10 +22,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputune.features import Features
+from gputune.figures import size
 from gputune.finding import Finding, Speedup
 from gputune.prediction import Outlook, outlooks
 from gputune.replay import Job
-from gputune.storage import CLOSING, CLOSING_HIGH, CLOSING_LOW, Demand, demand, size
+from gputune.storage import CLOSING, CLOSING_HIGH, CLOSING_LOW, Demand, demand
 
 CHECKLIST = ("data loading", "1.3")
 

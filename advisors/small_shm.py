@@ -20,8 +20,8 @@ were tried (docs/evidence.md).
 from collections.abc import Iterator
 
 from gputune.features import Features, Loader, Machine
+from gputune.figures import size
 from gputune.finding import NO_CHANGE, Finding, Setting
-from gputune.headroom import size
 from gputune.prediction import TYPICAL_PREFETCH
 
 FULL = 0.95  # of what was free: batches of one loader differ by some percent

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gputune.features import Features, Process
+from gputune.figures import mean
 from gputune.finding import Finding
 from gputune.team import Team, named, team
 
@@ -69,7 +70,7 @@ def _late(ranks: Team) -> _Late | None:
     members, others = tuple(sorted(order[place:])), tuple(order[:place])
     if ranks.last(members) < OFTEN:
         return None
-    return _Late(members, others, _mean([own[m] for m in members]) - _mean([own[m] for m in others]))
+    return _Late(members, others, mean([own[m] for m in members]) - mean([own[m] for m in others]))
 
 
 def _parts(run: Features, ranks: Team, late: _Late) -> dict[str, float]:
@@ -77,7 +78,7 @@ def _parts(run: Features, ranks: Team, late: _Late) -> dict[str, float]:
 
     def more(seconds: Callable[[Process], float]) -> float:
         each = [seconds(process) for process in ranks.ranks]
-        return _mean([each[m] for m in late.members]) - _mean([each[m] for m in late.others])
+        return mean([each[m] for m in late.members]) - mean([each[m] for m in late.others])
 
     def spent(process: Process, spans: Sequence[str]) -> float:
         share = sum(process.in_loop.get(span, 0.0) for span in spans) / process.loop if process.loop else 0.0
@@ -86,7 +87,7 @@ def _parts(run: Features, ranks: Team, late: _Late) -> dict[str, float]:
     parts = {
         "input": more(lambda p: spent(p, ("loader.wait", "loader.start"))),
         "pauses": more(lambda p: spent(p, PAUSES)),
-        "device": more(lambda p: _mean(p.works)) if all(p.works for p in ranks.ranks) else _slower(run, ranks, late),
+        "device": more(lambda p: mean(p.works)) if all(p.works for p in ranks.ranks) else _slower(run, ranks, late),
         "samples": _by_samples(ranks, late),
         "queueing": _queueing(ranks, late),
     }
@@ -102,8 +103,8 @@ def _slower(run: Features, ranks: Team, late: _Late) -> float:
     known = [clock for clock in clocks if clock]
     if len(known) != len(clocks):
         return 0.0
-    theirs = _mean([known[m] for m in late.members])
-    usual = _mean([known[m] for m in late.others])
+    theirs = mean([known[m] for m in late.members])
+    usual = mean([known[m] for m in late.others])
     return late.by if theirs < SLOWER * usual else 0.0
 
 
@@ -112,15 +113,15 @@ def _by_samples(ranks: Team, late: _Late) -> float:
     each = [p.samples / p.batches if p.batches else 0.0 for p in ranks.ranks]
     if not all(each):
         return 0.0
-    usual = _mean([each[m] for m in late.others])
-    own = _mean([ranks.own(m) for m in late.others])
-    return max(0.0, own * (_mean([each[m] for m in late.members]) / usual - 1))
+    usual = mean([each[m] for m in late.others])
+    own = mean([ranks.own(m) for m in late.others])
+    return max(0.0, own * (mean([each[m] for m in late.members]) / usual - 1))
 
 
 def _queueing(ranks: Team, late: _Late) -> float:
     """Return the s a round that the late ranks queue longer for a CPU: the machine is crowded."""
-    each = [_mean([met[m].queued for met in ranks.rounds]) for m in range(len(ranks.ranks))]
-    return _mean([each[m] for m in late.members]) - _mean([each[m] for m in late.others])
+    each = [mean([met[m].queued for met in ranks.rounds]) for m in range(len(ranks.ranks))]
+    return mean([each[m] for m in late.members]) - mean([each[m] for m in late.others])
 
 
 def _finding(ranks: Team, late: _Late, why: str, parts: dict[str, float]) -> Finding:
@@ -129,8 +130,8 @@ def _finding(ranks: Team, late: _Late, why: str, parts: dict[str, float]) -> Fin
     crowded = ranks.gain(lambda own: queueing + max(own[m] for m in late.others))
     gain = replace(gain, low=min(gain.low, crowded.low))
     processes = [ranks.ranks[m] for m in late.members]
-    theirs = ranks.own(late.members[0]) if len(processes) == 1 else _mean([ranks.own(m) for m in late.members])
-    usual = _mean([ranks.own(m) for m in late.others])
+    theirs = ranks.own(late.members[0]) if len(processes) == 1 else mean([ranks.own(m) for m in late.members])
+    usual = mean([ranks.own(m) for m in late.others])
     who = named(processes)
     need = "needs" if len(processes) == 1 else "need"
     loader = max((lo for lo in processes[0].loaders if lo.training), key=lambda lo: lo.wait_total, default=None)
@@ -159,7 +160,3 @@ def _finding(ranks: Team, late: _Late, why: str, parts: dict[str, float]) -> Fin
         },
         where=place,
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

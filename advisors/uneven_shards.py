@@ -19,6 +19,7 @@ torch.utils.data.distributed.DistributedSampler, PyTorch documentation.
 from collections.abc import Iterator, Sequence
 
 from gputune.features import Features, Process
+from gputune.figures import mean
 from gputune.finding import Finding, Speedup
 from gputune.prediction import ERROR
 from gputune.team import job, named
@@ -30,11 +31,11 @@ UNEVEN = 1.05  # the largest share over their mean: padding and a last batch are
 def advise(run: Features) -> Iterator[Finding]:
     ranks = job(run)
     counts = _counts(ranks)
-    if not counts or max(counts) < UNEVEN * _mean(counts):
+    if not counts or max(counts) < UNEVEN * mean(counts):
         return
     seconds = max(p.loop for p in ranks)
     batches = [p.batches for p in ranks]
-    saved = _of_batches(ranks) if max(batches) >= UNEVEN * _mean(batches) else _of_samples(ranks, counts)
+    saved = _of_batches(ranks) if max(batches) >= UNEVEN * mean(batches) else _of_samples(ranks, counts)
     if max(saved) > 0:
         yield _finding(ranks, counts, seconds, [seconds - s for s in saved])
 
@@ -51,7 +52,7 @@ def _of_batches(ranks: Sequence[Process]) -> tuple[float, float]:
         return 0.0, 0.0
     first = min(range(len(ranks)), key=lambda r: batches[r])
     last = max(range(len(ranks)), key=lambda r: batches[r])
-    usual = _mean(batches)
+    usual = mean(batches)
     return seconds[last] - usual * seconds[first] / batches[first], seconds[last] - usual * seconds[last] / batches[
         last
     ]
@@ -60,7 +61,7 @@ def _of_batches(ranks: Sequence[Process]) -> tuple[float, float]:
 def _of_samples(ranks: Sequence[Process], counts: Sequence[int]) -> tuple[float, float]:
     """Return the s saved where batches of equal number differ in size: each rank's work, at its pace, evened out."""
     worked = [max(0.0, p.loop - p.in_loop.get("collective", 0.0)) for p in ranks]
-    usual = _mean(counts)
+    usual = mean(counts)
     saved = max(worked) - max(work * usual / count for work, count in zip(worked, counts, strict=True))
     return saved, saved
 
@@ -97,14 +98,10 @@ def _finding(ranks: Sequence[Process], counts: Sequence[int], seconds: float, ev
         evidence={
             "most": float(counts[most]),
             "least": float(counts[least]),
-            "mean": _mean(counts),
+            "mean": mean(counts),
             "most_batches": float(max(p.batches for p in ranks)),
             "least_batches": float(min(p.batches for p in ranks)),
             "seconds": seconds,
             "even_s": even[0],
         },
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

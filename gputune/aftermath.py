@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import stdev
 
 from gputune.features import Loader
+from gputune.figures import mean
 
 CHILL_S = 0.00085  # s that a step takes longer when it begins cold (measured: 0.3 to 1.0 ms for steps of 0.4 to 14 ms)
 COOLING_S = 0.005  # s of pause after which it is cold for the most part (measured: half of it after 2 to 6 ms)
@@ -69,20 +70,20 @@ def aftermath(loader: Loader, span: str) -> Aftermath:
         cut = int(TRIMMED * len(excesses))
         kept = excesses[cut : len(excesses) - cut]
         error = stdev(kept) / math.sqrt(len(kept))
-        mean = _mean(kept)
-        believed = mean**2 / (mean**2 + error**2) if error else 1.0
-        return Aftermath(mean * believed, SURE * error, apart)
+        excess = mean(kept)
+        believed = excess**2 / (excess**2 + error**2) if error else 1.0
+        return Aftermath(excess * believed, SURE * error, apart)
     if span == "evaluation":  # it runs the model itself
         return Aftermath(0.0, 0.0, 0)
-    pause = _mean(p for p in pauses if p > 0)
-    cold = chill(pause, _mean(rest), _busy(loader, pauses))
+    pause = mean(p for p in pauses if p > 0)
+    cold = chill(pause, mean(rest), _busy(loader, pauses))
     return Aftermath(cold, cold, 0)
 
 
 def _busy(loader: Loader, pauses: Sequence[float]) -> float:
     """Return the share of the pauses in which the process computes: the CPU time of steps beyond their other part."""
-    cpu = _mean(loader.step_cpus) if loader.step_cpus else loader.step_cpu or 0.0
-    return (cpu - (_mean(loader.steps) - _mean(pauses))) / _mean(pauses)
+    cpu = mean(loader.step_cpus) if loader.step_cpus else loader.step_cpu or 0.0
+    return (cpu - (mean(loader.steps) - mean(pauses))) / mean(pauses)
 
 
 def _excesses(rest: Sequence[float], pauses: Sequence[float], apart: int) -> Iterable[float]:
@@ -91,9 +92,4 @@ def _excesses(rest: Sequence[float], pauses: Sequence[float], apart: int) -> Ite
     for here, after in zip(at, [*at[1:], len(pauses)], strict=True):
         near, far = rest[here : here + apart], rest[here + apart : after]
         if far:
-            yield sum(near) - len(near) * _mean(far)
-
-
-def _mean(values: Iterable[float]) -> float:
-    values = list(values)
-    return sum(values) / len(values) if values else 0.0
+            yield sum(near) - len(near) * mean(far)

@@ -8,11 +8,12 @@ pipeline measured of its stages.
 from dataclasses import replace
 
 from gputune.features import Features, Fetch, Loader, Process
+from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.prediction import TINY, TYPICAL_PREFETCH, Outlook, Setting
 from gputune.replay import Job, Work
 from gputune.stages import Making, Pipeline
-from gputune.workload import LEAST_BATCHES, device_time, mean
+from gputune.workload import LEAST_BATCHES, device_time
 
 LEAST_READINGS = 3  # of the stages; each is a mean of at least four batches
 ENDLESS = 1e9  # batches: what is made ahead is bounded by its stages, not by /dev/shm

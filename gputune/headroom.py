@@ -46,14 +46,6 @@ def _left_of_first(loader: Loader) -> float:
     return max(0, whole - passes[0].batches) * passes[0].seconds / passes[0].batches
 
 
-def size(count: float) -> str:
-    """Return bytes as a person reads them."""
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= unit:
-            return f"{count / unit:.3g} {name}"
-    return f"{count:.0f} B"
-
-
 def duration(seconds: float) -> str:
     """Return a time to come, to the two digits that an extrapolation has."""
     for unit, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from gputune.features import Features, Process
+from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, TINY, TYPICAL_PREFETCH, doubt, interval, known
 from gputune.replay import Job, Work
-from gputune.workload import device_work, mean
+from gputune.workload import device_work
 
 
 def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:

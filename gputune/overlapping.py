@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from gputune.aftermath import chill
 from gputune.features import Features, Loader, Process
+from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.prediction import ERROR, Outlook
-from gputune.workload import LEAST_SAMPLED, device_work, mean
+from gputune.workload import LEAST_SAMPLED, device_work
 
 OTHER = ("checkpoint", "evaluation", "reporting", "logging", "collective")  # pauses that neither advisor is about
 RARE = 0.05  # of the steps, those that wait longest, are left out: evaluations, a log line in twenty steps

@@ -13,9 +13,10 @@ from functools import cached_property
 from gputune import storage
 from gputune.aftermath import aftermath
 from gputune.features import Features, Fetch, Loader, Process
+from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.replay import DELIVERY_S, Job, Work
-from gputune.workload import LEAST_BATCHES, entangled, job_of, mean, step_cpu_of
+from gputune.workload import LEAST_BATCHES, entangled, job_of, step_cpu_of
 
 PREPARED = 0.05  # of a batch's CPU time: reading, collating and passing it on is never free
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)

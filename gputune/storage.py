@@ -5,10 +5,11 @@ Three things are told apart in the time for which the making of a batch neither 
 nothing to do with storage, like a sleep or a remote service.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gputune.features import Features, Loader, Process, Reads, Storage
+from gputune.figures import mean
 from gputune.mounts import Mount, holding
 from gputune.replay import Job, Work
 
@@ -57,20 +58,20 @@ def demand(run: Features, loader: Loader) -> Demand | None:
     if len(reads) < LEAST or not loader.fetches:
         return None
     counted = [r for r in reads if r.asked is not None]
-    asked = _mean(max(0.0, (r.asked or 0) - NOISE) for r in counted) if counted else None
+    asked = mean(max(0.0, (r.asked or 0) - NOISE) for r in counted) if counted else None
     stored = _stored(loader, counted)
     asked = None if asked is None else max(asked, stored or 0.0)
     disk = max(_allowed(run, stored), _served_alone(run.storage, stored)) if stored else 0.0
     return Demand(
-        samples=_mean(r.samples for r in reads) or float(loader.batch_size or 0),
-        opens=_mean(r.opens for r in reads),
-        opening=_mean(r.opening for r in reads) * _served(loader),
+        samples=mean(r.samples for r in reads) or float(loader.batch_size or 0),
+        opens=mean(r.opens for r in reads),
+        opening=mean(r.opening for r in reads) * _served(loader),
         asked=asked,
         stored=stored,
         direct=2 * sum(r.direct for r in reads) > len(reads),
         disk=disk,
         waiting=_waiting(run, loader, disk) if stored is None or stored > NOISE else 0.0,
-        blocked=_mean(f.blocked for f in loader.fetches),
+        blocked=mean(f.blocked for f in loader.fetches),
     )
 
 
@@ -79,7 +80,7 @@ def _stored(loader: Loader, counted: Sequence[Reads]) -> float | None:
     epochs = [(e.stored, e.batches) for e in loader.epochs if e.stored is not None and e.batches]
     if epochs:
         return sum(stored * batches for stored, batches in epochs) / sum(batches for _, batches in epochs)
-    return _mean(r.stored or 0 for r in counted) if counted else None
+    return mean(r.stored or 0 for r in counted) if counted else None
 
 
 def _waiting(run: Features, loader: Loader, disk: float) -> float:
@@ -88,7 +89,7 @@ def _waiting(run: Features, loader: Loader, disk: float) -> float:
     Of a disk that is at its limit, all that it stood still at all. Else as often as its makers were seen asleep, and
     no less than some task of the machine was known to be, or than the disk needs.
     """
-    blocked = _mean(f.blocked for f in loader.fetches)
+    blocked = mean(f.blocked for f in loader.fetches)
     per_batch = _per_batch(loader)
     if disk >= NEARLY * per_batch:
         return blocked
@@ -118,7 +119,7 @@ def _asleep(run: Features, loader: Loader) -> float:
 
 
 def _per_batch(loader: Loader) -> float:
-    return _mean(loader.waits) + _mean(loader.steps)
+    return mean(loader.waits) + mean(loader.steps)
 
 
 def at_the_limit(run: Features, loader: Loader) -> tuple[float, float]:
@@ -198,9 +199,9 @@ def cached(job: Job, loader: Loader, wanted: Demand) -> Job:
 def nearby(job: Job, loader: Loader, wanted: Demand) -> Job:
     """Return the work with all blocked time replaced by reading the same bytes from an ordinary local disk."""
     each = (wanted.asked or 0.0) / NEAR_RATE
-    mean = wanted.blocked or 1.0
+    usual = wanted.blocked or 1.0
     pairs = zip(job.fetches, loader.fetches, strict=True)
-    near = tuple(Work(made.cpu, min(f.blocked, each * f.blocked / mean)) for made, f in pairs)
+    near = tuple(Work(made.cpu, min(f.blocked, each * f.blocked / usual)) for made, f in pairs)
     return replace(job, fetches=near)
 
 
@@ -208,16 +209,3 @@ def mounts(run: Features, process: Process) -> list[Mount]:
     """Return the mounts that the files of a process's batches lie on."""
     found = (holding(run.mounts, device, folder) for device, folder in process.folders.items())
     return list(dict.fromkeys(mount for mount in found if mount is not None))
-
-
-def size(amount: float) -> str:
-    """Return bytes in words: `3.1 GB`."""
-    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if amount >= unit:
-            return f"{amount / unit:.3g} {name}"
-    return f"{amount:.0f} B"
-
-
-def _mean(values: Iterable[float]) -> float:
-    values = list(values)
-    return sum(values) / len(values) if values else 0.0

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from gputune.features import Features, Meeting, Process
+from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.prediction import ERROR, interval
 
@@ -29,12 +30,12 @@ class Team:
     @property
     def communication(self) -> float:
         """Return the mean s of a round that communication holds all ranks up."""
-        return _mean([min(m.apart for m in met) for met in self.rounds])
+        return mean([min(m.apart for m in met) for met in self.rounds])
 
     @property
     def working(self) -> float:
         """Return the mean s of a round until the last rank has come."""
-        return _mean([max(m.own for m in met) for met in self.rounds])
+        return mean([max(m.own for m in met) for met in self.rounds])
 
     @property
     def seconds(self) -> float:
@@ -43,11 +44,11 @@ class Team:
 
     def own(self, member: int) -> float:
         """Return the mean s that one rank takes of a round by itself."""
-        return _mean([met[member].own for met in self.rounds])
+        return mean([met[member].own for met in self.rounds])
 
     def mean(self, what: Callable[[Meeting], float]) -> float:
         """Return the mean of something over all rounds and ranks."""
-        return _mean([what(m) for met in self.rounds for m in met])
+        return mean([what(m) for met in self.rounds for m in met])
 
     def last(self, members: Collection[int]) -> float:
         """Return the share of rounds in which one of these comes last."""
@@ -62,9 +63,9 @@ class Team:
         rest = self.communication if communication is None else communication
         now = [max(m.own for m in met) + self.communication for met in self.rounds]
         after = [then([m.own for m in met]) + rest for met in self.rounds]
-        ratio = _mean(now) / max(1e-9, _mean(after))
+        ratio = mean(now) / max(1e-9, mean(after))
         residuals = [n - ratio * a for n, a in zip(now, after, strict=True)]
-        spread = math.sqrt(_mean([r * r for r in residuals]) / len(residuals)) / max(1e-9, _mean(after))
+        spread = math.sqrt(mean([r * r for r in residuals]) / len(residuals)) / max(1e-9, mean(after))
         return interval(ratio, ERROR + 2 * LIKE_THEIR_NEIGHBOURS * spread / ratio)
 
 
@@ -116,7 +117,3 @@ def named(ranks: Sequence[Process]) -> str:
     if len(numbers) > 4:
         return f"ranks {', '.join(numbers[:3])} and {len(numbers) - 3} more"
     return f"ranks {', '.join(numbers[:-1])} and {numbers[-1]}"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

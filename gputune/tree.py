@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gputune.events import Event, Kind
-from gputune.procfs import PAGE, PPID, STARTED, Kept, children_of, read_bytes, stat_fields
+from gputune.procfs import PAGE, PPID, STARTED, Kept, children_of, read_bytes, started_ticks, stat_fields
 from gputune.sample import Guest, Reading, Role, now
 from gputune.units import NS
 
@@ -220,7 +220,7 @@ class Tree:
             kin = _Kin(folder, pid) if self._lists_children else None
         except OSError:
             return False
-        self._members[pid] = _Member(int(stat_fields(stat)[STARTED]), kin, self._told.pop(pid, "other"))
+        self._members[pid] = _Member(started_ticks(stat), kin, self._told.pop(pid, "other"))
         return True
 
     def _drop(self, pid: int) -> None:

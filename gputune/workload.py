@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from gputune import storage
 from gputune.aftermath import chill
 from gputune.features import Features, Loader, Process
+from gputune.figures import mean
 from gputune.replay import DELIVERY_S, Job, Work
 
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
@@ -144,9 +145,3 @@ def device_work(run: Features, process: Process, per_batch: float) -> float:
     found = device_time(run, process, per_batch)
     shares = [d.busy for d in run.devices if d.busy is not None]
     return min(found, max(shares) * per_batch) if shares else found
-
-
-def mean(values: Iterable[float]) -> float:
-    """Return the mean, 0 of nothing."""
-    values = list(values)
-    return sum(values) / len(values) if values else 0.0

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from gputune.features import Epoch, Loader, Machine, Process, Trend
-from gputune.headroom import due, duration, first_pass_left, left, size
+from gputune.figures import size
+from gputune.headroom import due, duration, first_pass_left, left
 
 GROWS = Trend(rate=10.0, low=8.0, high=12.0, first=0.0, last=100.0, seconds=10.0)
 LEVELS_OFF = Trend(rate=0.1, low=-1.0, high=9.0, first=0.0, last=100.0, seconds=10.0)

@@ -1,8 +1,8 @@
-"""What is known of storage, from features: what is the disk's, what is the page cache's, and what is neither's."""
+"""Numbers in words."""
 
 import pytest
 
-from gputune.storage import size
+from gputune.figures import size
 
 
 @pytest.mark.parametrize(
