@@ -1,11 +1,11 @@
-"""Judge gputune by the zoo: `python tests/zoo/judge.py [--only few] [--rounds 2] [--bare] [--keep DIR] [--again DIR]`.
+"""Judge gputune by the zoo: `python tests/zoo/judge.py [--only few] [--rounds 2] [--most 5] [--bare] [--keep DIR]`.
 
 Each script runs under `gputune watch`, then with exactly the change that the top finding proposes where the script has
 such settings, else as its repaired twin (`--fixed`); alternating, one at a time, for they are timed. What the change
 realised is taken from the scripts' own clock (kit.py). A run during which somebody else used the CPUs is repeated, and
-so is, once, a script that failed. `--keep DIR` keeps the recordings, and `--again DIR` judges those anew without
-running anything: what a change of the model does to every case is seen within seconds. `--loaded N` has N busy
-neighbours on the CPUs during all runs.
+so is, once, a script that failed; and rounds are added until what was realised is known. `--keep DIR` keeps the
+recordings, `--resume` goes on where they end, and `--again DIR` judges them anew without running anything: what a
+change of the model does to every case is seen within seconds. `--loaded N` has N busy neighbours on the CPUs.
 The table and its totals go to stdout, everything to results.json; the exit status is 1 below the bars of docs/zoo.md.
 
 Over 300 lines because a run, its twin and what is made of them are one experiment, and scripts here share no package.
@@ -17,7 +17,6 @@ import contextlib
 import json
 import math
 import os
-import resource
 import shutil
 import signal
 import statistics
@@ -25,13 +24,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from machine import Pulse, busy_s, neighbours
+
 HERE = Path(__file__).resolve().parent
 RUN_ON_CARDS = HERE.parent / "simgpu" / "run.py"
-HELPERS = {"kit", "simnet", "throttle", "judge"}
+HELPERS = {"kit", "simnet", "throttle", "judge", "machine"}
 FOREIGN = 0.15  # cores used by others during a run: above it, its timing is not the script's own
 ATTEMPTS = 3  # at a run that others disturb; then the least disturbed one counts
 DEADLINE_S = 120.0  # a case takes 6 to 20 s on two idle CPUs
@@ -42,8 +43,9 @@ HEAD = "{:34} {:23} {:24} {:5} {:20} {:>8} {:>9}"  # the table's columns
 MEDIAN_ERROR, P90_ERROR = 0.05, 0.10  # bars: relative error of the predicted speed-up
 COVERED = 0.90  # bar: intervals that hold what was realised
 LATER = 2.0  # s before a script that failed is tried again: what was in its way may be gone
+KNOWN = 0.02  # standard error from which on what a change realised is known: well below the bar for its prediction
+ALIKE = 0.03  # runs of which one had a machine so much faster are not held against each other, if there are others
 NEIGHBOUR = "busy-host"  # what has to be named on a machine with busy neighbours, beside the cause
-BURN = "while True: pass"
 ROUND = "round.json"  # beside a kept recording: what the script's own clock said
 
 
@@ -83,6 +85,8 @@ class Outcome:
     paces: list[float] = field(default_factory=list)  # samples/s as it is
     mended: list[float] = field(default_factory=list)  # samples/s with the change
     foreign: list[float] = field(default_factory=list)  # cores that others used during each run
+    slowness: list[float | None] = field(default_factory=list)  # of the machine, during each run as it is
+    slowness_mended: list[float | None] = field(default_factory=list)  # and during each with the change
     told: list[float | None] = field(default_factory=list)  # samples/s as findings.json has it
     change: str = ""
     trouble: str = ""
@@ -140,20 +144,27 @@ def command(case: Case, options: list[str], verdict: Path | None, *, mended: boo
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a script: its own samples/s, gputune's verdict, and the cores that others used meanwhile."""
+    """One run of a script: its own samples/s, gputune's verdict, what others used of the CPUs, and how slow these were."""
 
     pace: float
     verdict: dict
     foreign: float
+    slowness: float
 
 
 @dataclass(frozen=True)
 class Way:
-    """How to run cases: how often to try a disturbed run, where recordings are kept, how many busy neighbours."""
+    """How to run cases: how often to try a disturbed run, where recordings are kept, how many busy neighbours.
+
+    `rounds` are run in any case, up to `most` as long as what was realised is not known; `resume` counts kept ones.
+    """
 
     attempts: int = ATTEMPTS
     keep: Path | None = None
     loaded: int = 0
+    rounds: int = 2
+    most: int = 2
+    resume: bool = False
 
 
 def run(case: Case, options: list[str], way: Way, *, mended: bool = False, record: Path | None = None) -> Run:
@@ -183,29 +194,6 @@ def _again(case: Case, options: list[str], way: Way, mended: bool, kept: Path | 
         return run_once(case, options, mended=mended, kept=kept, loaded=way.loaded)
 
 
-@contextlib.contextmanager
-def neighbours(count: int) -> Iterator[None]:
-    """Have so many busy processes of somebody else, one on each CPU in turn."""
-    cpus = sorted(os.sched_getaffinity(0))
-    burning = [subprocess.Popen([sys.executable, "-I", "-c", BURN]) for _ in range(count)]
-    try:
-        for number, process in enumerate(burning):
-            os.sched_setaffinity(process.pid, {cpus[number % len(cpus)]})
-        yield
-    finally:
-        for process in burning:
-            process.kill()
-            process.wait()
-
-
-def busy_s() -> float:
-    """Return the CPU seconds since boot on this machine, of anybody but our finished children; stolen ones count."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
-    ours = resource.getrusage(resource.RUSAGE_CHILDREN)
-    total = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-    return total - ours.ru_utime - ours.ru_stime
-
-
 def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None, loaded: int = 0) -> Run:
     """Run a case once: watched if its run folder goes to `kept`, else bare. Raises RuntimeError with its last words."""
     with tempfile.TemporaryDirectory(prefix="zoo-") as name:
@@ -214,7 +202,7 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         env = {**os.environ, "ZOO_PACE": str(folder / "pace.json"), "PYTHONWARNINGS": "ignore"}
         argv = command(case, options, verdict, mended=mended, folder=folder)
         began, before = time.monotonic(), busy_s()
-        with neighbours(loaded + (0 if mended else case.neighbours)):
+        with neighbours(loaded + (0 if mended else case.neighbours)), Pulse() as pulse:
             done = _finished(argv, env, folder)
         if done.returncode == NOT_HERE:
             raise NotHere(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it does not say why")
@@ -225,7 +213,7 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         said = json.loads(verdict.read_text()) if verdict else {}
         if kept:
             shutil.move(folder / "run", kept)
-        return Run(pace["samples"] / pace["seconds"], said, foreign)
+        return Run(pace["samples"] / pace["seconds"], said, foreign, pulse.slowness)
 
 
 def _finished(argv: list[str], env: dict[str, str], folder: Path) -> subprocess.CompletedProcess:
@@ -250,12 +238,13 @@ def accepts(case: Case, change: dict[str, object]) -> list[str] | None:
     return [part for name, value in change.items() for part in ("--" + name.replace("_", "-"), str(value))]
 
 
-def judge(case: Case, rounds: int, way: Way) -> Outcome:
+def judge(case: Case, way: Way) -> Outcome:
     """Run a case and its twin, alternating, and hold the verdict against what was planted and what was realised."""
-    outcome = Outcome(case.name, case.cause)
+    kept = rejudged(way.keep, lambda name: name == case.name) if way.keep and way.resume else []
+    outcome = kept[0] if kept else Outcome(case.name, case.cause)
     try:
-        for number in range(rounds):
-            _round(case, outcome, way, number)
+        while len(outcome.paces) < way.rounds or (len(outcome.paces) < way.most and not is_known(outcome)):
+            _round(case, outcome, way, len(outcome.paces))
     except NotHere as reason:
         outcome.missing = str(reason)
         return outcome
@@ -263,6 +252,29 @@ def judge(case: Case, rounds: int, way: Way) -> Outcome:
         outcome.trouble = str(trouble)
         return outcome
     return _held(outcome, loaded=bool(way.loaded))
+
+
+def is_known(outcome: Outcome) -> bool:
+    """Return whether further rounds would tell little more of what the change realised."""
+    ratios = [math.log(then / now) for now, then in zip(outcome.paces, outcome.mended, strict=False)]
+    if not outcome.predicted or not ratios:
+        return True
+    return len(ratios) > 1 and statistics.stdev(ratios) / math.sqrt(len(ratios)) <= KNOWN
+
+
+def realised(outcome: Outcome) -> float:
+    """Return what the change realised: the median ratio of runs that had an equally fast machine."""
+    runs = zip(outcome.paces, outcome.slowness or [None] * len(outcome.paces), strict=True)
+    twins = list(zip(outcome.mended, outcome.slowness_mended or [None] * len(outcome.mended), strict=True))
+    pairs = [(_apart(slow, slow_then), then / now) for now, slow in runs for then, slow_then in twins]
+    alike = [ratio for apart, ratio in pairs if apart <= ALIKE]
+    nearest = [ratio for _apart, ratio in sorted(pairs)[: len(twins)]]
+    return statistics.median(alike if len(alike) >= len(twins) else nearest)
+
+
+def _apart(one: float | None, other: float | None) -> float:
+    """Return by how much one of two runs had the faster machine; nothing where that was not taken down."""
+    return abs(math.log(one / other)) if one and other else 0.0
 
 
 def _held(outcome: Outcome, *, loaded: bool) -> Outcome:
@@ -273,7 +285,7 @@ def _held(outcome: Outcome, *, loaded: bool) -> Outcome:
     tops = [next((i for i in found if i not in aside), None) for found in outcome.found]
     outcome.right = all(top == outcome.planted for top in tops)
     if outcome.mended and outcome.predicted:
-        outcome.realised = statistics.median(outcome.mended) / statistics.median(outcome.paces)
+        outcome.realised = realised(outcome)
         low, likely, high = (statistics.median(values) for values in zip(*outcome.predicted, strict=True))
         outcome.error = abs(likely / outcome.realised - 1)
         outcome.inside = low <= outcome.realised <= high
@@ -285,6 +297,7 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
     seen = run(case, [], way, record=record)
     outcome.paces.append(seen.pace)
     outcome.foreign.append(round(seen.foreign, 3))
+    outcome.slowness.append(seen.slowness)
     finding = _told(case, outcome, seen.verdict)
     options: list[str] | None = None
     if case.cause is not None:
@@ -293,10 +306,12 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
         mended = run(case, options or ["--fixed"], way, mended=True)
         outcome.mended.append(mended.pace)
         outcome.foreign.append(round(mended.foreign, 3))
+        outcome.slowness_mended.append(mended.slowness)
     if way.keep:
-        kept = {"name": case.name, "planted": case.cause, "pace": seen.pace, "loaded": way.loaded}
+        kept = {"name": case.name, "pace": seen.pace, "slowness": seen.slowness, "loaded": way.loaded}
         if outcome.mended:
-            kept |= {"mended": outcome.mended[-1], "change": outcome.change, "foreign": outcome.foreign[-2:]}
+            kept |= {"mended": outcome.mended[-1], "slowness_mended": outcome.slowness_mended[-1]}
+            kept |= {"change": outcome.change, "foreign": outcome.foreign[-2:]}
         (record / ROUND).write_text(json.dumps(kept, indent=1) + "\n")
 
 
@@ -311,12 +326,12 @@ def _told(case: Case, outcome: Outcome, verdict: dict) -> dict | None:
     return finding
 
 
-def rejudged(folder: Path, only: str) -> list[Outcome]:
+def rejudged(folder: Path, wanted: Callable[[str], bool]) -> list[Outcome]:
     """Judge kept recordings anew, in this process: nothing runs, and what was realised is what was measured then."""
     from gputune.rejudging import rejudge
     from gputune.verdict import to_json
 
-    known = {case.name: case for case in cases(only)}
+    known = {case.name: case for case in cases("") if wanted(case.name)}
     outcomes: dict[str, Outcome] = {}
     loaded = False
     for path in sorted(folder.glob(f"*/{ROUND}")):
@@ -328,8 +343,10 @@ def rejudged(folder: Path, only: str) -> list[Outcome]:
         outcome = outcomes.setdefault(case.name, Outcome(case.name, case.cause))
         finding = _told(case, outcome, json.loads(to_json(rejudge(path.parent))))
         outcome.paces.append(kept["pace"])
+        outcome.slowness.append(kept.get("slowness"))
         if "mended" in kept:
             outcome.mended.append(kept["mended"])
+            outcome.slowness_mended.append(kept.get("slowness_mended"))
             outcome.foreign += kept["foreign"]
             outcome.change = kept["change"]
             now = " ".join((finding and accepts(case, finding["change"])) or ["--fixed"])
@@ -343,16 +360,16 @@ def row(outcome: Outcome) -> str:
     tops = " / ".join(found[0] if found else "-" for found in outcome.found)
     if len({found[0] if found else "-" for found in outcome.found}) == 1:
         tops = tops.split(" / ")[0]
-    predicted = realised = error = ""
+    predicted = gained = error = ""
     if outcome.predicted:
         low, likely, high = (statistics.median(values) for values in zip(*outcome.predicted, strict=True))
         predicted = f"{likely:.2f} [{low:.2f}, {high:.2f}]"
     if outcome.mended:
-        realised = f"{statistics.median(outcome.mended) / statistics.median(outcome.paces):.2f}"
+        gained = f"{realised(outcome):.2f}"
     if outcome.error is not None:
         error = f"{outcome.error:.0%}{'' if outcome.inside else ' out'}"
     right = "yes" if outcome.right else "NO"
-    line = HEAD.format(outcome.name, outcome.planted or "-", tops or "-", right, predicted, realised, error)
+    line = HEAD.format(outcome.name, outcome.planted or "-", tops or "-", right, predicted, gained, error)
     noise = f"others used {max(outcome.foreign):.2f} cores" if max(outcome.foreign, default=0.0) > FOREIGN else ""
     return f"{line}  {' · '.join(filter(None, (outcome.missing or outcome.trouble or outcome.change, noise)))}".rstrip()
 
@@ -389,16 +406,18 @@ def main() -> int:
     """Judge, print, and write results.json."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="only scripts whose name contains this")
-    parser.add_argument("--rounds", type=int, default=2, help="how often each script and its twin run")
+    parser.add_argument("--rounds", type=int, default=2, help="how often each script and its twin run at the least")
+    parser.add_argument("--most", type=int, default=5, help="and as long as what its change realised is not known")
     parser.add_argument("--bare", action="store_true", help="without gputune: what each fix realises")
     parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="how often to try a run that others disturb")
     parser.add_argument("--keep", type=Path, help="keep every recording, and what was realised, in this folder")
+    parser.add_argument("--resume", action="store_true", help="go on where the recordings of --keep end")
     parser.add_argument("--again", type=Path, help="judge the recordings of this folder anew; nothing runs")
     parser.add_argument("--loaded", type=int, default=0, help="busy neighbours on the CPUs during all runs")
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the run under way is ended with us
-    way = Way(args.attempts, args.keep, args.loaded)
+    way = Way(args.attempts, args.keep, args.loaded, args.rounds, max(args.rounds, args.most), args.resume)
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
     chosen = [] if args.again else cases(args.only)
@@ -409,11 +428,11 @@ def main() -> int:
             print(f"{case.name:34} {now.pace:10.1f} {then.pace:10.1f} {then.pace / now.pace:6.2f}  {noise}", flush=True)
         return 0
     print(HEAD.format("case", "planted", "top finding", "right", "predicted", "realised", "error") + "  change")
-    outcomes = rejudged(args.again, args.only) if args.again else []
+    outcomes = rejudged(args.again, lambda name: args.only in name) if args.again else []
     for outcome in outcomes:
         print(row(outcome), flush=True)
     for case in chosen:
-        outcomes.append(judge(case, args.rounds, way))
+        outcomes.append(judge(case, way))
         print(row(outcomes[-1]), flush=True)
     lines, met = totals(outcomes)
     print("", *lines, "bars met" if met else "BELOW THE BARS", sep="\n")

@@ -17,6 +17,7 @@ def _load(name: str):
     return module
 
 
+sys.path.insert(0, str(HERE))  # where a script finds what lies beside it
 judge = _load("judge")
 ALL = {case.name: case for case in judge.cases("")}
 
@@ -58,7 +59,7 @@ def test_a_script_that_cannot_run_here_counts_for_nothing(monkeypatch) -> None:
         raise judge.NotHere("no control group may be made")
 
     monkeypatch.setattr(judge, "run_once", refuse)
-    missing = judge.judge(ALL["slow_storage_throttled"], 1, judge.Way(1, None, 0))
+    missing = judge.judge(ALL["slow_storage_throttled"], judge.Way(1))
     found = judge.Outcome("c", "few-workers", found=[["few-workers"]], right=True, error=0.04, inside=True)
     assert "no control group" in judge.row(missing)
     lines, met = judge.totals([missing, found])
@@ -84,7 +85,7 @@ def test_beside_a_busy_neighbour_the_cause_still_comes_first_and_the_neighbour_i
 
 
 def test_a_script_that_fails_is_tried_once_more(monkeypatch) -> None:
-    outcomes = iter([RuntimeError("status 1"), judge.Run(10.0, {}, 0.0), RuntimeError("status 1"), RuntimeError("x")])
+    outcomes = iter([RuntimeError("status 1"), judge.Run(10.0, {}, 0.0, 0.001), RuntimeError("status 1"), RuntimeError("x")])
 
     def once(*_args, **_options):
         found = next(outcomes)
@@ -97,6 +98,32 @@ def test_a_script_that_fails_is_tried_once_more(monkeypatch) -> None:
     assert judge.run(ALL["few_workers_stream"], [], judge.Way()).pace == 10.0
     with pytest.raises(RuntimeError, match="x"):
         judge.run(ALL["few_workers_stream"], [], judge.Way())
+
+
+def test_only_runs_that_had_an_equally_fast_machine_are_held_against_each_other() -> None:
+    times = {"paces": [100.0, 80.0], "mended": [160.0, 200.0]}  # twice as fast, on a machine that was now fast, now slow
+    slow = {"slowness": [1.0, 1.25], "slowness_mended": [1.25, 1.0]}
+    assert judge.realised(judge.Outcome("a", "few-workers", **times, **slow)) == pytest.approx(2.0)
+    assert judge.realised(judge.Outcome("a", "few-workers", **times)) == pytest.approx(2.0, rel=0.05)
+    unlike = {"slowness": [1.0, 1.1], "slowness_mended": [1.3, 1.2]}
+    assert judge.realised(judge.Outcome("a", "few-workers", **times, **unlike)) == pytest.approx((2.5 + 2.0) / 2)
+
+
+def test_rounds_are_added_until_what_was_realised_is_known() -> None:
+    predicted = [[1.9, 2.0, 2.1]]
+    known = judge.Outcome("a", "few-workers", predicted=predicted, paces=[100.0, 101.0], mended=[200.0, 201.0])
+    unsure = judge.Outcome("a", "few-workers", predicted=predicted, paces=[100.0, 101.0], mended=[200.0, 240.0])
+    assert judge.is_known(known)
+    assert not judge.is_known(unsure)
+    assert judge.is_known(judge.Outcome("healthy", None, paces=[100.0]))
+
+
+def test_a_resumed_case_counts_the_rounds_that_were_kept(monkeypatch, tmp_path: Path) -> None:
+    kept = judge.Outcome("few_workers_stream", "few-workers", paces=[100.0], slowness=[1.0])
+    monkeypatch.setattr(judge, "rejudged", lambda _folder, _wanted: [kept])
+    monkeypatch.setattr(judge, "_round", lambda _case, outcome, _way, number: outcome.paces.append(float(number)))
+    judge.judge(ALL["few_workers_stream"], judge.Way(keep=tmp_path, rounds=3, resume=True))
+    assert kept.paces == [100.0, 1.0, 2.0]
 
 
 @pytest.mark.slow
