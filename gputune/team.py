@@ -7,6 +7,8 @@ A round is over when the last rank has come and the transfer is done: the longes
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import stdev
 
 from gputune.features import Features, Meeting, Process
 from gputune.figures import mean
@@ -15,7 +17,8 @@ from gputune.prediction import ERROR, interval
 
 LEAST_ROUNDS = 20  # that all ranks have told: below it a mean says nothing
 ROUNDS = 512  # the latest that are looked at
-LIKE_THEIR_NEIGHBOURS = 1.5  # rounds that follow each other are alike: a mean of them is less sure by so much
+STRETCH = 5  # rounds at the least that are looked at together, for rounds in a row are alike
+SURE = {4: 3.2, 5: 2.8, 6: 2.6, 7: 2.5, 8: 2.4}  # stretches, and standard errors of their mean that hold 19 of 20
 
 Round = Sequence[float]  # the own s of each rank in one round
 
@@ -58,15 +61,23 @@ class Team:
     def gain(self, then: Callable[[Round], float], communication: float | None = None) -> Speedup:
         """Return what it buys if a round works `then(own s of each rank)` s, and communicates as long as told.
 
-        The interval is two standard errors of the ratio over the rounds, and the model's own error.
+        The interval is what the ratio varies by over stretches of the run, and the model's own error. What is slow for
+        some seconds and then is not, as a CPU whose core a stranger shares, is not a property of a rank.
         """
         rest = self.communication if communication is None else communication
         now = [max(m.own for m in met) + self.communication for met in self.rounds]
         after = [then([m.own for m in met]) + rest for met in self.rounds]
         ratio = mean(now) / max(1e-9, mean(after))
         residuals = [n - ratio * a for n, a in zip(now, after, strict=True)]
-        spread = math.sqrt(mean([r * r for r in residuals]) / len(residuals)) / max(1e-9, mean(after))
-        return interval(ratio, ERROR + 2 * LIKE_THEIR_NEIGHBOURS * spread / ratio)
+        return interval(ratio, ERROR + _unsure(residuals) / max(1e-9, ratio * mean(after)))
+
+
+def _unsure(series: Sequence[float]) -> float:
+    """Return by how much the mean of a series may be wrong whose neighbours are alike: from means of stretches of it."""
+    count = max(min(SURE), min(max(SURE), len(series) // STRETCH))
+    ends = [len(series) * number // count for number in range(count + 1)]
+    means = [mean(series[start:end]) for start, end in pairwise(ends)]
+    return SURE[count] * stdev(means) / math.sqrt(count)
 
 
 def team(run: Features) -> Team | None:

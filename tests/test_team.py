@@ -1,5 +1,6 @@
 """Ranks that wait for each other: a round ends when the last one has come and the transfer is done."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -39,6 +40,24 @@ def test_a_gain_is_of_rounds_that_end_earlier() -> None:
     gain = told.gain(min)
     assert gain.likely == pytest.approx(32 / 12)
     assert gain.low < gain.likely < gain.high
+
+
+def test_a_rank_that_was_late_for_a_part_of_the_run_promises_nothing_for_sure() -> None:
+    run = ranks(0.020, 0.020, rounds=80)
+
+    def slowed(rank: int, late: Callable[[int], bool]) -> Features:
+        theirs = [
+            tuple(replace(m, own=m.own + 0.010 * (r == rank and late(m.number))) for m in p.meetings)
+            for r, p in enumerate(run.processes)
+        ]
+        return replace(run, processes=tuple(replace(p, meetings=m) for p, m in zip(run.processes, theirs, strict=True)))
+
+    for_a_while, always = (team(slowed(0, late)) for late in (lambda n: n < 30, lambda n: n % 8 < 3))
+    assert for_a_while is not None
+    assert always is not None
+    first, second = (told.gain(lambda own: own[1]) for told in (for_a_while, always))
+    assert first.likely == pytest.approx(second.likely)
+    assert first.low < 1.05 < second.low
 
 
 def test_a_job_of_which_ranks_or_rounds_are_missing_is_no_team() -> None:
