@@ -73,7 +73,7 @@ class Team:
 
 
 def _unsure(series: Sequence[float]) -> float:
-    """Return by how much the mean of a series may be wrong whose neighbours are alike: from means of stretches of it."""
+    """Return by how much the mean of a series of alike neighbours may be wrong: from the means of stretches of it."""
     count = max(min(SURE), min(max(SURE), len(series) // STRETCH))
     ends = [len(series) * number // count for number in range(count + 1)]
     means = [mean(series[start:end]) for start, end in pairwise(ends)]

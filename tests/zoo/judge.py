@@ -144,7 +144,7 @@ def command(case: Case, options: list[str], verdict: Path | None, *, mended: boo
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a script: its own samples/s, gputune's verdict, what others used of the CPUs, and how slow these were."""
+    """One run of a script: its own samples/s, gputune's verdict, what others used of the CPUs, and their slowness."""
 
     pace: float
     verdict: dict

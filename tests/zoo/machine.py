@@ -1,8 +1,8 @@
 """How much of this machine there was while something was timed: what others used of it, and how fast its CPUs were.
 
-A virtual CPU shares its core with strangers whom no counter of this machine shows: the same work took 30 to 68 ms of CPU
-time within two seconds, and whole trainings a quarter longer than a minute before. So short fixed work is timed all the
-while, and only runs that had an equally fast machine are held against each other.
+A virtual CPU shares its core with strangers whom no counter of this machine shows: the same work took 30 to 68 ms of
+CPU time within two seconds, and whole trainings a quarter longer than a minute before. So short fixed work is timed all
+the while, and only runs that had an equally fast machine are held against each other.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def neighbours(count: int) -> Iterator[None]:
 
 
 def busy_s() -> float:
-    """Return the CPU seconds since boot on this machine, of anybody but us and our finished children; stolen ones count."""
+    """Return the CPU seconds since boot on this machine, of anybody but us and our children that have ended."""
     user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     total = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")

@@ -85,7 +85,7 @@ def test_beside_a_busy_neighbour_the_cause_still_comes_first_and_the_neighbour_i
 
 
 def test_a_script_that_fails_is_tried_once_more(monkeypatch) -> None:
-    outcomes = iter([RuntimeError("status 1"), judge.Run(10.0, {}, 0.0, 0.001), RuntimeError("status 1"), RuntimeError("x")])
+    outcomes = iter([RuntimeError("1"), judge.Run(10.0, {}, 0.0, 0.001), RuntimeError("2"), RuntimeError("x")])
 
     def once(*_args, **_options):
         found = next(outcomes)
@@ -101,7 +101,7 @@ def test_a_script_that_fails_is_tried_once_more(monkeypatch) -> None:
 
 
 def test_only_runs_that_had_an_equally_fast_machine_are_held_against_each_other() -> None:
-    times = {"paces": [100.0, 80.0], "mended": [160.0, 200.0]}  # twice as fast, on a machine that was now fast, now slow
+    times = {"paces": [100.0, 80.0], "mended": [160.0, 200.0]}  # twice as fast, on a machine now fast, now slow
     slow = {"slowness": [1.0, 1.25], "slowness_mended": [1.25, 1.0]}
     assert judge.realised(judge.Outcome("a", "few-workers", **times, **slow)) == pytest.approx(2.0)
     assert judge.realised(judge.Outcome("a", "few-workers", **times)) == pytest.approx(2.0, rel=0.05)
