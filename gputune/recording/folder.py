@@ -76,10 +76,13 @@ class Folder:
             if not stat.S_ISDIR(os.stat(table, dir_fd=self._fd, follow_symlinks=False).st_mode):
                 raise
 
+    def open(self, name: str) -> int:
+        """Return a descriptor for reading a file; FileNotFoundError if it is not there."""
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+
     def read(self, name: str) -> bytes:
         """Return a file's content; FileNotFoundError if it is not there."""
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
-        with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+        with open(self.open(name), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
             return file.read()
 
     def remove(self, name: str) -> None:
@@ -114,6 +117,10 @@ class Folder:
     def complete(self) -> list[int]:
         """Return the segments that are there as Parquet and not as frames any more."""
         return sorted(self.parts().keys() - set(self.frames()))
+
+    def segments(self) -> list[int]:
+        """Return the segments whose samples are there as Parquet, whether whole or not: one look at one folder."""
+        return sorted(int(m[1]) for m in map(_PART.fullmatch, self._list("samples")) if m)
 
     def parts(self) -> dict[int, dict[str, int]]:
         """Return the segments that are there as Parquet: segment to table to size in bytes."""

@@ -127,6 +127,22 @@ class Recording:
         self._folder.close()
         self._folder = None
 
+    def leave(self) -> None:
+        """Write the rest and let go of the folder, as it would be after a kill: `resume` goes on with it."""
+        if self._folder is None:
+            return
+        if not self.broken:
+            self._guarded(self._write)
+        self._guarded(self._end_segment)
+        if self._turning is not None:
+            self._guarded(self._waited)
+        self._folder.close()
+        self._folder = None
+
+    def _waited(self) -> None:
+        if self._turning is not None:
+            self._drop(self._turning.wait())
+
     def _guarded(self, step: Callable[[], None]) -> None:
         """Do something that must cost no more than the recording itself."""
         try:

@@ -1,0 +1,102 @@
+"""Where an agent is: `m9:7070`, `m9`, `[::1]:7070`, or `unix:PATH`; and lists of them, `NAME=ADDRESS` among them."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputune.errors import BadUsage
+from gputune.hygiene import clean
+
+PORT = 7070  # where a screen looks, and an agent listens, when only a host is named
+UNIX = "unix:"
+LONGEST_SOCKET = 100  # bytes that the path of a Unix socket may have; the kernel takes 107
+MOST = 10_000  # nodes in one list
+_HOST = re.compile(
+    r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_.\-]{0,251}[A-Za-z0-9_])?\.?|\[[0-9A-Fa-f:.%]+\]|[0-9A-Fa-f:]*::[0-9A-Fa-f:.]*)"
+)
+HINT = "like `m9`, `m9:7070` or `unix:/run/user/1000/gputune/agent.sock`"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One agent: `host` and `port`, or the `path` of its Unix socket. `name` is what it is called on the screen."""
+
+    name: str
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"{UNIX}{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse(text: str) -> Address:
+    """Return the address of `[NAME=]ADDRESS`. Raises BadUsage."""
+    name, sign, where = text.strip().partition("=")
+    if not sign:
+        name, where = "", name
+    if where.startswith(UNIX):
+        path = where.removeprefix(UNIX)
+        if not path.startswith("/") or len(path.encode(errors="surrogateescape")) > LONGEST_SOCKET:
+            says = f"`{clean(where)}` is not the path of a Unix socket: absolute, of at most {LONGEST_SOCKET} bytes"
+            raise BadUsage(says, hint=HINT)
+        return Address(clean(name or Path(path).stem), path=path)
+    host, port = split(where, PORT)
+    if not host:
+        raise BadUsage(f"`{clean(text)}` names no host", hint=HINT)
+    return Address(clean(name or (host if port == PORT else where)), host, port)
+
+
+def split(text: str, port: int) -> tuple[str, int]:
+    """Return host and port of `HOST[:PORT]`, where `port` is what goes without saying. Raises BadUsage."""
+    host, colon, number = text.rpartition(":")
+    if not colon or text.endswith("]") or (text.count(":") > 1 and not host.endswith("]")):
+        host, number = text, str(port)
+    if host and not _HOST.fullmatch(host):
+        raise BadUsage(f"`{clean(text)}` is not the name or address of a host", hint=HINT)
+    if not number.isascii() or not number.isdigit() or not 0 <= int(number) <= 65535:
+        raise BadUsage(f"`{clean(text)}` has no port between 0 and 65535 after its colon", hint=HINT)
+    return host.strip("[]"), int(number)
+
+
+def several(texts: Iterable[str]) -> list[Address]:
+    """Return the addresses of comma-separated lists, each name once. Raises BadUsage, also where there are none."""
+    found: dict[str, Address] = {}
+    for word in _words(texts):
+        address = parse(word)
+        if address.name in found and found[address.name] != address:
+            says = f"two nodes are called `{address.name}`: {found[address.name]} and {address}"
+            raise BadUsage(says, hint="give one of them another name: `m9b=m9:7071`")
+        found[address.name] = address
+    if not found:
+        raise BadUsage("no node was named", hint="like `--nodes m8,m9:7070`")
+    if len(found) > MOST:
+        raise BadUsage(f"{len(found)} nodes are more than {MOST}", hint="see docs/scale.md")
+    return list(found.values())
+
+
+def hostfile(file: Path) -> list[Address]:
+    """Return the addresses in a file: one a line, what follows `#` is left out. Raises BadUsage.
+
+    Of an MPI host file (`m8 slots=8`) the first word of each line counts.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or "it is no text"
+        raise BadUsage(
+            f"`{clean(str(file))}` cannot be read: {why}", hint="a host file has one address a line"
+        ) from None
+    words = [line.partition("#")[0].split() for line in lines]
+    found = [each[0] for each in words if each]
+    if not found:
+        raise BadUsage(f"`{clean(str(file))}` names no host", hint="a host file has one address a line, like `m9:7070`")
+    return several(found)
+
+
+def _words(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from (word for word in text.split(",") if word.strip())

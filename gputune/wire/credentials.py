@@ -1,0 +1,229 @@
+"""Who may talk to an agent: certificates and tokens, made by `gputune agent --init` and read back by both sides.
+
+    ca.key, ca.pem                              the authority: it stays where it was made, and signs what is made later
+    server/{server.key,server.pem,ca.pem,token} for the nodes
+    client/{client.key,client.pem,ca.pem,token} for where you look from
+
+They are made with the system's own openssl (1.1.1 or later), which comes with nearly every system and with its security
+updates: `--init` alone needs it, and certificates of your own do as well. Folders are 0700, files 0600.
+"""
+
+import ipaddress
+import os
+import re
+import secrets
+import ssl
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputune.errors import BadUsage, GputuneError
+from gputune.hygiene import clean
+
+SERVER, CLIENT = "server", "client"
+LEAST_TOKEN = 16  # characters; those made here have 43
+LARGEST = 1 << 18  # B of any of these files
+AUTHORITY_DAYS, DAYS = 3650, 825  # some systems refuse certificates that are valid for longer than the latter
+_NAME = re.compile(r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9\-]{0,62})(?:\.[A-Za-z0-9][A-Za-z0-9\-]{0,62}){0,9}")
+EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+CONFIG = """
+[req]
+distinguished_name = dn
+prompt = no
+[dn]
+CN = {cn}
+[ca]
+basicConstraints = critical,CA:TRUE,pathlen:0
+keyUsage = critical,keyCertSign,cRLSign
+subjectKeyIdentifier = hash
+[server]
+basicConstraints = critical,CA:FALSE
+keyUsage = critical,digitalSignature
+extendedKeyUsage = serverAuth
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
+subjectAltName = {names}
+[client]
+basicConstraints = critical,CA:FALSE
+keyUsage = critical,digitalSignature
+extendedKeyUsage = clientAuth
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
+"""
+
+
+class NoCredentials(BadUsage):
+    """What an agent, or who wants to talk to one over a network, cannot do without."""
+
+    def __init__(self, says: str) -> None:
+        super().__init__(says, hint="`gputune agent --init --name HOST` makes them: docs/agents.md")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """One side's half: PEM texts and the token. `key` and `certificate` are empty where a client has none."""
+
+    authority: bytes
+    token: str
+    certificate: bytes = b""
+    key: bytes = b""
+    folder: Path = Path()
+
+
+def home() -> Path:
+    """Return where they lie unless somebody says otherwise."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if base.startswith("/") else Path("~/.config").expanduser()) / "gputune" / "agent"
+
+
+def read(folder: Path, side: str) -> Credentials:
+    """Return one side's credentials, from a folder that `make` wrote or from its half of one. Raises NoCredentials."""
+    where = folder / side if (folder / side).is_dir() else folder
+    authority, token = _read(where / "ca.pem"), _read(where / "token").decode(errors="replace").strip()
+    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise NoCredentials(f"`{where / 'token'}` holds no token of {LEAST_TOKEN} characters or more")
+    certificate, key = where / f"{side}.pem", where / f"{side}.key"
+    if side == CLIENT and not certificate.exists():
+        return Credentials(authority, token, folder=where)
+    _private(key)
+    return Credentials(authority, token, _read(certificate), _read(key), where)
+
+
+def wanted(folder: Path | None) -> Credentials | None:
+    """Return what is needed to ask agents over TCP: from the folder that was named, else from `home` if it is there."""
+    if folder is not None:
+        return read(folder, CLIENT)
+    try:
+        return read(home(), CLIENT)
+    except NoCredentials:
+        return None
+
+
+def context(folder: Path, *, mutual: bool) -> ssl.SSLContext:
+    """Return how an agent speaks TLS: 1.3, and with `mutual` to those alone whose certificate its authority signed."""
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    found.minimum_version = ssl.TLSVersion.TLSv1_3
+    found.set_alpn_protocols(["h2"])  # what gRPC speaks; it leaves where this is not agreed on
+    try:
+        found.load_cert_chain(folder / "server.pem", folder / "server.key")
+        if mutual:
+            found.verify_mode = ssl.CERT_REQUIRED
+            found.load_verify_locations(folder / "ca.pem")
+    except (OSError, ssl.SSLError) as error:
+        raise NoCredentials(f"the certificate and key in `{folder}` cannot be used: {_why(error)}") from None
+    return found
+
+
+def make(folder: Path, names: Sequence[str]) -> list[Path]:
+    """Make an authority (unless there is one) and both halves, for nodes of these names; return what was written.
+
+    A token that is there is kept, so that a name can be added. Raises BadUsage for what is no name, GputuneError where
+    openssl is missing or fails.
+    """
+    alternative = ",".join(_alternative(name) for name in names)
+    if not alternative:
+        raise BadUsage("no name was given for the certificate", hint="`gputune agent --init --name m8 --name 10.0.0.8`")
+    for each in (folder, folder / SERVER, folder / CLIENT):
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        each.chmod(0o700)
+    settings = folder / ".openssl.cnf"
+    try:
+        _write(settings, CONFIG.format(cn=f"gputune {secrets.token_hex(4)}", names=alternative).encode())
+        if not ((folder / "ca.key").exists() and (folder / "ca.pem").exists()):
+            _authority(folder, settings)
+        for side in (SERVER, CLIENT):
+            _sign(folder, side, settings)
+            _write(folder / side / "ca.pem", (folder / "ca.pem").read_bytes())
+    finally:
+        settings.unlink(missing_ok=True)
+    old = folder / SERVER / "token"
+    token = old.read_bytes() if old.exists() else secrets.token_urlsafe(32).encode() + b"\n"
+    for side in (SERVER, CLIENT):
+        _write(folder / side / "token", token)
+    return sorted(file for file in folder.rglob("*") if file.is_file())
+
+
+def _authority(folder: Path, settings: Path) -> None:
+    _openssl(
+        "req", "-x509", *EC, "-keyout", folder / "ca.key", "-out", folder / "ca.pem", "-days", str(AUTHORITY_DAYS),
+        "-config", settings, "-extensions", "ca",
+    )  # fmt: skip
+
+
+def _sign(folder: Path, side: str, settings: Path) -> None:
+    """Make a key and its certificate for one side, each put in its place in one move."""
+    place = folder / side
+    key, certificate, request = place / f".{side}.key", place / f".{side}.pem", place / ".request"
+    try:
+        _openssl("req", "-new", *EC, "-keyout", key, "-out", request, "-config", settings)
+        _openssl(
+            "x509", "-req", "-in", request, "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-out", certificate,
+            "-days", str(DAYS), "-set_serial", f"0x{secrets.token_hex(16)}", "-sha256", "-extfile", settings,
+            "-extensions", side,
+        )  # fmt: skip
+        for file in (key, certificate):
+            file.chmod(0o600)
+            file.rename(place / file.name.removeprefix("."))
+    finally:
+        for file in (key, certificate, request):
+            file.unlink(missing_ok=True)
+
+
+def _alternative(name: str) -> str:
+    """Return a name as openssl's configuration has it. What is neither a host's name nor an address is refused."""
+    with suppress(ValueError):
+        return f"IP:{ipaddress.ip_address(name)}"
+    if not _NAME.fullmatch(name) or len(name) > 253:
+        raise BadUsage(f"`{clean(name)}` is neither the name nor the address of a host", hint="like `--name m8`")
+    return f"DNS:{name}"
+
+
+def _openssl(*words: str | Path) -> None:
+    try:
+        done = subprocess.run(
+            ["openssl", *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            umask=0o077,
+            timeout=60,
+            check=False,
+        )
+    except FileNotFoundError:
+        hint = "install openssl, or use certificates of your own: docs/agents.md"
+        raise GputuneError("`openssl` is not installed, and it is what makes certificates", hint=hint) from None
+    if done.returncode:
+        said = clean(
+            done.stderr.decode(errors="replace").strip().splitlines()[-1] if done.stderr.strip() else "nothing"
+        )
+        raise GputuneError(f"`openssl {words[0]}` failed: {said}", hint="`openssl version` should say 1.1.1 or later")
+
+
+def _read(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(LARGEST)
+    except OSError as error:
+        raise NoCredentials(f"`{clean(str(file))}` cannot be read: {error.strerror}") from None
+
+
+def _private(key: Path) -> None:
+    """Refuse a key that others may read: who has it is the node. A mounted secret may be our group's, and not ours."""
+    with suppress(OSError):
+        about = key.stat()
+        refused = 0o077 if about.st_uid == os.geteuid() else 0o027
+        if about.st_mode & refused:
+            raise BadUsage(f"`{key}` may be read by others", hint=f"chmod 600 {key}")
+
+
+def _write(file: Path, data: bytes) -> None:
+    new = file.with_name(f".{file.name}.new")
+    new.unlink(missing_ok=True)
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as opened:  # noqa: PTH123 - a descriptor
+        opened.write(data)
+    new.rename(file)
+
+
+def _why(error: Exception) -> str:
+    return clean((error.strerror if isinstance(error, OSError) else None) or str(error))

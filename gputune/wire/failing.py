@@ -1,0 +1,115 @@
+"""Why an agent cannot be reached, in one sentence: what gRPC says of it is for its own developers.
+
+Asked only after a call has failed. The way to the agent is tried again, step by step, and the first step that fails is
+the reason.
+"""
+
+import re
+import socket
+import ssl
+from typing import Literal, NamedTuple
+
+from gputune.hygiene import clean
+from gputune.wire.address import Address
+from gputune.wire.credentials import Credentials
+
+PATIENCE = 1.0  # s for each step
+GLIMPSE = 0.5  # s in which an agent that dislikes our certificate says so: TLS 1.3 tells it after the handshake
+
+State = Literal["down", "refused", "foreign"]  # of scene.LinkState
+
+
+class Why(NamedTuple):
+    """`down`: nobody there, it may come back; `refused`: it will have nothing to do with us; `foreign`: no agent."""
+
+    state: State
+    says: str
+
+
+def why(address: Address, credentials: Credentials | None) -> Why:
+    """Return why that agent does not answer."""
+    try:
+        if address.path:
+            return _unix(address.path)
+        return _tcp(address, credentials)
+    except TimeoutError:
+        return Why("down", f"did not answer within {PATIENCE:.0f} s")
+    except OSError as error:
+        return Why("down", clean(error.strerror or str(error)).lower())
+
+
+def _unix(path: str) -> Why:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as ours:
+        ours.settimeout(PATIENCE)
+        try:
+            ours.connect(path)
+        except FileNotFoundError:
+            return Why("down", "no agent runs there: there is no such socket")
+        except ConnectionRefusedError:
+            return Why("down", "the agent has ended: nobody listens on its socket")
+        except PermissionError:
+            return Why("refused", "its socket belongs to another user")
+    return Why("down", "its agent does not answer")
+
+
+def _tcp(address: Address, credentials: Credentials | None) -> Why:
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError):
+        return Why("down", "its name does not resolve")
+    try:
+        host, port = found[0][4][:2]
+        with socket.create_connection((str(host), int(port)), PATIENCE) as ours:
+            return _tls(ours, address.host, credentials) if credentials else Why("refused", "no credentials for it")
+    except ConnectionRefusedError:
+        return Why("down", f"no agent listens on port {address.port}")
+    except ConnectionResetError:
+        return Why("down", "it hung up: too many connections, or no agent")
+
+
+def _tls(ours: socket.socket, host: str, credentials: Credentials) -> Why:
+    context = ssl.create_default_context(cadata=credentials.authority.decode("ascii", "replace"))
+    context.set_alpn_protocols(["h2"])
+    if credentials.key:
+        context.load_cert_chain(credentials.folder / "client.pem", credentials.folder / "client.key")
+    try:
+        with context.wrap_socket(ours, server_hostname=host) as tls:
+            if tls.selected_alpn_protocol() != "h2":
+                return Why("foreign", "what listens there is no agent")
+            return _after(tls)
+    except ssl.SSLCertVerificationError as error:
+        return _certificate(error)
+    except ssl.SSLError as error:
+        if "ALERT" in (error.reason or "").upper():
+            return Why("refused", f"it hung up during the handshake ({_words(error)})")
+        return Why("foreign", "what listens there speaks no TLS")
+
+
+def _after(tls: ssl.SSLSocket) -> Why:
+    """See whether the agent takes our certificate."""
+    tls.settimeout(GLIMPSE)
+    try:
+        if tls.recv(1):
+            return Why("down", "its agent does not answer")
+    except ssl.SSLError as error:
+        if "CERTIFICATE" in (error.reason or "").upper():
+            return Why("refused", "it wants a certificate that its own authority has signed")
+        return Why("refused", f"it hung up after the handshake ({_words(error)})")
+    except TimeoutError:
+        return Why("down", "its agent does not answer")
+    return Why("refused", "it hung up after the handshake")
+
+
+def _certificate(error: ssl.SSLCertVerificationError) -> Why:
+    said = error.verify_message or ""
+    if "match" in said or "not valid for" in said:
+        return Why("refused", "its certificate is for another name")
+    if "expired" in said or "not yet valid" in said:
+        return Why("refused", "its certificate is not valid at this time")
+    if "self" in said or "issuer" in said or "signature" in said or "authority" in said:
+        return Why("refused", "its certificate was signed by another authority")
+    return Why("refused", f"its certificate is not believed ({clean(said)})")
+
+
+def _words(error: ssl.SSLError) -> str:
+    return clean(re.sub(r"[^a-z0-9 ]", " ", (error.reason or "TLS").lower()))

@@ -1,0 +1,90 @@
+"""Certificates and tokens: made once, private, and refused where they are not."""
+
+import ssl
+import stat
+from pathlib import Path
+
+import pytest
+
+from gputune.errors import BadUsage, GputuneError
+from gputune.wire import credentials
+
+
+def test_both_halves_are_there_and_private(made: Path) -> None:
+    for file in made.rglob("*"):
+        assert stat.S_IMODE(file.stat().st_mode) == (0o700 if file.is_dir() else 0o600), file
+    server, client = (credentials.read(made, side) for side in (credentials.SERVER, credentials.CLIENT))
+    assert server.token == client.token
+    assert len(server.token) >= 40
+    assert server.authority == client.authority
+    assert server.key != client.key
+    assert not list(made.rglob(".*"))
+
+
+def test_a_half_that_was_copied_is_read_alike(made: Path) -> None:
+    assert credentials.read(made / "client", "client") == credentials.read(made, "client")
+
+
+def test_the_certificate_is_for_the_names_that_were_given(tmp_path: Path) -> None:
+    credentials.make(tmp_path, ["m8", "10.0.0.8", "::1"])
+    found = ssl._ssl._test_decode_cert(str(tmp_path / "server" / "server.pem"))  # type: ignore[attr-defined]
+    assert set(found["subjectAltName"]) == {
+        ("DNS", "m8"),
+        ("IP Address", "10.0.0.8"),
+        ("IP Address", "0:0:0:0:0:0:0:1"),
+    }
+
+
+def test_a_name_can_be_added_later(tmp_path: Path) -> None:
+    credentials.make(tmp_path, ["m8"])
+    before = credentials.read(tmp_path, "client")
+    credentials.make(tmp_path, ["m8", "m9"])
+    after = credentials.read(tmp_path, "server")
+    assert after.authority == before.authority
+    assert after.token == before.token
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x,DNS:evil", "x\nsubjectAltName=DNS:evil", "$ENV::HOME", "-x", "a" * 300])
+def test_what_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadUsage):
+        credentials.make(tmp_path, [name])
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match="no name"):
+        credentials.make(tmp_path, [])
+
+
+def test_without_openssl_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GputuneError, match="`openssl` is not installed"):
+        credentials.make(tmp_path / "new", ["m8"])
+
+
+def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    credentials.make(tmp_path, ["m8"])
+    (tmp_path / "server" / "server.key").chmod(0o640)
+    with pytest.raises(BadUsage, match="may be read by others"):
+        credentials.read(tmp_path, "server")
+
+
+@pytest.mark.parametrize("token", ["", "short", "with a space in it, and long", "ä" * 20, "x" * 20 + "\x00"])
+def test_a_token_that_is_none_is_refused(tmp_path: Path, token: str) -> None:
+    credentials.make(tmp_path, ["m8"])
+    (tmp_path / "client" / "token").write_text(token)
+    with pytest.raises(credentials.NoCredentials, match="holds no token"):
+        credentials.read(tmp_path, "client")
+
+
+def test_missing_ones_are_told_with_how_to_make_them(tmp_path: Path) -> None:
+    with pytest.raises(credentials.NoCredentials) as refused:
+        credentials.read(tmp_path, "server")
+    assert "gputune agent --init" in refused.value.hint
+
+
+def test_a_certificate_that_is_none_is_refused(tmp_path: Path) -> None:
+    credentials.make(tmp_path, ["m8"])
+    (tmp_path / "server" / "server.pem").write_text("no certificate")
+    with pytest.raises(credentials.NoCredentials, match="cannot be used"):
+        credentials.context(tmp_path / "server", mutual=False)
