@@ -5,6 +5,7 @@ TORCH := torch==2.13.0
 VENV := .venv
 WHEEL := .venvs/wheel
 TRACEML := .venvs/traceml
+TRACEML_PIN := traceml-ai==0.5.0
 LOOPS := .venvs/loops
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -70,7 +71,7 @@ test-wheel: $(READY)
 $(TRACEML)/.ready:
 	$(PYTHON) -m venv $(TRACEML)
 	$(TRACEML)/bin/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" numpy
-	$(TRACEML)/bin/python -m pip install --quiet --disable-pip-version-check traceml-ai
+	$(TRACEML)/bin/python -m pip install --quiet --disable-pip-version-check "$(TRACEML_PIN)"
 	touch $@
 
 bench: $(READY) $(TRACEML)/.ready

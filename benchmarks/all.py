@@ -12,11 +12,11 @@ import sys
 import time
 from pathlib import Path
 
-from common import Figure
+from common import PLAIN, YARDSTICK, Figure
 
 HERE = Path(__file__).parent
 OURS = ("fixed_cost", "guest_cost", "slowdown", "recorder_cost", "recording_size", "verdict_time", "time_to_verdict")
-RATIO = "guest's cost per batch over TraceML's per step"
+SHARE = "share of a core"
 HEAD = """# Results
 
 Made by `make bench` on {cpu}, {cores} cores, {memory:.0f} GiB, Linux {kernel}, CPython {python}, {date}.
@@ -25,10 +25,16 @@ Slow-down: one process, watching switched on and off in fours of short blocks (o
 the training bound to one CPU throughout. Of a block the mean step (one of more than twice the median counted as that),
 of a four one paired difference, of all fours the trimmed mean, and a bootstrap over the fours. Its A/A control is made
 the same way of blocks that were off; where that excludes 0, the line above it is void. Recorder: windows of 5 s, which
-hold each beat of up to 5 s equally often.
-
-| what | value | 95 % interval | budget | holds |
-|---|---|---|---|---|
+hold each beat of up to 5 s equally often. In place: only what a tool adds to a step is timed, after ms of work on other
+data, with and without the tools by turns; TraceML as its manual has it (`init(mode="auto")`, `trace_step`).
+{yardstick}
+| what | value | 95 % interval | budget | holds | in yardsticks |
+|---|---|---|---|---|---|
+"""
+ABOUT = """
+Yardstick: `python -I -S -c pass` takes {yardstick} on this machine. What it took where the budgets were written is not
+known, only that `python -c pass` took 11 ms there; here it takes {plain}. The last column is the value over the
+yardstick (a share of a core: what it uses in a second), for comparing machines; `holds` is about what was measured.
 """
 
 
@@ -56,13 +62,41 @@ def amount(value: float, unit: str) -> str:
     return f"{value:.3g} {unit}"
 
 
-def row(one: Figure) -> str:
+def in_yardsticks(one: Figure, yardstick: float | None) -> str:
+    """Return an amount that is held against a budget, over the time that a bare interpreter takes on this machine."""
+    if yardstick is None or one.budget is None or not (one.unit == "s" or SHARE in one.name):
+        return ""
+    if one.budget >= 1:  # s: waited for, not computed
+        return ""
+    return f"{one.value / yardstick:.3g}" + (" /s" if SHARE in one.name else "")
+
+
+def row(one: Figure, yardstick: float | None) -> str:
     """Return the row of one figure."""
     budget = "" if one.budget is None else f"≤ {amount(one.budget, one.unit)}"
     holds = "" if one.budget is None else ("yes" if one.holds else "**no**")
     interval = f"{amount(one.low, one.unit)} … {amount(one.high, one.unit)}"
     name = one.name + (f" ({one.note})" if one.note else "")
-    return f"| {name} | {amount(one.value, one.unit)} | {interval} | {budget} | {holds} |\n"
+    relative = in_yardsticks(one, yardstick)
+    return f"| {name} | {amount(one.value, one.unit)} | {interval} | {budget} | {holds} | {relative} |\n"
+
+
+def table(figures: list[Figure]) -> str:
+    """Return all rows, and before them what they were measured on."""
+    found = {one.name: one.value for one in figures}
+    yardstick, about = found.get(YARDSTICK), ""
+    if yardstick is not None and PLAIN in found:
+        about = ABOUT.format(yardstick=amount(yardstick, "s"), plain=amount(found[PLAIN], "s"))
+    head = HEAD.format(
+        cpu=cpu_model(),
+        cores=os.cpu_count(),
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30,
+        kernel=platform.release().split("-")[0],
+        python=platform.python_version(),
+        date=time.strftime("%Y-%m-%d"),
+        yardstick=about,
+    )
+    return head + "".join(row(one, yardstick) for one in figures)
 
 
 def cpu_model() -> str:
@@ -80,22 +114,14 @@ def main() -> None:
     options.add_argument("--only", action="append", help="make only these anew: " + ", ".join(OURS))
     chosen = options.parse_args()
     figures: list[Figure] = []
+    beside = ["--traceml", chosen.traceml] if chosen.traceml else []
     for name in chosen.only or OURS:
-        figures += run(name)
+        figures += run(name, *(beside if name == "guest_cost" else []))
     if chosen.traceml and (not chosen.only or "slowdown" in chosen.only):
         figures += run("slowdown", "--tool", "traceml", "--python", chosen.traceml)
     if chosen.only:
         figures = merged(figures)
-    figures += ratios(figures)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    text = HEAD.format(
-        cpu=cpu_model(),
-        cores=os.cpu_count(),
-        memory=memory,
-        kernel=platform.release().split("-")[0],
-        python=platform.python_version(),
-        date=time.strftime("%Y-%m-%d"),
-    ) + "".join(map(row, figures))
+    text = table(figures)
     print(text)
     (HERE / "results.md").write_text(text)
     (HERE / "results.json").write_text(json.dumps([f.__dict__ for f in figures], indent=1) + "\n")
@@ -104,26 +130,7 @@ def main() -> None:
 def merged(figures: list[Figure]) -> list[Figure]:
     """Return the figures of the last run with those that were made anew in their places."""
     kept = {f.name: f for f in (Figure(**row) for row in json.loads((HERE / "results.json").read_text()))}
-    kept.pop(RATIO, None)
     return list((kept | {f.name: f for f in figures}).values())
-
-
-def ratios(figures: list[Figure]) -> list[Figure]:
-    """Return gputune's cost per batch over TraceML's in the same run."""
-    ours = next((f for f in figures if f.name.startswith("guest in C, per batch")), None)
-    theirs = next((f for f in figures if f.name == "traceml: the same, per step"), None)
-    if ours is None or theirs is None or theirs.low <= 0:
-        return []
-    return [
-        Figure(
-            RATIO,
-            "ratio",
-            ours.value / theirs.value,
-            ours.low / theirs.high,
-            ours.high / theirs.low,
-            1 / 40,
-        )
-    ]
 
 
 if __name__ == "__main__":

@@ -5,9 +5,13 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 ROUNDS = 2000  # of the bootstrap
 SEED = 1
+YARDSTICK = "`python -I -S -c pass`: how fast this machine is"
+PLAIN = "`python -c pass`"
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,9 @@ def trimmed(values: Sequence[float]) -> float:
 
 
 def interval(
-    values: Sequence[float], centre: Callable[[Sequence[float]], float] = statistics.median
+    values: Sequence[Value], centre: Callable[[Sequence[Any]], float] = statistics.median
 ) -> tuple[float, float, float]:
-    """Return the centre of the values and its bootstrap 95 % interval (percentiles)."""
+    """Return the centre of the values (numbers, or what `centre` takes) and its bootstrap 95 % interval."""
     chance = random.Random(SEED)
     centres = sorted(centre(chance.choices(values, k=len(values))) for _ in range(ROUNDS))
     return centre(values), centres[int(0.025 * ROUNDS)], centres[int(0.975 * ROUNDS) - 1]

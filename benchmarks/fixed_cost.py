@@ -10,9 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import Figure, emit, figure
+from common import PLAIN, YARDSTICK, Figure, emit, figure
 
-YARDSTICK = "`python -I -S -c pass`: how fast this machine is"
 PROBE = r"""
 #include <stdio.h>
 #include <time.h>
@@ -103,11 +102,13 @@ def main() -> None:
             started.append(pair[1][0])
             added.append(pair[1][1] - pair[0][1])
             control.append(pair[2][1] - pair[0][1])
-        version, help_time, python = [], [], []
+        version, help_time, python, plain = [], [], [], []
+        base = str(getattr(sys, "_base_executable", sys.executable))  # no .pth files of ours
         for _ in range(rounds):
             version.append(lasts([gputune, "--version"]))
             help_time.append(lasts([gputune, "--help"]))
             python.append(lasts([sys.executable, "-I", "-S", "-c", "pass"]))
+            plain.append(lasts([base, "-c", "pass"]))
         supervisor, recorder = memory(gputune, folder)
     emit(
         [
@@ -115,6 +116,7 @@ def main() -> None:
             figure("watch: wall time added to a command that does nothing", "s", added, 0.100),
             figure("A/A control of the line above (bare against bare)", "s", control),
             figure(YARDSTICK, "s", python),
+            figure(PLAIN, "s", plain),
             figure("gputune --version", "s", version, 0.060),
             figure("gputune --help", "s", help_time, 0.060),
             Figure("supervisor, resident", "MB", supervisor, supervisor, supervisor, 16),

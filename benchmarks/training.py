@@ -2,8 +2,9 @@
 
 Blocks come in fours, as on, off, off, on or the other way round, by lot, so that nothing that has a beat of its own
 falls on one side. Under gputune, "off" takes the guest's patches out and stops the recorder; under TraceML, it leaves
-`trace_step` away. Both sides run in one process and on one CPU, whose choice would else be most of the noise; the
-worker and whoever watches go where the system puts them.
+`trace_step` away and takes out what `init(mode="auto")` has put in, but for the generator around the loader's iterator.
+Both sides run in one process and on one CPU, whose choice would else be most of the noise; the worker and whoever
+watches go where the system puts them.
 """
 
 import argparse
@@ -34,7 +35,7 @@ class Switch(Protocol):
     def set(self, *, on: bool) -> None:
         """Switch."""
 
-    def step(self) -> contextlib.AbstractContextManager[object]:
+    def step(self, model: torch.nn.Module) -> contextlib.AbstractContextManager[object]:
         """Return what a step runs in."""
 
 
@@ -69,28 +70,49 @@ class GuestSwitch:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT if on else signal.SIGSTOP)
 
-    def step(self) -> contextlib.AbstractContextManager[object]:
+    def step(self, model: torch.nn.Module) -> contextlib.AbstractContextManager[object]:  # noqa: ARG002 - TraceML's wants it
         """Return what a step runs in: nothing."""
         return contextlib.nullcontext()
 
 
 class TraceMLSwitch:
-    """Runs steps inside or outside of TraceML's `trace_step`."""
+    """Runs steps as TraceML's manual has it, or with next to nothing of it. To be made before the loader's iterator."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self) -> None:
         import traceml_ai  # noqa: PLC0415 - only there in TraceML's interpreter
+        from traceml_ai.instrumentation.patches import dataloader_patch  # noqa: PLC0415 - as above
 
+        places = [(torch.nn.Module, "__call__"), (torch.autograd, "backward")]
+        places += [(torch.Tensor, "backward"), (torch.Tensor, "to")]
+        own = [getattr(owner, name) for owner, name in places]
+        traceml_ai.init(mode="auto")
         self.trace = traceml_ai.trace_step
-        self.model = model
-        self.on = False
+        self.silence = dataloader_patch.suppress_dataloader_timing()
+        self.hooks = [optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks]
+        with self.trace(torch.nn.Linear(1, 1)):  # the first one puts its hooks on optimizers
+            pass
+        self.kept = [dict(h) for h in self.hooks]
+        self.done = [(*place, mine, getattr(*place)) for place, mine in zip(places, own, strict=True)]
+        self.on = True
 
     def set(self, *, on: bool) -> None:
-        """Switch."""
+        """Switch everything on or off; twice the same is once."""
+        if on is self.on:
+            return
         self.on = on
+        for owner, name, own, theirs in self.done:
+            setattr(owner, name, theirs if on else own)
+        for hooks, kept in zip(self.hooks, self.kept, strict=True):
+            hooks.clear()
+            hooks.update(kept if on else {})
+        if on:
+            self.silence.__exit__(None, None, None)
+        else:
+            self.silence.__enter__()
 
-    def step(self) -> contextlib.AbstractContextManager[object]:
+    def step(self, model: torch.nn.Module) -> contextlib.AbstractContextManager[object]:
         """Return what a step runs in."""
-        return self.trace(self.model) if self.on else contextlib.nullcontext()
+        return self.trace(model) if self.on else contextlib.nullcontext()
 
 
 def recorder_pids() -> list[int]:
@@ -152,8 +174,9 @@ class Training:
         times = []
         for number in range(SETTLE + BLOCK):
             began = time.perf_counter()
-            with switch.step():
-                self.step(next(self.batches))
+            x = next(self.batches)
+            with switch.step(self.model):
+                self.step(x)
             if number >= SETTLE:
                 times.append(time.perf_counter() - began)
         return times
@@ -166,8 +189,9 @@ def main() -> None:
     options.add_argument("--fours", type=int, required=True)
     options.add_argument("--step-ms", type=float, required=True)
     chosen = options.parse_args()
+    before = TraceMLSwitch() if chosen.tool == "traceml" else None
     training = Training(chosen.step_ms)
-    switch: Switch = GuestSwitch() if chosen.tool == "gputune" else TraceMLSwitch(training.model)
+    switch: Switch = before or GuestSwitch()
     chance = random.Random(SEED)
     fours = []
     try:

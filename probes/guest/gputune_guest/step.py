@@ -144,23 +144,24 @@ def _passed(t0):
         ring.failed(error)
 
 
-def _hook_backward(module):
+def _backward(original):
     tracing = spans.compiling()
 
-    def backward(original):
-        @functools.wraps(original)
-        def wrapper(*args, **kwargs):
-            if tracing():
-                return original(*args, **kwargs)
-            t0 = now()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                _passed(t0)
+    @functools.wraps(original)
+    def wrapper(*args, **kwargs):
+        if tracing():
+            return original(*args, **kwargs)
+        t0 = now()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _passed(t0)
 
-        return wrapper
+    return wrapper
 
-    patching.patch(module, "backward", backward)
+
+def _hook_backward(module):
+    patching.patch(module, "backward", _backward)
 
 
 HOOKS = {"torch.optim.optimizer": _hook_optimizer, "torch.autograd": _hook_backward}
