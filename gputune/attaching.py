@@ -18,7 +18,7 @@ from gputune.errors import BadUsage, GputuneError
 from gputune.launch import folders
 from gputune.launch.link import Started
 from gputune.launch.run import Run, Wishes
-from gputune.procfs import PPID, is_python, read_bytes, stat_fields
+from gputune.procfs import is_python, read_bytes, stat_of
 from gputune.recorder.end import End
 from gputune.recorder.life import Life
 from gputune.sample import now
@@ -148,8 +148,8 @@ def _is_watch(command: tuple[str, ...]) -> bool:
 
 def _parent_of_worker(proc: Path, pid: int) -> int:
     """Return who forked a process that goes by the same command line, 0 where nobody did."""
-    stat = read_bytes(f"{proc}/{pid}/stat")
-    parent = int(stat_fields(stat)[PPID]) if stat else 0
+    stat = stat_of(read_bytes(f"{proc}/{pid}/stat"))
+    parent = stat.parent if stat is not None else 0
     forked = parent > 0 and is_python(proc, parent) and command_of(proc, parent) == command_of(proc, pid)
     return parent if forked else 0
 

@@ -10,34 +10,20 @@ from os import pread
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
-from gputune.procfs import (
-    CSTIME,
-    CUTIME,
-    PAGE,
-    PPID,
-    STARTED,
-    STIME,
-    THREADS,
-    UTIME,
-    WHOLE,
-    Clocks,
-    Kept,
-    cpu_clocks,
-    stat_fields,
-)
+from gputune.procfs import PAGE, WHOLE, Clocks, Kept, cpu_clocks, stat_of
 
 FRESH = 0.002  # s that what one probe read serves the others of the same beat: two thousandths of a beat of a second
 
-Stat: TypeAlias = tuple[bytes, int, int, int, int, int]
+Stat: TypeAlias = tuple[bytes, int, int, int, int, int]  # as procfs.ProcessStat
 Moved: TypeAlias = tuple[int, int, int]
 
 
 def _stats(descriptors: Sequence[int]) -> list[Stat | None]:
     """Return what each /proc/PID/stat says, None where the process has ended.
 
-    It is (state, parent's pid, its CPU time, that of children it waited for, threads, start), times in clock ticks.
+    The fields are those of `procfs.ProcessStat`.
     """
-    return [_stat(_read(descriptor)) for descriptor in descriptors]
+    return [stat_of(_read(descriptor)) for descriptor in descriptors]
 
 
 def _moved(descriptors: Sequence[int]) -> list[Moved | None]:
@@ -55,16 +41,6 @@ def _read(descriptor: int) -> bytes:
         return pread(descriptor, PAGE, 0) if descriptor >= 0 else b""
     except OSError:  # its process has ended, or became another user's
         return b""
-
-
-def _stat(text: bytes) -> Stat | None:
-    if b") " not in text:
-        return None
-    fields = stat_fields(text, STARTED + 1)
-    if len(fields) <= STARTED:
-        return None
-    own, waited = int(fields[UTIME]) + int(fields[STIME]), int(fields[CUTIME]) + int(fields[CSTIME])
-    return (fields[0], int(fields[PPID]), own, waited, int(fields[THREADS]), int(fields[STARTED]))
 
 
 def _io(text: bytes) -> Moved | None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from gputune.procfs import STATE, read_bytes, stat_fields
+from gputune.procfs import read_bytes, stat_of
 
 SLOT = 64  # bytes shared with the child (gputune/nvml_child.py)
 DEADLINE = 2.0  # s that a call may take; NVML's slowest healthy ones block for 20 ms
@@ -214,8 +214,8 @@ class Nvml:
 
     def _starved(self) -> bool:
         """Tell whether the child is ready to run, or stopped by somebody: not waiting for the driver."""
-        stat = read_bytes(f"/proc/{self._process.pid}/stat") if self._process is not None else b""
-        return bool(stat) and stat_fields(stat)[STATE] in {b"R", b"T", b"t"}
+        stat = stat_of(read_bytes(f"/proc/{self._process.pid}/stat")) if self._process is not None else None
+        return stat is not None and stat.state in {b"R", b"T", b"t"}
 
     def _hung(self, name: str, since: int) -> None:
         self.stop()

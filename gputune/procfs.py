@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from os import pread
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")  # units of CPU time in a second, in /proc/stat and /proc/PID/stat
 TICK_NS = 1_000_000_000 // CLOCK_TICKS
 WHOLE = 65536  # bytes; more than any file that is kept open here has, but for /proc/stat on very large machines
 PAGE = 4096  # bytes; more than any file of a single process that is kept open here has
 
-# Fields of /proc/PID/stat, counted from the state (field 3 in proc(5)), which is where `stat_fields` begins.
-STATE, PPID, UTIME, STIME, CUTIME, CSTIME, THREADS, STARTED = 0, 1, 11, 12, 13, 14, 17, 19
+# Fields of /proc/PID/stat that are looked at, counted from the state: field 3 in proc_pid_stat(5).
+_STATE, _PPID, _UTIME, _STIME, _CUTIME, _CSTIME, _THREADS, _STARTED = 0, 1, 11, 12, 13, 14, 17, 19
 
 PYTHONS = ("python", "pypy")  # how the programs are named that are one
 
@@ -46,17 +46,34 @@ class Kept:
             self.fd = -1
 
 
-def stat_fields(data: bytes, most: int = -1) -> list[bytes]:
-    """Return the fields of a /proc/PID/stat from the state on: the name before it may hold spaces and brackets.
+class ProcessStat(NamedTuple):
+    """What a /proc/PID/stat says. Times are in clock ticks.
 
-    With `most` only so many, and the rest as one more.
+    `parent` is a pid, `own` its CPU time and `waited` that of children it waited for. `started` counts from boot: it
+    tells a pid's users apart.
     """
-    return data[data.rindex(b")") + 2 :].split(None, most)
+
+    state: bytes
+    parent: int
+    own: int
+    waited: int
+    threads: int
+    started: int
 
 
-def started_ticks(stat: bytes) -> int:
-    """Return when the process of this /proc/PID/stat began, in clock ticks since boot: tells a pid's users apart."""
-    return int(stat_fields(stat)[STARTED])
+def stat_of(text: bytes) -> ProcessStat | None:
+    """Take a /proc/PID/stat apart; None where it is empty or broken off, because the process has ended."""
+    fields = text[text.rfind(b") ") + 2 :].split(None, _STARTED + 1)  # the name before may hold spaces and brackets
+    if len(fields) <= _STARTED:
+        return None
+    return ProcessStat(
+        fields[_STATE],
+        int(fields[_PPID]),
+        int(fields[_UTIME]) + int(fields[_STIME]),
+        int(fields[_CUTIME]) + int(fields[_CSTIME]),
+        int(fields[_THREADS]),
+        int(fields[_STARTED]),
+    )
 
 
 def monotonic_of(ticks: int) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gputune import rooms
-from gputune.procfs import CLOCK_TICKS, CSTIME, CUTIME, STIME, UTIME, children_of, read_bytes, stat_fields
+from gputune.procfs import CLOCK_TICKS, children_of, read_bytes, stat_of
 from gputune.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.tree import Tree
 
@@ -253,9 +253,6 @@ class _Own:
         return total + sum(_cpu_of(f"{self._target.proc}/{pid}/stat") for pid in mine if pid not in job)
 
 
-def _cpu_of(stat: str) -> float:
-    data = read_bytes(stat)
-    if not data:
-        return 0.0
-    fields = stat_fields(data)
-    return sum(int(fields[i]) for i in (UTIME, STIME, CUTIME, CSTIME)) / CLOCK_TICKS
+def _cpu_of(path: str) -> float:
+    stat = stat_of(read_bytes(path))
+    return (stat.own + stat.waited) / CLOCK_TICKS if stat is not None else 0.0

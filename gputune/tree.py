@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gputune.events import Event, Kind
-from gputune.procfs import PAGE, PPID, STARTED, Kept, children_of, read_bytes, started_ticks, stat_fields
+from gputune.procfs import PAGE, Kept, children_of, read_bytes, stat_of
 from gputune.sample import Guest, Reading, Role, now
 from gputune.units import NS
 
@@ -213,14 +213,14 @@ class Tree:
     def _enter(self, pid: int) -> bool:
         """Take a process in; False if it has ended already or must not be looked at."""
         folder = f"{self._proc}/{pid}"
-        stat = read_bytes(f"{folder}/stat")
-        if not stat:
+        stat = stat_of(read_bytes(f"{folder}/stat"))
+        if stat is None:
             return False
         try:
             kin = _Kin(folder, pid) if self._lists_children else None
         except OSError:
             return False
-        self._members[pid] = _Member(started_ticks(stat), kin, self._told.pop(pid, "other"))
+        self._members[pid] = _Member(stat.started, kin, self._told.pop(pid, "other"))
         return True
 
     def _drop(self, pid: int) -> None:
@@ -246,11 +246,10 @@ class Tree:
         parents: dict[int, list[int]] = {}
         started: dict[int, int] = {}
         for name in os.listdir(self._proc):  # noqa: PTH208 - a Path for each process costs more than the reading
-            stat = read_bytes(f"{self._proc}/{name}/stat") if name.isdigit() else b""
-            if stat:
-                fields = stat_fields(stat)
-                started[int(name)] = int(fields[STARTED])
-                parents.setdefault(int(fields[PPID]), []).append(int(name))
+            stat = stat_of(read_bytes(f"{self._proc}/{name}/stat")) if name.isdigit() else None
+            if stat is not None:
+                started[int(name)] = stat.started
+                parents.setdefault(stat.parent, []).append(int(name))
         for pid, member in list(self._members.items()):
             if started.get(pid) != member.started:
                 self._drop(pid)

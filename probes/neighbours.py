@@ -12,7 +12,7 @@ from pathlib import Path
 from gputune.hygiene import clean
 from gputune.nvml_devices import Owners
 from gputune.nvml_process import Answer, Subscription, subscribe
-from gputune.procfs import CLOCK_TICKS, STARTED, STIME, UTIME, children_of, read_bytes, stat_fields
+from gputune.procfs import CLOCK_TICKS, children_of, read_bytes, stat_of
 from gputune.sample import Metric, Note, Reading, Sample, Target, Ticks, now
 
 PERIOD = 1.0  # s; NVML's lists of processes have this beat
@@ -132,10 +132,9 @@ class _Cpus:
         used: dict[tuple[int, int], int] = {}
         for name in os.listdir(self._target.proc):  # noqa: PTH208 - a Path for each process costs more than the reading
             if name.isdigit() and (pid := int(name)) not in job and pid not in ours:
-                stat = read_bytes(f"{self._target.proc}/{name}/stat")
-                if stat:
-                    fields = stat_fields(stat)
-                    used[pid, int(fields[STARTED])] = int(fields[UTIME]) + int(fields[STIME])
+                stat = stat_of(read_bytes(f"{self._target.proc}/{name}/stat"))
+                if stat is not None:
+                    used[pid, stat.started] = stat.own
         return used
 
     def _notable(

@@ -1,6 +1,6 @@
 """When the training stood still because somebody stopped it: Ctrl-Z, a batch system, a frozen container."""
 
-from gputune.procfs import PAGE, STATE, STIME, UTIME, Kept, stat_fields
+from gputune.procfs import PAGE, Kept, stat_of
 from gputune.sample import Note, Reading, Target, Ticks, now
 from gputune.units import NS
 
@@ -24,10 +24,12 @@ class _Process:
 
     def look(self, before: int, t: int) -> list[Reading]:
         """Return what has changed between the look `before` and now, both ns. Raises OSError if it has ended."""
-        fields = stat_fields(self._stat.read(), STIME + 1)
-        used, last = int(fields[UTIME]) + int(fields[STIME]), self._used
+        stat = stat_of(self._stat.read())
+        if stat is None:
+            raise ProcessLookupError(self.pid)
+        used, last = stat.own, self._used
         self._used = used
-        stopped = fields[STATE] == STOPPED
+        stopped = stat.state == STOPPED
         if stopped != self.stopped:
             self.stopped = stopped
             return [self._note("stopped" if stopped else "continued", (before + t) // 2)]

@@ -8,7 +8,7 @@ import re
 import time
 from dataclasses import dataclass
 
-from gputune.procfs import PPID, STARTED, is_python, monotonic_of, read_bytes, stat_fields
+from gputune.procfs import is_python, monotonic_of, read_bytes, stat_of
 from gputune.sample import ATTACHED, Guest, Metric, Reading, Role, Target, Ticks, now
 
 METRICS: tuple[Metric, ...] = ()
@@ -72,12 +72,11 @@ def _look(target: Target, pid: int) -> Guest | None:
     named = not target.heard and pid == target.root_pid and is_python(target.proc, pid)
     if (target.rings / f"{pid}.hello").exists() or not (named or _has_torch(target, pid)):
         return None
-    stat = read_bytes(f"{target.proc}/{pid}/stat")
-    if not stat:
+    stat = stat_of(read_bytes(f"{target.proc}/{pid}/stat"))
+    if stat is None:
         return None
-    fields = stat_fields(stat)
-    parent, started = int(fields[PPID]), monotonic_of(int(fields[STARTED]))
-    return Guest(-pid, pid, parent, started, 0, _role(target, pid, parent), "none", _why(target, pid))
+    role, started = _role(target, pid, stat.parent), monotonic_of(stat.started)
+    return Guest(-pid, pid, stat.parent, started, 0, role, "none", _why(target, pid))
 
 
 def _has_torch(target: Target, pid: int) -> bool:

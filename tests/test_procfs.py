@@ -8,19 +8,24 @@ from pathlib import Path
 import pytest
 
 from gputune.procfs import (
-    STATE,
     Kept,
     affinity,
     children_of,
     cpu_list,
     monotonic_of,
-    started_ticks,
-    stat_fields,
+    stat_of,
 )
 
 
 def test_a_name_with_brackets_and_spaces_does_not_shift_the_fields() -> None:
-    assert stat_fields(b"7 (a) R 1 (b) ) S 1 2 3\n")[STATE] == b"S"
+    rest = b" ".join(b"%d" % field for field in range(4, 53))
+    stat = stat_of(b"7 (a) R 1 (b) ) S " + rest + b"\n")
+    assert stat == (b"S", 4, 14 + 15, 16 + 17, 20, 22)
+
+
+def test_a_stat_that_is_not_whole_is_of_a_process_that_has_ended() -> None:
+    assert stat_of(b"") is None
+    assert stat_of(b"7 (a) S 1 2 3\n") is None
 
 
 @pytest.mark.parametrize(("text", "cpus"), [("0-3,8\n", {0, 1, 2, 3, 8}), ("5", {5}), ("", set())])
@@ -28,11 +33,17 @@ def test_lists_of_cpus_are_read_as_the_kernel_writes_them(text: str, cpus: set[i
     assert cpu_list(text) == cpus
 
 
+def _started(pid: int) -> int:
+    stat = stat_of(Path(f"/proc/{pid}/stat").read_bytes())
+    assert stat is not None
+    return monotonic_of(stat.started)
+
+
 def test_a_start_time_lies_on_the_monotonic_clock() -> None:
     before = time.monotonic_ns()
     child = subprocess.Popen(["sleep", "30"])
     try:
-        started = monotonic_of(started_ticks(Path(f"/proc/{child.pid}/stat").read_bytes()))
+        started = _started(child.pid)
         assert before - 50_000_000 < started < time.monotonic_ns() + 50_000_000
     finally:
         child.kill()
