@@ -40,36 +40,33 @@ ALWAYS = frozenset({"gpu.pcie.gen.max", "gpu.pcie.width.max"})
 class Card:
     """What is only meaningful while a device is busy."""
 
-    reasons: dict[int, int] = field(default_factory=dict)
-    readings: int = 0
+    reasons: dict[int, Mean] = field(default_factory=lambda: {bit: Mean() for bit in REASONS})
     clock: Mean = field(default_factory=Mean)
     busy_now: float = 0.0
     best: dict[str, int] = field(default_factory=dict)  # the best that its link was seen to be
     traffic: dict[str, Mean] = field(default_factory=dict)
 
-    def take(self, name: str, value: float) -> None:
-        """Take one reading."""
+    def take(self, name: str, value: float, span: float | None) -> None:
+        """Take one reading, which stands for `span` ns."""
         working = self.busy_now > BUSY
         if name == "gpu.busy":
             self.busy_now = value
         elif name == "gpu.clock.sm" and working:
-            self.clock.add(value)
+            self.clock.add(value, span)
         elif name == "gpu.throttle" and working:
-            self.readings += 1  # of the reasons: they have a slower beat than utilisation
-            for bit in REASONS:
-                if int(value) & bit:
-                    self.reasons[bit] = self.reasons.get(bit, 0) + 1
+            for bit, share in self.reasons.items():
+                share.add(float(bool(int(value) & bit)), span)
         elif name in TRAFFIC and name not in self.traffic:
             self.traffic[name] = Mean()  # the first one is in part of a time before the loop
         elif name in TRAFFIC:
-            self.traffic[name].add(value)
+            self.traffic[name].add(value, span)
         elif name in LINK and (working or name in ALWAYS):
             self.best[LINK[name]] = max(self.best.get(LINK[name], 0), int(value))
 
     @property
     def throttled(self) -> dict[str, float]:
-        """Return each reason that held the clocks down, with its share of the readings while busy."""
-        return {REASONS[bit]: min(1.0, n / max(1, self.readings)) for bit, n in self.reasons.items()}
+        """Return each reason that held the clocks down, with its share of the time while busy."""
+        return {REASONS[bit]: share.value for bit, share in self.reasons.items() if share.value}
 
     def rate(self, name: str) -> float | None:
         """Return the mean B/s over its link, None where it was not read over a time within the loop."""
@@ -121,9 +118,9 @@ class Cards:
         """Take an error that a device reported, whenever it was."""
         self._errors.setdefault(sample.instance, Errors()).take(sample.metric.name, sample.value)
 
-    def take(self, sample: Sample) -> None:
-        """Take one reading of the loop."""
-        self._cards.setdefault(sample.instance, Card()).take(sample.metric.name, sample.value)
+    def take(self, sample: Sample, span: float | None) -> None:
+        """Take one reading of the loop, which stands for `span` ns."""
+        self._cards.setdefault(sample.instance, Card()).take(sample.metric.name, sample.value, span)
 
     def card(self, index: str) -> Card:
         """Return what is known of a device while it worked."""

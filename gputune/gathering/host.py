@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from gputune.features import Device, Machine, Neighbour, Process, Trend
 from gputune.gathering.cards import ERRORS, Cards
 from gputune.gathering.mean import Mean
-from gputune.gathering.meter import Meter
+from gputune.gathering.meter import HELD, Meter
 from gputune.gathering.sampled import Sampled
 from gputune.gathering.stacks import Stacks
 from gputune.gathering.storage import RATES, Rate
@@ -22,6 +22,7 @@ class Host:
 
     def __init__(self) -> None:
         self._means: dict[tuple[str, str], Mean] = {}
+        self._read: dict[tuple[str, str], int] = {}  # ns; when each was read last, before the loop as well
         self._series: dict[tuple[str, str], Series] = {}
         self._cards = Cards()
         self._meters: dict[str, Meter] = {}
@@ -35,6 +36,7 @@ class Host:
         self._pending: list[Sample] = []
         self._pending_from = 0  # ns; the earliest of them
         self.still = False  # somebody has stopped the training: what is read now says nothing of it
+        self._stood = 0  # ns; when it was last seen to
         self._loop_began = 0
         self._loop_end = 0
 
@@ -46,6 +48,7 @@ class Host:
             self._cards.fail(sample)
             return
         if self.still and sample.metric.kind == "gauge" and sample.metric.name not in SLOW:
+            self._stood = max(self._stood, sample.t)
             return
         if self._loop_began and sample.t > self._loop_end:
             if len(self._pending) < PENDING:
@@ -77,13 +80,22 @@ class Host:
 
     def _count(self, sample: Sample) -> None:
         name = sample.metric.name
-        self._means.setdefault((name, sample.instance), Mean()).add(sample.value)
+        span = self._span(sample)
+        self._means.setdefault((name, sample.instance), Mean()).add(sample.value, span)
         if name in RATES:
             self.rates.setdefault((name, sample.instance), Rate()).add(sample.t, sample.value)
         if name in CREEPS:
             self._series.setdefault((name, sample.instance), Series()).add(sample.t / NS, sample.value)
         if name.startswith("gpu.") and ":" not in sample.instance:
-            self._cards.take(sample)
+            self._cards.take(sample, span)
+
+    def _span(self, sample: Sample) -> int | None:
+        """Return the ns that a reading stands for: those since the one before it, since the loop began or went on."""
+        key = sample.metric.name, sample.instance
+        last = self._read.get(key, 0)
+        self._read[key] = max(sample.t, last)
+        before = max(last, self._loop_began, self._stood if self._stood < sample.t else 0)
+        return min(int(HELD * NS), max(0, sample.t - before)) if before else None
 
     def note(self, fields: Mapping[str, Json]) -> None:
         """Take a device's or a neighbour's name, or what a probe can no longer read (later wins)."""
@@ -119,10 +131,15 @@ class Host:
         mean = self._means.get((name, instance))
         return mean.last if mean and mean.count else None
 
-    def trend(self, name: str, instance: str = "") -> Trend | None:
-        """Return how an amount of memory moved over the loop, None where it was not read often enough."""
+    def trend(self, name: str, instance: str = "", since: int | None = 0) -> Trend | None:
+        """Return how an amount of memory moved over the loop, from `since` (ns) on.
+
+        None where it was not read often enough, or where it is not known yet from when on it counts.
+        """
         series = self._series.get((name, instance))
-        return series.trend(self._loop_began / NS, self._loop_end / NS) if series else None
+        if series is None or since is None:
+            return None
+        return series.trend(max(since, self._loop_began) / NS, self._loop_end / NS)
 
     def least(self, name: str, instance: str = "") -> float | None:
         """Return the lowest value of a metric, None where it was not measured."""

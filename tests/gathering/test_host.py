@@ -5,6 +5,7 @@ import pytest
 from gputune.features import Link
 from gputune.gathering.host import Host
 from gputune.sample import Metric, Sample
+from gputune.units import NS
 
 
 def read(host: Host, name: str, t: int, value: float, instance: str = "") -> None:
@@ -70,6 +71,33 @@ def test_what_is_read_once_is_kept_through_the_start_of_the_loop(host) -> None:
     host.loop(10, 20)
     machine = host.machine(ranks=2)
     assert (machine.cpus, machine.cpus_seen, machine.shm_free, machine.ranks) == (6.0, 64, 1_000_000_000, 2)
+
+
+def test_a_reading_counts_for_the_time_that_it_stands_for(host) -> None:
+    """Five times a second in the first two seconds of the loop, once a second from then on."""
+    host.loop(10 * NS, 100 * NS)
+    for tenth in range(2, 22, 2):
+        read(host, "cpu.busy", 10 * NS + tenth * NS // 10, 2.0)
+    for second in range(3, 21):
+        read(host, "cpu.busy", (10 + second) * NS, 1.0)
+    assert host.mean("cpu.busy") == pytest.approx((2 * 2.0 + 18 * 1.0) / 20)
+
+
+def test_what_came_before_a_long_gap_is_not_known(host) -> None:
+    host.loop(10 * NS, 100 * NS)
+    for second, value in ((11, 1.0), (12, 1.0), (60, 3.0)):
+        read(host, "gpu.busy", second * NS, value, "0")
+    assert host.mean("gpu.busy", "0") == pytest.approx((1.0 + 1.0 + 5 * 3.0) / 7)
+
+
+def test_the_time_in_which_the_training_was_stopped_is_no_reading_s(host) -> None:
+    host.loop(10 * NS, 100 * NS)
+    read(host, "cpu.busy", 11 * NS, 2.0)
+    host.still = True
+    read(host, "cpu.busy", 13 * NS, 9.0)
+    host.still = False
+    read(host, "cpu.busy", 14 * NS, 4.0)
+    assert host.mean("cpu.busy") == pytest.approx(3.0)
 
 
 def test_clocks_and_throttling_count_only_while_the_device_works(host) -> None:
