@@ -18,35 +18,33 @@ pin_memory() in PyTorch" (pytorch.org tutorials).
 
 from collections.abc import Iterator
 
-from gputune.features import Copy, Features, Process
+from gputune.features import Features
 from gputune.finding import Finding
-from gputune.transfers import Lanes, gain, lanes
+from gputune.transfers import Held, gain, held
 
 CHECKLIST = ("1.6",)
 
-NOTABLE = 0.03  # of the loop held by such copies: below it, there is nothing to win
 PINNED = 0.5  # of the bytes of a place: else unpinned-memory is the cause
 ASKED = 0.5  # of the bytes without waiting: then most of it is right already
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        copies = [c for c in process.copies if c.pinned >= PINNED and c.non_blocking < ASKED and c.size]
-        step = lanes(run, process, copies)
-        if step is not None and step.copying >= NOTABLE * step.step:
-            yield _finding(process, copies, step)
+        pinned = [c for c in process.copies if c.pinned >= PINNED and c.size]
+        found = held(run, process, [c for c in pinned if c.non_blocking < ASKED])
+        if found is not None:
+            yield _finding(found)
 
 
-def _finding(process: Process, copies: list[Copy], step: Lanes) -> Finding:
-    worst = max(copies, key=lambda c: c.seconds)
-    size = sum(c.size for c in copies) / max(1, process.batches or process.optimizer_steps)
+def _finding(found: Held) -> Finding:
+    step = found.lanes
     then = step.then(1.0, unattended=True)
     speedup = gain(step.step, (step.step + then) / 2, then, then)
     return Finding(
         id="blocking-copy",
         says=(
-            f"copies from pinned memory are waited for, {step.copying / step.step:.0%} of the loop: "
-            f"{step.copying * 1e3:.3g} ms a step, of which the link needs {step.moving * 1e3:.3g} ms ({worst.what})"
+            f"copies from pinned memory are waited for, {found.share:.0%} of the loop: {step.copying * 1e3:.3g} ms "
+            f"a step, of which the link needs {step.moving * 1e3:.3g} ms ({found.worst.what})"
         ),
         do="copy with non_blocking=True",
         share_lost=max(0.0, 1 - 1 / speedup.likely),
@@ -54,13 +52,6 @@ def _finding(process: Process, copies: list[Copy], step: Lanes) -> Finding:
         basis="the host's own work beside the device's instead of after it; low: half of that",
         falsified_by=f"samples/s with non_blocking=True below x{speedup.low:.2f} of this run's",
         effect="identical",
-        evidence={
-            "share": step.copying / step.step,
-            "bytes_per_step": size,
-            "copy_s": step.copying,
-            "link_s": step.moving,
-            "sync_s": step.syncing,
-            "device_s": step.device,
-        },
-        where=worst.where,
+        evidence={**found.evidence, "sync_s": step.syncing},
+        where=found.worst.where,
     )

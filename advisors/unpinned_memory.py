@@ -18,42 +18,39 @@ Optimize Data Transfers in CUDA C/C++" (pageable and pinned rates side by side);
 
 from collections.abc import Iterator
 
-from gputune.features import Copy, Features, Process
+from gputune.features import Features
 from gputune.finding import Finding
-from gputune.transfers import Lanes, gain, lanes
+from gputune.transfers import Held, gain, held
 
 CHECKLIST = ("1.6",)
 
-NOTABLE = 0.03  # of the loop held by such copies: below it, there is nothing to win
 PINNED = 0.5  # of the bytes: a place that copies both kinds is called by what most of them are
 FASTER = (1.5, 2.0, 4.0)  # times: a copy from page-locked memory against one from pageable memory
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        copies = [c for c in process.copies if c.pinned < PINNED and c.size]
-        step = lanes(run, process, copies)
-        if step is not None and step.copying >= NOTABLE * step.step:
-            yield _finding(process, copies, step)
+        found = held(run, process, [c for c in process.copies if c.pinned < PINNED and c.size])
+        if found is not None:
+            yield _finding(found)
 
 
-def _finding(process: Process, copies: list[Copy], step: Lanes) -> Finding:
-    worst = max(copies, key=lambda c: c.seconds)
-    size = sum(c.size for c in copies) / max(1, process.batches or process.optimizer_steps)
+def _finding(found: Held) -> Finding:
+    step, worst = found.lanes, found.worst
     low, likely, high = FASTER
+    loader = next((x for x in found.process.loaders if x.training), None)
+    unset = loader is not None and not loader.pin_memory
     speedup = gain(
         step.step,
         step.then(low, unattended=False),
         step.then(likely, unattended=True),
         step.then(high, unattended=True),
     )
-    loader = next((x for x in process.loaders if x.training), None)
-    unset = loader is not None and not loader.pin_memory
     return Finding(
         id="unpinned-memory",
         says=(
-            f"copies from pageable memory hold the training {step.copying / step.step:.0%} of the loop: "
-            f"{size / 1e6:.3g} MB a step in {step.copying * 1e3:.3g} ms ({worst.what})"
+            f"copies from pageable memory hold the training {found.share:.0%} of the loop: "
+            f"{found.size / 1e6:.3g} MB a step in {step.copying * 1e3:.3g} ms ({worst.what})"
         ),
         do=f"{'set pin_memory=True in the DataLoader' if unset else 'pin what is copied'}, copy with non_blocking=True",
         share_lost=max(0.0, 1 - 1 / speedup.likely),
@@ -64,14 +61,7 @@ def _finding(process: Process, copies: list[Copy], step: Lanes) -> Finding:
         ),
         falsified_by=f"samples/s with pinned batches below x{speedup.low:.2f} of this run's",
         effect="identical",
-        evidence={
-            "share": step.copying / step.step,
-            "bytes_per_step": size,
-            "copy_s": step.copying,
-            "link_s": step.moving,
-            "fastest_bytes_per_s": worst.fastest,
-            "device_s": step.device,
-        },
+        evidence={**found.evidence, "fastest_bytes_per_s": worst.fastest},
         where=worst.where,
         change={"pin_memory": True} if unset else {},
     )

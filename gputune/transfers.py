@@ -16,6 +16,7 @@ from gputune.workload import device_time, device_work
 BESIDE = 0.5  # of a copy that runs beside the queueing of kernels, where the loop waits for the device once a step
 SYNCED = 0.02  # of the loop waiting for the device elsewhere: then the lanes are joined once a step in any case
 TINY = 1e-9  # s; no step is shorter
+NOTABLE = 0.03  # of the loop held by such copies: below it, there is nothing to win
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,49 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy]) -> Lanes | No
         device=device,
         least=max((o.fastest() for o in outlooks if o.known), default=0.0) / steps,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Copies of one kind that hold up a process's training, and a step of it as they see it."""
+
+    process: Process
+    copies: tuple[Copy, ...]
+    lanes: Lanes
+
+    @property
+    def worst(self) -> Copy:
+        """Return those of the place that takes most time."""
+        return max(self.copies, key=lambda copy: copy.seconds)
+
+    @property
+    def share(self) -> float:
+        """Return the share of the loop for which they hold it."""
+        return self.lanes.copying / self.lanes.step
+
+    @property
+    def size(self) -> float:
+        """Return their B a step."""
+        return sum(c.size for c in self.copies) / max(1, self.process.batches or self.process.optimizer_steps)
+
+    @property
+    def evidence(self) -> dict[str, float]:
+        """Return the numbers that every finding about such copies rests on."""
+        return {
+            "share": self.share,
+            "bytes_per_step": self.size,
+            "copy_s": self.lanes.copying,
+            "link_s": self.lanes.moving,
+            "device_s": self.lanes.device,
+        }
+
+
+def held(run: Features, process: Process, copies: Sequence[Copy]) -> Held | None:
+    """Return how these copies hold a process up, None where they do not, or where that cannot be told."""
+    step = lanes(run, process, copies)
+    if step is None or not copies or step.copying < NOTABLE * step.step:
+        return None
+    return Held(process, tuple(copies), step)
 
 
 def gain(now: float, low: float, likely: float, high: float) -> Speedup:
