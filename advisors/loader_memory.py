@@ -20,9 +20,9 @@ from collections.abc import Iterator
 
 from gputune.effects import of_workers
 from gputune.features import Features, Loader
-from gputune.figures import size
+from gputune.figures import about, size
 from gputune.finding import NO_CHANGE, TODAY, Finding
-from gputune.headroom import due, duration, left
+from gputune.headroom import due, grows, left
 
 LEFT = 0.1  # of the limit: with less, any fluctuation is the end
 MOSTLY = 0.5  # of the limit in workers: with less, they are not what fills it
@@ -37,7 +37,7 @@ def advise(run: Features) -> Iterator[Finding]:
         if loader is None or not loader.num_workers:
             continue
         workers = loader.num_workers * run.machine.ranks
-        when = due(process, room, [loader.worker_growth] * workers)
+        when = due(process, room, [loader.worker_growth] * workers) if grows(loader.worker_growth) else None
         when = None if when is None or when > TODAY else when
         held = (loader.worker_memory or 0) * workers
         if when is not None or (room < LEFT * limit and held >= MOSTLY * limit):
@@ -53,7 +53,7 @@ def _finding(run: Features, loader: Loader, limit: int, room: int, when: float |
     if run.exit_code == KILLED:
         risk, when = f"the run was killed, with {size(room)} left", 0.0
     elif when is not None and growth is not None:
-        risk = f"at {size(growth.low)}/s in each worker the memory is over in {duration(when)}"
+        risk = f"at {size(growth.low)}/s in each worker the memory is over in {about(when)}"
     else:
         risk = "the kernel may kill a worker or the training at any time"
     return Finding(

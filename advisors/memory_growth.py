@@ -12,7 +12,8 @@ What to do: look for what is kept from each step: a list of losses with their gr
 plots that are not closed.
 
 When it is wrong: when what grows has a bound that was not reached: a replay buffer, longer and longer sequences, a
-dataset that keeps what it has read (so nothing is said of growth that would outlast the first epoch).
+dataset that keeps what it has read (so nothing is said of growth that would outlast the first epoch, until it has gone
+on for as long after it), or a heap that settles: of a training with workers growth counts after its 128th batch.
 
 Sources: PyTorch documentation, "Frequently Asked Questions: My model reports CUDA out of memory", on accumulated
 history; TraceML confirms creep at +1 GiB.
@@ -22,12 +23,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gputune.features import Features, Process, Trend
-from gputune.figures import size
+from gputune.figures import about, duration, size
 from gputune.finding import NO_CHANGE, TODAY, Finding
-from gputune.headroom import due, duration, left
+from gputune.headroom import due, grows, left
 
-NOTABLE = 32e6  # B grown: allocators and imports move by less
-LASTING = 5.0  # s looked at, at the least
 KILLED = 137  # a shell's status for SIGKILL: the kernel's, when memory is over
 
 
@@ -47,13 +46,6 @@ def advise(run: Features) -> Iterator[Finding]:
     for growth in (*_host(run), *_devices(run)):
         if growth.when <= TODAY:
             yield _finding(run, growth)
-
-
-def grows(trend: Trend | None) -> bool:
-    """Return whether an amount has grown surely, notably and long enough to be spoken of."""
-    if trend is None or trend.seconds < LASTING or trend.low <= 0:
-        return False
-    return trend.last - trend.first >= NOTABLE
 
 
 def _host(run: Features) -> Iterator[Growth]:
@@ -85,7 +77,7 @@ def _finding(run: Features, growth: Growth) -> Finding:
     steps = process.batches or process.optimizer_steps
     by = f"{size(trend.rate * process.loop / steps)} a step" if steps else f"{size(trend.rate)}/s"
     killed = run.exit_code == KILLED
-    end = "the run was killed" if killed else f"full in {duration(growth.when)} at the latest, if it goes on"
+    end = "the run was killed" if killed else f"full in {about(growth.when)} at the latest, if it goes on"
     return Finding(
         id="memory-growth",
         says=(

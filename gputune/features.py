@@ -140,7 +140,7 @@ class Loader:
     early: tuple[int, ...] = ()  # batches behind the one that was waited for that had come before it, per next()
     shards: bool | None = None  # whether the dataset asked which worker it runs in; None where that is not known
     worker_threads: int | None = None  # intra-op threads in each worker
-    worker_memory: int | None = None  # PSS of one worker, B
+    worker_memory: int | None = None  # PSS of one worker, mean over them when last read, B
     worker_growth: Trend | None = None  # of the same
     wait_total: float = 0.0
     pipeline: Pipeline | None = None  # of TensorFlow's tf.data: no DataLoader, and none of its settings are any

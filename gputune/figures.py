@@ -15,3 +15,25 @@ def size(count: float) -> str:
         if count >= unit:
             return f"{count / unit:.3g} {name}"
     return f"{count:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words: `0.12 s`, `61.2 s`, `12 min 5 s`, `3 h 20 min`, `4 days 15 h`."""
+    if seconds < 10:
+        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+    return f"{seconds:.1f} s" if seconds < 99.95 else _parts(round(seconds))
+
+
+def about(seconds: float) -> str:
+    """Return a time that is an extrapolation in words, to the two digits that it has."""
+    rounded = float(f"{seconds:.2g}")
+    return _parts(round(rounded)) if rounded >= 10 else f"{rounded:g} s"
+
+
+def _parts(seconds: int) -> str:
+    """Return whole seconds in the two units that count."""
+    for large, small, size, part in (("days", "h", 86400, 3600), ("h", "min", 3600, 60), ("min", "s", 60, 1)):
+        if seconds >= 2 * size:
+            whole, rest = divmod(round(seconds / part), size // part)
+            return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"
+    return f"{seconds} s"

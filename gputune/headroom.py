@@ -1,9 +1,13 @@
-"""How much memory a job has left, when growth will have taken it, and the words for both."""
+"""How much memory a job has left, what counts as growth, and when that will have taken it."""
 
 import math
 from collections.abc import Iterable
 
 from gputune.features import Loader, Machine, Process, Trend
+
+NOTABLE = 32e6  # B grown for sure: allocators and imports move by less
+LASTING = 5.0  # s looked at, at the least
+MOSTLY = 0.5  # of the loop: a trend is that of the later half, which then began within the first pass
 
 
 def left(machine: Machine) -> tuple[int, int] | None:
@@ -19,11 +23,20 @@ def left(machine: Machine) -> tuple[int, int] | None:
     return min(found, key=lambda pair: pair[1], default=None)
 
 
+def grows(trend: Trend | None) -> bool:
+    """Return whether an amount has grown surely, notably and long enough to be spoken of.
+
+    The pace that is sure has to come to a notable amount by itself: what is allocated when a loop begins stands between
+    the first reading and the last one, however flat the rest is.
+    """
+    return trend is not None and trend.seconds >= LASTING and trend.low * trend.seconds >= NOTABLE
+
+
 def due(process: Process, room: float, growths: Iterable[Trend | None]) -> float | None:
     """Return the s until all these together have taken `room` B at the pace that is sure, None if they never will.
 
     A dataset that keeps what it has read grows through the first pass over it and no further. So growth that would not
-    reach the end of the memory within the first pass says nothing until the second one.
+    reach the end of the memory within the first pass says nothing until it has gone on for as long after it.
     """
     rate = sum(max(0.0, growth.low) for growth in growths if growth is not None)
     if rate <= 0:
@@ -33,22 +46,22 @@ def due(process: Process, room: float, growths: Iterable[Trend | None]) -> float
 
 
 def first_pass_left(process: Process) -> float:
-    """Return the s that the first pass over the training data still takes; endless once it is over or unknown."""
-    found = [_left_of_first(x) for x in process.loaders if x.training and x.batches]
+    """Return the s that the first pass over the training data still takes; endless once it is long over, or unknown.
+
+    Of a pass that is over, but takes up more than half of the loop, 0: growth was measured in it.
+    """
+    found = [_left_of_first(process, x) for x in process.loaders if x.training and x.batches]
     return min(found, default=math.inf)
 
 
-def _left_of_first(loader: Loader) -> float:
+def _left_of_first(process: Process, loader: Loader) -> float:
     passes = [epoch for epoch in loader.epochs if epoch.batches]
-    if len(passes) != 1 or passes[0].complete or not loader.samples_in_dataset or not loader.batch_size:
+    if not passes:
+        return math.inf
+    first = passes[0]
+    if len(passes) > 1 or first.complete:
+        return 0.0 if first.seconds > MOSTLY * process.loop else math.inf
+    if not loader.samples_in_dataset or not loader.batch_size:
         return math.inf
     whole = math.ceil(loader.samples_in_dataset / loader.batch_size)
-    return max(0, whole - passes[0].batches) * passes[0].seconds / passes[0].batches
-
-
-def duration(seconds: float) -> str:
-    """Return a time to come, to the two digits that an extrapolation has."""
-    for unit, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * unit:
-            return f"{float(f'{seconds / unit:.2g}'):g} {name}"
-    return f"{seconds:.0f} s"
+    return max(0, whole - first.batches) * first.seconds / first.batches

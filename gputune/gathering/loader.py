@@ -9,6 +9,7 @@ from gputune.events import END, FAILED, PLAIN, TFDATA, UNTIMED, Record
 from gputune.features import Epoch, Fetch, Loader, Trend
 from gputune.gathering.handover import Handovers
 from gputune.gathering.pipeline import PipelineState
+from gputune.gathering.settling import Settling
 from gputune.gathering.storage import Kept, Pass
 from gputune.sample import Json
 from gputune.units import NS
@@ -50,6 +51,7 @@ class LoaderState:
         self.batch_size = maybe(settings.get("batch_size"))
         self.worker_threads: int | None = None
         self.pipeline = PipelineState(settings) if settings.get("framework") == "tf.data" else None
+        self.settling = Settling(self.num_workers)
         self.batches = 0
         self.samples = 0
         self.in_evaluation = 0
@@ -121,6 +123,7 @@ class LoaderState:
             return
         if record.a in self._handovers:
             self._handovers[record.a].taken(record.b, record.t0, record.t1)
+        self.settling.take(record.t1)
         self.batches += 1
         self.samples += record.c or self.batch_size or 0
         self._without_gradients += not self._gradients

@@ -11,6 +11,7 @@ from gputune.gathering.copies import Copies
 from gputune.gathering.loader import LoaderState, maybe
 from gputune.gathering.meetings import Meetings
 from gputune.gathering.precision import precise
+from gputune.gathering.settling import Settling
 from gputune.gathering.stops import Stops
 from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
@@ -34,8 +35,11 @@ class Means(Protocol):
     def mean(self, name: str, instance: str = "") -> float | None:
         """Return the mean of a metric, None where it was not measured."""
 
-    def trend(self, name: str, instance: str = "") -> Trend | None:
-        """Return how an amount of memory moved over the loop, None where it was not read often enough."""
+    def last(self, name: str, instance: str = "") -> float | None:
+        """Return the last value of a metric, None where it was not measured."""
+
+    def trend(self, name: str, instance: str = "", since: int | None = 0) -> Trend | None:
+        """Return how an amount of memory moved over the loop from `since` (ns) on, None where that is not known."""
 
 
 class Piles(Protocol):
@@ -76,6 +80,7 @@ class Training:
         self.torch = ""
         self._shards = False  # a dataset in this very process asked for its worker
         self._copies = Copies()
+        self._settling = Settling()
         self._precision = Precision()
         self.local_rank: int | None = None
         self.world_size: int | None = None
@@ -246,6 +251,8 @@ class Training:
         loader = self._loaders[iterator.loader]
         gap = record.t0 - iterator.returned if iterator.returned else 0
         loader.batch(record, gap, iterator.pauses)
+        if loader.num_workers:
+            self._settling.take(record.t1)
         iterator.returned = iterator.moved = record.t1
         iterator.pauses = {}
         if not loader.evaluates:
@@ -343,8 +350,8 @@ class Training:
             state.features(
                 cpu=None if cores is None else cores / ranks,
                 queued=queued,
-                memory=host.mean("memory.worker"),
-                growth=host.trend("memory.worker"),
+                memory=host.last("memory.worker"),  # as what is left of the machine's: both grow
+                growth=host.trend("memory.worker", since=state.settling.since),
                 loop=loop,
             )
             for state in self._loaders.values()
@@ -390,7 +397,7 @@ class Training:
             precision=self._precision,
             folders=dict(self._folders),
             copies=self._copies.features(self._site),
-            memory=host.trend("memory.main", str(self.guest.pid)),
+            memory=host.trend("memory.main", str(self.guest.pid), self._settling.since),
             gaps=tuple(self._gaps),
             works=tuple(self._works),
         )

@@ -1,7 +1,8 @@
 """What a run cost, in one sentence: money where a price is known, else seconds and joules of its devices."""
 
 from gputune.document import Spent, Verdict
-from gputune.report.words import number, percent, seconds
+from gputune.figures import duration
+from gputune.report.words import number, percent
 
 UNITS = ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"), (1.0, "J"))
 
@@ -15,7 +16,7 @@ def sentence(verdict: Verdict) -> str:
     if spent.cost is not None:
         parts.append(_cost(spent, so_far=verdict.exit_code is None))
     elif spent.energy_j is not None and spent.waiting_s is not None:
-        parts.append(f"the {_who(spent)} waited {_share(spent)} of {seconds(spent.device_s)}{_each(spent)}")
+        parts.append(f"the {_who(spent)} waited {_share(spent)} of {duration(spent.device_s)}{_each(spent)}")
     if spent.energy_j is not None:
         parts.append(_energy(spent))
     if spent.samples_per_j is not None:

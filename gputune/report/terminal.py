@@ -10,13 +10,14 @@ from pathlib import PurePath
 from textwrap import wrap
 
 from gputune.document import FindingRow, ProcessRow, Verdict
+from gputune.figures import duration
 from gputune.finding import WITHOUT_EDIT
 from gputune.hygiene import clean
 from gputune.report import attached, ending
 from gputune.report.bar import bar, legend, parts
 from gputune.report.ranks import rank_rows
 from gputune.report.spent import sentence as spent
-from gputune.report.words import clip, number, percent, seconds, times
+from gputune.report.words import clip, number, percent, times
 
 NARROWEST = 40  # columns: below it no sentence can be set
 WIDEST = 100  # columns: longer lines are harder to read
@@ -89,7 +90,7 @@ PLAIN = str.maketrans({"×": "x", "–": "-", "·": "|", "█": "#", "▓": "=",
 
 def _header(verdict: Verdict, width: int, paint: Paint) -> list[str]:
     """Return what ran, for how long, and how fast."""
-    facts = [seconds(verdict.wall_s)]
+    facts = [duration(verdict.wall_s)]
     if verdict.samples_per_s is not None:
         facts.append(f"{number(verdict.samples_per_s)} samples/s")
     elif verdict.steps_per_s is not None:
@@ -131,7 +132,7 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     if all(finding.offer for finding in verdict.findings):
         return [*drawn[1:], *wrap(_healthy(verdict), width)]
     if _share(verdict, "startup") >= LONG_STARTUP:
-        return [*drawn, *wrap(f"start-up left out, this is about the {seconds(verdict.loop_s)} of training:", width)]
+        return [*drawn, *wrap(f"start-up left out, this is about the {duration(verdict.loop_s)} of training:", width)]
     return drawn
 
 
@@ -243,7 +244,7 @@ def _notes(verdict: Verdict, width: int) -> list[str]:
     if unheard and verdict.attached is None and not _inner(verdict):
         lines += _unheard(unheard, width)
     if verdict.stopped_s >= TOLD_STOP:
-        lines += wrap(f"stopped by a signal for {seconds(verdict.stopped_s)}, which is not counted here", width)
+        lines += wrap(f"stopped by a signal for {duration(verdict.stopped_s)}, which is not counted here", width)
     if verdict.dropped:
         lines += wrap(f"{verdict.dropped:,} records were lost: the recorder came too late for them", width)
     if not _inner(verdict):

@@ -24,15 +24,3 @@ def number(value: float) -> str:
     if value >= 100:
         return f"{float(f'{value:.3g}'):,.0f}"
     return f"{value:.3g}"
-
-
-def seconds(value: float) -> str:
-    """Return a duration: `0.12 s`, `61.2 s`, `12 min 5 s`, `3 h 20 min`."""
-    if value < 10:
-        return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
-    if value < 120:
-        return f"{value:.0f} s" if value >= 99.95 else f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 120:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"

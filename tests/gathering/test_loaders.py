@@ -394,3 +394,13 @@ def test_series_are_bounded_and_stay_beside_each_other(story) -> None:
     assert len(loader.waits) == len(loader.steps) == len(loader.pauses["logging"]) == KEPT
     assert sum(loader.pauses["logging"]) == pytest.approx(0.005)
     assert max(loader.steps) == pytest.approx(0.015)
+
+
+def test_what_a_worker_holds_is_what_it_held_last(untold) -> None:
+    workers(untold, 11, 12)
+    taken(untold, 0, 120, 132)
+    untold.sample("memory.worker", 100e6, at=125)
+    untold.sample("memory.worker", 300e6, at=130)
+    taken(untold, 1, 140, 153)
+    (loader,) = untold.features().processes[0].loaders
+    assert loader.worker_memory == 300_000_000

@@ -1,17 +1,10 @@
 """Numbers as a person writes them."""
 
 from gputune.document import SpeedupRow
-from gputune.report.words import clip, number, percent, seconds, times
+from gputune.report.words import clip, number, percent, times
 
 
 def test_numbers_read_as_a_person_writes_them() -> None:
-    assert [seconds(s) for s in (0.123, 4.56, 61.23, 725, 12000)] == [
-        "0.12 s",
-        "4.6 s",
-        "61.2 s",
-        "12 min 5 s",
-        "3 h 20 min",
-    ]
     assert [number(n) for n in (0.1234, 8.123, 812.4, 12345)] == ["0.123", "8.12", "812", "12,300"]
     assert times(SpeedupRow(low=1.05, likely=1.1, high=1.15)) == "×1.10 (1.05–1.15)"
     assert times(SpeedupRow(low=11, likely=14.2, high=17)) == "×14 (11–17)"

@@ -31,6 +31,7 @@ def main() -> None:
             loss.backward(retain_graph=not args.detach)
             optimizer.step()
             history.append(loss.detach() if args.detach else loss)
+            kit.burn(0.015)  # a trend needs a dozen readings, one a second
             pace.saw(len(target))
     print(f"last loss {history[-1].item():.3f}")
 
