@@ -16,7 +16,7 @@ from gputune.features import Features, Fetch, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.replay import DELIVERY_S, Job, Work
-from gputune.workload import LEAST_BATCHES, entangled, job_of, step_cpu_of
+from gputune.workload import LEAST_BATCHES, entangled, job_of, step_cpu_of, step_queued_of
 
 PREPARED = 0.05  # of a batch's CPU time: reading, collating and passing it on is never free
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
@@ -33,6 +33,7 @@ CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PREFETCHES = (2, 4, 8, 16)
 FAR = 3.0  # a gain beyond which the interval widens no more: the error is one of the model, not of the distance
 MOST = 100.0  # times as fast: beyond it, what was left out of the model sets the pace
+MOST_HELD = 0.9  # of a loop held up by others: beyond it, the clocks and not the crowd are to be doubted
 TINY = 1e-9  # s; no loop is shorter
 GOOD_ENOUGH = 1.03  # a smaller setting this close to the best one is the better advice
 STRESS = 1.15  # blocked times for which a number of workers must still do: storage is slower at other hours
@@ -185,7 +186,16 @@ class Outlook:
         """
         found = self.gain(self.now, replace(self.job, others=0.0))
         width = max((step.width for step in self.job.steps), default=1.0)
-        return replace(found, high=found.high * width)
+        return within(replace(found, high=found.high * width), 1 / (1 - min(MOST_HELD, self._held_by_others())))
+
+    def _held_by_others(self) -> float:
+        """Return the share of the loop for which others can have held it up at the most.
+
+        Each second of a CPU that they used held up one of our threads for a second, if it wanted that very CPU; and
+        what was held up queued for a CPU, or waited for a batch whose maker did.
+        """
+        queued = step_queued_of(self.loader) / self.per_batch if self.per_batch else 0.0
+        return min(self.run.machine.others or 0.0, queued + self.waiting)
 
     def relieved(self, setting: Setting) -> Speedup:
         """Return what `setting` would buy if all that the model cannot explain now is the crowd on the CPUs.
@@ -351,6 +361,12 @@ def interval(likely: float, width: float) -> Speedup:
     """Return a speed-up with a relative half-width."""
     likely = min(likely, MOST)
     return Speedup(low=max(0.01, likely * (1 - width)), likely=likely, high=likely * (1 + width))
+
+
+def within(gain: Speedup, most: float) -> Speedup:
+    """Return a speed-up of which no likely value lies above `most`; its interval moves along."""
+    likely = min(gain.likely, max(1.0, most))
+    return Speedup(low=gain.low * likely / gain.likely, likely=likely, high=gain.high * likely / gain.likely)
 
 
 class _Latest:

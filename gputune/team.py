@@ -18,7 +18,7 @@ from gputune.prediction import ERROR, interval
 LEAST_ROUNDS = 20  # that all ranks have told: below it a mean says nothing
 ROUNDS = 512  # the latest that are looked at
 STRETCH = 5  # rounds at the least that are looked at together, for rounds in a row are alike
-SURE = {4: 3.2, 5: 2.8, 6: 2.6, 7: 2.5, 8: 2.4}  # stretches, and standard errors of their mean that hold 19 of 20
+SURE = {4: 2.4, 5: 2.2, 6: 2.0, 7: 1.95, 8: 1.9}  # stretches, and standard errors of their mean that hold 9 of 10
 
 Round = Sequence[float]  # the own s of each rank in one round
 

@@ -78,3 +78,8 @@ def test_a_loop_without_a_loader_is_known_by_its_own_queue(crowded) -> None:
     assert list(advise(bare(crowded(), queued=0.01))) == []
     assert list(advise(bare(crowded(), queued=None))) == []
     assert list(advise(bare(crowded(), optimizer_steps=5))) == []
+
+
+def test_others_can_have_cost_no_more_than_they_used(crowded) -> None:
+    (finding,) = advise(crowded(others=0.22))
+    assert finding.speedup.likely <= 1 / (1 - 0.22) + 1e-6

@@ -20,7 +20,8 @@ def main() -> None:
     pixels = torch.randn(64 * 120, 512)
     dataset = TensorDataset(pixels, pixels.sum(dim=1))
     loader = DataLoader(dataset, batch_size=None, sampler=BatchSampler(RandomSampler(dataset), 64, drop_last=True))
-    model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 1))
+    layers = [part for width in (512, 2048) for part in (torch.nn.Linear(width, 2048), torch.nn.ReLU())]
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(2048, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
     history = []
     pace = kit.Pace()
