@@ -7,6 +7,7 @@ WHEEL := .venvs/wheel
 TRACEML := .venvs/traceml
 TRACEML_PIN := traceml-ai==0.5.0
 LOOPS := .venvs/loops
+RIVALS := .venvs/rivals
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SECOND_TRIES := .venvs/second-tries
@@ -18,7 +19,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # what takes long is tried there alone.
 ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 
-.PHONY: help demo test check test-tree test-wheel bench zoo loops causes fmt clean
+.PHONY: help demo test check test-tree test-wheel bench bench-sweep zoo loops causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -27,6 +28,7 @@ help:
 	@echo "make loops   loops of Lightning, transformers, accelerate, WebDataset, TensorFlow and plain ones under gputune watch"
 	@echo "make causes  write docs/causes.md out of the advisors"
 	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
+	@echo "make bench-sweep  sweeps against exhaustive grids, Optuna and Ray Tune, into benchmarks/sweep.md (an hour)"
 	@echo "make fmt     format the code"
 
 # torch comes first: whatever else is installed then has to agree with it.
@@ -76,6 +78,17 @@ $(TRACEML)/.ready:
 
 bench: $(READY) $(TRACEML)/.ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/all.py --traceml "$(CURDIR)/$(TRACEML)/bin/python"
+
+# Optuna and Ray in an environment of their own, which borrows torch from the first.
+$(RIVALS)/.ready: $(READY)
+	$(PYTHON) -m venv $(RIVALS)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+		> "$$($(RIVALS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/libraries.pth"
+	$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check optuna "ray[tune]"
+	touch $@
+
+bench-sweep: $(READY) $(RIVALS)/.ready
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/sweep.py --rivals "$(CURDIR)/$(RIVALS)/bin/python"
 
 zoo: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/zoo/judge.py $(if $(ONLY),--only $(ONLY))

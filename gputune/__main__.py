@@ -10,7 +10,7 @@ from gputune import __version__
 from gputune.isolation import own_modules_first
 from gputune.launch import express
 
-SUPERVISED = frozenset({"watch"})  # the commands that run somebody else's program in our place
+SUPERVISED = frozenset({"watch", "run"})  # the commands that run somebody else's program in our place
 
 # Where a proof is to follow, another process is supervised and this one waits for it; with a pid nobody is started.
 DIRECT = ("--prove", "--pid")
@@ -48,7 +48,7 @@ def _supervised(arguments: list[str]) -> None:
     from gputune.launch.supervisor import supervise  # noqa: PLC0415 - as above
 
     def first(link: Link, _run: dict[str, object]) -> int:
-        wishes = express.wishes(arguments[1:])
+        wishes = express.wishes(arguments[1:]) if arguments[0] == "watch" else None
         if wishes is not None:
             from gputune import watching  # noqa: PLC0415 - in the fork
             from gputune.errors import BadUsage  # noqa: PLC0415 - in the fork
@@ -62,6 +62,10 @@ def _supervised(arguments: list[str]) -> None:
         return cli.run(arguments, link)
 
     def again(link: Link, run: dict[str, object]) -> int:
+        if arguments[0] == "run":
+            from gputune import running  # noqa: PLC0415 - in the fork
+
+            return running.follow(link, run)
         from gputune import recorder  # noqa: PLC0415 - in the fork
         from gputune.launch.run import restored  # noqa: PLC0415 - in the fork
 

@@ -24,6 +24,7 @@ from gputune.errors import BadUsage
 
 OWN = "gputune.toml"
 SHARED = "pyproject.toml"
+LOADERS = "loader"  # a list of tables for `gputune run`, no option of a command: `gputune/sweep/kept.py`
 FILE = "gputune.config"  # the key of click's `meta` under which the file's path is kept
 UNKNOWN = "gputune.unknown"  # and what of it nobody knows, for a command that speaks later
 HINT = "mend that line, or move the file away"
@@ -61,7 +62,8 @@ def given(command: str, known: Mapping[str, bool], start: Path, commands: Comman
         if _is_misfit(known, name, value):
             raise BadUsage(f"`{file}` sets `{_shown(name)}` to a truth, and it takes a value", hint=HINT)
     strange = [f"`{file}` sets `{key}`, which is {_near(key, known.keys())}" for key in mine if _name(key) not in known]
-    elsewhere = [key for key in settings if key not in mine and _name(key) not in {*known, _name(command)}]
+    ours = {*known, _name(command), LOADERS}
+    elsewhere = [key for key in settings if key not in mine and _name(key) not in ours]
     if elsewhere:
         every = commands()
         names = {_name(option) for options_ in every.values() for option in options_}

@@ -13,7 +13,8 @@ from gputune.launch.run import Run, Wishes
 
 # Read by gputune itself, not meant for a gputune inside the command: its output would collide with ours.
 RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")  # set by a job's launcher
-CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_WATCH_JSON", "GPUTUNE_JSON")
+# GPUTUNE_ONLY is that of an outer `gputune run`, whose guests measure nothing: inside of this watch they do.
+CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_WATCH_JSON", "GPUTUNE_JSON", "GPUTUNE_ONLY")
 
 
 def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:

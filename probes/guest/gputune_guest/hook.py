@@ -38,8 +38,11 @@ PR_SET_PTRACER = 0x59616D61
 def begin(finder, torch):
     """Put hooks into all that is there, and wait for the rest. The finder of sitecustomize calls this."""
     places.library(torch)
-    ring.begin(lambda: _process(torch))
     asked = [name for variable, name in ON_REQUEST if os.environ.get(variable)]
+    if os.environ.get("GPUTUNE_ONLY"):  # `gputune run`: a ring only where there is something to tell
+        _put(finder, asked)
+        return
+    ring.begin(lambda: _process(torch))
     _put(finder, (*asked, *FAMILIES))
     atexit.register(ring.end)
     _let_the_recorder_look()
@@ -47,6 +50,8 @@ def begin(finder, torch):
 
 def begin_tensorflow(finder, tensorflow):
     """Do the same for TensorFlow, in a process that may have torch as well, earlier or later."""
+    if os.environ.get("GPUTUNE_ONLY"):
+        return
     places.library(tensorflow)
     ring.begin(lambda: _process(sys.modules.get("torch"), tensorflow))
     _put(finder, TENSORFLOW)

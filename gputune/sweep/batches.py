@@ -1,0 +1,135 @@
+"""Which batch size: each in a process of its own, with batches that cost nothing, so that the device alone is seen.
+
+It grows to the knee of samples/s and not to the largest that fits: beyond it a larger batch costs memory, and steps
+that the learning may need, and buys nothing. A size that fails is a row like any other.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gputune.errors import GputuneError
+from gputune.features import Features
+from gputune.figures import mean
+from gputune.hygiene import clean
+from gputune.sweep.budget import Budget
+from gputune.sweep.journal import Journal
+from gputune.sweep.profile import Profile
+from gputune.sweep.settings import Setting
+from gputune.sweep.starter import Starter
+from gputune.sweep.starting import State
+
+AUTO = "auto"
+KNEE = (
+    0.05  # relative: twice the batch has to buy more than this, and the smallest size this close to the best is taken
+)
+MOST_TIMES = 64  # times the script's own size: beyond it nobody would train so
+LEAST_BATCHES = 4  # in an epoch: with fewer, the size of the data set decides and not the device
+FULL = 0.9  # of a device's memory: above it a longer sample or a fragmented cache is the end
+TIMED, LEAST_S = 25, 3.0  # batches, and s, that a size is looked at
+
+Tell = Callable[[str], None]
+
+
+class NotOurs(GputuneError):  # noqa: N818 - named for what happened
+    """The script makes its batches in a way that a batch size set at construction does not reach."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(
+            f"the batch size of the loader at `{clean(where, 60)}` cannot be set: {clean(why)}",
+            hint="change it in the script and sweep again, or leave out `--batch-sizes`",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """One batch size: samples/s of everything but the loading, and how full the fullest device was (share)."""
+
+    setting: Setting
+    state: State
+    rate: float | None = None
+    full: float | None = None
+    why: str = ""
+    memory: int | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Return whether it ran with room to spare."""
+        return self.rate is not None and (self.full is None or self.full <= FULL)
+
+
+class Sizes:
+    """The sizes that are tried, one after the other."""
+
+    def __init__(self, profile: Profile, starter: Starter, journal: Journal, budget: Budget, tell: Tell) -> None:
+        self._profile = profile
+        self._starter = starter
+        self._journal = journal
+        self._budget = budget
+        self._tell = tell
+        self.tried: list[Size] = []
+
+    def run(self, asked: Sequence[int] | str) -> None:
+        """Try them. Raises NotOurs where the size cannot be set at all."""
+        own = self._profile.script.batch_size
+        if own is None:
+            raise NotOurs(self._profile.loader.where, "its dataset or a sampler of the script's own makes the batches")
+        for number in self._growing(own) if asked == AUTO else [int(n) for n in asked]:
+            if not self._budget.allows(self._looping(number)):
+                self._tell(f"no time for batch_size={number}")
+                break
+            self._tell(f"batch_size={number}, with batches that cost nothing")
+            found = self._try(number)
+            if found.state is State.FAILED and found.why.startswith("batch_size: "):
+                raise NotOurs(self._profile.loader.where, found.why.removeprefix("batch_size: "))
+            self.tried.append(found)
+
+    def _growing(self, own: int) -> Iterator[int]:
+        """Yield sizes from the script's own on, doubled as long as that pays."""
+        samples = self._profile.loader.samples_in_dataset
+        most = (
+            own * MOST_TIMES if not samples else min(own * MOST_TIMES, samples // LEAST_BATCHES // self._profile.ranks)
+        )
+        number, before = own, 0.0
+        while number <= max(own, most):
+            yield number
+            last = self.tried[-1] if self.tried else None
+            if last is None or last.rate is None or not last.fits or last.rate < before * (1 + KNEE):
+                return
+            number, before = 2 * number, last.rate
+
+    def _looping(self, number: int) -> float:
+        own = self._profile.script.batch_size or number
+        return max(LEAST_S, TIMED * self._profile.per_batch * max(1.0, number / own))
+
+    def _try(self, number: int) -> Size:
+        wanted = replace(self._profile.script, batch_size=number)
+        plan = self._starter.plan(seconds=self._looping(number))
+        name = f"batch {number}"
+        found = self._journal.start(name, lambda: self._starter.start(plan, name, wanted, replay=True))
+        return Size(
+            setting=wanted,
+            state=found.state,
+            rate=mean(found.rates) if found.rates else None,
+            full=_full(found.run),
+            why=found.why,
+            memory=found.memory,
+        )
+
+    def candidates(self) -> list[int]:
+        """Return the sizes to go on with, the best first: the smallest at the knee, then smaller ones."""
+        fitting = {s.setting.batch_size or 0: s.rate or 0.0 for s in self.tried if s.fits}
+        if not fitting:
+            return []
+        best = max(fitting.values())
+        knee = min(number for number, rate in fitting.items() if rate >= best * (1 - KNEE))
+        return [knee, *sorted((number for number in fitting if number < knee), reverse=True)]
+
+
+def _full(run: Features | None) -> float | None:
+    """Return the share of its memory that the fullest device ever used, None where none was read."""
+    shares = [
+        d.memory_used / d.memory_total
+        for d in (run.devices if run else ())
+        if d.memory_used is not None and d.memory_total
+    ]
+    return max(shares, default=None)

@@ -1,0 +1,232 @@
+"""What was measured so far, a line each, so that a sweep that was killed at any moment can go on: `sweep.jsonl`.
+
+The first line says of which command it is, without naming it: its arguments may hold secrets. A line that was cut off
+by the kill is no line; what it would have told is measured again.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import fields as fields_of
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gputune.errors import BadUsage
+from gputune.features import Features
+from gputune.joining import Part, decode, encode
+from gputune.launch.folders import RUNS
+from gputune.sample import Json
+from gputune.sweep.script import Script
+from gputune.sweep.search import Bench, Outcome
+from gputune.sweep.settings import Setting
+from gputune.sweep.starting import Start, State
+
+FILE = "sweep.jsonl"
+VERSION = 1
+REMEMBERED = tuple(each.name for each in fields_of(Start) if each.name not in {"state", "run"})
+
+
+class NothingToResume(BadUsage):
+    """There is no sweep of this script to go on with."""
+
+    def __init__(self, script: str, place: Path) -> None:
+        super().__init__(
+            f"there is no sweep of `{script}` in `{place}` to go on with",
+            hint="begin one: the same without `--resume`",
+        )
+
+
+class Entry(NamedTuple):
+    """One start, or one visit to a setting."""
+
+    kind: str
+    fields: Mapping[str, Json]
+
+
+def identity(script: Script, *wishes: Json) -> str:
+    """Return what tells a sweep from all others: the same command in the same folder, and what else was wished."""
+    text = json.dumps([script.cwd, script.command, *wishes])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Journal:
+    """The journal of one sweep, in its folder."""
+
+    def __init__(self, folder: Path, told: list[Entry] | None = None) -> None:
+        self.folder = folder
+        self._told: dict[str, deque[Mapping[str, Json]]] = {}
+        for entry in told or ():
+            self._told.setdefault(entry.kind, deque()).append(entry.fields)
+        self.spent = sum(float(str(entry.fields.get("seconds", 0.0))) for entry in told or ())  # s, of starts
+
+    def take(self, kind: str) -> Mapping[str, Json] | None:
+        """Return what is remembered under a name and was not taken yet, None where nothing is."""
+        left = self._told.get(kind)
+        return left.popleft() if left else None
+
+    def keep(self, kind: str, fields: Mapping[str, Json]) -> None:
+        """Append one line; what cannot be written is not kept, and the sweep goes on."""
+        line = json.dumps({"kind": kind, **fields}).encode() + b"\n"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            file = os.open(self.folder / FILE, flags, 0o600)
+        except OSError:
+            return
+        try:
+            os.write(file, line if self._whole() else b"\n" + line)
+        except OSError:
+            return
+        finally:
+            os.close(file)
+
+    def _whole(self) -> bool:
+        """Return whether the file ends with a whole line."""
+        with (self.folder / FILE).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 1))
+            return file.read() in {b"", b"\n"}
+
+    def start(self, kind: str, make: Callable[[], Start]) -> Start:
+        """Return the start that is remembered under this name, else make it and remember it."""
+        told = self.take(kind)
+        kept = _start(self.folder, told) if told is not None else None
+        if kept is not None:
+            return kept
+        found = make()
+        if found.state is State.FAILED:  # to be tried again, should it be resumed
+            return found
+        name = f"{kind.partition('=')[0].replace(' ', '-')}-{os.urandom(4).hex()}.features"
+        with contextlib.suppress(OSError):
+            if found.run is not None:
+                _write(self.folder / name, encode(Part(host="", features=found.run)))
+        fields = {field: getattr(found, field) for field in REMEMBERED}
+        self.keep(kind, {**fields, "state": found.state.value, "features": name})
+        return found
+
+    def number(self, kind: str, make: Callable[[], float | None]) -> float | None:
+        """Return the number that is remembered under this name, else make it and remember it."""
+        told = self.take(kind)
+        found = told.get("value") if told is not None else make()
+        if told is None:
+            self.keep(kind, {"value": found})
+        return float(found) if isinstance(found, int | float) else None
+
+
+def _write(file: Path, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(file, flags, 0o600), "wb") as opened:
+        opened.write(data)
+
+
+def _start(folder: Path, told: Mapping[str, Json]) -> Start | None:
+    """Return a start as it is remembered, None where its features are lost."""
+    try:
+        run = decode((folder / Path(str(told["features"])).name).read_bytes()).features
+        fields = {field: told[field] for field in REMEMBERED}
+        return msgspec.convert({**fields, "state": told["state"]}, _Remembered).start(run)
+    except (OSError, KeyError, msgspec.DecodeError):
+        return None
+
+
+class _Remembered(msgspec.Struct, kw_only=True):
+    """The fields of a start that a line of the journal holds."""
+
+    state: State
+    log: str
+    why: str
+    seconds: float
+    looped: float
+    memory: int | None
+    batches: int
+    exit_code: int | None
+    over: bool
+    where: str
+    rates: tuple[float, ...]
+    notes: tuple[dict[str, object], ...]
+    loaders: dict[str, dict[str, object]]
+
+    def start(self, run: Features) -> Start:
+        return Start(run=run, **msgspec.structs.asdict(self))
+
+
+class Remembering:
+    """A bench that asks the journal first, and tells it what was measured."""
+
+    def __init__(self, bench: Bench, journal: Journal) -> None:
+        self._bench = bench
+        self._journal = journal
+        self.noise = bench.noise
+        self.kept = bench.kept
+
+    def price(self, wanted: Setting) -> int:
+        """Return what another visit costs."""
+        return self._bench.price(wanted)
+
+    def measure(self, wanted: Setting) -> Outcome:
+        """Return the visit that is remembered, else measure and remember it."""
+        kind = f"setting {wanted.words()}"
+        told = self._journal.take(kind)
+        if told is not None:
+            return _outcome(told)
+        found = self._bench.measure(wanted)
+        self._journal.keep(
+            kind,
+            {
+                "state": found.state.value,
+                "rates": list(found.rates),
+                "why": found.why,
+                "memory": found.memory,
+                "seconds": found.seconds,
+            },
+        )
+        return found
+
+
+def _outcome(told: Mapping[str, Json]) -> Outcome:
+    rates, memory = told.get("rates"), told.get("memory")
+    return Outcome(
+        state=State(told.get("state")),
+        rates=tuple(float(str(rate)) for rate in rates) if isinstance(rates, list) else (),
+        why=str(told.get("why") or ""),
+        memory=memory if isinstance(memory, int) else None,
+        seconds=float(str(told.get("seconds", 0.0))),
+    )
+
+
+def begun(folder: Path, key: str) -> Journal:
+    """Return the journal of a sweep that begins."""
+    journal = Journal(folder)
+    journal.keep("sweep", {"version": VERSION, "key": key})
+    return journal
+
+
+def resumed(script: Script, key: str, folder: Path | None) -> Journal:
+    """Return the journal of the last sweep with this key, or of the one in `folder`. Raises NothingToResume."""
+    places = [folder] if folder else sorted(Path(RUNS).glob(f"*/{FILE}"), reverse=True)
+    for place in places:
+        here = place if place.is_dir() else place.parent
+        entries = _entries(here / FILE)
+        if entries and entries[0].kind == "sweep" and entries[0].fields.get("key") == key:
+            return Journal(here.resolve(), entries[1:])
+    raise NothingToResume(script.name, folder or Path(RUNS))
+
+
+def _entries(file: Path) -> list[Entry]:
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            fields = json.loads(line)
+        except ValueError:  # cut off by a kill
+            continue
+        if isinstance(fields, dict) and isinstance(fields.get("kind"), str):
+            found.append(Entry(fields["kind"], fields))
+    return found

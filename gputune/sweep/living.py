@@ -1,0 +1,173 @@
+"""The script as it runs, read by this process while it goes on: no recording, and no second process that records.
+
+It has a session of its own, so that a Ctrl-C reaches only us, and its output goes to a log. It is ended by its guest
+after its batches (`gputune_guest/trial.py`), by an order, or from here.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gputune import rooms
+from gputune.features import Features
+from gputune.gathering import Gatherer
+from gputune.hygiene import mask
+from gputune.launch import folders
+from gputune.procfs import read_bytes
+from gputune.sample import Json, Reading, Target, now
+from gputune.sweep.timeline import Timeline
+from gputune.ticker import ROOM, Ticker
+from gputune.tree import Tree
+from gputune.watching import guest_folder
+
+HZ = 10.0  # readings a second
+GRACE_S = 10.0  # s between asking it to end and ending it
+LEFT_OUT = frozenset({"stacks"})  # they cost more than they tell in some seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One start: what runs where, where its log goes, and how long it trains."""
+
+    command: tuple[str, ...]
+    cwd: str
+    folder: Path
+    seconds: float  # of batches
+    batches: int = 0  # 0: as many as come in that time
+    seed: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Live:
+    """One start that goes on. `special` goes to the guest with the rest of GPUTUNE_TRIAL. `end()` it, whatever comes.
+
+    Raises OSError where it cannot be started.
+    """
+
+    def __init__(self, plan: Plan, name: str, rules: Sequence[Mapping[str, Json]] = (), **special: Json) -> None:
+        self.log = _log(plan.folder, name)
+        self.timeline = Timeline()
+        self.began = time.monotonic()
+        self._rings = folders.rings()
+        self._lock = folders.hold(self._rings)
+        self._status: int | None = None
+        started = now()
+        asked: dict[str, Json] = {"batches": plan.batches, "seconds": plan.seconds, "seed": plan.seed, **special}
+        try:
+            self._process = _started(plan, self.log, self._environment(plan, asked, rules))
+        except OSError:
+            self._forget()
+            raise
+        self._tree = Tree(self._process.pid)
+        self._gatherer = Gatherer(mask(plan.command), started)
+        target = Target(self._process.pid, self._tree.pids, rings=Path(self._rings), hz=HZ)
+        probes = [probe for probe in rooms.names(ROOM) if probe not in LEFT_OUT]
+        self._ticker = Ticker(target, hz=HZ, sink=self._take, tree=self._tree, probes=probes)
+        self._due = time.monotonic()
+
+    def _environment(
+        self, plan: Plan, asked: Mapping[str, Json], rules: Sequence[Mapping[str, Json]]
+    ) -> dict[str, str]:
+        """Return the environment of a start: ours, without what was meant for another gputune, and with the guest."""
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
+        theirs = plain.get("PYTHONPATH")
+        plain["PYTHONPATH"] = os.pathsep.join([guest_folder(), *([theirs] if theirs else [])])
+        plain["GPUTUNE_RINGS"] = self._rings
+        plain["GPUTUNE_TRIAL"] = json.dumps(asked)
+        if rules:
+            plain["GPUTUNE_OVERRIDE"] = json.dumps(list(rules))
+        return {**plain, **plan.environment}
+
+    def _take(self, readings: list[Reading]) -> None:
+        self._gatherer.take(readings)
+        self.timeline.take(readings)
+
+    @property
+    def seconds(self) -> float:
+        """Return for how long it runs."""
+        return time.monotonic() - self.began
+
+    def beat(self) -> bool:
+        """Wait for the next beat and read everything; return whether it still goes on."""
+        time.sleep(max(0.0, self._due - time.monotonic()))
+        self._due = max(self._due + 1 / HZ, time.monotonic())
+        over = self._ended()
+        self._ticker.tick(everything=over)
+        return not over
+
+    def _ended(self) -> bool:
+        """Return whether it has ended; it is not reaped yet, so that its session stays its own."""
+        if self._status is None:
+            found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if found is not None:
+                died = found.si_code != os.CLD_EXITED
+                self._status = 128 + found.si_status if died else found.si_status
+        return self._status is not None
+
+    @property
+    def status(self) -> int | None:
+        """Return what it has left with, as a shell says it; None while it goes on."""
+        return self._status
+
+    def features(self) -> Features:
+        """Return what is known of it by now."""
+        return self._gatherer.features(now(), exit_code=self._status, unavailable=dict(self._ticker.unavailable))
+
+    def memory(self) -> int | None:
+        """Return the B of memory that its Python processes answer for (PSS), None where that is not told."""
+        return sum(_held(pid) for pid in self.timeline.pids.values()) or None
+
+    def end(self) -> None:
+        """End what is left of it, and of what it has started; then let go of everything."""
+        with contextlib.suppress(ProcessLookupError):
+            if not self._ended():
+                os.kill(self._process.pid, signal.SIGTERM)
+                until = time.monotonic() + GRACE_S
+                while not self._ended() and time.monotonic() < until:
+                    time.sleep(0.02)
+            os.killpg(
+                self._process.pid, signal.SIGKILL
+            )  # its session: it was not reaped, so the number is still its own
+        code = self._process.wait()
+        self._status = code if code >= 0 else 128 - code
+        self._ticker.close()
+        self._tree.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        folders.remove_rings(self._rings)
+        if self._lock >= 0:
+            os.close(self._lock)
+
+
+def _log(folder: Path, name: str) -> Path:
+    """Return the file for the output of the next start in a folder."""
+    numbers = (entry.name.partition("-")[0] for entry in folder.iterdir())
+    number = 1 + max((int(number) for number in numbers if number.isdigit()), default=0)
+    return folder / f"{number}-{name.replace(' ', '-')}.log"
+
+
+def _started(plan: Plan, log: Path, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(log, flags, 0o600), "wb") as output:
+        return subprocess.Popen(
+            plan.command,
+            cwd=plan.cwd,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _held(pid: int) -> int:
+    rollup = read_bytes(f"/proc/{pid}/smaps_rollup")
+    at = rollup.find(b"\nPss:")
+    return int(rollup[at + 5 :].split(None, 1)[0]) * 1024 if at >= 0 else 0

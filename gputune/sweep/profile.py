@@ -1,0 +1,186 @@
+"""What the first start of a script shows: which loader it is about, the work behind its batches, and what follows.
+
+Rates are samples/s of all ranks together. The model's error at the script's own settings, where the truth is known, is
+taken as a part of each batch that no setting changes.
+"""
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from gputune.errors import GputuneError
+from gputune.features import Features, Loader
+from gputune.figures import mean
+from gputune.hygiene import clean
+from gputune.prediction import CANDIDATES, PREFETCHES, TINY, Outlook
+from gputune.replay import Job, Work
+from gputune.sweep.limits import Limits, limits
+from gputune.sweep.settings import Setting, setting, setting_of
+from gputune.sweep.starting import Start
+from gputune.transfers import lanes
+from gputune.workload import LEAST_BATCHES
+
+PINNED = 1.5  # times: what a copy from page-locked memory is faster at the least
+
+
+class TooShort(GputuneError):  # noqa: N818 - named for what happened
+    """The script ended before anything could be told of its batches."""
+
+    def __init__(self, script: str, batches: int) -> None:
+        super().__init__(
+            f"`{script}` ended after {batches} batches, and {LEAST_BATCHES} are needed to tell anything of them",
+            hint="let it train for longer: more epochs, or more steps",
+        )
+
+
+class NoLoader(GputuneError):  # noqa: N818 - as above
+    """No batch of a DataLoader was seen."""
+
+    def __init__(self, script: str, why: str, hint: str) -> None:
+        super().__init__(f"no DataLoader was iterated {why} of `{script}`", hint=hint)
+
+
+@dataclass(slots=True, kw_only=True)
+class Profile:
+    """The loader that is waited for most, with its work. `measured` is by the clock, as is `ceiling`.
+
+    `ceiling`: with batches that cost nothing; None where that was not measured.
+    """
+
+    run: Features
+    outlook: Outlook
+    script: Setting
+    limits: Limits
+    parts: tuple[float, ...]  # rates of parts of the start
+    measured: float
+    ranks: int
+    epoch: int  # batches of one pass over the data on one rank; 0: not known
+    file: str = ""  # the file that `where` is in
+    memory: int | None = None  # B that its processes held
+    ceiling: float | None = None
+    _played: dict[tuple[int, int, bool], float] = field(default_factory=dict)
+
+    @property
+    def loader(self) -> Loader:
+        """Return the loader as the script builds it."""
+        return self.outlook.loader
+
+    @property
+    def batch(self) -> float:
+        """Return how many samples a batch has, on average."""
+        return self.loader.samples / max(1, self.loader.batches) or 1.0
+
+    @property
+    def per_batch(self) -> float:
+        """Return the s that a batch takes at the script's own settings, by the clock."""
+        return self.batch * self.ranks / max(TINY, self.measured)
+
+    @property
+    def spread(self) -> float:
+        """Return the coefficient of variation of the time that a batch takes."""
+        times = [wait + step for wait, step in zip(self.loader.waits, self.loader.steps, strict=False)]
+        middle = mean(times)
+        return statistics.pstdev(times) / middle if middle else 0.0
+
+    def rate(self, wanted: Setting) -> float:
+        """Return the predicted samples/s, starts of workers included where the length of an epoch is known."""
+        now = self._seconds(self.script)
+        rest = max(0.0, self.per_batch - now)  # what the model cannot explain is there under any setting
+        found = self.measured * (now + rest) / max(TINY, self._seconds(wanted) + rest)
+        return found if self.ceiling is None else min(found, max(self.ceiling, self.measured))
+
+    def _seconds(self, wanted: Setting) -> float:
+        """Return the s that a batch takes; where an epoch's length is known, with its share of starting workers."""
+        workers, prefetch = wanted.num_workers, wanted.prefetch_factor or 1
+        key = (workers, prefetch, wanted.pin_memory)
+        if key not in self._played:
+            job = self._job(pinned=wanted.pin_memory and not self.script.pin_memory)
+            ordered = self.loader.in_order
+            if self.epoch and workers:
+                self._played[key] = job.epoch(workers, prefetch, self.epoch, in_order=ordered) / self.epoch
+            else:
+                self._played[key] = job.seconds(workers, prefetch, in_order=ordered)
+        starts = 0.0 if wanted.persistent_workers or not self.epoch or not workers else self.outlook.starting(workers)
+        return self._played[key] + starts / max(1, self.epoch)
+
+    def _job(self, *, pinned: bool) -> Job:
+        """Return the work, with copies from page-locked memory if need be."""
+        job, process = self.outlook.job, self.outlook.process
+        step = lanes(self.run, process, [c for c in process.copies if c.pinned < 0.5]) if pinned else None
+        if step is None:
+            return job
+        saved = step.step - step.then(PINNED, unattended=False)
+        return replace(job, steps=tuple(_shorter(work, saved) for work in job.steps))
+
+    def settings(self) -> Iterator[Setting]:
+        """Yield the whole grid: every setting that nothing forbids, and the script's own."""
+        own = self.script
+        pins = {own.pin_memory, True} if self.run.devices else {own.pin_memory}
+        lasting = {own.persistent_workers, True} if self.epoch else {own.persistent_workers}
+        prefetches = sorted({*PREFETCHES, *([own.prefetch_factor] if own.prefetch_factor else [])})
+        seen = {own}
+        yield own
+        for workers in sorted({0, *CANDIDATES, own.num_workers}):
+            for prefetch in prefetches if workers else prefetches[:1]:
+                for pin in sorted(pins):
+                    for persistent in sorted(lasting) if workers else [False]:
+                        found = setting(
+                            workers, prefetch, pin_memory=pin, persistent=persistent, batch_size=own.batch_size
+                        )
+                        if found not in seen and not self.limits.refuses(found):
+                            seen.add(found)
+                            yield found
+
+
+def _shorter(work: Work, seconds: float) -> Work:
+    return replace(work, blocked=max(0.0, work.blocked - seconds))
+
+
+def profile(start: Start, script: str, where: str = "") -> Profile:
+    """Return what a start of the script shows of the loader that it timed. Raises NoLoader or TooShort."""
+    run = start.run
+    found = [(p, x) for p in (run.processes if run else ()) for x in p.loaders if _fits(x, start.where)]
+    if run is None or not found:
+        raise _no_loader(start, script, where)
+    process, loader = max(found, key=lambda pair: (pair[1].batches, pair[1].wait_total))
+    outlook = Outlook(run, process, loader)
+    if not start.rates or not outlook.known:
+        raise TooShort(script, loader.batches)
+    own = setting_of(loader)
+    told = start.loaders.get(loader.where, {})
+    return Profile(
+        run=run,
+        outlook=outlook,
+        script=own,
+        limits=limits(outlook, own, start.memory),
+        parts=start.rates,
+        measured=mean(start.rates),
+        ranks=sum(any(_fits(x, loader.where) for x in p.loaders) for p in run.processes),
+        epoch=_epoch(loader, told.get("length")),
+        file=str(told.get("file") or ""),
+        memory=start.memory,
+    )
+
+
+def _fits(loader: Loader, where: str) -> bool:
+    return loader.training and loader.pipeline is None and loader.where == where
+
+
+def _epoch(loader: Loader, told: object) -> int:
+    """Return the batches of one epoch: as the loader says, else as they were seen, 0 where that is not known."""
+    if isinstance(told, int) and told > 0:
+        return told
+    return max((e.batches for e in loader.epochs if e.complete), default=0)
+
+
+def _no_loader(start: Start, script: str, where: str) -> GputuneError:
+    if start.run is not None and any(x.pipeline is not None for p in start.run.processes for x in p.loaders):
+        return NoLoader(
+            script,
+            "but pipelines of tf.data were in the run",
+            "tf.data tunes itself with `num_parallel_calls=tf.data.AUTOTUNE`; `gputune watch` says what it lacks",
+        )
+    if where and start.loaders:
+        known = ", ".join(f"`{clean(each, 60)}`" for each in start.loaders)
+        return NoLoader(script, f"that was built at `{clean(where, 60)}`", f"it builds them at {known}")
+    return NoLoader(script, "before the end", "see what it does with its time: `gputune watch -- CMD`")

@@ -1,0 +1,114 @@
+"""Each setting in a start of its own: for every script that can be run twice.
+
+`override.py` sets what is wanted as the loader is built. All starts have the same seed, so they train on the same
+samples.
+"""
+
+import math
+from collections.abc import Callable
+
+from gputune.figures import mean
+from gputune.sweep.budget import Budget
+from gputune.sweep.profile import Profile
+from gputune.sweep.search import Outcome
+from gputune.sweep.settings import Setting
+from gputune.sweep.starter import Starter
+from gputune.sweep.starting import Start
+from gputune.sweep.timeline import WARM_UP
+
+NOISE = 0.01  # relative: standard error between two starts of one training on a quiet machine
+PROFILE_S, MOST_PROFILE_S = 4.0, 60.0  # s of batches in the first start; and where these are too slow for that
+CEILING_S = 2.0  # s of batches that cost nothing
+LEAST, MOST = 40, 2000  # batches timed
+PRECISION = 0.02  # relative, of the mean of a start's batch times, with a certainty of 95 %
+SHORTEST_S, LONGEST_S = 2.5, 20.0  # s of timed batches
+
+
+class Restarts:
+    """A bench on which every visit is a start."""
+
+    noise = NOISE
+    kept = 2  # trials for a second look at the best setting and at the script's own
+
+    def __init__(self, starter: Starter, wanted: Setting | None, budget: Budget) -> None:
+        """`wanted`: what the loader is built with in the first start; None for the script's own settings."""
+        self._starter = starter
+        self._wanted = wanted
+        self._budget = budget
+        self._profile: Profile | None = None
+        self.starts = 0
+
+    def profile(self, enough: Callable[[Start], int]) -> Start:
+        """Start the script and return what it shows; for longer where fewer batches came than `enough` says."""
+        looping = PROFILE_S
+        while True:
+            found = self._start(looping, "profile", self._wanted)
+            needed = enough(found)
+            if found.batches >= needed or not found.over or looping >= MOST_PROFILE_S or not found.batches:
+                return found
+            looping = min(MOST_PROFILE_S, 1.3 * looping * needed / found.batches)
+
+    def know(self, profile: Profile) -> None:
+        """Learn what the profile said."""
+        self._profile = profile
+
+    def ceiling(self) -> float | None:
+        """Return samples/s with one batch again and again; None where it cannot be copied."""
+        profile = self._known()
+        looping = max(CEILING_S, 25 * profile.per_batch)
+        if not self._budget.allows(looping):
+            return None
+        found = self._start(looping, "one batch", profile.script, replay=True)
+        copied = not any(note.get("n") == "trial" and "refused" in note for note in found.notes)
+        return mean(found.rates) if found.rates and copied else None
+
+    def price(self, wanted: Setting) -> int:
+        """Return 1: every visit is a trial."""
+        return int(wanted is not None)
+
+    def looping(self, wanted: Setting) -> float:
+        """Return the s of batches that a visit is predicted to take."""
+        profile = self._known()
+        skip, timed = self._length(wanted)
+        return (skip + timed) * profile.batch * profile.ranks / max(1e-9, profile.rate(wanted))
+
+    def allowed(self, wanted: Setting) -> bool:
+        """Return whether there is time for a visit."""
+        return self._budget.allows(self.looping(wanted))
+
+    def measure(self, wanted: Setting) -> Outcome:
+        """Start the script with these settings, and time its batches."""
+        skip, timed = self._length(wanted)
+        found = self._start(2 * LONGEST_S, f"{wanted.num_workers} workers", wanted, batches=skip + timed)
+        return Outcome(state=found.state, rates=found.rates, why=found.why, memory=found.memory, seconds=found.seconds)
+
+    def remove(self) -> None:
+        """Do nothing: every start has ended."""
+
+    def _start(
+        self, looping: float, name: str, wanted: Setting | None, *, batches: int = 0, replay: bool = False
+    ) -> Start:
+        self.starts += 1
+        plan = self._starter.plan(seconds=looping, batches=batches)
+        return self._starter.start(plan, name, wanted, **({"replay": True} if replay else {}))
+
+    def _length(self, wanted: Setting) -> tuple[int, int]:
+        """Return how many batches are left out, and how many are timed: whole epochs where these are short."""
+        profile = self._known()
+        skip, timed, epoch = max(WARM_UP, wanted.queue + 2), self._timed(profile), profile.epoch
+        if not epoch or epoch >= skip + timed:
+            return skip, timed
+        whole = math.ceil(skip / epoch) * epoch
+        return whole, min(max(3, math.ceil(timed / epoch)), max(1, MOST // epoch)) * epoch
+
+    def _timed(self, profile: Profile) -> int:
+        """Return how many batches are timed: a mean to within e needs (1.96 cv / e)^2 of them."""
+        fastest = profile.ceiling or profile.measured
+        a_batch = profile.batch * profile.ranks / max(1e-9, fastest)  # s, at the fastest that may come
+        needed = max(LEAST, (1.96 * profile.spread / PRECISION) ** 2, SHORTEST_S / max(1e-6, a_batch))
+        return int(min(needed, MOST, max(LEAST, LONGEST_S / max(1e-6, profile.per_batch))))
+
+    def _known(self) -> Profile:
+        if self._profile is None:
+            raise RuntimeError("the profile comes first")
+        return self._profile

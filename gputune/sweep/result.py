@@ -1,0 +1,264 @@
+"""What a sweep says: its document (`--json`, docs/sweep.md), and its words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from gputune.document import SpeedupRow
+from gputune.effects import of_workers
+from gputune.features import Loader
+from gputune.figures import size
+from gputune.finding import Speedup
+from gputune.hygiene import clean
+from gputune.report.words import number, seconds, times
+from gputune.sweep.batches import Size
+from gputune.sweep.choosing import Tally
+from gputune.sweep.limits import Limits
+from gputune.sweep.search import Found
+from gputune.sweep.settings import Setting
+
+SCHEMA_VERSION: Final = 1
+EFFECTS: Final = {
+    "same-order": "samples come in the same order; random transforms draw other numbers in other workers",
+    "changes-order": "samples come in another order than with the script's own settings",
+}
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings, and the samples/s that were measured with them."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    pin_memory: bool
+    persistent_workers: bool
+    batch_size: int | None
+    samples_per_s: float
+
+
+class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting that was tried: samples/s as predicted and as measured, `low` to `high` with 95 %.
+
+    `replayed`: with batches that cost nothing, as batch sizes are compared. `memory` (B, all processes) is as measured,
+    `shm` (B) what full queues take.
+    """
+
+    num_workers: int
+    prefetch_factor: int | None
+    pin_memory: bool
+    persistent_workers: bool
+    batch_size: int | None
+    predicted: float | None
+    measured: float | None
+    state: str
+    low: float | None = None
+    high: float | None = None
+    speedup: float | None = None
+    memory: int | None = None
+    shm: int | None = None
+    replayed: bool = False
+    why: str = ""
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """The document. `ceiling`: samples/s with batches that cost nothing, null where that was not measured."""
+
+    schema_version: int = SCHEMA_VERSION
+    where: str
+    baseline: Row
+    best: Row
+    speedup: SpeedupRow
+    ceiling: float | None
+    trials: list[TrialRow]
+    seconds: float
+    starts: int
+    stopped: bool
+    effect: str
+    says: list[str]
+    folder: str
+    written: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcomes:
+    """Everything that a document is made of."""
+
+    script: str
+    loader: Loader
+    baseline: Tally
+    best: Tally
+    gain: Speedup
+    found: Found
+    limits: Limits
+    sizes: Sequence[Size] = ()
+    ceiling: float | None = None
+    seconds: float = 0.0
+    starts: int = 0
+    stopped: bool = False
+    file: str = ""  # that the loader is built in
+    folder: str = ""
+    written: str = ""
+    says: list[str] = field(default_factory=list)
+
+
+def document(what: Outcomes) -> Sweep:
+    """Return the document."""
+    chosen = what.best.setting
+    effect = of_workers(what.loader, chosen.num_workers, persistent=chosen.persistent_workers)
+    if chosen == what.baseline.setting:
+        effect = "identical"
+    elif chosen.batch_size != what.baseline.setting.batch_size:
+        effect = "changes-learning"
+    return Sweep(
+        where=what.loader.where,
+        baseline=_row(what.baseline),
+        best=_row(what.best),
+        speedup=SpeedupRow(low=what.gain.low, likely=what.gain.likely, high=what.gain.high),
+        ceiling=what.ceiling,
+        trials=[*_sizes(what), *_trials(what)],
+        seconds=what.seconds,
+        starts=what.starts,
+        stopped=what.stopped,
+        effect=effect,
+        says=[*what.says, *([EFFECTS[effect]] if effect in EFFECTS else [])],
+        folder=what.folder,
+        written=what.written,
+    )
+
+
+def _row(tally: Tally) -> Row:
+    wanted = tally.setting
+    return Row(
+        num_workers=wanted.num_workers,
+        prefetch_factor=wanted.prefetch_factor,
+        pin_memory=wanted.pin_memory,
+        persistent_workers=wanted.persistent_workers,
+        batch_size=wanted.batch_size,
+        samples_per_s=tally.rate,
+    )
+
+
+def _trial(wanted: Setting, **more: object) -> TrialRow:
+    return msgspec.convert({**wanted.plain, **more}, TrialRow)
+
+
+def _sizes(what: Outcomes) -> list[TrialRow]:
+    return [
+        _trial(
+            each.setting,
+            predicted=None,
+            measured=each.rate,
+            state=each.state.value,
+            memory=each.memory,
+            replayed=True,
+            why=each.why or ("" if each.fits else f"it fills {each.full or 0:.0%} of the device's memory"),
+        )
+        for each in what.sizes
+    ]
+
+
+def _trials(what: Outcomes) -> list[TrialRow]:
+    """Return the settings in the order in which they were met, the script's own first."""
+    found = what.found
+    tallies = {what.baseline.setting: what.baseline, **found.tallies}
+    rows = [_measured(what, tally) for tally in tallies.values()]
+    return rows + [
+        _trial(
+            wanted,
+            predicted=found.predicted.get(wanted),
+            measured=None,
+            state=outcome.state.value,
+            memory=found.memory.get(wanted),
+            shm=what.limits.shm(wanted),
+            why=outcome.why,
+        )
+        for wanted, outcome in found.failed.items()
+        if wanted not in tallies
+    ]
+
+
+def _measured(what: Outcomes, tally: Tally) -> TrialRow:
+    own = tally.setting == what.baseline.setting
+    return _trial(
+        tally.setting,
+        predicted=None if own else what.found.predicted.get(tally.setting),
+        measured=tally.rate,
+        state="ok",
+        low=tally.low,
+        high=tally.high,
+        speedup=tally.rate / what.baseline.rate,
+        memory=what.found.memory.get(tally.setting),
+        shm=what.limits.shm(tally.setting),
+    )
+
+
+def to_json(sweep: Sweep) -> bytes:
+    """Return the document as indented JSON with a newline at its end."""
+    return msgspec.json.format(msgspec.json.encode(sweep), indent=2) + b"\n"
+
+
+HEAD = ("workers", "prefetch", "pin", "persistent", "batch", "samples/s", "", "predicted", "memory", "in queues", "")
+
+
+def words(sweep: Sweep, script: str) -> str:
+    """Return the sweep in lines: every setting with its rate, and the best one in a sentence."""
+    lines = [f"gputune sweep-loader: {clean(script)}, the loader built at {clean(sweep.where, 60)}", ""]
+    rows = [HEAD, *(_cells(row, sweep) for row in sweep.trials)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.append("")
+    if sweep.ceiling is not None:
+        lines.append(f"about {number(sweep.ceiling)} samples/s would be the most, if batches cost nothing")
+    lines.append(_verdict(sweep))
+    lines += sweep.says
+    return "\n".join(lines)
+
+
+def _cells(row: TrialRow, sweep: Sweep) -> tuple[str, ...]:
+    best = _same(row, sweep.best) and not row.replayed
+    own = _same(row, sweep.baseline) and not row.replayed
+    remark = "with batches that cost nothing" if row.replayed else "best" if best else "as it is" if own else ""
+    if row.state != "ok":
+        remark = f"{row.state}: {clean(row.why, 100)}"
+    elif row.why:
+        remark = clean(row.why, 100)
+    spread = f" ({number(row.low)}–{number(row.high)})" if row.low is not None and row.high is not None else ""
+    return (
+        str(row.num_workers),
+        _text(row.prefetch_factor),
+        "yes" if row.pin_memory else "no",
+        "yes" if row.persistent_workers else "no",
+        _text(row.batch_size),
+        f"{number(row.measured)}{spread}" if row.measured is not None else "–",
+        f"×{row.speedup:.2f}" if row.speedup is not None else "",
+        number(row.predicted) if row.predicted is not None else "",
+        size(row.memory) if row.memory is not None else "",
+        size(row.shm) if row.shm is not None else "",
+        remark,
+    )
+
+
+def _same(row: TrialRow, other: Row) -> bool:
+    names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")
+    return all(getattr(row, name) == getattr(other, name) for name in names)
+
+
+def _text(value: int | None) -> str:
+    return "–" if value is None else str(value)
+
+
+def _verdict(sweep: Sweep) -> str:
+    took = f"{sweep.starts} starts in {seconds(sweep.seconds)}"
+    so_far = "the best so far" if sweep.stopped else "best"
+    if _plain(sweep.best) == _plain(sweep.baseline):
+        return f"{so_far}: the script's own settings; nothing that was tried is surely faster ({took})"
+    changed = {n: v for n, v in _plain(sweep.best).items() if v is not None and v != _plain(sweep.baseline)[n]}
+    shown = ", ".join(f"{name}={value}" for name, value in changed.items())
+    return f"{so_far}: {shown}: {times(sweep.speedup)} the samples/s of the script's own settings ({took})"
+
+
+def _plain(row: Row) -> Mapping[str, int | bool | None]:
+    fields = msgspec.structs.asdict(row)
+    fields.pop("samples_per_s")
+    return fields

@@ -1,0 +1,223 @@
+"""Which setting is measured next, and when that is enough: the best few by prediction, uphill from there.
+
+The model is a few percent off, so its best is where the search begins. From the best that was measured so far it looks
+at one more worker, a longer queue and one less worker, as long as any of them may pay by what is known by now.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gputune.sweep.choosing import TIE, Order, Tally, best, gain, order
+from gputune.sweep.profile import Profile
+from gputune.sweep.settings import Setting
+from gputune.sweep.starting import Start, State
+
+CLOSE = 0.03  # relative: predictions this close are the same, for the model is not more exact than that
+HOPE = 0.02  # a setting that is predicted no further behind the best may be it: the model's own error, once corrected
+SURELY = 1.1  # times: a gain whose lower end is above this needs no second visit
+VISITS = 4  # times that a setting is gone back to at most, to tell two of them apart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one visit to a setting."""
+
+    state: State
+    rates: tuple[float, ...] = ()  # samples/s of parts
+    why: str = ""
+    memory: int | None = None  # B, all processes
+    seconds: float = 0.0
+
+
+class Bench(Protocol):
+    """Where settings are measured."""
+
+    noise: float  # relative standard error of a visit, beyond what its parts show
+    kept: int  # trials that are kept to tell the best setting from the script's own
+
+    def measure(self, wanted: Setting) -> Outcome:
+        """Measure a setting once."""
+
+    def price(self, wanted: Setting) -> int:
+        """Return how many trials another visit to a setting counts as."""
+
+
+class Stage(Bench, Protocol):
+    """A bench with the start of the script that it rests on. `remove()` it, whatever comes."""
+
+    starts: int  # of the script, so far
+
+    def profile(self, enough: Callable[[Start], int]) -> Start:
+        """Start the script, and return what it shows once as many batches came as `enough` asks for."""
+
+    def know(self, profile: Profile) -> None:
+        """Learn what the profile said."""
+
+    def ceiling(self) -> float | None:
+        """Return samples/s with batches that cost nothing, None where that cannot be measured."""
+
+    def looping(self, wanted: Setting) -> float:
+        """Return the s of batches that a visit is predicted to take."""
+
+    def allowed(self, wanted: Setting) -> bool:
+        """Return whether there is time for a visit."""
+
+    def remove(self) -> None:
+        """End what still runs."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What is known by now: rates, what failed and why, what is predicted of everything, and memory as measured."""
+
+    predicted: Mapping[Setting, float]
+    tallies: dict[Setting, Tally] = field(default_factory=dict)
+    failed: dict[Setting, Outcome] = field(default_factory=dict)
+    memory: dict[Setting, int] = field(default_factory=dict)
+
+    def take(self, wanted: Setting, outcome: Outcome, noise: float) -> None:
+        """Take one visit."""
+        if outcome.memory:
+            self.memory[wanted] = max(outcome.memory, self.memory.get(wanted, 0))
+        if outcome.state is not State.OK or not outcome.rates:
+            self.failed[wanted] = outcome
+            return
+        tally = self.tallies.setdefault(wanted, Tally(setting=wanted, noise=noise))
+        tally.visits.append(outcome.rates)
+
+
+Tell = Callable[[Setting, Found], None]
+
+
+class Search:
+    """One search. `allowed` is asked before every visit whether there is time for it; `trials` may be spent."""
+
+    def __init__(  # noqa: PLR0913 - one parameter a part of what it works with
+        self,
+        profile: Profile,
+        bench: Bench,
+        found: Found,
+        *,
+        trials: int,
+        allowed: Callable[[Setting], bool],
+        tell: Tell,
+    ) -> None:
+        self.profile = profile
+        self.bench = bench
+        self.found = found
+        self._trials = trials
+        self._allowed = allowed
+        self._tell = tell
+        self._most_workers = max((s.num_workers for s in found.predicted), default=0)
+
+    @property
+    def best(self) -> Tally:
+        """Return the best by now."""
+        return best(self.found.tallies.values(), self.profile.script)
+
+    def run(self) -> None:
+        """Measure until nothing is left that may pay, or may be measured."""
+        script = self.profile.script
+        first = self._cheapest(self.found.predicted)
+        if first is not None and first != script:
+            self._visit(first)
+        while (wanted := next(self._hopeful(), None)) is not None:
+            if not self._visit(wanted):
+                break
+        self._confirm()
+
+    def _cheapest(self, predicted: Mapping[Setting, float]) -> Setting | None:
+        """Return the cheapest of the settings that are predicted to be about as fast as the fastest."""
+        most = max(predicted.values(), default=0.0)
+        close = [s for s, rate in predicted.items() if rate >= most * (1 - CLOSE)]
+        return min(close, key=lambda s: s.cost(self.profile.script), default=None)
+
+    def _hopeful(self) -> Iterator[Setting]:
+        """Yield settings beside the best one that may be better, or as good and cheaper; the most promising first."""
+        tally = self.best
+        known = self.found.tallies.keys() | self.found.failed.keys()
+        off = self._bias()
+        beside = [s for s in self._beside(tally.setting) if s not in known and s.num_workers <= self._most_workers]
+        for wanted in sorted(beside, key=lambda s: (-self.found.predicted[s], -s.num_workers)):
+            hoped = self.found.predicted[wanted] * off
+            cheaper = wanted.cost(self.profile.script) < tally.setting.cost(self.profile.script)
+            if hoped >= tally.rate * (1 - (TIE if cheaper else HOPE)):
+                yield wanted
+
+    def _bias(self) -> float:
+        """Return by what predictions were off where workers were measured; 1 where none were."""
+        pairs = [(t.rate, self.found.predicted[s]) for s, t in self.found.tallies.items() if s.num_workers]
+        return statistics.median(rate / predicted for rate, predicted in pairs if predicted) if pairs else 1.0
+
+    def _beside(self, here: Setting) -> Iterator[Setting]:
+        """Yield the neighbours of a setting: fewer and more workers, each with its best queue, and a longer queue."""
+        numbers = sorted({s.num_workers for s in self.found.predicted})
+        at = numbers.index(here.num_workers)
+        for number in numbers[max(0, at - 1) : at + 2]:
+            same = {
+                s: rate
+                for s, rate in self.found.predicted.items()
+                if s.num_workers == number
+                and (s.pin_memory, s.persistent_workers and number > 0)
+                == (here.pin_memory, here.persistent_workers and number > 0)
+            }
+            if number == here.num_workers:
+                longer = [s for s in same if s.queue > here.queue]
+                yield from sorted(longer, key=lambda s: s.queue)[:1]
+            else:
+                chosen = self._cheapest(same)
+                if chosen is not None:
+                    yield chosen
+
+    def _visit(self, wanted: Setting) -> bool:
+        """Measure a setting, and go back to it and the best one while that may decide between them.
+
+        Return False when there is nothing left to spend.
+        """
+        keep = self.bench.kept
+        if not self._measure(wanted, keep):
+            return False
+        for _ in range(VISITS - 1):
+            tally, rival = self.found.tallies.get(wanted), self._rival(wanted)
+            if tally is None or rival is None or order(tally, rival) is not Order.UNDECIDED:
+                break
+            if self.bench.price(wanted) or not self._measure(rival.setting, keep) or not self._measure(wanted, keep):
+                break
+        return True
+
+    def _rival(self, wanted: Setting) -> Tally | None:
+        others = [tally for s, tally in self.found.tallies.items() if s != wanted]
+        return max(others, key=lambda tally: tally.rate, default=None)
+
+    def _measure(self, wanted: Setting, keep: int) -> bool:
+        price = self.bench.price(wanted)
+        if price > self._trials - keep or not self._allowed(wanted):
+            return False
+        self._tell(wanted, self.found)
+        self._trials -= price
+        outcome = self.bench.measure(wanted)
+        self.found.take(wanted, outcome, self.bench.noise)
+        if outcome.state is not State.OK and wanted.num_workers:
+            self._most_workers = min(self._most_workers, wanted.num_workers - 1)
+        return True
+
+    def _confirm(self) -> None:
+        """Measure the best one and the script's own in turn until they are apart, or are seen to tie."""
+        script = self.profile.script
+        for turn in range(2 * VISITS):
+            fastest = max(self.found.tallies.values(), key=lambda tally: tally.rate)
+            own = self.found.tallies.get(script)
+            if own is None or fastest is own:
+                return
+            apart = order(fastest, own)
+            if apart is Order.TIE or (apart is Order.FASTER and _is_settled(own, fastest)):
+                return
+            fewer = fastest if len(fastest.visits) <= len(own.visits) else own
+            if not self._measure(fewer.setting if turn else fastest.setting, keep=0):
+                return
+
+
+def _is_settled(own: Tally, fastest: Tally) -> bool:
+    return len(fastest.visits) > 1 or gain(own, fastest).low > SURELY

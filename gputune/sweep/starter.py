@@ -1,0 +1,56 @@
+"""How the script is started under settings: the same command, the same seed, and the rules for its loader."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gputune.sample import Json
+from gputune.sweep.living import Live, Plan
+from gputune.sweep.script import Script
+from gputune.sweep.settings import Setting
+from gputune.sweep.starting import Start, State, refused, start
+
+WRITES = "writes"  # the folder in the sweep's own for what trials write
+
+
+@dataclass(slots=True, kw_only=True)
+class Starter:
+    """Starts the script. `where` and `origin` are its loader and the settings it has by itself, once they are known."""
+
+    script: Script
+    folder: Path
+    within: float
+    seed: int
+    where: str = ""
+    origin: Setting | None = None
+    duplicates: bool = False  # a stream that shares itself out may have more workers
+
+    def plan(self, *, seconds: float, batches: int = 0, environment: Mapping[str, str] | None = None) -> Plan:
+        """Return how long a start is."""
+        return Plan(
+            command=self.script.command,
+            cwd=self.script.cwd,
+            folder=self.folder,
+            seconds=seconds,
+            batches=batches,
+            seed=self.seed,
+            environment=environment or {},
+        )
+
+    def rules(self, wanted: Setting | None) -> list[Mapping[str, Json]]:
+        """Return the rules that make the loader be built with these settings; none where it is so by itself."""
+        changes = wanted.changes(self.origin) if wanted and self.origin else {}
+        rule: dict[str, Json] = {"where": self.where, "set": changes, "duplicates": self.duplicates}
+        return [rule] if changes else []
+
+    def live(self, plan: Plan, name: str, wanted: Setting | None = None) -> Live:
+        """Start the script with these settings, and return it as it goes on. Raises OSError where it cannot be."""
+        return Live(plan, name, self.rules(wanted), writes=str(self.folder / WRITES))
+
+    def start(self, plan: Plan, name: str, wanted: Setting | None = None, **special: Json) -> Start:
+        """Start the script with these settings, its own where none are wanted, and wait for its end."""
+        rules = self.rules(wanted)
+        writes = str(self.folder / WRITES)
+        found = start(plan, name, where=self.where, rules=rules, within=self.within, writes=writes, **special)
+        why = refused(found, rules[0] if rules else {}) if found.state is State.OK else ""
+        return replace(found, state=State.FAILED, why=why, rates=()) if why else found

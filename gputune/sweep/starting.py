@@ -1,0 +1,190 @@
+"""One start of the script for some batches, and what came of it: a failure is an answer here, and never the end.
+
+`gputune_guest/trial.py` ends the script after its batches; a script that hangs is ended by a deadline. What it writes
+goes to the trial's own folder, as far as the guest can see to that (docs/sweep.md).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+
+from gputune.features import Features
+from gputune.hygiene import clean
+from gputune.sample import Json
+from gputune.sweep.living import Live, Plan
+from gputune.sweep.timeline import WARM_UP
+
+STUCK_S = 60.0  # s that it may take beyond its own limit: a batch under way, its `finally`, its `atexit`
+SETTLED_S = 1.0  # s of batches after which its memory is looked at
+LAST_WORDS = 300  # characters of a log that a sentence shows
+TAIL = 65536  # B of a log's end that may tell why it failed
+KILLED = 137  # a shell's status for SIGKILL: the kernel's, when memory is over
+# What frameworks say when memory is over; the kernel says nothing, it kills.
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|OutOfMemoryError|MemoryError|can't allocate memory|Cannot allocate memory|std::bad_alloc|"
+    r"(?:CUBLAS|CUDNN)_STATUS_ALLOC_FAILED",
+    re.IGNORECASE,
+)
+NO_SHM = re.compile(r"unable to (?:allocate|mmap|resize|write to)[^\n]*shared memory|signal: Bus error", re.IGNORECASE)
+NOT_PICKLED = re.compile(
+    r"can't pickle|cannot pickle|PicklingError|can't get (?:local )?(?:attribute|object)", re.IGNORECASE
+)
+WORKER_DIED = re.compile(r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) [^\n]*", re.IGNORECASE)
+
+
+class State(Enum):
+    """What came of a start."""
+
+    OK = "ok"
+    OOM = "oom"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """One start that is over. Without `rates` (samples/s of parts) too few batches came, and `why` says the reason."""
+
+    state: State
+    log: str
+    why: str = ""
+    seconds: float = 0.0  # all of it, start-up included
+    looped: float = 0.0  # s from its first batch to its last
+    memory: int | None = None  # B that its processes held (PSS) soon after its first batch; None: not seen
+    batches: int = 0
+    exit_code: int | None = None
+    over: bool = False  # its time was up: it did not end by itself
+    where: str = ""  # the loader that was timed
+    rates: tuple[float, ...] = ()
+    run: Features | None = None
+    notes: tuple[Mapping[str, Json], ...] = ()
+    loaders: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+
+
+def start(
+    plan: Plan,
+    name: str,
+    *,
+    where: str = "",
+    rules: Sequence[Mapping[str, Json]] = (),
+    within: float,
+    **special: Json,
+) -> Start:
+    """Start the script once, and wait for its end. `special` goes to the guest (`trial.py`).
+
+    `within`: s in which its first batch has to come. `where`: the loader that is timed, else the one that is waited for
+    most.
+    """
+    live = Live(plan, name, rules, **special)
+    try:
+        why, memory = _follow(live, plan, where, within)
+    finally:
+        live.end()
+    return replace(outcome(live, where, why), memory=memory)
+
+
+def _follow(live: Live, plan: Plan, where: str, within: float) -> tuple[str, int | None]:
+    """Wait until it has ended; return why it has to be ended from here (else nothing), and what memory it held."""
+    first = 0.0
+    memory = None
+    while live.beat():
+        if not first and live.timeline.batches(where):
+            first = live.seconds
+        if first and memory is None and live.seconds - first > SETTLED_S:
+            memory = live.memory()
+        if not first and live.seconds > within:
+            return f"no batch came in the first {within:.0f} s", memory
+        if first and live.seconds - first > plan.seconds + STUCK_S:
+            return f"it was stuck: it had {plan.seconds:.0f} s for its batches, and {STUCK_S:.0f} s to end", memory
+    return "", memory
+
+
+def outcome(live: Live, where: str, why: str) -> Start:
+    """Return what came of a start that is over. `why`: the reason for which it was ended from here, if it was."""
+    run, told = live.features(), live.timeline
+    where = where or most_waited(run)
+    rates = told.rates(where, max(WARM_UP, told.queue(where) + 2))
+    notes = tuple(note for _, note in told.notes)
+    state = State.OK
+    if why or live.status:
+        state, why = failure(live.log, why or status_words(live.status), run)
+    elif not rates:
+        state, why = State.FAILED, f"it ended after {told.batches(where)} batches, too few to time"
+    return Start(
+        state=state,
+        log=str(live.log),
+        why=why,
+        seconds=live.seconds,
+        looped=max((p.loop for p in run.processes), default=0.0),
+        batches=told.batches(where),
+        exit_code=live.status,
+        over=not live.status and any(n.get("n") == "trial" and "batches" in n for n in notes),
+        where=where,
+        rates=rates if state is State.OK else (),
+        run=run,
+        notes=notes,
+        loaders=told.loaders,
+    )
+
+
+def most_waited(run: Features) -> str:
+    """Return where the training loader was built that was waited for most, "" where there is none."""
+    found = [x for p in run.processes for x in p.loaders if x.training and x.pipeline is None]
+    return max(found, key=lambda x: (x.wait_total, x.batches)).where if found else ""
+
+
+def failure(log: Path, why: str, run: Features) -> tuple[State, str]:
+    """Return whether memory was the reason, and the reason in a sentence."""
+    text = _tail(log)
+    said = text.strip().splitlines()[-1:]
+    last = clean(said[0], LAST_WORDS) if said else ""
+    memory = _of_memory(text, run)
+    if memory:
+        return State.OOM, memory
+    if NOT_PICKLED.search(text):
+        return State.FAILED, f"its dataset cannot be handed to workers: {last}"
+    died = WORKER_DIED.search(text)
+    if died:
+        return State.FAILED, clean(died.group())
+    return State.FAILED, f"{why}: {last}" if last else why
+
+
+def _of_memory(text: str, run: Features) -> str:
+    """Return in a sentence that memory was over, "" where it was not."""
+    if run.oom_kills[0]:
+        return "the kernel killed a process for want of memory"
+    if NO_SHM.search(text):
+        return "shared memory (`/dev/shm`) was full"
+    if OUT_OF_MEMORY.search(text):
+        return "it ran out of memory"
+    return "it was killed (SIGKILL), as the kernel does for want of memory" if run.exit_code == KILLED else ""
+
+
+def status_words(code: int | None) -> str:
+    """Return what a status, as a shell says it, tells of how the script ended."""
+    if code is not None and code > 128:
+        return f"it died of signal {code - 128}"
+    return f"it left with status {code}"
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def refused(start: Start, wanted: Mapping[str, Json]) -> str:
+    """Return why the loader was not built as it was asked for, nothing where it was."""
+    said = [note for note in start.notes if note.get("n") == "override"]
+    for note in said:
+        reasons = note.get("refused")
+        if isinstance(reasons, dict) and reasons:
+            name, why = next(iter(reasons.items()))
+            return f"{clean(name)}: {clean(str(why))}"
+    if wanted and not said:
+        return "the loader was not built at that line this time"
+    return ""

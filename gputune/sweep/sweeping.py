@@ -1,0 +1,285 @@
+"""The undertaking: the first start, batch sizes where they are wished, the ceiling, the search, and what is said of it.
+
+What goes wrong before anything was measured is an error; afterwards it is a row. A Ctrl-C ends the search, and not the
+words.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gputune.errors import BadUsage, GputuneError
+from gputune.hygiene import clean
+from gputune.launch import folders
+from gputune.report.words import number, seconds
+from gputune.sweep import kept
+from gputune.sweep.batches import NotOurs, Sizes
+from gputune.sweep.budget import Budget
+from gputune.sweep.choosing import Order, Tally, best, gain, order
+from gputune.sweep.journal import Journal, Remembering, begun, identity, resumed
+from gputune.sweep.learning import accumulated, advice
+from gputune.sweep.profile import NoLoader, Profile, TooShort, profile
+from gputune.sweep.restarts import NOISE, Restarts
+from gputune.sweep.result import Outcomes
+from gputune.sweep.script import Script
+from gputune.sweep.search import Found, Search, Stage
+from gputune.sweep.settings import Setting, setting_of
+from gputune.sweep.starter import WRITES, Starter
+from gputune.sweep.starting import Start, State
+from gputune.workload import LEAST_BATCHES
+
+TRIALS = 6  # settings that are measured, the script's own and the ceiling included; batch sizes come on top
+ENOUGH = LEAST_BATCHES + 20  # batches from which a profile can be made, warm-up included
+NO_GAIN = 0.02  # relative: a ceiling this close above the script's own rate leaves nothing for a loader to win
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What was asked for. `sizes`: batch sizes, `auto`, or () for none."""
+
+    script: Script
+    out: str | None = None
+    sizes: Sequence[int] | str = ()
+    budget: float | None = None
+    within: float = 60.0
+    where: str = ""
+    seed: int = 1
+    resume: bool = False
+    write: Path | None = None  # where the settings go; None: nowhere
+    tell: Tell = lambda _: None
+
+
+class NotRun(GputuneError):  # noqa: N818 - named for what happened
+    """The script failed, as it is."""
+
+    def __init__(self, script: str, why: str, log: str) -> None:
+        super().__init__(f"`{script}` failed, run as it is: {why}", hint=f"its output is in `{log}`")
+
+
+class Sweeper:
+    """One sweep. Call `run` once."""
+
+    def __init__(self, wishes: Wishes) -> None:
+        self.wishes = wishes
+        self.journal = _journal(wishes)
+        self.budget = Budget(total=wishes.budget, spent=self.journal.spent)
+        self.starts = 0
+        self.says: list[str] = []
+        self._starter = Starter(
+            script=wishes.script,
+            folder=self.journal.folder,
+            within=wishes.within,
+            seed=wishes.seed,
+            where=wishes.where,
+        )
+
+    def run(self) -> Outcomes:
+        """Sweep, and return what was found. Raises GputuneError where nothing could be measured."""
+        wishes = self.wishes
+        wishes.tell(f"{wishes.script.name} runs as it is, to see which loader it waits for")
+        bench: Stage = Restarts(self._starter, None, self.budget) if wishes.sizes else self._stage(None)
+        sizes: Sizes | None = None
+        stopped = False
+        try:
+            own = here = self._profile(bench, "profile")
+            self._learn(own)
+            found = _found(own, bench)
+            try:
+                if wishes.sizes:
+                    sizes = Sizes(own, self._starter, self.journal, self.budget, wishes.tell)
+                    sizes.run(wishes.sizes)
+                    self.starts += bench.starts + len(sizes.tried)
+                    here, found, bench = self._enlarged(own, sizes)
+                bench.know(here)
+                self._search(here, found, bench)
+            except KeyboardInterrupt:
+                stopped = True
+        finally:
+            bench.remove()
+            self.starts += bench.starts
+        outcomes = self._outcomes(own, here, found)
+        outcomes.sizes = sizes.tried if sizes else ()
+        outcomes.stopped = stopped
+        if not stopped:
+            outcomes.written = self._write(outcomes)
+        return outcomes
+
+    def _learn(self, own: Profile) -> None:
+        """Learn which loader it is about, and how the script builds it."""
+        starter = self._starter
+        starter.where, starter.origin = own.loader.where, own.script
+        starter.duplicates = own.loader.iterable and bool(own.loader.shards)
+        self.says += self._redirected()
+
+    # the starts
+
+    def _stage(self, wanted: Setting | None) -> Stage:
+        return Restarts(self._starter, wanted, self.budget)
+
+    def _profile(self, bench: Stage, name: str) -> Profile:
+        """Start the script and profile it."""
+        found = self.journal.start(name, lambda: bench.profile(lambda start: ENOUGH + _queue(start)))
+        if found.state is not State.OK and not found.over:
+            raise self._failure(found)
+        self.budget.learn(found.seconds, found.looped)
+        return profile(found, self.wishes.script.name, self._starter.where)
+
+    def _failure(self, found: Start) -> GputuneError:
+        script = self.wishes.script.name
+        if found.why.startswith("no batch came"):
+            return NoLoader(
+                script,
+                f"in the first {self.wishes.within:.0f} s",
+                f"if it loads its data later than that, pass `--within {2 * self.wishes.within:.0f}`",
+            )
+        if found.exit_code or found.why.startswith("it was stuck"):
+            return NotRun(script, found.why, found.log)
+        if found.batches:
+            return TooShort(script, found.batches)
+        return NoLoader(script, "before the end", f"see what it does with its time: its output is in `{found.log}`")
+
+    def _enlarged(self, own: Profile, sizes: Sizes) -> tuple[Profile, Found, Stage]:
+        """Return the profile at the batch size at the knee, confirmed with batches as they are, and its bench."""
+        for batch in sizes.candidates():
+            if batch == own.script.batch_size:
+                break
+            self.wishes.tell(f"batch_size={batch} with its real batches, to confirm it")
+            bench = self._stage(replace(own.script, batch_size=batch))
+            try:
+                there = self._profile(bench, f"size {batch}")
+                if there.script.batch_size != batch:
+                    raise NotOurs(own.loader.where, f"it was built with {there.script.batch_size} all the same")
+            except GputuneError as error:
+                self.says.append(f"batch_size={batch} did not last: {error.args[0]}")
+                bench.remove()
+                self.starts += bench.starts
+            except BaseException:
+                bench.remove()
+                raise
+            else:
+                self.says.append(advice(own.script.batch_size or batch, batch, accumulated(own.outlook.process)))
+                return there, _found(there, bench), bench
+        bench = self._stage(None)
+        return own, _found(own, bench), bench
+
+    # the search
+
+    def _search(self, here: Profile, found: Found, bench: Stage) -> None:
+        """Measure the ceiling, then the best few settings."""
+        self.wishes.tell("one batch again and again: what everything but the loading allows")
+        here.ceiling = self.journal.number(f"ceiling {here.script.words()}", bench.ceiling)
+        found.predicted = {wanted: here.rate(wanted) for wanted in here.settings()}
+        if here.ceiling is not None and here.script.num_workers == 0 and here.ceiling < here.measured * (1 + NO_GAIN):
+            self.says.append("batches cost next to nothing: no setting of the loader can bring more")
+            return
+        tell = self.wishes.tell
+        Search(
+            here,
+            Remembering(bench, self.journal),
+            found,
+            trials=TRIALS - 2,
+            allowed=bench.allowed,
+            tell=lambda wanted, now: tell(self._progress(wanted, now, bench.looping(wanted))),
+        ).run()
+
+    def _progress(self, wanted: Setting, found: Found, takes: float) -> str:
+        predicted = found.predicted.get(wanted)
+        fastest = max(found.tallies.values(), key=lambda tally: tally.rate)
+        number_of = len(found.tallies.keys() | found.failed.keys() | {wanted}) + 1  # and the ceiling
+        again = "again " if wanted in found.tallies else ""
+        still = min(self.budget.left, takes * (1 + max(0, TRIALS - number_of)))
+        return (
+            f"trial {number_of} of at most {TRIALS}: {again}{wanted.words()}, about {seconds(takes)}, at most some "
+            f"{seconds(max(takes, still))} still"
+            + (f", predicted {number(predicted)} samples/s" if predicted else "")
+            + f"; best so far {number(fastest.rate)} ({fastest.setting.words()})"
+        )
+
+    # the end
+
+    def _outcomes(self, own: Profile, here: Profile, found: Found) -> Outcomes:
+        baseline = (
+            found.tallies[own.script] if here is own else Tally(setting=own.script, noise=NOISE, visits=[own.parts])
+        )
+        winner = best(found.tallies.values(), here.script)
+        if here is not own and order(winner, baseline) is not Order.FASTER:
+            winner = baseline
+        return Outcomes(
+            script=self.wishes.script.name,
+            loader=own.loader,
+            baseline=baseline,
+            best=winner,
+            gain=gain(baseline, winner),
+            found=found,
+            limits=here.limits,
+            ceiling=here.ceiling,
+            seconds=self.budget.seconds,
+            starts=self.starts,
+            file=own.file,
+            folder=str(self.journal.folder),
+            says=[says for says in self.says if says],
+        )
+
+    def _write(self, what: Outcomes) -> str:
+        """Write the settings where they were wished; return the file's name, "" where there is none."""
+        file = self.wishes.write
+        if file is None:
+            return ""
+        wanted = {name: value for name, value in what.best.setting.plain.items() if value is not None}
+        if what.best.setting.batch_size == what.baseline.setting.batch_size:
+            wanted.pop("batch_size", None)
+        if not what.best.setting.num_workers:
+            wanted.pop("persistent_workers", None)
+        says = f"{number(what.best.rate)} samples/s where the script's own settings give {number(what.baseline.rate)}"
+        lines = kept.text(what.loader.where, wanted, shared_out=self._starter.duplicates, says=says)
+        try:
+            kept.write(file, lines)
+        except OSError as error:
+            what.says.append(f"`{file}` could not be written: {error.strerror}")
+            return ""
+        return str(file)
+
+    def _redirected(self) -> list[str]:
+        """Return where what the script writes went, if that was seen."""
+        folder = self.journal.folder / WRITES
+        if not folder.is_dir():
+            return []
+        return [f"what the script writes in its trials is in `{os.path.relpath(folder)}`, and nothing of it elsewhere"]
+
+
+def _found(here: Profile, bench: Stage) -> Found:
+    """Return what is known once the script was profiled: the rate of its own settings."""
+    own = Tally(setting=here.script, noise=bench.noise, visits=[here.parts])
+    return Found(predicted={}, tallies={here.script: own}, memory={here.script: here.memory} if here.memory else {})
+
+
+def _queue(found: Start) -> int:
+    """Return how many batches the loader that was timed has under way."""
+    loaders = [x for p in (found.run.processes if found.run else ()) for x in p.loaders if x.where == found.where]
+    return max((setting_of(loader).queue for loader in loaders), default=0)
+
+
+def _journal(wishes: Wishes) -> Journal:
+    """Return the journal of this sweep, its folder made. Raises BadUsage where it cannot be, or nothing is resumed."""
+    sizes: list[int | str] = [wishes.sizes] if isinstance(wishes.sizes, str) else list(wishes.sizes)
+    key = identity(wishes.script, wishes.where, wishes.seed, *sizes)
+    if wishes.resume:
+        return resumed(wishes.script, key, Path(wishes.out) if wishes.out else None)
+    try:
+        folder = folders.chosen(wishes.out) if wishes.out else folders.fresh(wishes.script.command)
+    except OSError as error:
+        raise BadUsage(
+            f"nothing can be kept: `{clean(wishes.out or folders.RUNS)}` cannot be written ({error.strerror or error})",
+            hint="name a folder that can be: `--out DIR`",
+        ) from None
+    return begun(Path(folder), key)
+
+
+def sweep(wishes: Wishes) -> Outcomes:
+    """Sweep the loader of a script. Raises GputuneError where nothing could be measured."""
+    if wishes.write is not None:
+        kept.check(wishes.write)
+    return Sweeper(wishes).run()

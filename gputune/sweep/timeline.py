@@ -1,0 +1,126 @@
+"""When batches of each loader came, as the guests tell it while the script runs: rates by the clock alone."""
+
+import statistics
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from gputune.events import END, FAILED, Event, Kind
+from gputune.prediction import TYPICAL_PREFETCH
+from gputune.sample import Guest, Json, Note, Reading
+from gputune.units import NS
+
+WARM_UP = 5  # batches until allocators, caches and autotuning have settled
+BLOCKS = 10  # parts of a stretch whose rates are compared with each other
+LEAST = 8  # batches beyond the warm-up: fewer give no rate
+TOLD = frozenset({"override", "trial", "steer"})
+FOREVER = 1 << 62  # batches
+
+
+@dataclass(slots=True)
+class Line:
+    """Batches of one loader in one process: when each was there (ns), and how many samples it held."""
+
+    ends: "array[int]" = field(default_factory=lambda: array("q"))
+    samples: "array[int]" = field(default_factory=lambda: array("q"))
+
+    def after(self, begin: int, most: int) -> "Line":
+        """Return the first `most` batches that came after `begin` (ns)."""
+        first = bisect_right(self.ends, begin)
+        return Line(self.ends[first : first + most], self.samples[first : first + most])
+
+    def rate(self, first: int, last: int, size: int) -> float:
+        """Return samples/s from the end of number `first` to that of `last`; `size` is that of a batch not counted."""
+        done = sum(n or size for n in self.samples[first + 1 : last + 1])
+        return done / max(1, self.ends[last] - self.ends[first]) * NS
+
+    def parts(self, skip: int, size: int) -> list[float]:
+        """Return the rates of up to BLOCKS parts of equally many batches, the first `skip` left out."""
+        first, last = max(0, skip - 1), len(self.ends) - 1
+        number = min(BLOCKS, (last - first) // 2)
+        if last - first < LEAST:
+            return []
+        edges = [first + (last - first) * n // number for n in range(number + 1)]
+        return [self.rate(begin, end, size) for begin, end in pairwise(edges)]
+
+
+class Timeline:
+    """Takes the readings of a run, and knows its loaders, their batches, and what guests said of our wishes."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[int, Mapping[str, Json]]] = []  # (process, note)
+        self.loaders: dict[str, Mapping[str, Json]] = {}  # where a loader was built to its settings, as last told
+        self.pids: dict[int, int] = {}  # process to its pid, of those that live
+        self._places: dict[tuple[int, int], str] = {}
+        self._training: dict[tuple[int, int], int] = {}  # (process, iterator) to loader
+        self._lines: dict[str, dict[int, Line]] = {}
+
+    def take(self, readings: Iterable[Reading]) -> None:
+        """Take the readings of one tick."""
+        for reading in readings:
+            if isinstance(reading, Event):
+                self._event(reading)
+            elif isinstance(reading, Note):
+                self._note(reading)
+            elif isinstance(reading, Guest) and reading.ended:
+                self.pids.pop(reading.process, None)
+            elif isinstance(reading, Guest):
+                self.pids[reading.process] = reading.pid
+
+    def _note(self, note: Note) -> None:
+        kind, number = note.fields.get("n"), note.fields.get("id")
+        if kind == "loader" and isinstance(number, int) and note.fields.get("framework") is None:
+            where = str(note.fields.get("where"))
+            self._places[note.process, number] = where
+            self.loaders[where] = note.fields
+        elif kind in TOLD:
+            self.notes.append((note.process, note.fields))
+
+    def _event(self, event: Event) -> None:
+        record = event.record
+        if record.kind == Kind.ITERATOR and record.e:
+            self._training[event.process, record.a] = record.b
+        elif record.kind == Kind.BATCH and not record.code & (END | FAILED):
+            loader = self._training.get((event.process, record.a))
+            if loader is not None:
+                where = self._places.get((event.process, loader), "")
+                line = self._lines.setdefault(where, {}).setdefault(event.process, Line())
+                line.ends.append(record.t1)
+                line.samples.append(record.c)
+
+    def batches(self, where: str = "") -> int:
+        """Return how many batches came of the loader built at `where` (of any) to the process that had most."""
+        places = [where] if where else list(self._lines)
+        lines = [line for place in places for line in self._lines.get(place, {}).values()]
+        return max((len(line.ends) for line in lines), default=0)
+
+    def queue(self, where: str) -> int:
+        """Return how many batches the loader at `where` has under way, as its settings were told."""
+        told = self.loaders.get(where, {})
+        workers, prefetch = told.get("num_workers"), told.get("prefetch_factor")
+        if not isinstance(workers, int) or not workers:
+            return 0
+        return workers * (prefetch if isinstance(prefetch, int) else TYPICAL_PREFETCH)
+
+    def counted(self, where: str, begin: int) -> int:
+        """Return how many batches came since `begin` (ns), to the process that had fewest."""
+        lines = self._lines.get(where, {}).values()
+        return min((len(line.ends) - bisect_right(line.ends, begin) for line in lines), default=0)
+
+    def rates(self, where: str, skip: int, begin: int = 0, *, most: int = FOREVER) -> tuple[float, ...]:
+        """Return samples/s of parts of the time from `begin` on (ns), all ranks together; of `most` batches of each.
+
+        Nothing where too few batches came. Where a batch's size is known by nobody it counts as one sample.
+        """
+        told = self.loaders.get(where, {}).get("batch_size")
+        size = told if isinstance(told, int) and told > 0 else 1
+        lines = [line.after(begin, most) for line in self._lines.get(where, {}).values()]
+        parts = [found for line in lines if (found := line.parts(skip, size))]
+        if not parts:
+            return ()
+        longest = max(parts, key=len)
+        whole = sum(statistics.fmean(found) for found in parts)
+        scale = whole / statistics.fmean(longest)
+        return tuple(rate * scale for rate in longest)

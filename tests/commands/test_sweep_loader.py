@@ -1,0 +1,203 @@
+"""`gputune sweep-loader`: a script that is really swept, and everything that it refuses in one sentence."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gputune.isolation import own_python
+
+PATIENCE = 280.0  # s; only a hang ends here
+pytestmark = pytest.mark.timeout(300)  # starts import torch, one after the other, also on a busy machine
+GPUTUNE = own_python("from gputune.__main__ import main; main()")
+
+SCRIPT = """
+import atexit, sys, time, torch
+from pathlib import Path
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 8 * 2000
+    def __getitem__(self, i):
+        time.sleep(0.003)
+        return torch.tensor(float(i % 7))
+
+def main():
+    torch.set_num_threads(1)
+    weight = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    loader = DataLoader(Slow(), batch_size=8, shuffle=True)
+    try:
+        for batch in loader:
+            loss = ((weight - batch) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            time.sleep(0.01)  # two or three workers are enough, on a machine of any size
+    finally:
+        with open("ended", "a") as file:
+            file.write(" ".join(sys.argv[1:]) + "\\n")
+
+if __name__ == "__main__":
+    main()
+"""
+NAMES = {"num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size"}
+
+
+def environment() -> dict[str, str]:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
+    return {**plain, "PYTHONIOENCODING": "utf-8"}
+
+
+def gputune(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*GPUTUNE, *arguments], cwd=folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+
+
+def sweep(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return gputune(folder, "sweep-loader", "--python", sys.executable, *arguments)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> "tuple[Path, subprocess.CompletedProcess[str]]":
+    """A folder with a script that has too few workers, and what a sweep of it said."""
+    folder = tmp_path_factory.mktemp("sweeping")
+    (folder / "train.py").write_text(SCRIPT)
+    return folder, sweep(folder, "--json", "train.py", "--lr", "1", "--json")
+
+
+@pytest.mark.slow
+def test_a_script_with_too_few_workers_gets_more_and_is_faster(swept) -> None:
+    folder, done = swept
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["schema_version"] == 1
+    assert NAMES | {"samples_per_s"} == found["best"].keys() == found["baseline"].keys()
+    assert found["baseline"]["num_workers"] == 0 < found["best"]["num_workers"]
+    assert found["best"]["batch_size"] == 8
+    assert found["best"]["samples_per_s"] > 1.4 * found["baseline"]["samples_per_s"]
+    assert found["starts"] <= 6
+    assert found["where"] == "train.py:17"
+    assert all(NAMES | {"predicted", "measured", "state"} <= trial.keys() for trial in found["trials"])
+    assert {trial["state"] for trial in found["trials"]} == {"ok"}
+    assert found["ceiling"] > found["baseline"]["samples_per_s"]
+    assert "best so far" in done.stderr
+    assert (folder / "train.py").read_text() == SCRIPT
+
+
+@pytest.mark.slow
+def test_the_script_s_own_finally_ran_in_every_start_with_its_own_arguments(swept) -> None:
+    folder, done = swept
+    ended = [file for file in (folder / "ended", *folder.rglob("writes/**/ended")) if file.is_file()]
+    lines = [line for file in ended for line in file.read_text().splitlines()]
+    assert lines == ["--lr 1 --json"] * json.loads(done.stdout)["starts"]
+
+
+@pytest.mark.slow
+def test_what_was_found_is_applied_by_run(swept) -> None:
+    folder, done = swept
+    best = json.loads(done.stdout)["best"]
+    code = (
+        "import runpy, torch.utils.data as d; d.DataLoader.__iter__ = lambda self: print(self.num_workers) or iter(())"
+    )
+    again = gputune(
+        folder, "run", "--", sys.executable, "-c", f"{code}; runpy.run_path('train.py', run_name='__main__')"
+    )
+    assert (again.returncode, again.stdout) == (0, f"{best['num_workers']}\n"), again.stderr
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_on_where_it_was_killed(swept) -> None:
+    folder, done = swept
+    again = sweep(folder, "--json", "--resume", "train.py", "--lr", "1", "--json")
+    assert again.returncode == 0, again.stderr
+    before, after = json.loads(done.stdout), json.loads(again.stdout)
+    assert {name: after[name] for name in ("best", "baseline", "trials")} == {
+        name: before[name] for name in ("best", "baseline", "trials")
+    }
+
+
+@pytest.mark.slow
+def test_a_ctrl_c_prints_the_best_so_far(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = [*GPUTUNE, "sweep-loader", "--python", sys.executable, "--json", "train.py"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "again and again" in line:
+                break
+        os.killpg(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == -signal.SIGINT, errors
+    found = json.loads(output)
+    assert (found["stopped"], found["written"]) == (True, "")
+    assert found["best"] == found["baseline"]
+    assert not (tmp_path / "gputune.toml").exists()
+    until = time.monotonic() + PATIENCE
+    while any(str(tmp_path) in _command(folder) for folder in Path("/proc").iterdir() if folder.name.isdigit()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def _command(folder: Path) -> str:
+    try:
+        return (folder / "cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_what_was_typed_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit('it ran')")
+    (tmp_path / "folder.py").mkdir()
+    for arguments, says in (
+        ([], "no script"),
+        (["none.py"], "`none.py` does not exist"),
+        (["folder.py"], "is a folder"),
+        (["--", "no-such-program"], "was not found"),
+        (["-m", ""], "no module"),
+        (["--batch-sizes", "0", "train.py"], "`--batch-sizes 0` is no list of batch sizes"),
+        (["--batch-sizes", "8,x", "train.py"], "no list of batch sizes"),
+        (["--budget", "soon", "train.py"], "is not a time"),
+        (["--resume", "train.py"], "no sweep of `train.py`"),
+        (["--write", "no/where.toml", "train.py"], "does not exist"),
+        (["--patch", "--json", "train.py"], "stdout"),
+    ):
+        done = sweep(tmp_path, *arguments)
+        assert done.returncode == 2, (arguments, done.stderr)
+        assert says in done.stderr, (arguments, done.stderr)
+        assert "hint: " in done.stderr
+        assert "it ran" not in done.stderr + done.stdout
+    assert not (tmp_path / "gputune-runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "options", "says"),
+    [
+        ("print('no torch')", [], "no DataLoader was iterated before the end of `train.py`"),
+        ("import time; time.sleep(600)", ["--within", "2s"], "no DataLoader was iterated in the first 2 s of"),
+        ("raise SystemExit(3)", [], "status 3"),
+        (SCRIPT.replace("8 * 2000", "8 * 9"), [], "`train.py` ended after 9 batches"),
+        (SCRIPT, ["--where", "train.py:1"], "it builds them at `train.py:17`"),
+    ],
+)
+def test_a_script_that_cannot_be_swept_is_one_sentence(
+    tmp_path: Path, code: str, options: list[str], says: str
+) -> None:
+    (tmp_path / "train.py").write_text(code)
+    done = sweep(tmp_path, *options, "train.py")
+    assert done.returncode == 1, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "gputune.toml").exists()

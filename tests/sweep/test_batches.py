@@ -1,0 +1,89 @@
+"""Batch sizes grow to the knee of samples/s, and no further."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from gputune.sweep.batches import AUTO, NotOurs, Sizes
+from gputune.sweep.budget import Budget
+from gputune.sweep.settings import setting
+from gputune.sweep.starting import Start, State
+
+OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=16)
+
+
+def profile(**differs):
+    """A script with batches of 16 out of a million samples, 20 ms each."""
+    loader = SimpleNamespace(where="train.py:9", samples_in_dataset=10**6)
+    return SimpleNamespace(**{"script": OWN, "loader": loader, "ranks": 1, "per_batch": 0.02, **differs})
+
+
+class Starter:
+    """Starts that give the rate that `world` says of a batch size, or fail as it says."""
+
+    def __init__(self, world):
+        self.world = world
+
+    def plan(self, *, seconds: float):
+        return seconds
+
+    def start(self, plan, name, wanted, *, replay):
+        assert replay
+        found = self.world(wanted.batch_size)
+        if isinstance(found, Start):
+            return found
+        return Start(state=State.OK, log="", rates=(found,) * 10)
+
+
+def tried(world, asked=AUTO, **differs) -> Sizes:
+    journal = SimpleNamespace(start=lambda _name, make: make())
+    found = Sizes(profile(**differs), Starter(world), journal, Budget(), lambda _: None)
+    found.run(asked)
+    return found
+
+
+def saturating(size: int) -> float:
+    """8 ms a step whatever the batch, 0.1 ms a sample."""
+    return size / (0.008 + 0.0001 * size)
+
+
+def numbers(found: Sizes) -> list[int]:
+    return [size.setting.batch_size for size in found.tried]
+
+
+def test_it_stops_where_twice_the_batch_buys_next_to_nothing() -> None:
+    found = tried(saturating)
+    assert numbers(found) == [16, 32, 64, 128, 256, 512, 1024]
+    assert found.candidates()[:2] == [1024, 512]
+
+
+def test_the_smallest_size_at_the_knee_is_taken_and_not_the_largest() -> None:
+    found = tried(saturating, [16, 512, 1024, 2048])
+    assert found.candidates() == [1024, 512, 16]
+
+
+def test_a_size_that_runs_out_of_memory_is_a_row_and_the_end_of_growing() -> None:
+    oom = Start(state=State.OOM, log="", why="it ran out of memory")
+    found = tried(lambda size: oom if size > 40 else saturating(size))
+    assert [(s.setting.batch_size, s.state) for s in found.tried][-1] == (64, State.OOM)
+    assert found.candidates() == [32, 16]
+    found = tried(lambda size: oom if size == 32 else saturating(size), [16, 32, 64])
+    assert found.candidates() == [64, 16]
+
+
+def test_it_does_not_grow_beyond_what_the_data_set_has() -> None:
+    loader = SimpleNamespace(where="train.py:9", samples_in_dataset=300)
+    assert numbers(tried(saturating, loader=loader)) == [16, 32, 64]
+
+
+def test_where_everything_fails_the_script_s_own_size_stays() -> None:
+    found = tried(lambda _: Start(state=State.FAILED, log="", why="it broke"))
+    assert (numbers(found), found.candidates()) == ([16], [])
+
+
+def test_a_size_that_cannot_be_set_is_said() -> None:
+    own = setting(0, 2, pin_memory=False, persistent=False)
+    with pytest.raises(NotOurs, match="dataset or a sampler"):
+        tried(saturating, script=own)
+    with pytest.raises(NotOurs, match="Buckets"):
+        tried(lambda _: Start(state=State.FAILED, log="", why="batch_size: its batch sampler decides: Buckets"))

@@ -1,0 +1,65 @@
+"""Of two rates that cannot be told apart the cheaper setting wins; the script's own is left only for what is faster."""
+
+import random
+
+import pytest
+
+from gputune.sweep.choosing import Order, Tally, best, gain, order
+from gputune.sweep.settings import Setting, setting
+
+
+def workers(number: int) -> Setting:
+    return setting(number, 2, pin_memory=False, persistent=False, batch_size=8)
+
+
+def tally(number: int, rate: float, *, spread: float = 0.01, noise: float = 0.005, visits: int = 1) -> Tally:
+    """A setting with so many workers, whose parts differ by `spread` (relative, standard deviation)."""
+    chance = random.Random(number)
+    parts = [[rate * (1 + spread * chance.gauss(0, 1)) for _ in range(10)] for _ in range(visits)]
+    return Tally(setting=workers(number), noise=noise, visits=parts)
+
+
+def test_the_interval_holds_the_rate_and_shrinks_with_visits() -> None:
+    once, often = tally(2, 100.0), tally(2, 100.0, visits=6)
+    assert once.low < once.rate < once.high
+    assert often.error < once.error
+
+
+def test_more_visits_tell_the_noise_of_a_visit_and_not_only_that_of_its_parts() -> None:
+    assert tally(2, 100.0, spread=0.0, noise=0.01).error == pytest.approx(0.01)
+    assert tally(2, 100.0, spread=0.0, noise=0.01, visits=4).error == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize(
+    ("rates", "spread", "expected"),
+    [
+        ((120.0, 100.0), 0.01, Order.FASTER),
+        ((100.0, 120.0), 0.01, Order.SLOWER),
+        ((100.0, 100.0), 0.002, Order.TIE),
+        ((102.0, 100.0), 0.2, Order.UNDECIDED),
+    ],
+)
+def test_two_settings_are_apart_or_tie_or_more_has_to_be_measured(
+    rates: tuple[float, float], spread: float, expected: Order
+) -> None:
+    assert order(tally(2, rates[0], spread=spread), tally(3, rates[1], spread=spread)) is expected
+
+
+def test_a_tie_goes_to_fewer_workers() -> None:
+    found = [tally(0, 50.0), tally(4, 100.0, spread=0.001), tally(6, 100.4, spread=0.001)]
+    assert best(found, workers(0)).setting == workers(4)
+
+
+def test_what_is_not_surely_faster_leaves_the_script_as_it_is() -> None:
+    own, other = tally(2, 100.0, spread=0.1, noise=0.05), tally(4, 103.0, spread=0.1, noise=0.05)
+    assert best([own, other], workers(2)) is own
+
+
+def test_what_is_as_fast_and_cheaper_than_the_script_is_taken() -> None:
+    own, other = tally(8, 100.0, spread=0.001), tally(2, 99.8, spread=0.001)
+    assert best([own, other], workers(8)) is other
+
+
+def test_nothing_is_gained_over_oneself() -> None:
+    own = tally(2, 100.0, spread=0.2)
+    assert (gain(own, own).low, gain(own, own).likely, gain(own, own).high) == (1, 1, 1)

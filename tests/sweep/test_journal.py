@@ -1,0 +1,84 @@
+"""A sweep that was killed at any moment goes on with what it has measured, and measures the rest."""
+
+from pathlib import Path
+
+import pytest
+
+from gputune.sweep import journal
+from gputune.sweep.journal import FILE, NothingToResume, Remembering, begun, identity, resumed
+from gputune.sweep.script import Script
+from gputune.sweep.search import Outcome
+from gputune.sweep.settings import setting
+from gputune.sweep.starting import State
+
+SCRIPT = Script(command=("python", "train.py", "--token", "hf_verysecretverysecret"), cwd="/somewhere")
+WANTED = [setting(n, 2, pin_memory=False, persistent=False, batch_size=8) for n in (1, 2, 3)]
+
+
+class Counting:
+    """A bench that says how often it was asked."""
+
+    noise = 0.01
+    kept = 2
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def price(self, wanted) -> int:
+        return 1
+
+    def measure(self, wanted) -> Outcome:
+        self.asked += 1
+        state = State.OOM if wanted.num_workers == 3 else State.OK
+        return Outcome(state=state, rates=(float(self.asked),), why="x", memory=7, seconds=2.5)
+
+
+def measured(folder: Path) -> Counting:
+    """Measure all settings, the first of them twice, and return the bench that was asked."""
+    bench = Counting()
+    kept = begun(folder, identity(SCRIPT))
+    for wanted in (*WANTED, WANTED[0]):
+        Remembering(bench, kept).measure(wanted)
+    return bench
+
+
+def test_every_visit_is_remembered_in_its_order(tmp_path: Path) -> None:
+    measured(tmp_path)
+    bench, again = Counting(), resumed(SCRIPT, identity(SCRIPT), tmp_path)
+    found = [Remembering(bench, again).measure(wanted) for wanted in (WANTED[0], WANTED[2], WANTED[0], WANTED[1])]
+    assert [outcome.rates for outcome in found] == [(1.0,), (3.0,), (4.0,), (2.0,)]
+    assert (found[1].state, found[1].memory, bench.asked) == (State.OOM, 7, 0)
+    Remembering(bench, again).measure(WANTED[0])
+    assert bench.asked == 1
+    assert again.spent == 10.0
+
+
+def test_a_journal_cut_anywhere_loses_no_more_than_its_last_line(tmp_path: Path) -> None:
+    measured(tmp_path)
+    whole = (tmp_path / FILE).read_bytes()
+    head = whole.index(b"\n") + 1
+    for cut in range(head, len(whole)):
+        (tmp_path / FILE).write_bytes(whole[:cut])
+        bench = Counting()
+        again = Remembering(bench, resumed(SCRIPT, identity(SCRIPT), tmp_path))
+        for wanted in (*WANTED, WANTED[0]):
+            again.measure(wanted)
+        assert bench.asked == 4 - whole[head : cut + 1].count(b"\n")
+        assert len(journal._entries(tmp_path / FILE)) == 5
+
+
+def test_it_names_neither_the_command_nor_its_secrets(tmp_path: Path) -> None:
+    measured(tmp_path)
+    assert b"secret" not in (tmp_path / FILE).read_bytes()
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_another_command_is_another_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "gputune-runs" / "20260101-000000-train"
+    folder.mkdir(parents=True)
+    measured(folder)
+    assert resumed(SCRIPT, identity(SCRIPT), None).folder == folder.resolve()
+    other = Script(command=("python", "other.py"), cwd="/somewhere")
+    with pytest.raises(NothingToResume, match=r"other\.py"):
+        resumed(other, identity(other), None)

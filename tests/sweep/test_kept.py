@@ -1,0 +1,65 @@
+"""`gputune.toml` after a sweep: what it sets comes back as the guest's rules, and the rest of the file stays."""
+
+from pathlib import Path
+
+import pytest
+
+from gputune import config
+from gputune.errors import BadUsage
+from gputune.sweep import kept
+
+SETTINGS = {"num_workers": 6, "prefetch_factor": 4, "pin_memory": False, "persistent_workers": True}
+
+
+def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "gputune.toml"
+    kept.write(file, kept.text("train.py:41", SETTINGS, says="faster"))
+    assert kept.rules(file) == [{"where": "train.py:41", "set": SETTINGS, "duplicates": False}]
+
+
+def test_a_place_with_odd_characters_comes_back_whole(tmp_path: Path) -> None:
+    file, place = tmp_path / "x.toml", 'a "b"\\c\né.py:1'
+    kept.write(file, kept.text(place, SETTINGS, shared_out=True))
+    assert kept.rules(file) == [{"where": place, "set": SETTINGS, "duplicates": True}]
+
+
+def test_the_rest_of_the_file_stays_and_the_last_sweep_goes(tmp_path: Path) -> None:
+    file = tmp_path / "gputune.toml"
+    file.write_text("hz = 5\n\n[watch]\nquiet = true\n")
+    kept.write(file, kept.text("a.py:1", {"num_workers": 2}))
+    kept.write(file, kept.text("a.py:9", {"num_workers": 3}))
+    assert kept.rules(file) == [{"where": "a.py:9", "set": {"num_workers": 3}, "duplicates": False}]
+    assert file.read_text().count("[[loader]]") == 1
+    given = config.given("watch", {"hz": False, "quiet": True}, tmp_path, dict)
+    assert (dict(given.options), given.unknown) == ({"hz": 5, "quiet": True}, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "sets nothing of a loader"),
+        ("loader = 3", "sets nothing of a loader"),
+        ("loader = [3]", "is no table"),
+        ("[[loader]]\nwhere = 'a.py:1'", "sets nothing"),
+        ("[[loader]]\nnum_worker = 3", "`num_worker`"),
+        ("[[loader]]\nnum_workers = 'many'", "`many`"),
+        ("[[loader]", "is no TOML"),
+    ],
+)
+def test_a_file_that_sets_nothing_says_why(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "x.toml").write_text(text)
+    with pytest.raises(BadUsage, match=r"x\.toml") as raised:
+        kept.rules(tmp_path / "x.toml")
+    assert says in str(raised.value)
+
+
+def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match="No such file"):
+        kept.rules(tmp_path / "none.toml")
+
+
+def test_what_could_not_be_written_is_said_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match="does not exist"):
+        kept.check(tmp_path / "no" / "gputune.toml")
+    with pytest.raises(BadUsage, match="is a folder"):
+        kept.check(tmp_path)

@@ -1,0 +1,102 @@
+"""The document has what the contract says, and the words say the same."""
+
+import json
+
+from gputune.features import Loader
+from gputune.sweep.batches import Size
+from gputune.sweep.choosing import Tally, gain
+from gputune.sweep.limits import Limits
+from gputune.sweep.result import Outcomes, document, to_json, words
+from gputune.sweep.search import Found, Outcome
+from gputune.sweep.settings import Setting, setting
+from gputune.sweep.starting import State
+
+LOADER = Loader(
+    where="train.py:41", num_workers=0, prefetch_factor=None, pin_memory=False, persistent_workers=False, batch_size=16
+)
+
+
+def workers(number: int, size: int = 16) -> Setting:
+    return setting(number, 4, pin_memory=False, persistent=False, batch_size=size)
+
+
+def tally(wanted: Setting, rate: float) -> Tally:
+    return Tally(setting=wanted, noise=0.01, visits=[[rate] * 10])
+
+
+def outcomes(best: Setting, **differs: object) -> Outcomes:
+    """A sweep of a script without workers at 400 samples/s; six make 1000, and twelve run out of memory."""
+    found = Found(predicted={workers(6): 980.0, workers(12): 1000.0}, memory={workers(6): 2 << 30})
+    for wanted, rate in ((workers(0), 400.0), (workers(6), 1000.0)):
+        found.tallies[wanted] = tally(wanted, rate)
+    found.failed[workers(12)] = Outcome(state=State.OOM, why="it ran out of \x1b[31mmemory")
+    own = found.tallies[workers(0)]
+    chosen = found.tallies.get(best) or tally(best, 1000.0)
+    plain: dict[str, object] = {
+        "script": "train.py",
+        "loader": LOADER,
+        "baseline": own,
+        "best": chosen,
+        "gain": gain(own, chosen),
+        "found": found,
+        "limits": Limits(workers=8, batches=1e9, memory=None, worker=1 << 28, batch=1 << 20, script=own.setting),
+        "ceiling": 1200.0,
+        "seconds": 41.0,
+        "starts": 5,
+    }
+    return Outcomes(**{**plain, **differs})  # type: ignore[arg-type] # by name
+
+
+def test_the_document_is_that_of_the_contract() -> None:
+    made = json.loads(to_json(document(outcomes(workers(6)))))
+    assert made["schema_version"] == 1
+    assert made["best"] == {
+        "num_workers": 6, "prefetch_factor": 4, "pin_memory": False, "persistent_workers": False, "batch_size": 16,
+        "samples_per_s": 1000.0,
+    }  # fmt: skip
+    assert made["baseline"]["num_workers"] == 0
+    assert made["baseline"]["prefetch_factor"] is None
+    assert [(t["num_workers"], t["state"], t["predicted"], t["measured"]) for t in made["trials"]] == [
+        (0, "ok", None, 400.0),
+        (6, "ok", 980.0, 1000.0),
+        (12, "oom", 1000.0, None),
+    ]
+    assert (made["trials"][1]["memory"], made["trials"][1]["shm"], made["trials"][1]["speedup"]) == (
+        2 << 30,
+        24 << 20,
+        2.5,
+    )
+    assert (made["seconds"], made["effect"]) == (41.0, "changes-order")
+    assert made["says"] == ["samples come in another order than with the script's own settings"]
+
+
+def test_the_words_have_every_setting_and_the_best_in_a_sentence() -> None:
+    said = words(document(outcomes(workers(6))), "train.py")
+    assert "the loader built at train.py:41" in said
+    assert "best: num_workers=6, prefetch_factor=4: ×2.5 (2.4–2.6) the samples/s of the script's own" in said
+    assert "oom: it ran out of \\x1b[31mmemory" in said
+    assert "about 1,200 samples/s would be the most" in said
+    assert "\x1b" not in said
+
+
+def test_where_nothing_is_better_it_says_so() -> None:
+    made = document(outcomes(workers(0)))
+    assert made.effect == "identical"
+    assert "best: the script's own settings; nothing that was tried is surely faster" in words(made, "train.py")
+    assert "the best so far" in words(document(outcomes(workers(0), stopped=True)), "train.py")
+
+
+def test_batch_sizes_are_rows_and_change_learning() -> None:
+    sizes = [
+        Size(setting=workers(0, 32), state=State.OK, rate=900.0, full=0.95),
+        Size(setting=workers(0, 64), state=State.OOM, why="it ran out of memory"),
+    ]
+    made = document(outcomes(workers(6, 32), sizes=sizes))
+    assert made.effect == "changes-learning"
+    assert [(row.batch_size, row.replayed, row.state) for row in made.trials[:2]] == [
+        (32, True, "ok"),
+        (64, True, "oom"),
+    ]
+    said = words(made, "train.py")
+    assert "it fills 95% of the device's memory" in said
+    assert "batch_size=32" in said

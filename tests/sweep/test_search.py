@@ -1,0 +1,134 @@
+"""The search finds the best setting of worlds whose truth is known, with a model that is a little off."""
+
+import itertools
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from gputune.sweep.search import Found, Outcome, Search
+from gputune.sweep.settings import Setting, setting
+from gputune.sweep.starting import State
+
+OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=8)
+GRID = [OWN] + [
+    setting(n, p, pin_memory=False, persistent=False, batch_size=8)
+    for n, p in itertools.product((1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (2, 4, 8))
+]
+
+
+class World:
+    """A bench whose truth is `rate`; its visits are `noise` off, and settings of which `breaks` is true fail."""
+
+    kept = 2
+
+    def __init__(self, rate, *, noise=0.003, breaks=lambda _: False):
+        self.rate, self.noise, self.breaks = rate, noise, breaks
+        self.chance = random.Random(5)
+        self.visits: list[Setting] = []
+
+    def price(self, wanted: Setting) -> int:
+        return 1
+
+    def measure(self, wanted: Setting) -> Outcome:
+        self.visits.append(wanted)
+        if self.breaks(wanted):
+            return Outcome(state=State.FAILED, why="it broke")
+        visit = self.rate(wanted) * (1 + self.noise * self.chance.gauss(0, 1))
+        return Outcome(state=State.OK, rates=tuple(visit * (1 + 0.005 * self.chance.gauss(0, 1)) for _ in range(10)))
+
+
+def searched(world: World, model, *, own: Setting = OWN, trials: int = 4, grid=GRID):
+    """Search the grid by that model, and return the search and how far its choice is from the best there is."""
+    found = Found(predicted={s: model(s) for s in {own, *grid}})
+    found.take(own, world.measure(own), world.noise)
+    world.visits.clear()
+    search = Search(
+        SimpleNamespace(script=own), world, found, trials=trials, allowed=lambda _: True, tell=lambda *_: None
+    )
+    search.run()
+    most = max(world.rate(s) for s in {own, *grid} if not world.breaks(s))
+    return search, 1 - world.rate(search.best.setting) / most
+
+
+def sleeping(setting: Setting) -> float:
+    """Batches of 40 ms that sleep, steps of 8 ms: five workers are enough."""
+    return 8 / max(0.008, 0.040 / setting.num_workers) if setting.num_workers else 8 / 0.048
+
+
+def computing(setting: Setting) -> float:
+    """Batches of 10 ms of CPU on two CPUs: more than two workers only get into each other's way."""
+    crowd = max(0, setting.num_workers - 2)
+    return 8 / (0.010 / min(2, setting.num_workers) * (1 + 0.02 * crowd)) if setting.num_workers else 8 / 0.013
+
+
+@pytest.mark.parametrize("truth", [sleeping, computing])
+@pytest.mark.parametrize("off", [0.0, 0.04, -0.04])
+def test_a_model_that_is_a_little_off_costs_next_to_nothing(truth, off) -> None:
+    world = World(truth)
+    search, regret = searched(world, lambda s: truth(s) * (1 + off * (s.num_workers > 4)))
+    assert regret <= 0.03
+    assert len(world.visits) <= 4
+    assert search.best.setting.num_workers <= 8
+
+
+def test_a_model_that_misses_by_one_worker_is_put_right_by_a_neighbour() -> None:
+    world = World(sleeping)
+    _, regret = searched(world, lambda s: min(sleeping(s), 8 / 0.0102))  # it believes in four workers
+    assert regret <= 0.03
+
+
+def test_what_is_best_already_stays() -> None:
+    own = setting(5, 2, pin_memory=False, persistent=False, batch_size=8)
+    world = World(sleeping)
+    search, _ = searched(world, sleeping, own=own)
+    assert search.best.setting == own
+
+
+def test_a_setting_that_fails_is_no_end_and_nothing_larger_is_tried() -> None:
+    world = World(sleeping, breaks=lambda s: s.num_workers > 3)
+    search, regret = searched(world, sleeping, trials=6)
+    first = world.visits[0]
+    assert search.found.failed[first].why == "it broke"
+    assert all(s.num_workers < first.num_workers for s in world.visits[1:])
+    assert search.best.setting.num_workers <= 3
+    assert regret <= 0.3
+
+
+def test_where_everything_fails_the_script_stays_as_it_is() -> None:
+    world = World(sleeping, breaks=lambda s: s.num_workers > 0)
+    search, _ = searched(world, sleeping)
+    assert search.best.setting == OWN
+
+
+def test_without_time_nothing_is_measured() -> None:
+    world = World(sleeping)
+    found = Found(predicted={s: sleeping(s) for s in GRID})
+    found.take(OWN, world.measure(OWN), world.noise)
+    world.visits.clear()
+    search = Search(SimpleNamespace(script=OWN), world, found, trials=4, allowed=lambda _: False, tell=lambda *_: None)
+    search.run()
+    assert world.visits == []
+    assert search.best.setting == OWN
+
+
+def test_visits_that_cost_no_trial_are_used_to_tell_two_settings_apart() -> None:
+    class Steered(World):
+        kept = 0
+
+        def price(self, wanted: Setting) -> int:
+            return 0 if wanted in seen else 1
+
+        def measure(self, wanted: Setting) -> Outcome:
+            seen.add(wanted)
+            return super().measure(wanted)
+
+    seen: set[Setting] = {OWN}
+
+    def nearly(setting: Setting) -> float:
+        return sleeping(setting) if setting.num_workers else 8 / 0.0085
+
+    world = Steered(nearly, noise=0.02)
+    search, _ = searched(world, nearly, trials=6)
+    assert len({*world.visits}) <= 6
+    assert max(len(t.visits) for t in search.found.tallies.values()) > 1
