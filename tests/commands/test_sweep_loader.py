@@ -139,7 +139,7 @@ def test_a_ctrl_c_prints_the_best_so_far(tmp_path: Path) -> None:
                 break
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == -signal.SIGINT, errors
+    assert process.returncode in {130, -signal.SIGINT}, errors
     found = json.loads(output)
     assert (found["stopped"], found["written"]) == (True, "")
     assert found["best"] == found["baseline"]
