@@ -9,10 +9,10 @@ import msgspec
 from gputune.document import SpeedupRow
 from gputune.effects import of_workers
 from gputune.features import Loader
-from gputune.figures import size
+from gputune.figures import duration, size
 from gputune.finding import Speedup
 from gputune.hygiene import clean
-from gputune.report.words import number, seconds, times
+from gputune.report.words import number, times
 from gputune.sweep.batches import Size
 from gputune.sweep.choosing import Tally
 from gputune.sweep.limits import Limits
@@ -249,7 +249,7 @@ def _text(value: int | None) -> str:
 
 
 def _verdict(sweep: Sweep) -> str:
-    took = f"{sweep.starts} starts in {seconds(sweep.seconds)}"
+    took = f"{sweep.starts} starts in {duration(sweep.seconds)}"
     so_far = "the best so far" if sweep.stopped else "best"
     if _plain(sweep.best) == _plain(sweep.baseline):
         return f"{so_far}: the script's own settings; nothing that was tried is surely faster ({took})"

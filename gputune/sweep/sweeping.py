@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputune.errors import BadUsage, GputuneError
+from gputune.figures import duration
 from gputune.hygiene import clean
 from gputune.launch import folders
-from gputune.report.words import number, seconds
+from gputune.report.words import number
 from gputune.sweep import kept
 from gputune.sweep.batches import NotOurs, Sizes
 from gputune.sweep.budget import Budget
@@ -192,8 +193,8 @@ class Sweeper:
         again = "again " if wanted in found.tallies else ""
         still = min(self.budget.left, takes * (1 + max(0, TRIALS - number_of)))
         return (
-            f"trial {number_of} of at most {TRIALS}: {again}{wanted.words()}, about {seconds(takes)}, at most some "
-            f"{seconds(max(takes, still))} still"
+            f"trial {number_of} of at most {TRIALS}: {again}{wanted.words()}, about {duration(takes)}, at most some "
+            f"{duration(max(takes, still))} still"
             + (f", predicted {number(predicted)} samples/s" if predicted else "")
             + f"; best so far {number(fastest.rate)} ({fastest.setting.words()})"
         )
