@@ -1,0 +1,287 @@
+"""What a screen shows, as plain data: nodes with their devices, runs with their verdicts, and the feed they come through.
+
+A feed fills these rows and a screen draws them; neither knows the other. This machine's feed is in `gputune/feeds/`, and
+whoever reads nodes over a network fills the same rows. Base units (s, B, B/s, W, degC, shares 0 to 1); None is "not
+measured", never zero. Rows are small and frozen: a thousand nodes of eight devices are made anew every second.
+
+Every string may come from another machine. A feed that takes one in calls `harmless`; the screen's pen does so again.
+"""
+
+from functools import lru_cache
+from operator import is_
+from typing import Literal, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from gputune.document import Verdict
+from gputune.hygiene import clean
+
+POINTS = 512  # of a history at the most: a wall display has no more columns than that times two dots
+LONGEST = 400  # characters of any one string of a row
+
+# How the screen reaches a node. `late`: it answered before, and not for a while; `waiting`: it has not answered yet.
+LinkState = Literal["local", "up", "waiting", "late", "down", "refused", "foreign", "recorded"]
+RunState = Literal["live", "ended", "broken"]
+
+
+class DeviceRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One device as it is now. `held` says what holds its clocks down, empty for nothing; `job` is its run's id."""
+
+    index: str
+    name: str = ""
+    busy: float | None = None
+    memory_used: float | None = None
+    memory_total: float | None = None
+    power: float | None = None
+    power_limit: float | None = None
+    temperature: float | None = None
+    clock: float | None = None  # Hz, SM
+    clock_max: float | None = None
+    sm_active: float | None = None
+    received: float | None = None  # B/s over PCIe
+    sent: float | None = None
+    held: str = ""
+    job: str = ""
+
+
+class DiskRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One disk: B/s since the last reading, and the share of time with a request under way."""
+
+    name: str
+    read: float | None = None
+    written: float | None = None
+    busy: float | None = None
+
+
+class NetRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One network interface, or port of InfiniBand: B/s since the last reading."""
+
+    name: str
+    received: float | None = None
+    sent: float | None = None
+
+
+class TaskRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One process. `role`: main (it trains), worker, other (of a run), foreign (nobody's that gputune knows)."""
+
+    pid: int
+    name: str
+    role: str = "foreign"
+    run: str = ""  # id of the run it belongs to
+    cpu: float | None = None  # cores
+    memory: float | None = None  # B resident
+    device: str = ""  # indices of the devices it is on, "0,1"
+    device_memory: float | None = None
+
+
+class Pressure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Share of the last second in which some task waited for a CPU, for storage, for memory."""
+
+    cpu: float | None = None
+    io: float | None = None
+    memory: float | None = None
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One machine. `seen` is Unix time of its last news, `why` what is wrong with the link, in words.
+
+    `wait`, `rate`, `finding` and `gain` are of its live runs: share of the loop spent waiting for batches, samples/s of
+    all together, id of the best finding and its likely speed-up.
+    """
+
+    name: str
+    rack: str = ""
+    job: str = ""
+    link: LinkState = "up"
+    why: str = ""
+    seen: float = 0.0
+    devices: tuple[DeviceRow, ...] = ()
+    cpus: float | None = None  # CPUs that may be used
+    cpu: float | None = None  # cores in use
+    iowait: float | None = None
+    cores: tuple[float, ...] = ()  # busy share of each CPU
+    memory_used: float | None = None
+    memory_total: float | None = None
+    shm_free: float | None = None
+    shm_total: float | None = None
+    pressure: Pressure = Pressure()
+    disks: tuple[DiskRow, ...] = ()
+    nets: tuple[NetRow, ...] = ()
+    tasks: tuple[TaskRow, ...] = ()
+    wait: float | None = None
+    rate: float | None = None
+    finding: str = ""
+    gain: float | None = None
+    runs: tuple[str, ...] = ()  # ids
+    unavailable: dict[str, str] = {}  # instrument to the reason why nothing comes from it
+
+    @property
+    def busy(self) -> float | None:
+        """Return the mean busy share of its devices, None where none is known."""
+        known = [device.busy for device in self.devices if device.busy is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def power(self) -> float | None:
+        """Return what its devices draw together, W."""
+        known = [device.power for device in self.devices if device.power is not None]
+        return sum(known) if known else None
+
+    @property
+    def filled(self) -> float | None:
+        """Return the share of its devices' memory in use."""
+        known = [(d.memory_used, d.memory_total) for d in self.devices if d.memory_used is not None and d.memory_total]
+        return sum(used or 0.0 for used, _ in known) / sum(total or 1.0 for _, total in known) if known else None
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How a run went: point k covers `step` seconds from `began + k * step` (s since the run's start).
+
+    All four series are equally long, at most `POINTS`: mean busy share of the devices, share of the training's time spent
+    waiting for batches, pace in `unit`, batches ready when one was asked for.
+    """
+
+    began: float = 0.0
+    step: float = 1.0
+    unit: str = "samples/s"  # or steps/s, where nobody says how many samples a batch has
+    busy: tuple[float | None, ...] = ()
+    wait: tuple[float | None, ...] = ()
+    rate: tuple[float | None, ...] = ()
+    queue: tuple[float | None, ...] = ()
+
+
+class ShareRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One process of `gputune share`: `share` is its part of the device's time, `exit_code` None while it runs."""
+
+    index: int
+    pid: int | None = None
+    state: str = ""
+    exit_code: int | None = None
+    rate: float | None = None
+    share: float | None = None
+    memory: float | None = None
+    log: str = ""
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One run. `id` names it among all nodes (`node` and its folder's name), `folder` is what `gputune prove` would take.
+
+    `verdict` is on the whole run so far, `recent` on its last minute; ledger, findings, loaders and ranks are in them
+    (`gputune/document.py`). `at` is the moment shown, s since the start, `length` how long it lasted by now; `seekable`
+    says whether the feed can show an earlier one.
+    """
+
+    id: str
+    node: str
+    name: str
+    folder: str = ""
+    state: RunState = "live"
+    why: str = ""
+    started: float = 0.0  # Unix time
+    length: float = 0.0
+    at: float = 0.0
+    seekable: bool = False
+    command: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+    recent: Verdict | None = None
+    judged: float | None = None  # s since the start at which its findings were made
+    history: History = History()
+    procs: tuple[ShareRow, ...] = ()  # of `gputune share`
+
+
+class Update(msgspec.Struct, frozen=True, kw_only=True):
+    """What is new since an earlier poll: rows that changed, whole, and names that are gone.
+
+    `until` is to be given to the next poll. `note` is one sentence for the foot of the screen, empty for none.
+    """
+
+    until: int
+    nodes: tuple[Node, ...] = ()
+    runs: tuple[RunRow, ...] = ()
+    gone: tuple[str, ...] = ()  # names of nodes
+    runs_gone: tuple[str, ...] = ()  # ids of runs
+    note: str = ""
+    more: bool = False  # there is more to be had at once: a long recording comes in pieces
+
+
+class Feed(Protocol):
+    """Where rows come from. Only ever called from one thread, about once a second, never from the screen's own."""
+
+    def poll(self, since: int) -> Update:
+        """Return what is new since the update whose `until` was `since`; 0 asks for everything.
+
+        Does not wait for a node: one that does not answer is a row whose `link` says so. What raises ends the screen.
+        """
+
+    def seek(self, run: str, at: float | None) -> None:
+        """Show that run as it was `at` s after its start from the next poll on; None: as it is now."""
+
+    def close(self) -> None:
+        """Give back what it holds. May be called while a poll is under way in another thread."""
+
+
+T = TypeVar("T")
+
+
+def harmless(value: T) -> T:
+    """Return a row, or anything made of rows, with every string in it made fit to be shown (`hygiene.clean`).
+
+    What needs no change is returned as it is, and costs little: names come again every second.
+    """
+    return cast("T", _harmless(value))
+
+
+def _harmless(value: object) -> object:
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, msgspec.Struct):
+        return _row(value)
+    if isinstance(value, tuple | list):
+        items = [item if type(item) in PLAIN else _harmless(item) for item in value]
+        same = all(map(is_, items, value))
+        return value if same else type(value)(items)
+    if isinstance(value, dict):
+        pairs = {_harmless(key): _harmless(item) for key, item in value.items()}
+        return value if pairs == value else pairs
+    return value
+
+
+def _row(row: msgspec.Struct) -> msgspec.Struct:
+    changed = {}
+    for name in _telling(type(row)):
+        old = getattr(row, name)
+        new = _harmless(old)
+        if new is not old:
+            changed[name] = new
+    return msgspec.structs.replace(row, **changed) if changed else row
+
+
+@lru_cache(256)
+def _telling(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the fields of a row in which a string may be: the others are numbers, and were checked as such."""
+    return tuple(name for name, hint in get_type_hints(kind).items() if name in kind.__struct_fields__ and _tells(hint))
+
+
+def _tells(hint: object) -> bool:
+    inner = get_args(hint)
+    if get_origin(hint) is Literal:  # one of a few words of ours
+        return False
+    return any(map(_tells, inner)) if inner else hint is not Ellipsis and hint not in PLAIN
+
+
+_known: dict[str, str] = {}
+
+
+def _clean(text: str) -> str:
+    """Return the text fit to be shown: the same object where nothing had to be done."""
+    if text in _known:
+        return _known[text] if _known[text] != text else text
+    shown = clean(text, LONGEST)
+    if len(_known) >= REMEMBERED:
+        _known.clear()
+    _known[text] = shown
+    return text if shown == text else shown
+
+
+PLAIN = frozenset({int, float, bool, type(None)})
+REMEMBERED = 16384  # strings that were looked at: nodes, devices and processes have a few each
