@@ -1,5 +1,6 @@
 """A recording judged again: by this gputune, on this machine, also while the run still goes on."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,9 +14,11 @@ from gputune.joining import Part, joined
 from gputune.launch.job import MARK, seats
 from gputune.recording.about import NotARun, read
 from gputune.sample import Guest, Json, Reading, Sample, Stack
+from gputune.units import NS
 from gputune.verdict import Overhead, Verdict, build
 
 About: TypeAlias = dict[str, Json]
+Beside: TypeAlias = Callable[[list[Reading]], None]
 
 FINDINGS = "findings.json"
 
@@ -26,32 +29,40 @@ class _Measured(msgspec.Struct):
     overhead: Overhead = Overhead()
 
 
-def rejudge(folder: Path, failed: dict[str, str] | None = None, *, price: float | None = None) -> Verdict:
+def rejudge(
+    folder: Path,
+    failed: dict[str, str] | None = None,
+    *,
+    price: float | None = None,
+    until: float | None = None,
+    beside: Beside | None = None,
+) -> Verdict:
     """Return the verdict on what is in a run folder. Raises NotARun, NewerRun or Damaged.
 
-    Of a run that goes on, everything until its last reading counts. Advisors that fail are named in `failed`.
-    Without a `price` the one that it was watched with counts.
+    Of a run that goes on, everything until its last reading counts; with `until` only what was read in the first so
+    many seconds, and `beside` is given each tick of it. Advisors that fail are named in `failed`. Without a `price` the
+    one that it was watched with counts.
     """
-    features, guests = relive(folder)
+    features, guests = relive(folder, until=until, beside=beside)
     findings = judging.judge(features, failed)
     paid = _price(folder) if price is None else price
     return build(features, findings, overhead=_overhead(folder), guests=guests, price=paid)
 
 
-def relive(folder: Path) -> tuple[Features, list[Guest]]:
-    """Return what is known of a recorded run, and the processes that were sighted. Raises as `rejudge` does."""
+def relive(folder: Path, *, until: float | None = None, beside: Beside | None = None) -> tuple[Features, list[Guest]]:
+    """Return what is known of a recorded run, and the processes that were sighted. As `rejudge`, and raises as it."""
     if (folder / MARK).is_file():
-        return _crew(folder)
-    return _one(folder, read(folder))
+        return _crew(folder, until, beside)
+    return _one(folder, read(folder), until, beside)
 
 
-def _crew(folder: Path) -> tuple[Features, list[Guest]]:
+def _crew(folder: Path, until: float | None, beside: Beside | None) -> tuple[Features, list[Guest]]:
     """Return what is known of a job that several watches have recorded, each into a seat of its own."""
     parts: list[Part] = []
     guests: list[Guest] = []
     for seat in map(Path, seats(str(folder))):
         story = read(seat)
-        features, sighted = _one(seat, story)
+        features, sighted = _one(seat, story, until, beside)
         parts.append(Part(host=str(story.get("host", "")), features=features))
         guests += sighted
     if not parts:
@@ -59,17 +70,22 @@ def _crew(folder: Path) -> tuple[Features, list[Guest]]:
     return joined(parts), guests
 
 
-def _one(folder: Path, story: About) -> tuple[Features, list[Guest]]:
+def _one(folder: Path, story: About, until: float | None, beside: Beside | None) -> tuple[Features, list[Guest]]:
     began = story.get("started")
     gatherer = Gatherer(_command(story), began if isinstance(began, int) else 0)
+    end = None if until is None else gatherer.started + int(until * NS)
     guests: dict[int, Guest] = {}
     last = gatherer.started
     for readings in recording.readings(folder):
+        if end is not None and _latest(readings) > end:
+            break
         gatherer.take(readings)
+        if beside is not None:
+            beside(readings)
         guests.update({reading.process: reading for reading in readings if isinstance(reading, Guest)})
         last = max(last, _latest(readings))
-    ended = story.get("ended")
-    exit_code = story.get("exit_code")
+    ended = story.get("ended") if end is None else end
+    exit_code = story.get("exit_code") if end is None else None
     features = gatherer.features(
         ended if isinstance(ended, int) and ended else last,
         exit_code=exit_code if isinstance(exit_code, int) else None,

@@ -69,6 +69,7 @@ class Target:
     sys: Path = Path("/sys")
     rings: Path = Path("/nonexistent")
     hz: float = 10.0
+    everything: bool = False  # every device of the machine, not only those of the job
     heard: bool = True  # False: it ran before us, no guest can speak, and stacks are all that tells where its time goes
 
 

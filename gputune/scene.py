@@ -1,7 +1,7 @@
-"""What a screen shows, as plain data: nodes with their devices, runs with their verdicts, and the feed they come through.
+"""What a screen shows, as plain data: nodes with their devices, runs with their verdicts, and the feed of both.
 
-A feed fills these rows and a screen draws them; neither knows the other. This machine's feed is in `gputune/feeds/`, and
-whoever reads nodes over a network fills the same rows. Base units (s, B, B/s, W, degC, shares 0 to 1); None is "not
+A feed fills these rows and a screen draws them; neither knows the other. This machine's feed is in `gputune/feeds/`,
+and whoever reads nodes over a network fills the same rows. Base units (s, B, B/s, W, degC, shares 0 to 1); None is "not
 measured", never zero. Rows are small and frozen: a thousand nodes of eight devices are made anew every second.
 
 Every string may come from another machine. A feed that takes one in calls `harmless`; the screen's pen does so again.
@@ -137,8 +137,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class History(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a run went: point k covers `step` seconds from `began + k * step` (s since the run's start).
 
-    All four series are equally long, at most `POINTS`: mean busy share of the devices, share of the training's time spent
-    waiting for batches, pace in `unit`, batches ready when one was asked for.
+    All four series are equally long, at most `POINTS`: mean busy share of the devices, share of the training's time
+    spent waiting for batches, pace in `unit`, batches ready when one was asked for.
     """
 
     began: float = 0.0
@@ -164,7 +164,7 @@ class ShareRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One run. `id` names it among all nodes (`node` and its folder's name), `folder` is what `gputune prove` would take.
+    """One run. `id` names it among all nodes (`node` and its folder's name), `folder` is what `gputune prove` takes.
 
     `verdict` is on the whole run so far, `recent` on its last minute; ledger, findings, loaders and ranks are in them
     (`gputune/document.py`). `at` is the moment shown, s since the start, `length` how long it lasted by now; `seekable`

@@ -75,7 +75,7 @@ class _Job:
     def __init__(self, target: Target, subscription: Subscription) -> None:
         self._target = target
         self._subscription = subscription
-        self._everything = os.environ.get("GPUTUNE_ALL_DEVICES") == "1"
+        self._everything = target.everything or os.environ.get("GPUTUNE_ALL_DEVICES") == "1"
         self._owners = Owners(target)
         self._devices: dict[int, Device] = {}
         self._met: set[int] = set()  # devices on which the job's processes were seen

@@ -130,6 +130,19 @@ def sweep() -> None:
                 remove_rings(os.path.join(place, name))
 
 
+def supervisors() -> "list[int]":
+    """Return the pids in the names of this user's rings: the supervisors of runs that go on, and of some that did."""
+    start = f"{PREFIX}{os.getuid()}-"
+    found = set()
+    for place in _places():
+        try:
+            names = os.listdir(place)
+        except OSError:
+            continue
+        found |= {name.removeprefix(start).partition("-")[0] for name in names if name.startswith(start)}
+    return sorted(int(pid) for pid in found if pid.isdigit())
+
+
 def hold(folder: str) -> int:
     """Lock the rings as in use for as long as the returned descriptor is open; -1 where that is not possible."""
     try:

@@ -80,9 +80,10 @@ class Folder:
         """Return a descriptor for reading a file; FileNotFoundError if it is not there."""
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
 
-    def read(self, name: str) -> bytes:
-        """Return a file's content; FileNotFoundError if it is not there."""
+    def read(self, name: str, start: int = 0) -> bytes:
+        """Return a file's content from byte `start` on; FileNotFoundError if it is not there."""
         with open(self.open(name), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+            file.seek(start)
             return file.read()
 
     def remove(self, name: str) -> None:

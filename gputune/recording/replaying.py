@@ -32,10 +32,11 @@ class Mark(NamedTuple):
 def segments(folder: Folder) -> Iterator[Segment]:
     """Yield the segments in order, as frames where they still are."""
     for segment in sorted({*folder.frames(), *folder.parts()}):
-        yield _segment(folder, segment)
+        yield read_segment(folder, segment)
 
 
-def _segment(folder: Folder, segment: int) -> Segment:
+def read_segment(folder: Folder, segment: int) -> Segment:
+    """Return one segment, as frames where it still is."""
     try:
         return tables.raw(whole(folder.read(frames_name(segment))))
     except FileNotFoundError:  # they are Parquet, perhaps since a moment ago
@@ -68,19 +69,24 @@ def whole_tables(folder: Folder, offset: int) -> dict[str, pa.Table]:
 def replay(folder: Folder, offset: int) -> Iterator[list[Reading]]:
     """Yield the readings of the run, one list a tick."""
     for segment in segments(folder):
-        if isinstance(segment, tables.Raw):
-            columns = dict(tables.names(segment))
-            samples = tables.samples(segment, offset, columns)
-            events = records.in_order(records.from_frames(segment.table(Table.EVENTS)))
-            notes, stacks = segment.table(Table.NOTES), segment.table(Table.STACKS)
-        else:
-            samples = segment.get("samples", NO_SAMPLES)
-            columns = declarations(samples.schema.metadata)
-            events = records.join(segment, offset)
-            notes, stacks = (
-                _clocked(segment.get(name, tables.SHAPES[name].empty_table()), offset) for name in ("notes", "stacks")
-            )
-        yield from _merged(_ticks(samples, columns, offset), events, sorted(_marks(notes, stacks), key=lambda m: m[:2]))
+        yield from replayed(segment, offset)
+
+
+def replayed(segment: Segment, offset: int) -> Iterator[list[Reading]]:
+    """Yield the readings of one segment, or of a part of one, one list a tick."""
+    if isinstance(segment, tables.Raw):
+        columns = dict(tables.names(segment))
+        samples = tables.samples(segment, offset, columns)
+        events = records.in_order(records.from_frames(segment.table(Table.EVENTS)))
+        notes, stacks = segment.table(Table.NOTES), segment.table(Table.STACKS)
+    else:
+        samples = segment.get("samples", NO_SAMPLES)
+        columns = declarations(samples.schema.metadata)
+        events = records.join(segment, offset)
+        notes, stacks = (
+            _clocked(segment.get(name, tables.SHAPES[name].empty_table()), offset) for name in ("notes", "stacks")
+        )
+    yield from merged(_ticks(samples, columns, offset), events, sorted(marks(notes, stacks), key=lambda m: m[:2]))
 
 
 def _clocked(table: pa.Table, offset: int) -> pa.Table:
@@ -88,7 +94,7 @@ def _clocked(table: pa.Table, offset: int) -> pa.Table:
     return table.set_column(0, "t", tables.monotonic(table["time"], offset))
 
 
-def _merged(ticks: Iterator[list[Sample]], events: pa.Table, marks: list[Mark]) -> Iterator[list[Reading]]:
+def merged(ticks: Iterator[list[Sample]], events: pa.Table, marks: list[Mark]) -> Iterator[list[Reading]]:
     """Yield tick after tick what had ended or was said by then, and its samples."""
     ended = numbers(records.ended(events))
     fields = [numbers(events[name]) for name in records.FIELDS]
@@ -126,7 +132,8 @@ def _ticks(samples: pa.Table, columns: dict[str, str], offset: int) -> Iterator[
             yield tick
 
 
-def _marks(notes: pa.Table, stacks: pa.Table) -> Iterator[Mark]:
+def marks(notes: pa.Table, stacks: pa.Table) -> Iterator[Mark]:
+    """Yield what was said and where stacks were, in no order."""
     for row in notes.to_pylist():
         fields = json.loads(row["fields"])
         if row["what"] == "guest":

@@ -29,6 +29,7 @@ class Raw:
     """What the frames of one segment hold, exactly as it was taken."""
 
     columns: dict[int, str] = field(default_factory=dict)  # id to declaration
+    schemas: dict[Table, pa.Schema] = field(default_factory=lambda: dict(SCHEMAS))
     batches: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
 
     def table(self, table: Table) -> pa.Table:
@@ -36,16 +37,15 @@ class Raw:
         return pa.Table.from_batches(self.batches.get(table, []), schema=SCHEMAS[table]).combine_chunks()
 
 
-def raw(frames: Iterable[Frame]) -> Raw:
-    """Put the frames of one segment together."""
-    found = Raw()
-    schemas = dict(SCHEMAS)
+def raw(frames: Iterable[Frame], before: Raw | None = None) -> Raw:
+    """Put the frames of one segment together, or those that came after `before`, what it declared included."""
+    found = Raw(dict(before.columns), dict(before.schemas)) if before else Raw()
     for frame in frames:
         if frame.table & SCHEMA:
-            schemas[Table(frame.table & ~SCHEMA)] = pa.ipc.read_schema(pa.py_buffer(frame.payload))
+            found.schemas[Table(frame.table & ~SCHEMA)] = pa.ipc.read_schema(pa.py_buffer(frame.payload))
             continue
         table = Table(frame.table)
-        batch = pa.ipc.read_record_batch(pa.py_buffer(frame.payload), schemas[table])
+        batch = pa.ipc.read_record_batch(pa.py_buffer(frame.payload), found.schemas[table])
         if table == Table.COLUMNS:
             found.columns.update(zip(batch["id"].to_pylist(), batch["about"].to_pylist(), strict=True))
         else:

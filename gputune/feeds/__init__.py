@@ -1,0 +1,7 @@
+"""Where the screen's rows come from on this machine: `gputune/scene.py` says what they are.
+
+local      this machine and its live runs          recorded   one recording, at any moment of it
+machine    what the probes read of this machine    tasks      who uses its CPUs and devices
+board      readings to the rows of a node          finding    which runs go on here
+following  one run folder, as it grows             history    readings to the series of a run
+"""

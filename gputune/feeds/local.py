@@ -1,0 +1,109 @@
+"""The machine that we are on and its runs, for a screen in front of it and for an agent that serves it."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from gputune.errors import GputuneError
+from gputune.feeds.machine import Machine, Take
+from gputune.feeds.one_run import OneRun
+from gputune.feeds.tasks import Kin
+from gputune.feeds.whereabouts import live_runs
+from gputune.recording.about import NotARun
+from gputune.scene import Node, RunRow, Update
+
+LOOK = 2.0  # s between looks for runs that have begun
+MOST_ENDED = 16  # runs that have ended and are still shown
+
+
+class LocalFeed:
+    """A run that was found stays, when it has ended, as ended.
+
+    `find` gives the folders of the runs that go on; `beside` is given the readings of the machine, as they come.
+    """
+
+    def __init__(
+        self, name: str = "", *, find: Callable[[], list[Path]] = live_runs, beside: Take | None = None
+    ) -> None:
+        self._machine = Machine(name, beside)
+        self._find = find
+        self._due = 0.0
+        self._until = 0
+        self._runs: dict[Path, OneRun] = {}
+        self._refused: set[Path] = set()
+        self._told: dict[str, tuple[int, RunRow]] = {}  # id to when it was last told anew, and how
+
+    def poll(self, since: int) -> Update:
+        """Return this machine, always, and the runs that have changed since."""
+        self._look_around()
+        self._until += 1
+        rows = [run.look() for run in self._runs.values()]
+        for row in rows:
+            known = self._told.get(row.id)
+            if known is None or known[1] != row:
+                self._told[row.id] = (self._until, row)
+        gone = tuple(self._told.keys() - {row.id for row in rows})
+        for run in gone:
+            del self._told[run]
+        node = _about_runs(self._machine.look(self._kin()), rows)
+        return Update(
+            until=self._until,
+            nodes=(replace(node, seen=time.time()),),
+            runs=tuple(row for at, row in self._told.values() if at > since),
+            runs_gone=gone,
+            more=any(run.behind for run in self._runs.values()),
+        )
+
+    def seek(self, run: str, at: float | None) -> None:
+        """Show that run as it was."""
+        for each in self._runs.values():
+            if each.id == run:
+                each.seek(at)
+
+    def close(self) -> None:
+        """Give everything back."""
+        for run in self._runs.values():
+            run.close()
+        self._machine.close()
+
+    def _look_around(self) -> None:
+        at = time.monotonic()
+        if at < self._due:
+            return
+        self._due = at + LOOK
+        for folder in self._find():
+            if folder in self._runs or folder in self._refused:
+                continue
+            try:
+                self._runs[folder] = OneRun(folder, self._machine.name)
+            except NotARun:  # not written yet: `run.json` is its first file
+                continue
+            except GputuneError:  # of a newer gputune
+                self._refused.add(folder)
+        ended = [folder for folder, run in self._runs.items() if run.ended]
+        for folder in ended[:-MOST_ENDED]:
+            self._runs.pop(folder).close()
+            self._refused.add(folder)
+
+    def _kin(self) -> list[Kin]:
+        return [run.kin for run in self._runs.values() if not run.ended]
+
+
+def _about_runs(node: Node, rows: Sequence[RunRow]) -> Node:
+    """Return the node with what its live runs tell of it: all that wait together, and the best of their findings."""
+    live = [row for row in rows if row.state == "live"]
+    now = [verdict for row in live if (verdict := row.recent or row.verdict) is not None]
+    waits = [sum(r.share for r in v.ledger if r.span == "loader.wait") for v in now if v.ledger]
+    rates = [v.samples_per_s for v in now if v.samples_per_s is not None]
+    findings = [f for row in live if row.verdict is not None for f in row.verdict.findings]
+    best = max(findings, key=lambda f: f.speedup.likely, default=None)
+    return replace(
+        node,
+        wait=sum(waits) / len(waits) if waits else None,
+        rate=sum(rates) if rates else None,
+        finding=best.id if best else "",
+        gain=best.speedup.likely if best else None,
+        runs=tuple(row.id for row in rows),
+    )

@@ -1,0 +1,249 @@
+"""One run folder as a row of the screen: live, ended or broken off, now or as it was."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from gputune.document import SCHEMA_VERSION, Verdict
+from gputune.errors import GputuneError
+from gputune.feeds.board import Board
+from gputune.feeds.history import Historian
+from gputune.feeds.tasks import Kin
+from gputune.feeds.whereabouts import fresh
+from gputune.hygiene import clean
+from gputune.launch.job import MARK, seats
+from gputune.recording.about import NotARun, offset, read
+from gputune.rejudging import FINDINGS, rejudge
+from gputune.sample import Json, Reading
+from gputune.scene import RunRow, RunState
+from gputune.units import NS
+
+if TYPE_CHECKING:
+    from gputune.recording.following import Follower  # pyarrow is not loaded before the screen is there
+
+LIVE = "live.json"
+UNNAMED = "recording"  # a run on one machine does not tell which
+LONGEST_NAME = 60  # characters
+T = TypeVar("T")
+
+
+class _LiveFile(msgspec.Struct):
+    """What the screen wants of `live.json` (`gputune/recorder/live.py`)."""
+
+    schema_version: int
+    updated_s: float
+    judged_s: float | None
+    whole: Verdict
+    window: Verdict
+
+
+class OneRun:
+    """Follows one run folder. Raises NotARun or NewerRun at once where it is none that can be read.
+
+    `node` is the machine's name; without it that which the folder tells. `beside` is given every tick that is read.
+    """
+
+    def __init__(self, folder: Path, node: str = "", *, beside: Callable[[list[Reading]], None] | None = None) -> None:
+        self.folder = folder
+        self._beside = beside
+        self._seat = _first_seat(folder)
+        self._story = read(self._seat)
+        self.node = node or str(self._story.get("host") or UNNAMED)
+        self.id = looked_up(folder, self.node)
+        self._files: dict[str, tuple[tuple[int, int], object]] = {}
+        self._follower: Follower | None = None
+        self._historian = Historian(_number(self._story.get("started")))
+        self._judged: tuple[object, Verdict | None] = ("", None)
+        self._at: float | None = None
+        self._as_of: tuple[float, Verdict | None, Board] | None = None
+        self._trouble = ""
+
+    @property
+    def behind(self) -> bool:
+        """Return whether there is more to be read at once."""
+        return not self._trouble and (self._follower is None or self._follower.behind)
+
+    @property
+    def board(self) -> Board | None:
+        """Return the machine as it was at the moment that was sought, None where that is the present."""
+        return self._as_of[2] if self._as_of is not None and self._at is not None else None
+
+    @property
+    def ended(self) -> bool:
+        """Return whether it was finished, as it was last read."""
+        return bool(self._story.get("finished"))
+
+    @property
+    def kin(self) -> Kin:
+        """Return its processes: the command's, and those that train."""
+        told = self._story.get("processes")
+        processes = [p for p in told if isinstance(p, dict)] if isinstance(told, list) else []
+        alive = [p for p in processes if p.get("state") == "ring" and not p.get("ended")]
+        return Kin(self.id, _number(self._story.get("pid")), frozenset(_number(p.get("pid")) for p in alive))
+
+    def seek(self, at: float | None) -> None:
+        """Show the run as it was `at` s after its start; None: as it is."""
+        self._at = at
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._follower is not None:
+            self._follower.close()
+            self._follower = None
+
+    def look(self) -> RunRow:
+        """Return the run as it is now; of a long one that was not read yet, a part of its history."""
+        self._story = self._kept(self._seat, "run.json", read, self._story) or self._story
+        self._follow()
+        state = self._state()
+        live = self._kept(self._seat, LIVE, _live, None) if state == "live" else None
+        length = self._length(state)
+        verdict, recent, judged = self._verdicts(state, live, length)
+        return RunRow(
+            id=self.id,
+            node=self.node,
+            name=clean(_name(self._story, self.folder), LONGEST_NAME),
+            folder=_typed(self.folder),
+            state=state,
+            why=self._trouble,
+            started=(_number(self._story.get("started")) + offset(self._story)) / NS,
+            length=length,
+            at=length if self._at is None else min(self._at, length),
+            seekable=True,
+            command=_command(self._story),
+            verdict=verdict,
+            recent=recent,
+            judged=judged,
+            history=self._historian.history(),
+        )
+
+    def _follow(self) -> None:
+        """Read what was added to the recording."""
+        try:
+            if self._follower is None:
+                from gputune.recording import lean  # noqa: PLC0415 - not before the screen is there
+                from gputune.recording.following import Follower  # noqa: PLC0415 - as above
+
+                lean()
+                self._follower = Follower(self._seat, offset(self._story))
+            for tick in self._follower.look():
+                self._historian.take(tick)
+                if self._beside is not None:
+                    self._beside(tick)
+        except (OSError, GputuneError, ValueError) as error:  # ValueError is what pyarrow says of nonsense
+            self._trouble = f"its recording cannot be read: {clean(_words(error))}"
+
+    def _state(self) -> RunState:
+        if self._story.get("finished"):
+            return "ended"
+        return "live" if fresh(self._seat) else "broken"
+
+    def _length(self, state: RunState) -> float:
+        began, ended = _number(self._story.get("started")), _number(self._story.get("ended"))
+        known = (self._historian.last - began) / NS
+        return max(0.0, (ended - began) / NS if state == "ended" and ended else known)
+
+    def _verdicts(
+        self, state: RunState, live: _LiveFile | None, length: float
+    ) -> tuple[Verdict | None, Verdict | None, float | None]:
+        """Return the verdict on the whole, that on the last minute, and when (s) the findings were made."""
+        if self._at is not None:
+            verdict = self._then(min(self._at, length))
+            return verdict, None, min(self._at, length)
+        if live is not None:
+            return live.whole, live.window, live.judged_s
+        if state == "live":
+            return None, None, None
+        kept = self._kept(self.folder, FINDINGS, _findings, None)
+        return kept or self._again(state), None, length
+
+    def _again(self, state: RunState) -> Verdict | None:
+        """Judge a run anew that has left no verdict: once, and again when it has ended in another way."""
+        if self._judged[0] != state:
+            self._judged = (state, self._rejudged(None, None))
+        return self._judged[1]
+
+    def _then(self, at: float) -> Verdict | None:
+        if self._as_of is None or abs(self._as_of[0] - at) >= 0.5:
+            board = Board()
+            self._as_of = (at, self._rejudged(at, board), board)
+        return self._as_of[1]
+
+    def _rejudged(self, until: float | None, board: Board | None) -> Verdict | None:
+        try:
+            return rejudge(self.folder, {}, until=until, beside=None if board is None else board.take)
+        except (OSError, GputuneError, ValueError) as error:
+            self._trouble = f"it cannot be judged: {clean(_words(error))}"
+            return None
+
+    def _kept(self, folder: Path, name: str, load: Callable[[Path], T], otherwise: T) -> T:
+        """Return what a file says, read anew only where it has changed; `otherwise` where it says nothing now."""
+        try:
+            about = (folder / name).stat()
+            stamp = (about.st_mtime_ns, about.st_ino)
+            known = self._files.get(name)
+            if known is None or known[0] != stamp:
+                known = self._files[name] = (stamp, load(folder))
+        except (OSError, GputuneError, msgspec.DecodeError, ValueError):
+            return otherwise
+        return known[1]  # type: ignore[return-value] # kept by the name that `load` belongs to
+
+
+def looked_up(folder: Path, node: str) -> str:
+    """Return the id that the run in a folder has on a node."""
+    return f"{node}/{folder.name}"
+
+
+def _first_seat(folder: Path) -> Path:
+    """Return the folder of the lowest rank of a job that several watches record, else the folder itself."""
+    if not (folder / MARK).is_file():
+        return folder
+    taken = seats(str(folder))
+    if not taken:
+        raise NotARun(folder, "no rank has recorded anything")
+    return Path(taken[0])
+
+
+def _live(folder: Path) -> _LiveFile:
+    found = msgspec.json.decode((folder / LIVE).read_bytes(), type=_LiveFile)
+    if found.schema_version > SCHEMA_VERSION:
+        raise ValueError("of a newer gputune")
+    return found
+
+
+def _findings(folder: Path) -> Verdict | None:
+    found = msgspec.json.decode((folder / FINDINGS).read_bytes(), type=Verdict)
+    if found.schema_version > SCHEMA_VERSION:
+        raise ValueError("of a newer gputune")
+    return found
+
+
+def _name(story: dict[str, Json], folder: Path) -> str:
+    """Return what a run is called: its script, else its folder."""
+    words = [Path(word).name for word in _command(story) if word.endswith((".py", ".sh"))]
+    return words[0] if words else folder.name
+
+
+def _command(story: dict[str, Json]) -> tuple[str, ...]:
+    command = story.get("command")
+    return tuple(map(str, command)) if isinstance(command, list) else ()
+
+
+def _number(value: Json) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _typed(folder: Path) -> str:
+    """Return the folder as it would be typed from here."""
+    try:
+        return str(folder.resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(folder)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, GputuneError):
+        return str(error.args[0])
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,126 @@
+"""Who uses this machine: the processes of runs, those on devices, and the others that use most of the CPUs."""
+
+import heapq
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from gputune.hygiene import clean
+from gputune.procfs import CLOCK_TICKS, PPID, STIME, UTIME, read_bytes, stat_fields
+from gputune.scene import TaskRow
+
+BEAT = 2.0  # s between scans of /proc
+DEAREST = 0.005  # of a core: where there are thousands of processes, scans are further apart
+MOST = 40  # strangers that are told of; a run's own processes and those on a device are told of in any case
+LEAST = 0.02  # cores; a stranger that uses less is nobody's business
+RSS = 21  # of /proc/PID/stat, counted as in procfs: resident pages
+PAGE = os.sysconf("SC_PAGE_SIZE")
+NAME = 64  # characters
+
+
+class Kin(NamedTuple):
+    """What is known of a run's processes: its command, those that train, and the run's id."""
+
+    run: str
+    command: int
+    mains: frozenset[int]
+
+
+class OnDevice(NamedTuple):
+    """What a process holds of the devices it is on."""
+
+    devices: tuple[int, ...]
+    memory: float | None
+
+
+class _Seen(NamedTuple):
+    name: str
+    parent: int
+    used: int  # clock ticks of CPU since its start
+    resident: int  # pages
+
+
+class Tasks:
+    """Scans /proc on a slow beat of its own."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = str(proc)
+        self._due = 0.0
+        self._at = 0.0
+        self._before: dict[int, _Seen] = {}
+        self._rows: tuple[TaskRow, ...] = ()
+
+    def look(self, kin: list[Kin], devices: Mapping[int, OnDevice]) -> tuple[TaskRow, ...]:
+        """Return the rows, those that use most first; of the last scan, where none is due."""
+        at = time.monotonic()
+        if at < self._due:
+            return self._rows
+        began = time.thread_time()
+        seen = self._scan()
+        cores = self._cores(seen, at - self._at)
+        self._rows = tuple(_rows(seen, cores, kin, devices))
+        self._before, self._at = seen, at
+        self._due = at + max(BEAT, (time.thread_time() - began) / DEAREST)
+        return self._rows
+
+    def _scan(self) -> dict[int, _Seen]:
+        found = {}
+        for entry in os.listdir(self._proc):  # noqa: PTH208 - a Path for each process costs more than its reading
+            if entry.isdigit() and (data := read_bytes(f"{self._proc}/{entry}/stat")):
+                fields = stat_fields(data)
+                name = data[data.index(b"(") + 1 : data.rindex(b")")].decode(errors="replace")
+                used = int(fields[UTIME]) + int(fields[STIME])
+                found[int(entry)] = _Seen(name, int(fields[PPID]), used, int(fields[RSS]))
+        return found
+
+    def _cores(self, seen: Mapping[int, _Seen], passed: float) -> dict[int, float]:
+        """Return the cores used since the scan before; nothing of what was not there then."""
+        room = passed * CLOCK_TICKS
+        both = seen.keys() & self._before.keys() if self._before and room > 0 else set[int]()
+        return {pid: max(0, seen[pid].used - self._before[pid].used) / room for pid in both}
+
+
+def _rows(
+    seen: Mapping[int, _Seen], cores: Mapping[int, float], kin: list[Kin], devices: Mapping[int, OnDevice]
+) -> list[TaskRow]:
+    roles = {pid: known for pid in seen if (known := _role(pid, seen, kin)) is not None}
+    wanted = {pid for pid in {*roles, *devices} if pid in seen}
+    strangers = (pid for pid, used in cores.items() if used >= LEAST and pid not in wanted)
+    wanted.update(heapq.nlargest(MOST, strangers, key=lambda pid: cores[pid]))
+    rows = []
+    for pid in wanted:
+        role, run = roles.get(pid, ("foreign", ""))
+        on = devices.get(pid, OnDevice((), None))
+        row = TaskRow(
+            pid=pid,
+            name=clean(seen[pid].name, NAME),
+            role=role,
+            run=run,
+            cpu=cores.get(pid),
+            memory=float(seen[pid].resident * PAGE),
+            device=",".join(map(str, on.devices)),
+            device_memory=on.memory,
+        )
+        rows.append(row)
+    # what no process here answers for: another container's, by the host's pids
+    rows += [
+        TaskRow(pid=pid, name="(not of this container)", device=",".join(map(str, on.devices)), device_memory=on.memory)
+        for pid, on in devices.items()
+        if pid not in seen
+    ]
+    return sorted(rows, key=lambda row: (-(row.device_memory or 0), -(row.cpu or 0), row.pid))
+
+
+def _role(pid: int, seen: Mapping[int, _Seen], kin: list[Kin]) -> tuple[str, str] | None:
+    """Return the role of a process and its run, by who stands above it; None where that is no run."""
+    at, steps = pid, 0
+    while at in seen and steps < 64:  # a chain of parents has an end; a torn scan may not
+        for each in kin:
+            if at in each.mains:
+                return ("main" if at == pid else "worker", each.run)
+            if at == each.command:
+                return ("other", each.run)
+        at, steps = seen[at].parent, steps + 1
+    return None

@@ -1,0 +1,112 @@
+"""This machine and its runs, and one recording, as feeds."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gputune.feeds.local import LocalFeed
+from gputune.feeds.recorded import RecordedFeed
+from gputune.scene import Update
+
+Make = Callable[..., Any]
+PATIENCE = 60.0  # s
+
+
+def everything(feed: LocalFeed | RecordedFeed, since: int = 0) -> Update:
+    """Return the last update, once nothing more is to be had at once."""
+    update = feed.poll(since)
+    end = time.monotonic() + PATIENCE
+    while update.more:
+        assert time.monotonic() < end
+        update = feed.poll(since)
+    return update
+
+
+def test_this_machine_is_a_row_with_what_can_be_read_of_it() -> None:
+    seen: list[int] = []
+    feed = LocalFeed("here", find=list, beside=lambda readings: seen.append(len(readings)))
+    try:
+        update = everything(feed)
+        (node,) = update.nodes
+        assert (node.name, node.link) == ("here", "local")
+        assert node.memory_total is not None
+        assert node.memory_total > 2**20
+        assert node.cpus is not None
+        assert node.seen == pytest.approx(time.time(), abs=60)
+        assert seen[0] > 3
+    finally:
+        feed.close()
+
+
+def test_all_devices_are_there_not_only_those_of_a_job(simgpu: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    simgpu(devices=3)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    feed = LocalFeed("here", find=list)
+    try:
+        end = time.monotonic() + PATIENCE
+        node = feed.poll(0).nodes[0]
+        while len(node.devices) < 3 or any(device.busy is None for device in node.devices):
+            assert time.monotonic() < end, node
+            time.sleep(0.05)
+            node = feed.poll(0).nodes[0]
+        assert [device.index for device in node.devices] == ["0", "1", "2"]
+    finally:
+        feed.close()
+
+
+def test_a_run_is_found_told_once_and_stays_when_it_has_ended(recorded: Make) -> None:
+    recording, folder = recorded(4)
+    feed = LocalFeed("here", find=lambda: [folder])
+    try:
+        update = everything(feed)
+        (run,) = update.runs
+        assert (run.id, run.state) == ("here/run", "live")
+        assert update.nodes[0].runs == ("here/run",)
+        assert feed.poll(update.until).runs == ()
+        assert feed.poll(0).runs == (run,)
+        recording.about(exit_code=0)
+        recording.close()
+        (ended,) = everything(feed, update.until).runs
+        assert ended.state == "ended"
+        feed.seek("here/run", 2.0)
+        (then,) = feed.poll(feed.poll(0).until - 1).runs
+        assert then.at == 2.0
+    finally:
+        feed.close()
+
+
+def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    feed = LocalFeed("here", find=lambda: [tmp_path])
+    try:
+        assert feed.poll(0).runs == ()
+    finally:
+        feed.close()
+
+
+def test_a_recording_is_a_machine_and_a_run(finished: Make) -> None:
+    feed = RecordedFeed(finished())
+    update = everything(feed)
+    (node,), (run,) = update.nodes, update.runs
+    assert (node.name, node.link, node.runs) == (run.node, "recorded", (run.id,))
+    assert node.devices[0].name == "a card"
+    assert node.devices[0].busy == 0.25
+    assert run.id == feed.run
+    assert feed.poll(update.until + 1).runs == ()
+    feed.seek(run.id, 3.0)
+    (then,) = feed.poll(feed.poll(0).until).runs or feed.poll(0).runs
+    assert then.at == 3.0
+    feed.close()
+
+
+def test_looking_changes_nothing(finished: Make) -> None:
+    folder = finished()
+    before = {file: (file.stat().st_mtime_ns, file.stat().st_size) for file in folder.rglob("*") if file.is_file()}
+    feed = RecordedFeed(folder)
+    everything(feed)
+    feed.close()
+    after = {file: (file.stat().st_mtime_ns, file.stat().st_size) for file in folder.rglob("*") if file.is_file()}
+    assert before == after
+    assert list(folder.parent.iterdir()) == [folder]

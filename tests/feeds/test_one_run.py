@@ -1,0 +1,139 @@
+"""One run folder as a row: live, ended, broken off, and as it was."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gputune.feeds.one_run import LIVE, OneRun
+from gputune.recording import NewerRun, NotARun
+from gputune.rejudging import FINDINGS, rejudge
+from gputune.scene import RunRow
+
+Make = Callable[..., Any]
+
+
+def looked(run: OneRun) -> RunRow:
+    """Return the row once everything was read."""
+    row = run.look()
+    while run.behind:
+        row = run.look()
+    return row
+
+
+def age(folder: Path, seconds: float) -> None:
+    """Make every file look as if it had been written so long ago."""
+    for file in folder.iterdir():
+        os.utime(file, (time.time() - seconds,) * 2)
+
+
+def test_a_finished_run_has_its_verdict_its_history_and_its_length(finished: Make) -> None:
+    row = looked(OneRun(finished(), "m8"))
+    assert (row.id, row.node, row.name, row.state) == ("m8/run", "m8", "train.py", "ended")
+    assert row.length == pytest.approx(8.0)
+    assert row.command == ("python", "train.py", "--x")
+    assert row.history.wait[1:7] == pytest.approx([0.75] * 6, abs=0.05)
+    assert row.history.busy[1] == pytest.approx(0.25)
+    assert row.verdict is not None
+    assert row.verdict.findings
+
+
+def test_the_verdict_that_was_written_counts(finished: Make) -> None:
+    folder = finished()
+    verdict = msgspec.structs.replace(rejudge(folder), samples_per_s=1234.0)
+    (folder / FINDINGS).write_bytes(msgspec.json.encode(verdict))
+    row = looked(OneRun(folder))
+    assert row.verdict is not None
+    assert row.verdict.samples_per_s == 1234.0
+    assert row.node == "recording"
+
+
+def test_a_live_run_is_followed(recorded: Make) -> None:
+    recording, folder = recorded(4)
+    run = OneRun(folder, "m8")
+    row = looked(run)
+    assert (row.state, row.verdict) == ("live", None)
+    assert row.length == pytest.approx(4.0)
+    verdict = rejudge(folder)
+    live = {"schema_version": 1, "updated_s": 4.0, "judged_s": 3.5, "whole": verdict, "window": verdict}
+    (folder / LIVE).write_bytes(msgspec.json.encode(live))
+    row = looked(run)
+    assert row.judged == 3.5
+    assert row.verdict == row.recent == verdict
+    recording.about(exit_code=0)
+    recording.close()
+    row = looked(run)
+    assert (row.state, run.ended) == ("ended", True)
+    run.close()
+
+
+def test_a_run_that_nobody_records_any_more_is_broken_and_judged_all_the_same(recorded: Make) -> None:
+    _, folder = recorded()
+    age(folder, 3600)
+    row = looked(OneRun(folder))
+    assert row.state == "broken"
+    assert row.verdict is not None
+    assert row.verdict.batches > 100
+
+
+def test_an_earlier_moment_is_judged_as_of_then(finished: Make) -> None:
+    run = OneRun(finished())
+    whole = looked(run)
+    run.seek(4.0)
+    then = run.look()
+    assert (then.at, then.length) == (4.0, whole.length)
+    assert then.verdict is not None
+    assert whole.verdict is not None
+    assert 80 <= then.verdict.batches <= 110 < whole.verdict.batches
+    assert then.verdict.exit_code is None
+    assert run.board is not None
+    assert run.board.node("m8", "recorded").devices[0].busy == 0.25
+    run.seek(None)
+    assert run.look().verdict == whole.verdict
+    assert run.board is None
+
+
+def test_a_run_from_the_future_is_refused_at_once(finished: Make) -> None:
+    folder = finished()
+    story = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**story, "schema_version": 99}))
+    with pytest.raises(NewerRun):
+        OneRun(folder)
+
+
+def test_what_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(NotARun):
+        OneRun(tmp_path)
+
+
+def test_documents_of_the_future_are_left_alone(finished: Make) -> None:
+    folder = finished()
+    (folder / FINDINGS).write_text('{"schema_version": 9, "verdict": []}')
+    row = looked(OneRun(folder))
+    assert row.verdict is not None
+
+
+def test_a_damaged_recording_is_a_sentence_and_no_end(finished: Make) -> None:
+    folder = finished()
+    (file,) = (folder / "batches").iterdir()
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    file.write_bytes(data)
+    run = OneRun(folder)
+    row = looked(run)
+    assert "cannot be" in row.why
+    assert not run.behind
+
+
+def test_the_processes_of_a_live_run_are_known(recorded: Make) -> None:
+    recording, folder = recorded(2)
+    run = OneRun(folder, "m8")
+    assert run.kin.command == 4711
+    recording.close()
+    looked(run)
+    assert run.kin.mains == {4711}

@@ -1,0 +1,74 @@
+"""Who uses the machine, told by a /proc that is a folder."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from gputune.feeds import tasks
+from gputune.feeds.tasks import Kin, OnDevice, Tasks
+from gputune.procfs import CLOCK_TICKS
+
+
+def process(proc: Path, pid: int, parent: int, name: str, *, used: float = 0.0, resident: int = 10) -> None:
+    """Write /proc/PID/stat of a process that has used so many s of CPU."""
+    fields = ["0"] * 50
+    fields[0], fields[1], fields[11], fields[21] = "S", str(parent), str(int(used * CLOCK_TICKS)), str(resident)
+    (proc / str(pid)).mkdir(exist_ok=True)
+    (proc / str(pid) / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the time that `tasks` reads, as a list of one."""
+    at = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: at[0])
+    return at
+
+
+def test_roles_come_from_who_stands_above(tmp_path: Path, clock: list[float]) -> None:
+    for pid, parent, name in (
+        (1, 0, "init"),
+        (10, 1, "bash"),
+        (11, 10, "python"),
+        (12, 11, "python"),
+        (13, 12, "tar"),
+        (20, 1, "x"),
+    ):
+        process(tmp_path, pid, parent, name)
+    rows = Tasks(tmp_path).look([Kin("m8/run", 10, frozenset({11}))], {})
+    assert {row.pid: row.role for row in rows} == {10: "other", 11: "main", 12: "worker", 13: "worker"}
+    assert {row.run for row in rows} == {"m8/run"}
+
+
+def test_strangers_are_told_of_when_they_use_cpus(tmp_path: Path, clock: list[float]) -> None:
+    process(tmp_path, 20, 1, "evil\x1b[2J)")
+    process(tmp_path, 21, 1, "idle")
+    every = Tasks(tmp_path)
+    assert every.look([], {}) == ()
+    clock[0] += tasks.BEAT + 1.0
+    process(tmp_path, 20, 1, "evil\x1b[2J)", used=1.5)
+    (row,) = every.look([], {})
+    assert (row.pid, row.name, row.role, row.cpu) == (20, "evil\\x1b[2J)", "foreign", 0.5)
+
+
+def test_between_two_scans_nothing_is_read(tmp_path: Path, clock: list[float]) -> None:
+    process(tmp_path, 10, 1, "python")
+    every = Tasks(tmp_path)
+    rows = every.look([Kin("r", 10, frozenset())], {})
+    (tmp_path / "10" / "stat").unlink()
+    clock[0] += tasks.BEAT / 2
+    assert every.look([], {}) is rows
+
+
+def test_who_is_on_a_device_is_told_of_also_from_another_container(tmp_path: Path, clock: list[float]) -> None:
+    process(tmp_path, 10, 1, "python")
+    rows = Tasks(tmp_path).look([], {10: OnDevice((0, 1), 5e9), 777: OnDevice((1,), None)})
+    assert [(row.pid, row.device, row.device_memory) for row in rows] == [(10, "0,1", 5e9), (777, "1", None)]
+    assert "container" in rows[1].name
+
+
+def test_parents_that_go_in_a_circle_end(tmp_path: Path, clock: list[float]) -> None:
+    process(tmp_path, 10, 11, "a")
+    process(tmp_path, 11, 10, "b")
+    assert Tasks(tmp_path).look([Kin("r", 5, frozenset())], {}) == ()
