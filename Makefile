@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # what takes long is tried there alone.
 ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 
-.PHONY: help demo test check test-tree test-wheel bench bench-sweep zoo loops causes fmt clean
+.PHONY: help demo test check test-tree test-wheel bench bench-sweep bench-tui tui-shot zoo loops causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -29,6 +29,8 @@ help:
 	@echo "make causes  write docs/causes.md out of the advisors"
 	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
 	@echo "make bench-sweep  sweeps against exhaustive grids, Optuna and Ray Tune, into benchmarks/sweep.md (an hour)"
+	@echo "make bench-tui  measure the screen with 1,000 simulated nodes, into benchmarks/tui.md"
+	@echo "make tui-shot   capture real screens in tmux, into docs/screens/"
 	@echo "make fmt     format the code"
 
 # torch comes first: whatever else is installed then has to agree with it.
@@ -89,6 +91,12 @@ $(RIVALS)/.ready: $(READY)
 
 bench-sweep: $(READY) $(RIVALS)/.ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/sweep.py --rivals "$(CURDIR)/$(RIVALS)/bin/python"
+
+bench-tui: $(READY)
+	$(BIN)/python benchmarks/tui.py --markdown benchmarks/tui.md
+
+tui-shot: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docs/screens.py
 
 zoo: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/zoo/judge.py $(if $(ONLY),--only $(ONLY))

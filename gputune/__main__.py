@@ -12,8 +12,9 @@ from gputune.launch import express
 
 SUPERVISED = frozenset({"watch", "run"})  # the commands that run somebody else's program in our place
 
-# Where a proof is to follow, another process is supervised and this one waits for it; with a pid nobody is started.
-DIRECT = ("--prove", "--pid")
+# Where a proof is to follow, or a screen is shown, another process is supervised and this one waits for it; with a pid
+# nobody is started.
+DIRECT = ("--prove", "--tui", "--pid")
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Numbers made out of many, and numbers in words."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def mean(values: Iterable[float]) -> float:
@@ -37,3 +37,13 @@ def _parts(seconds: int) -> str:
             whole, rest = divmod(round(seconds / part), size // part)
             return f"{whole} {large} {rest} {small}" if rest else f"{whole} {large}"
     return f"{seconds} s"
+
+
+def apportion(shares: Sequence[float], total: int) -> list[int]:
+    """Return whole numbers in proportion to `shares` that add to `total` (largest remainders)."""
+    scale = total / sum(shares)
+    whole = [int(share * scale) for share in shares]
+    by_remainder = sorted(range(len(shares)), key=lambda i: whole[i] - shares[i] * scale)
+    for index in by_remainder[: total - sum(whole)]:
+        whole[index] += 1
+    return whole

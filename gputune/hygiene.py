@@ -54,6 +54,11 @@ def clean(text: str, limit: int = 200) -> str:
     return shown if len(shown) <= limit and len(text) <= limit else shown[: max(0, limit - 1)] + "…"
 
 
+def is_clean(text: str) -> bool:
+    """Return whether `clean` would find nothing to make visible."""
+    return _CONTROLS.search(text) is None
+
+
 def as_text(value: str) -> str:
     r"""Return `value` as text that can be encoded: bytes of a name that were no UTF-8 become visible (`\xff`)."""
     return _SURROGATES.sub(_visible, value)

@@ -94,6 +94,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--quiet", is_flag=True, help="Print no verdict; `gputune report` shows it later.")
 @click.option("--all-devices", is_flag=True, help="Read every GPU, not only those of the command.")
 @click.option("--prove", metavar="ID", help="Afterwards run it again, to prove that finding (`top`: the best).")
+@click.option("--tui", is_flag=True, envvar=[], help="Show it on a screen meanwhile; its output goes into a file.")
 @click.option("--price", metavar="N", callback=_value, help="What a device costs an hour, in any currency.")
 @click.option(
     "--fail-under",
@@ -128,6 +129,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     no_stacks: bool,
     quiet: bool,
     all_devices: bool,
+    tui: bool,
 ) -> int:
     """Hand what was asked for to the undertaking."""
     from gputune import watching  # noqa: PLC0415 - not for --help
@@ -139,6 +141,8 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     for name, value in (("--out", out), ("--json", json)):
         if value == "--":
             raise BadUsage(f"`{name}` has no value", hint=f"like `gputune watch {name} NAME -- python train.py`")
+    if tui:
+        return _on_screen(ctx, out, cmd, prove=prove, pid=pid)
     if prove and ctx.obj is None:
         from gputune.proving.watched import watch_then_prove  # noqa: PLC0415 - not before a command starts at once
 
@@ -167,6 +171,18 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
 
         return attaching.attach(wishes, seconds, unknown)
     return watching.watch(wishes, ctx.obj, unknown)
+
+
+def _on_screen(ctx: click.Context, out: str | None, cmd: tuple[str, ...], *, prove: str | None, pid: int | None) -> int:
+    """Watch it with the screen in front of it."""
+    if prove or pid is not None:
+        other = "--prove" if prove else "--pid"
+        raise BadUsage(f"`--tui` and `{other}` do not go together", hint="`gputune tui` in another terminal shows it")
+    if ctx.obj is not None:
+        raise BadUsage("`--tui` was not given as an option", hint="type it: `gputune watch --tui -- CMD`")
+    from gputune.onscreen import watch_on_screen  # noqa: PLC0415 - not before a command starts at once
+
+    return watch_on_screen(sys.argv[1:], out, cmd)
 
 
 def _check_attached(

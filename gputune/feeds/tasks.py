@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputune.hygiene import clean
-from gputune.procfs import CLOCK_TICKS, PPID, STIME, UTIME, read_bytes, stat_fields
+from gputune.procfs import CLOCK_TICKS, read_bytes, stat_of
 from gputune.scene import TaskRow
 
 BEAT = 2.0  # s between scans of /proc
 DEAREST = 0.005  # of a core: where there are thousands of processes, scans are further apart
 MOST = 40  # strangers that are told of; a run's own processes and those on a device are told of in any case
 LEAST = 0.02  # cores; a stranger that uses less is nobody's business
-RSS = 21  # of /proc/PID/stat, counted as in procfs: resident pages
+RESIDENT = 21  # of /proc/PID/stat, counted from the state: pages in memory
 PAGE = os.sysconf("SC_PAGE_SIZE")
 NAME = 64  # characters
 
@@ -68,11 +68,9 @@ class Tasks:
     def _scan(self) -> dict[int, _Seen]:
         found = {}
         for entry in os.listdir(self._proc):  # noqa: PTH208 - a Path for each process costs more than its reading
-            if entry.isdigit() and (data := read_bytes(f"{self._proc}/{entry}/stat")):
-                fields = stat_fields(data)
-                name = data[data.index(b"(") + 1 : data.rindex(b")")].decode(errors="replace")
-                used = int(fields[UTIME]) + int(fields[STIME])
-                found[int(entry)] = _Seen(name, int(fields[PPID]), used, int(fields[RSS]))
+            seen = _seen(read_bytes(f"{self._proc}/{entry}/stat")) if entry.isdigit() else None
+            if seen is not None:
+                found[int(entry)] = seen
         return found
 
     def _cores(self, seen: Mapping[int, _Seen], passed: float) -> dict[int, float]:
@@ -80,6 +78,17 @@ class Tasks:
         room = passed * CLOCK_TICKS
         both = seen.keys() & self._before.keys() if self._before and room > 0 else set[int]()
         return {pid: max(0, seen[pid].used - self._before[pid].used) / room for pid in both}
+
+
+def _seen(text: bytes) -> _Seen | None:
+    """Return what a /proc/PID/stat says; None where the process has ended."""
+    stat = stat_of(text)
+    if stat is None:
+        return None
+    end = text.rfind(b") ")
+    rest = text[end + 2 :].split(None, RESIDENT + 1)
+    resident = int(rest[RESIDENT]) if len(rest) > RESIDENT else 0
+    return _Seen(text[text.find(b"(") + 1 : end].decode(errors="replace"), stat.parent, stat.own, resident)
 
 
 def _rows(

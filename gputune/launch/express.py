@@ -20,6 +20,7 @@ VALUES = {
 }
 NUMBERS = {"hz": values.number, "price": values.price, "fail_under": values.share, "stop_when": values.starving}
 FLAGS = {"--quiet": ("quiet", True), "--all-devices": ("all_devices", True), "--no-stacks": ("stacks", False)}
+SCREEN = "--tui"  # a flag that is none of a plain watch
 FASTEST = 100.0  # readings a second: beyond it the reading itself becomes a load
 INHERITED = frozenset({"GPUTUNE_RINGS", "GPUTUNE_HOST_PID"})  # set for the command of an outer watch: no options
 
@@ -52,7 +53,7 @@ def asks(arguments: "list[str]", option: str) -> bool:
             return False
         if word == option or word.startswith(f"{option}="):
             return True
-        if "=" not in word and word not in FLAGS:
+        if "=" not in word and word not in FLAGS and word != SCREEN:
             next(words, None)  # its value
     return False
 

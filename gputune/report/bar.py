@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gputune.document import LedgerRow
+from gputune.figures import apportion
 
 SMALLEST = 0.01  # a smaller share is counted as `other`: it would be drawn as nothing
 VISIBLE = 0.005  # what is left over is named when it rounds to a percent
@@ -52,16 +53,6 @@ def _largest(shares: Sequence[tuple[str, float]], most: int) -> list[tuple[str, 
     kept = [item for item in shares[:most] if item[1] >= SMALLEST] or list(shares[:1])
     rest = 1.0 - sum(share for _, share in kept)
     return [*kept, (OTHER, rest)] if rest >= VISIBLE else kept
-
-
-def apportion(shares: Sequence[float], total: int) -> list[int]:
-    """Return whole numbers in proportion to `shares` that add to `total` (largest remainders)."""
-    scale = total / sum(shares)
-    whole = [int(share * scale) for share in shares]
-    by_remainder = sorted(range(len(shares)), key=lambda i: whole[i] - shares[i] * scale)
-    for index in by_remainder[: total - sum(whole)]:
-        whole[index] += 1
-    return whole
 
 
 def bar(shown: Sequence[Part], width: int, *, colour: bool) -> str:

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from gputune.document import LedgerRow
-from gputune.report.bar import apportion, bar, legend, parts
+from gputune.figures import apportion
+from gputune.report.bar import bar, legend, parts
 
 
 def ledger(**shares: float) -> list[LedgerRow]:

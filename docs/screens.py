@@ -1,0 +1,117 @@
+"""Capture real screens in tmux, as text: `make tui-shot` writes docs/screens/*.txt.
+
+A short training of examples/ is watched first, so that there is a run to show. The nodes are simulated, and say so.
+This machine is shown in name spaces of its own, where the system allows that: what else runs on it is nobody's
+business.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+SCREENS = HERE / "screens"
+PATIENCE = 60.0  # s
+SETTLE = 2.5  # s: the second reading, without which there are no rates
+APART = ["unshare", "--uts", "--pid", "--fork", "--mount-proc"]
+GPUTUNE = f"{shlex.quote(sys.executable)} -m gputune"
+
+
+class Tmux:
+    """One terminal of tmux, on a server of its own."""
+
+    def __init__(self, command: str, size: tuple[int, int]) -> None:
+        self._socket = f"gputune-{os.getpid()}"
+        width, height = map(str, size)
+        environ = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+        self._tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, command, env=environ)
+
+    def _tmux(self, *arguments: str, **options: object) -> str:
+        command = ["tmux", "-u", "-L", self._socket, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout  # type: ignore[call-overload] # of subprocess
+
+    def shown(self) -> str:
+        """Return the screen."""
+        return "\n".join(line.rstrip() for line in self._tmux("capture-pane", "-p").splitlines()).rstrip() + "\n"
+
+    def until(self, text: str) -> None:
+        """Wait for a text."""
+        end = time.monotonic() + PATIENCE
+        while text not in self.shown():
+            if time.monotonic() > end:
+                raise SystemExit(f"{text!r} was not shown:\n{self.shown()}")
+            time.sleep(0.1)
+
+    def press(self, *keys: str) -> None:
+        """Type keys, by tmux's names."""
+        self._tmux("send-keys", *keys)
+        time.sleep(0.5)
+
+    def close(self) -> None:
+        """End it and its server."""
+        subprocess.run(["tmux", "-L", self._socket, "kill-server"], check=False, capture_output=True)
+
+
+def capture(name: str, command: str, ready: str, size: tuple[int, int], *keys: str) -> None:
+    """Write what a command shows, after keys were pressed."""
+    terminal = Tmux(command, size)
+    try:
+        terminal.until(ready)
+        time.sleep(SETTLE)
+        for key in keys:
+            terminal.press(key)
+        SCREENS.mkdir(exist_ok=True)
+        (SCREENS / f"{name}.txt").write_text(terminal.shown(), encoding="utf-8")
+    finally:
+        terminal.close()
+    sys.stdout.write(f"docs/screens/{name}.txt\n")
+
+
+def trained(folder: Path) -> Path:
+    """Watch a short training; return its run folder."""
+    subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "make_digits.py")], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
+    )
+    out = folder / "gputune-runs" / "digits"
+    script = str(ROOT / "examples" / "train_digits.py")
+    command = [sys.executable, "-m", "gputune", "watch", "--quiet", "--out", str(out), "--", sys.executable, script]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return out
+
+
+def alone(command: str) -> str:
+    """Return the command in name spaces of its own, where they are to be had, on a machine called m8."""
+    tried = subprocess.run([*APART, "true"], check=False, capture_output=True)
+    return (
+        f"{shlex.join(APART)} sh -c {shlex.quote(f'hostname m8; exec {command}')}" if not tried.returncode else command
+    )
+
+
+def main() -> None:
+    """Capture every screen."""
+    if shutil.which("tmux") is None:
+        raise SystemExit("tmux is not installed")
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        run = trained(folder)
+        os.chdir(folder)
+        shown = f"{GPUTUNE} tui {run.relative_to(folder)}"
+        capture("run", shown, "FINDINGS", (100, 40))
+        capture("run-80x24", f"{shown} --ascii", "FINDINGS", (80, 24))
+        capture("back-in-time", shown, "FINDINGS", (100, 40), "S-Left", "Left")
+        capture("finding", shown, "FINDINGS", (100, 40), "Enter")
+        capture("machine", alone(f"{GPUTUNE} tui"), "HOST", (100, 30))
+        capture("keys", shown, "FINDINGS", (80, 36), "?")
+        os.chdir(ROOT)
+    bench = f"{shlex.quote(sys.executable)} benchmarks/screen_ours.py 64 --quiet"
+    capture("nodes", bench, "n0001", (120, 30), "b", "b")
+
+
+if __name__ == "__main__":
+    main()

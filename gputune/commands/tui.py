@@ -1,0 +1,84 @@
+"""Show this machine and its runs on one screen, or a recorded run.
+
+Without RUN: devices, CPUs, disks and processes of this machine, and the runs that `gputune watch` records on it now.
+With RUN: that recording, live or ended; the arrow keys look back in time. Nothing is changed by looking. `?` shows the
+keys.
+
+Example: gputune tui gputune-runs/20261121-100106-train
+"""
+
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from gputune.hygiene import clean
+from gputune.launch import signals
+from gputune.scene import Feed, Node, RunRow, Update
+from gputune.tui import terminal
+
+LOOK = 1.0  # s between two polls, without which there are no rates
+PIECES = 1000  # polls at the most until all of a recording is read
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` prints: the rows of `gputune/scene.py`."""
+
+    schema_version: int = 1
+    nodes: tuple[Node, ...]
+    runs: tuple[RunRow, ...]
+
+
+@click.command(short_help="this machine, or a run, on one screen", help=__doc__)
+@click.argument("run", required=False, type=click.Path(path_type=Path))
+@click.option("--ascii", "plain", is_flag=True, help="Plain letters only: no blocks, no braille.")
+@click.option("--light", is_flag=True, help="Begin with light colours; `t` turns them.")
+@click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_TUI_JSON", help="Print what is known now, once.")
+def command(run: Path | None, *, plain: bool, light: bool, as_json: bool) -> None:
+    if not as_json:
+        typed = "gputune tui" if run is None else f"gputune tui {clean(str(run))}"
+        terminal.check(f"`{typed} --json` prints what it would show")
+    feed, start = _feed(run)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(_once(feed)), indent=2))
+        return
+    from gputune.tui.app import View, show  # noqa: PLC0415 - Textual, only where there is a screen
+
+    met = show(feed, start=View("run", start) if start else None, dark=not light, plain=plain)
+    if met:
+        signals.die_of(met)
+
+
+def _feed(run: Path | None) -> tuple[Feed, str]:
+    """Return a feed, and the id of the run that it is about, if it is about one. Whoever asks it closes it."""
+    if run is None:
+        from gputune.feeds.local import LocalFeed  # noqa: PLC0415 - of two feeds one is wanted
+
+        return LocalFeed(), ""
+    from gputune.feeds.recorded import RecordedFeed  # noqa: PLC0415 - as above
+
+    recorded = RecordedFeed(run)
+    return recorded, recorded.run
+
+
+def _once(feed: Feed) -> Document:
+    """Return everything that the feed knows after two looks at it."""
+    nodes: dict[str, Node] = {}
+    runs: dict[str, RunRow] = {}
+
+    def take(update: Update) -> Update:
+        nodes.update({node.name: node for node in update.nodes})
+        runs.update({row.id: row for row in update.runs})
+        return update
+
+    try:
+        update = take(feed.poll(0))
+        time.sleep(LOOK if any(node.link == "local" for node in nodes.values()) else 0)
+        for _ in range(PIECES):
+            update = take(feed.poll(update.until))
+            if not update.more:
+                break
+    finally:
+        feed.close()
+    return Document(nodes=tuple(nodes.values()), runs=tuple(runs.values()))

@@ -1,0 +1,341 @@
+"""The application by keys, with a feed that was made up: what each key shows, and what it asks of the feed."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from gputune.errors import GputuneError
+from gputune.scene import Update
+from gputune.tui.app import Gputune, View
+from gputune.tui.sheet import Sheet
+
+Make = Callable[..., Any]
+PATIENCE = 60.0  # s
+
+
+class Told:
+    """A feed that tells what it was given, once, and remembers what it was asked."""
+
+    def __init__(self, *updates: Update) -> None:
+        self.updates = list(updates)
+        self.sought: list[tuple[str, float | None]] = []
+        self.closed = threading.Event()
+
+    def poll(self, since: int) -> Update:
+        return self.updates.pop(0) if self.updates else Update(until=since)
+
+    def seek(self, run: str, at: float | None) -> None:
+        self.sought.append((run, at))
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def lines(app: Gputune) -> list[str]:
+    """Return what the terminal would show."""
+    sheet = app.query_one(Sheet)
+    return [sheet.render_line(y).text.rstrip() for y in range(sheet.size.height)]
+
+
+async def until(pilot: Pilot[None], what: Callable[[], bool]) -> None:
+    """Wait for something to be true."""
+    end = asyncio.get_running_loop().time() + PATIENCE
+    while not what():
+        assert asyncio.get_running_loop().time() < end, "\n".join(lines(pilot.app))  # type: ignore[arg-type] # it is ours
+        await pilot.pause(0.01)
+
+
+def play(app: Gputune, act: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (100, 30)) -> None:
+    """Run the application without a terminal, do something to it, and leave."""
+
+    async def played() -> None:
+        async with app.run_test(size=size) as pilot:
+            await act(pilot)
+
+    asyncio.run(played())
+
+
+@pytest.fixture
+def scene(node: Make, run: Make) -> Update:
+    """Return three nodes and a run."""
+    nodes = (node("a", rate=1.0, rack="r2"), node("b", rate=9.0, runs=()), node("m8", rate=5.0))
+    return Update(until=1, nodes=nodes, runs=(run(),))
+
+
+def test_sorts_groups_and_filters_nodes(scene: Update) -> None:
+    app = Gputune(Told(scene))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "3 nodes" in lines(app)[0])
+        names = lambda: [line.split()[1] for line in lines(app)[2:5] if len(line.split()) > 1]  # noqa: E731 - asked often
+        assert names() == ["a", "b", "m8"]
+        await pilot.press("s")
+        assert names() == ["b", "m8", "a"]
+        await pilot.press("s")
+        assert names() == ["a", "m8", "b"]
+        await pilot.press("g")
+        assert lines(app)[2].startswith("r1 · 2")
+        await pilot.press("g", "g", "slash", "m", "8")
+        assert "/m8_" in lines(app)[-1]
+        assert names()[0] == "m8"
+        assert "1 of 3 nodes" in lines(app)[0]
+        await pilot.press("enter", "escape")
+        assert "3 nodes" in lines(app)[0]
+
+    play(app, act)
+
+
+def test_letters_of_a_filter_are_no_keys(scene: Update) -> None:
+    app = Gputune(Told(scene))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "3 nodes" in lines(app)[0])
+        await pilot.press("slash", "q", "question_mark", "t", "backspace")
+        assert "/q?_" in lines(app)[-1]
+        assert app.view.kind == "nodes"
+
+    play(app, act)
+
+
+def test_enter_goes_in_and_escape_comes_back_to_where_it_was(scene: Update) -> None:
+    app = Gputune(Told(scene))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "3 nodes" in lines(app)[0])
+        await pilot.press("down", "down", "enter")
+        assert app.view == View("node", "m8")
+        await pilot.press("enter")
+        assert app.view == View("run", "m8/run")
+        await pilot.press("enter")
+        assert app.view == View("finding", "m8/run", "few-workers")
+        await pilot.press("escape", "escape", "escape")
+        assert app.view == View("nodes")
+        assert app.query_one(Sheet).key == "node:m8"
+        await pilot.press("escape")
+        assert app.view == View("nodes")
+
+    play(app, act)
+
+
+def test_tab_goes_round_all_screens(scene: Update) -> None:
+    app = Gputune(Told(scene))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "3 nodes" in lines(app)[0])
+        seen = []
+        for _ in range(4):
+            await pilot.press("tab")
+            seen.append(app.view.kind)
+        assert seen == ["node", "run", "finding", "nodes"]
+        await pilot.press("shift+tab")
+        assert app.view.kind == "finding"
+        await pilot.press("question_mark")
+        assert "Shift+Tab" in "\n".join(lines(app))
+
+    play(app, act)
+
+
+def test_of_one_machine_its_own_screen_comes_first(node: Make, run: Make) -> None:
+    app = Gputune(Told(Update(until=1, nodes=(node(),), runs=(run(),))))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.view == View("node", "m8"))
+        assert "8 devices" in lines(app)[0]
+
+    play(app, act)
+
+
+def test_looks_back_in_time_and_asks_the_feed_for_it(scene: Update) -> None:
+    feed = Told(scene)
+    app = Gputune(feed, start=View("run", "m8/run"))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "train.py" in lines(app)[0])
+        await pilot.press("left")
+        assert "judging as of then" in lines(app)[1]
+        await pilot.press("shift+left")
+        assert lines(app)[1].startswith(" at 0:47 of 1:01")
+        await until(pilot, lambda: bool(feed.sought))
+        await pilot.press("0")
+        assert "of the whole run" in lines(app)[1]
+        await until(pilot, lambda: feed.sought[-1:] == [("m8/run", None)])
+        await pilot.press("left", "escape")
+        assert "of the whole run" in lines(app)[1]
+        assert {run for run, _ in feed.sought} == {"m8/run"}
+
+    play(app, act)
+
+
+def test_a_command_is_copied_by_enter(scene: Update) -> None:
+    app = Gputune(Told(scene), start=View("run", "m8/run"))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "train.py" in lines(app)[0])
+        await pilot.press("end", "up", "up", "enter")
+        assert app.clipboard == "gputune prove gputune-runs/run few-workers"
+        assert "copied: gputune prove" in lines(app)[-1]
+
+    play(app, act)
+
+
+def test_the_mouse_marks_opens_sorts_and_presses_keys(scene: Update) -> None:
+    app = Gputune(Told(scene))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "3 nodes" in lines(app)[0])
+        title = lines(app)[1]
+        await pilot.click(Sheet, offset=(title.index("SMP/S"), 1))
+        assert lines(app)[2].split()[1] == "b"
+        await pilot.click(Sheet, offset=(5, 4))
+        assert app.query_one(Sheet).key == "node:a"
+        await pilot.click(Sheet, offset=(5, 4))
+        assert app.view == View("node", "a")
+        await pilot.click(Sheet, offset=(lines(app)[-1].index("back"), 29))
+        assert app.view == View("nodes")
+
+    play(app, act)
+
+
+@pytest.mark.parametrize("size", [(20, 4), (80, 24), (300, 90), (1, 1)])
+def test_any_size_will_do(scene: Update, size: tuple[int, int]) -> None:
+    app = Gputune(Told(scene), start=View("run", "m8/run"))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: bool(app.store.runs))
+        await pilot.press("tab", "tab", "down", "end", "home", "pagedown")
+        assert len(lines(app)) == size[1]
+
+    play(app, act, size)
+
+
+def test_a_screen_that_is_resized_fits_again(scene: Update) -> None:
+    app = Gputune(Told(scene))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "3 nodes" in lines(app)[0])
+        await pilot.resize_terminal(60, 10)
+        await until(pilot, lambda: len(lines(app)) == 10 and "3 nodes" in lines(app)[0])
+        assert max(map(len, lines(app))) <= 60
+
+    play(app, act)
+
+
+def test_light_and_dark_differ_and_no_colour_has_none(scene: Update) -> None:
+    def colours(app: Gputune) -> set[str]:
+        sheet = app.query_one(Sheet)
+        styles = [segment.style for y in range(sheet.size.height) for segment in sheet.render_line(y)]
+        return {str(c.name) for s in styles if s is not None for c in (s.color, s.bgcolor) if c is not None}
+
+    seen: list[set[str]] = []
+    app = Gputune(Told(scene))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "3 nodes" in lines(app)[0])
+        seen.append(colours(app))
+        await pilot.press("t")
+        seen.append(colours(app))
+
+    play(app, act)
+    plain = Gputune(Told(scene), colour=False)
+
+    async def look(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "3 nodes" in lines(plain)[0])
+        seen.append(colours(plain))
+
+    play(plain, look)
+    assert seen[0] != seen[1]
+    assert seen[2] == set()
+
+
+def test_plain_letters_are_all_that_is_written(scene: Update) -> None:
+    app = Gputune(Told(scene), plain=True)
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "3 nodes" in lines(app)[0])
+        for _ in range(4):
+            assert [line for line in lines(app) if not line.isascii()] == []
+            await pilot.press("tab")
+
+    play(app, act)
+
+
+def test_what_the_feed_raises_ends_the_screen_and_is_told() -> None:
+    class Broken(Told):
+        def poll(self, since: int) -> Update:
+            raise GputuneError("the node is gone", hint="look")
+
+    feed = Broken()
+    app = Gputune(feed)
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.failed is not None)
+
+    play(app, act)
+    assert "the node is gone" in str(app.failed)
+    assert feed.closed.wait(PATIENCE)
+
+
+def test_leaving_closes_the_feed(scene: Update) -> None:
+    feed = Told(scene)
+    app = Gputune(feed)
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "3 nodes" in lines(app)[0])
+        await pilot.press("q")
+
+    play(app, act)
+    assert feed.closed.wait(PATIENCE)
+
+
+def test_the_command_palette_knows_runs_and_takes_no_markup(node: Make, run: Make) -> None:
+    evil = run(name="[@click=app.quit]x[/]\x1b[2J")
+    app = Gputune(Told(Update(until=1, nodes=(node("a"), node("b")), runs=(evil,))))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: bool(app.store.runs))
+        titles = [command.title for command in app.get_system_commands(app.screen)]
+        assert "Sort by power" in titles
+        assert not any("[" in title or "\x1b" in title for title in titles)
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        await pilot.press("escape")
+        assert app.view.kind == "nodes"
+
+    play(app, act)
+
+
+PICTURES = Path(__file__).parent / "pictures"
+
+
+@pytest.mark.parametrize(
+    ("name", "view", "size", "plain"),
+    [
+        ("nodes", View("nodes"), (80, 24), False),
+        ("node", View("node", "m8"), (120, 40), False),
+        ("run", View("run", "m8/run"), (80, 24), False),
+        ("run-plain", View("run", "m8/run"), (80, 24), True),
+        ("finding", View("finding", "m8/run", "few-workers"), (80, 24), False),
+    ],
+)
+def test_a_screen_looks_as_it_is_drawn_here(
+    scene: Update, name: str, view: View, size: tuple[int, int], plain: bool
+) -> None:
+    """`GPUTUNE_PICTURES=write` draws them anew, and what is different shows in the commit."""
+    app = Gputune(Told(scene), start=view, plain=plain)
+    file = PICTURES / f"{name}.txt"
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.store.version > 0)
+        await pilot.pause()
+        drawn = "\n".join(lines(app)) + "\n"
+        if os.environ.get("GPUTUNE_PICTURES") == "write":
+            file.write_text(drawn, encoding="utf-8")
+        assert drawn == file.read_text(encoding="utf-8")
+
+    play(app, act, size)

@@ -1,0 +1,212 @@
+"""Pages: what stands on them, that they fit, and that no name can do harm from them."""
+
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from rich.cells import cell_len
+
+from gputune.document import LedgerRow
+from gputune.scene import Update
+from gputune.tui.lines import Look, Page
+from gputune.tui.pages.finding import finding_page
+from gputune.tui.pages.keys import keys_page
+from gputune.tui.pages.node import node_page
+from gputune.tui.pages.nodes import NodesPage, Shown, order_at
+from gputune.tui.pages.run import next_commands, run_page
+from gputune.tui.pages.share import share_page
+from gputune.tui.store import Store
+
+Make = Callable[..., Any]
+
+
+def text(page: Page) -> str:
+    """Return a whole page as text."""
+    return "\n".join([each.text for each in page.head] + [page.line(k).text for k in range(len(page))])
+
+
+def stored(*nodes: Any, runs: tuple[Any, ...] = ()) -> Store:
+    """Return a store that knows these nodes and runs."""
+    store = Store()
+    store.take(Update(until=1, nodes=nodes, runs=runs))
+    return store
+
+
+def every(node: Any, run: Any, look: Look, finding: Any) -> dict[str, Page]:
+    """Return every page."""
+    return {
+        "nodes": NodesPage(stored(node, runs=(run,)), Shown(group="rack"), look),
+        "node": node_page(node, [run], look),
+        "run": run_page(run, look),
+        "then": run_page(run, look, cursor=12.0, window=True),
+        "share": share_page(run, look),
+        "finding": finding_page(run, finding, look),
+        "keys": keys_page(look),
+    }
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("width", [79, 99, 120, 159, 240, 400])
+def test_no_line_is_wider_than_the_screen(rows: SimpleNamespace, width: int, plain: bool) -> None:
+    ranks = rows.run(verdict=rows.verdict(ranks=4), procs=rows.procs())
+    for name, page in every(rows.node(), ranks, Look(width, 24, plain), rows.finding()).items():
+        wide = [each for each in text(page).split("\n") if cell_len(each.rstrip()) > width]
+        assert wide == [], name
+
+
+def test_a_node_is_one_line_with_what_holds_it_up(node: Make) -> None:
+    page = NodesPage(stored(node("m8"), node("m9", link="down", why="connection refused")), Shown(), Look(100, 24))
+    assert page.head[0].text.startswith(" 2 nodes · 16 devices · 57% busy · ")
+    assert "1 not reached" in page.head[0].text
+    up, down = page.line(0).text, page.line(1).text
+    for told in ("m8", "▃▄▄▄▅▅▆▆", "57%", "43%", "3360W", "57%", "855", "×2.2 few-workers"):
+        assert told in up
+    assert "down: connection refused" in down
+    assert (page.key(0), page.find("node:m9")) == ("node:m8", 1)
+
+
+def test_a_title_sorts_by_its_column(node: Make) -> None:
+    page = NodesPage(stored(node()), Shown(), Look(100, 24))
+    title = page.head[1].text
+    for name, order in (("NODE", "name"), ("BUSY", "busy"), ("SMP/S", "pace"), ("FINDING", "finding")):
+        assert order_at(page.columns, title.index(name)) == order
+    assert "NODE▾" in title
+
+
+def test_groups_have_a_line_of_their_own(node: Make) -> None:
+    nodes = [node("a", rack="r2"), node("b", rack="r1"), node("c", rack="r2")]
+    page = NodesPage(stored(*nodes), Shown(group="rack"), Look())
+    assert [page.line(k).text.split()[0] for k in range(len(page))] == ["r1", "●", "r2", "●", "●"]
+    assert page.key(0) == ""
+
+
+def test_a_thousand_nodes_are_drawn_as_they_are_seen(node: Make) -> None:
+    store = stored(*(node(f"n{k:04}") for k in range(1000)))
+    page = NodesPage(store, Shown("name", turned=True), Look())
+    assert (len(page), page.line(0).text[2:7], page.find("node:n0000")) == (1000, "n0999", 999)
+
+
+def test_the_ledger_adds_to_a_hundred(run: Make, verdict: Make) -> None:
+    lines = text(run_page(run(), Look(100, 40)))
+    for told in ("loader.wait 57%", "step 36%", "startup 4%", "checkpoint 2%", "other 1%"):
+        assert told in lines
+    thirds = verdict(ledger=[LedgerRow(span=name, seconds=1.0, share=1 / 3) for name in ("step", "sync", "startup")])
+    percents = [
+        int(word[:-1]) for word in text(run_page(run(verdict=thirds), Look())).split() if word in {"33%", "34%"}
+    ]
+    assert sorted(percents)[-3:] == [33, 33, 34]
+
+
+def test_a_run_says_how_it_went_what_was_found_and_what_to_type(run: Make) -> None:
+    lines = text(run_page(run(), Look(100, 40)))
+    for told in (
+        "train.py", "ended", "855 samples/s", "3,100 batches", "NVIDIA H200 41% busy", "device busy", "loader wait",
+        "samples/s", "few-workers", "×2.2 (1.9–2.3)", "train.py:41", "gputune prove gputune-runs/run few-workers",
+        "gputune explain few-workers",
+    ):  # fmt: skip
+        assert told in lines
+    assert "batches ready" not in lines  # nothing is known of it
+
+
+def test_the_slowest_rank_is_marked(run: Make, verdict: Make) -> None:
+    lines = text(run_page(run(verdict=verdict(ranks=4)), Look(120, 40))).split("\n")
+    (slowest,) = [each for each in lines if "slowest" in each]
+    assert slowest.split()[0] == "2"
+    assert "slowest" not in text(run_page(run(verdict=verdict(ranks=2)), Look(120, 40)))
+
+
+def test_a_moment_is_read_where_the_cursor_stands(run: Make) -> None:
+    page = run_page(run(at=12.0), Look(100, 40), cursor=12.0)
+    assert page.head[1].text.startswith(" at 0:12 of 1:01 · judged as of then")
+    assert "│" in text(page)
+    judging = run_page(run(), Look(100, 40), cursor=12.0)
+    assert "judging as of then" in judging.head[1].text
+
+
+def test_a_run_without_a_verdict_says_so(run: Make) -> None:
+    assert "no verdict yet" in text(run_page(run(verdict=None, state="live"), Look()))
+
+
+def test_a_command_with_a_space_is_quoted_and_a_secret_place_is_none(run: Make) -> None:
+    assert next_commands(run(folder="my runs/x"))[0] == "gputune prove 'my runs/x' few-workers"
+    assert not any(each.startswith("gputune prove") for each in next_commands(run(state="live")))
+    assert next_commands(run(folder="", verdict=None)) == []
+
+
+def test_a_finding_says_what_would_prove_it_wrong(run: Make, finding: Make) -> None:
+    lines = text(finding_page(run(), finding(), Look()))
+    for told in ("set num_workers=6", "replay of the measured times", "below 1,600", "waiting", "0.57", "What it sees"):
+        assert told in lines
+    assert "has no advisor `../../x`" in text(finding_page(run(), finding(id="../../x"), Look()))
+
+
+def test_a_node_shows_devices_host_and_processes_by_role(node: Make, run: Make, device: Make) -> None:
+    held = replace(node(), devices=(device(0, held="power cap", temperature=90.0), device(1, busy=None)))
+    lines = text(node_page(held, [run()], Look(120, 40)))
+    for told in (
+        "held by power cap",
+        "90°C",
+        "12.5 of 64 in use",
+        "for storage 20%",
+        "nvme0n1",
+        "trains",
+        "worker",
+        "backup",
+    ):
+        assert told in lines
+    assert "60.5G/141G" in lines
+
+
+def test_a_share_is_a_row_a_process(run: Make, procs: Make) -> None:
+    lines = text(share_page(run(procs=procs(), verdict=None), Look(100, 24)))
+    assert "1 failed" in lines
+    assert "logs/2.log" in lines
+    assert lines.count("30%") == 3
+
+
+HOSTILE = (
+    "\x1b]52;c;cm0gLXJmIC8=\x07", "\x1b[2J\x1b[H", "\x9b31m", "\x90q#\x9c", "a\u202egnp.exe", "\u200b\u2066\u2069",
+    "\x00\x08\x7f", "\r\n\t", "\U000e0041", "\udcff", "[bold]x[/bold]", "[@click=app.quit]x[/]", "日本語" * 30,
+    "e\u0301" * 50, "x" * 5000, "\U0001f9d1\u200d\U0001f692",
+)  # fmt: skip
+
+
+def evil(rows: SimpleNamespace, name: Callable[[], str], chance: random.Random) -> tuple[Any, Any, Any]:
+    """Return a node, a run and a finding whose every string is a name that somebody made up."""
+    bad = rows.finding(
+        id=name(), says=name(), do=name(), where=name(), basis=name(), falsified_by=name(), risk=name(), effect=name(),
+        severity=name(), change={name(): name()}, evidence={name(): 1.0},
+    )  # fmt: skip
+    ledger = [LedgerRow(span=name(), seconds=1.0, share=0.5)]
+    verdict = rows.verdict(ranks=2, findings=[bad], ledger=ledger, abstained=name())
+    procs = (replace(rows.procs()[0], log=name()),)
+    run = rows.run(name=name(), folder=name(), why=name(), command=(name(), name()), verdict=verdict, procs=procs)
+    node = rows.node(
+        name(), rack=name(), job=name(), why=name(), finding=name(), link=chance.choice(["up", "down", "refused"]),
+        tasks=tuple(replace(task, name=name(), device=name()) for task in rows.node().tasks),
+        unavailable={name(): name()},
+    )  # fmt: skip
+    return replace(node, devices=(replace(rows.device(), name=name(), held=name(), index=name()),)), run, bad
+
+
+def test_ten_thousand_names_do_no_harm(rows: SimpleNamespace) -> None:
+    chance = random.Random(20261122)
+    alphabet = [chr(k) for k in (*range(0x100), *range(0x200B, 0x2070), 0xFEFF, 0xE0041, 0x65E5, 0x301, 0xDC80)]
+    tried = 0
+
+    def name() -> str:
+        nonlocal tried
+        tried += 1
+        if chance.random() < 0.2:
+            return chance.choice(HOSTILE)
+        return "".join(chance.choices(alphabet, k=chance.randrange(1, 40)))
+
+    while tried < 10_000:
+        node, run, finding = evil(rows, name, chance)
+        for page in every(node, run, Look(chance.choice([79, 120]), 24), finding).values():
+            shown = text(page).replace("\n", "")
+            assert not [c for c in shown if ord(c) < 32 or 0x7F <= ord(c) < 0xA0], repr(shown)
+            assert not any(c in shown for c in "\u202e\u200b\u2066\ufeff\udcff")

@@ -1,0 +1,477 @@
+"""The application: which page is shown, what keys do, and the rows that come in. It measures and changes nothing."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from textual import events
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding
+from textual.message import Message
+from textual.screen import Screen
+from textual.theme import Theme
+
+from gputune.hygiene import clean
+from gputune.scene import Feed, RunRow, Update
+from gputune.tui.asking import Asking
+from gputune.tui.lines import Lines, Look, Page, line
+from gputune.tui.pages.finding import finding_page
+from gputune.tui.pages.keys import keys_page
+from gputune.tui.pages.node import node_page
+from gputune.tui.pages.nodes import NodesPage, Shown, order_at
+from gputune.tui.pages.run import run_page
+from gputune.tui.pages.share import share_page
+from gputune.tui.roles import DARK, LIGHT, Roles
+from gputune.tui.sheet import Key, Sheet
+from gputune.tui.store import GROUPS, Store
+
+DARK_NAME, LIGHT_NAME = "gputune-dark", "gputune-light"
+SORTS = {"n": "name", "b": "busy", "m": "memory", "p": "power", "w": "wait", "s": "pace", "f": "finding", "l": "link"}
+TYPED = 60  # characters of a filter
+LEAVES = (signal.SIGTERM, signal.SIGHUP)
+RUNS = frozenset({"run", "finding", "share"})
+LISTED = 50  # runs in the command palette
+NEAR = 48  # steps from one end of a history to the other
+
+
+class View(NamedTuple):
+    """What is shown: `kind` is nodes, node, run, finding, share or keys; `target` which one of these."""
+
+    kind: str
+    target: str = ""
+    detail: str = ""  # of a finding: its id
+
+
+class Only(Screen[None]):
+    """The one screen. Textual's own would keep these keys for moving between widgets and for copying."""
+
+    BINDINGS = [  # noqa: RUF012 - as Textual declares it
+        Binding("tab", "app.next(1)", "next screen", show=False),
+        Binding("shift+tab", "app.next(-1)", "screen before", show=False),
+        Binding("ctrl+c", "app.quit", "leave", show=False),
+    ]
+
+
+class Gputune(App[None]):
+    """Shows what a feed tells. `start` is the first view; `failed` says afterwards what ended it, if anything did."""
+
+    TITLE = "gputune"
+    ENABLE_COMMAND_PALETTE = True
+    CSS = "Screen { layout: vertical; } Sheet { width: 100%; height: 100%; }"
+    BINDINGS = [  # noqa: RUF012 - as Textual declares it
+        Binding("q,ctrl+c", "quit", "leave"),
+        Binding("question_mark,f1", "keys", "keys"),
+        Binding("escape,backspace", "out", "back"),
+        Binding("enter", "open", "open"),
+        Binding("down,j", "move(1)", show=False),
+        Binding("up,k", "move(-1)", show=False),
+        Binding("pagedown,space", "page(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("home", "end(False)", show=False),
+        Binding("end,G", "end(True)", show=False),
+        Binding("left", "time(-1)", show=False),
+        Binding("right", "time(1)", show=False),
+        Binding("shift+left", "time(-10)", show=False),
+        Binding("shift+right", "time(10)", show=False),
+        Binding("0", "now", show=False),
+        Binding("t", "turn_theme", "light or dark"),
+        Binding("g", "group", "group"),
+        Binding("slash", "filter", "filter"),
+        *(Binding(key, f"letter('{key}')", show=False) for key in SORTS),
+    ]
+
+    class News(Message):
+        """The feed told something."""
+
+        def __init__(self, update: Update) -> None:
+            super().__init__()
+            self.update = update
+
+    class Failed(Message):
+        """The feed cannot go on."""
+
+        def __init__(self, error: Exception) -> None:
+            super().__init__()
+            self.error = error
+
+    def __init__(
+        self, feed: Feed, *, start: View | None = None, dark: bool = True, plain: bool = False, colour: bool = True
+    ) -> None:
+        super().__init__(ansi_color=None if colour else True)
+        self.failed: Exception | None = None
+        self.signal_met = 0
+        self.store = Store()
+        self._views = [start or View("nodes")]
+        self._settled = start is not None
+        self._shown = Shown()
+        self._typing = False
+        self._window = False
+        self._cursor: float | None = None
+        self._said = ""
+        self._marks: dict[View, str] = {}
+        self._plain = plain
+        self._colour = colour
+        self._dark = dark
+        self._sheet = Sheet(Roles(dark=dark, colour=colour), plain=plain)
+        self._asking = Asking(feed, self._tell, self._fail)
+
+    # ---- life
+
+    def compose(self) -> ComposeResult:
+        """Return the one widget."""
+        yield self._sheet
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the screen that everything is on."""
+        return Only()
+
+    def on_mount(self) -> None:
+        """Dress, show what is known (nothing), and begin to ask."""
+        if self._colour:
+            for name, ground, dark in ((DARK_NAME, DARK, True), (LIGHT_NAME, LIGHT, False)):
+                theme = Theme(
+                    name=name, primary="#5b8def", background=ground.page, foreground=ground.text, surface=ground.foot,
+                    panel=ground.marked, dark=dark,
+                )  # fmt: skip
+                self.register_theme(theme)
+            self.theme = DARK_NAME if self._dark else LIGHT_NAME
+        self._sheet.focus()
+        if not self.is_headless:
+            for number in LEAVES:
+                asyncio.get_running_loop().add_signal_handler(number, self._leave_by, number)
+        self._asking.start()
+
+    def _leave_by(self, number: int) -> None:
+        """Give the terminal back before a signal ends us."""
+        self.signal_met = number
+        self.exit()
+
+    def on_unmount(self) -> None:
+        """Stop asking."""
+        self._asking.stop()
+
+    def _tell(self, update: Update) -> None:
+        self.post_message(self.News(update))
+
+    def _fail(self, error: Exception) -> None:
+        self.post_message(self.Failed(error))
+
+    def on_gputune_news(self, message: News) -> None:
+        """Take what is new, and draw it."""
+        self.store.take(message.update)
+        if not self._settled and message.update.nodes:  # of one machine the list of machines says nothing
+            self._settled = True
+            if len(self.store.nodes) == 1:
+                self._views = [View("node", next(iter(self.store.nodes)))]
+        self._draw()
+
+    def on_gputune_failed(self, message: Failed) -> None:
+        """Leave; the command says why."""
+        self.failed = message.error
+        self.exit()
+
+    def on_sheet_resized(self, _message: Sheet.Resized) -> None:
+        """Make the page that fits."""
+        self._draw()
+
+    # ---- what is shown
+
+    @property
+    def view(self) -> View:
+        """Return what is shown now."""
+        return self._views[-1]
+
+    def _draw(self, *, anew: bool = False) -> None:
+        if not self._sheet.is_attached or not self._sheet.size.height:
+            return
+        size = self._sheet.size
+        look = Look(size.width - 1, size.height, self._plain)  # the last column is the scroll bar's
+        keep = self._marks.get(self.view, "") if anew else self._sheet.key
+        self._sheet.show(self._page(look), self._foot(), self._message(), keep=keep, anew=anew)
+
+    def _page(self, look: Look) -> Page:
+        view = self.view
+        if view.kind in RUNS:
+            run = self.store.runs.get(view.target)
+            return self._page_of(run, look) if run is not None else _gone("run", view.target)
+        if view.kind == "node":
+            node = self.store.nodes.get(view.target)
+            return node_page(node, self.store.runs_of(node), look) if node else _gone("node", view.target)
+        return keys_page(look) if view.kind == "keys" else NodesPage(self.store, self._shown, look)
+
+    def _page_of(self, run: RunRow, look: Look) -> Page:
+        if self.view.kind == "share":
+            return share_page(run, look)
+        if self.view.kind == "finding":
+            wanted = self.view.detail
+            found = [f for f in (run.verdict.findings if run.verdict else ()) if f.id == wanted]
+            return finding_page(run, found[0], look) if found else _gone("finding", wanted)
+        return run_page(run, look, cursor=self._cursor, window=self._window)
+
+    def _foot(self) -> Sequence[Key]:
+        own: dict[str, tuple[Key, ...]] = {
+            "nodes": (("/", "filter", "filter"), ("g", "group", "group"), ("nbmpwsfl", "sort", "keys")),
+            "run": (("←→" if not self._plain else "<->", "time", "time(-1)"), ("w", "window", "letter('w')")),
+        }
+        back: tuple[Key, ...] = (("Esc", "back", "out"),) if len(self._views) > 1 else ()
+        return (
+            ("q", "leave", "quit"), ("?", "keys", "keys"), *back, ("Enter", "open", "open"), ("Tab", "next", "next(1)"),
+            *own.get(self.view.kind, ()), ("t", "theme", "turn_theme"), ("^p", "commands", "command_palette"),
+        )  # fmt: skip
+
+    def _message(self) -> str:
+        if self._typing:
+            return f"/{self._shown.text}_"
+        return clean(self._said or self.store.note, 200) if self._said or self.store.note else ""
+
+    def _go(self, view: View) -> None:
+        """Open a view above the others; one that is open already is gone back to."""
+        self._leave()
+        self._views = [*self._views[: self._views.index(view)], view] if view in self._views else [*self._views, view]
+        self._draw(anew=True)
+
+    def _leave(self) -> None:
+        """Remember what was marked; look at the present again."""
+        self._marks[self.view] = self._sheet.key
+        self._said = ""
+        self._typing = False
+        if self.view.kind == "run" and self._cursor is not None and self.view.target:
+            self._cursor = None
+            self._asking.seek(self.view.target, None)
+
+    # ---- what keys do
+
+    def on_key(self, event: events.Key) -> None:
+        """Take letters for the filter while one is typed."""
+        if not self._typing:
+            if self._said:
+                self._said = ""
+                self._draw()
+            return
+        if event.key in {"enter", "escape"}:
+            self._typing = False
+            if event.key == "escape":
+                self._shown = self._shown._replace(text="")
+        elif event.key == "backspace":
+            self._shown = self._shown._replace(text=self._shown.text[:-1])
+        elif event.is_printable and event.character and len(self._shown.text) < TYPED:
+            self._shown = self._shown._replace(text=self._shown.text + event.character)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+        self._draw()
+
+    def on_sheet_opened(self, message: Sheet.Opened) -> None:
+        """Open what was chosen."""
+        kind, _, target = message.key.partition(":")
+        if kind == "copy":
+            self.copy_to_clipboard(target)
+            self._said = f"copied: {target}"
+            self._draw()
+        elif kind == "finding":
+            self._go(View("finding", self.view.target, target))
+        elif kind == "run":
+            run = self.store.runs.get(target)
+            self._go(View("share" if run is not None and run.procs and run.verdict is None else "run", target))
+        elif kind == "node":
+            self._go(View("node", target))
+
+    def on_sheet_headed(self, message: Sheet.Headed) -> None:
+        """Sort by the column whose title was clicked."""
+        page = self._sheet.page
+        if isinstance(page, NodesPage) and message.y == 1:
+            order = order_at(page.columns, message.x)
+            if order:
+                self._sort(order)
+
+    async def on_sheet_pressed(self, message: Sheet.Pressed) -> None:
+        """Do what a key of the foot does."""
+        await self.run_action(message.action)
+
+    def action_open(self) -> None:
+        """Open the marked line."""
+        self._sheet.open()
+
+    def action_move(self, by: int) -> None:
+        """Mark the next line."""
+        self._sheet.move(by)
+
+    def action_page(self, by: int) -> None:
+        """Go a page on."""
+        self._sheet.move(by * max(1, self._sheet.room - 1))
+
+    def action_end(self, last: bool) -> None:  # noqa: FBT001 - as the binding calls it
+        """Go to an end."""
+        self._sheet.end(last=last)
+
+    def action_keys(self) -> None:
+        """Show the keys."""
+        if self.view.kind != "keys":
+            self._go(View("keys"))
+
+    def action_out(self) -> None:
+        """Go back: to the present, to all nodes, to the view before."""
+        if self.view.kind == "nodes" and self._shown.text:
+            self._shown = self._shown._replace(text="")
+            self._draw()
+        elif self._cursor is not None:
+            self.action_now()
+        elif len(self._views) > 1:
+            self._leave()
+            self._views.pop()
+            self._draw(anew=True)
+
+    def action_next(self, by: int) -> None:
+        """Go to the next screen of nodes, node, run, finding: for what is marked, else for what comes first."""
+        ring = self._ring()
+        kinds = [view.kind for view in ring]
+        here = kinds.index(self.view.kind) if self.view.kind in kinds else -1 if by > 0 else 0
+        target = ring[(here + by) % len(ring)]
+        self._leave()
+        self._views = [View("nodes"), *(view for view in ring[: kinds.index(target.kind) + 1] if view.kind != "nodes")]
+        self._draw(anew=True)
+
+    def _ring(self) -> list[View]:
+        """Return the screens that there are something to show on, from the marked line inwards."""
+        kind, _, target = self._sheet.key.partition(":")
+        run = self.store.runs.get(target if kind == "run" else self.view.target if self.view.kind in RUNS else "")
+        named = target if kind == "node" else run.node if run is not None else self.view.target
+        node = self.store.nodes.get(named) or next(iter(self.store.nodes.values()), None)
+        if run is None and node is not None:
+            run = next(iter(self.store.runs_of(node)), None)
+        ring = [View("nodes")]
+        ring += [View("node", node.name)] if node is not None else []
+        ring += [View("run", run.id)] if run is not None else []
+        findings = run.verdict.findings if run is not None and run.verdict is not None else []
+        if run is not None and findings:
+            chosen = target if kind == "finding" else self.view.detail
+            ring.append(View("finding", run.id, chosen if any(f.id == chosen for f in findings) else findings[0].id))
+        return ring
+
+    def action_letter(self, key: str) -> None:
+        """Sort the nodes; on a run, `w` is the last minute."""
+        if self.view.kind == "nodes":
+            self._sort(SORTS[key])
+        elif self.view.kind == "run" and key == "w":
+            self._window = not self._window
+            run = self.store.runs.get(self.view.target)
+            if self._window and run is not None and run.recent is None:
+                self._said = "of the last minute nothing is known apart from the whole"
+            self._draw()
+
+    def _sort(self, by: str) -> None:
+        turned = not self._shown.turned if self._shown.by == by else False
+        self._shown = self._shown._replace(by=by, turned=turned)
+        self._marks.pop(self.view, None)
+        self._draw(anew=True)
+
+    def action_group(self) -> None:
+        """Group by the next thing."""
+        if self.view.kind == "nodes":
+            at = GROUPS.index(self._shown.group)
+            self._shown = self._shown._replace(group=GROUPS[(at + 1) % len(GROUPS)])
+            self._said = f"grouped by {self._shown.group}" if self._shown.group else "not grouped"
+            self._draw()
+
+    def action_filter(self) -> None:
+        """Begin to type what a node must match."""
+        if self.view.kind == "nodes":
+            self._typing = True
+            self._draw()
+
+    def action_time(self, by: int) -> None:
+        """Look back, or forth again; past the present is the present."""
+        run = self.store.runs.get(self.view.target)
+        if self.view.kind != "run" or run is None or not run.history.busy:
+            return
+        step = max(run.history.step, run.length / NEAR)
+        at = (run.length if self._cursor is None else self._cursor) + by * step
+        if at >= run.length:
+            self.action_now()
+            return
+        self._cursor = max(run.history.began, at)
+        if run.seekable:
+            self._asking.seek(run.id, self._cursor)
+        self._draw()
+
+    def action_now(self) -> None:
+        """Look at the present."""
+        if self._cursor is not None:
+            self._cursor = None
+            self._asking.seek(self.view.target, None)
+            self._draw()
+
+    def action_turn_theme(self) -> None:
+        """Light or dark."""
+        self._dark = not self._dark
+        if self._colour:
+            self.theme = DARK_NAME if self._dark else LIGHT_NAME
+        self._sheet.recolour(Roles(dark=self._dark, colour=self._colour))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002 - Textual's signature
+        """Yield what the command palette offers."""
+        yield SystemCommand("Leave", "What is watched goes on", self.action_quit)
+        yield SystemCommand("Keys", "Every key, and how signs are read", self.action_keys)
+        yield SystemCommand("Light or dark", "Turn the colours", self.action_turn_theme)
+        yield SystemCommand("All nodes", "One line each", lambda: self._go(View("nodes")))
+        for key, by in SORTS.items():
+            yield SystemCommand(f"Sort by {by}", f"Key {key}", lambda by=by: self._sort_nodes(by))
+        yield SystemCommand("Group nodes", "By rack, by job, not at all", self.action_group)
+        for run in list(self.store.runs.values())[:LISTED]:
+            name = _plainly(run.name)
+            yield SystemCommand(
+                f"Run {name}", f"On {_plainly(run.node)}, {run.state}", lambda run=run: self._open_run(run)
+            )
+
+    def _sort_nodes(self, by: str) -> None:
+        self._go(View("nodes"))
+        self._sort(by)
+
+    def _open_run(self, run: RunRow) -> None:
+        self._go(View("run", run.id))
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Keep what went wrong for the command to say: Textual would print a page of traceback."""
+        self.failed = self.failed or error
+        if self.is_headless:  # a test wants to see it
+            super()._handle_exception(error)
+            return
+        self._return_code = 1
+        self._close_messages_no_wait()
+
+
+def _gone(what: str, name: str) -> Lines:
+    return Lines((line((f" {what} {clean(name, 80)} is not there (yet, or any more)", "dim")),), ())
+
+
+def _plainly(text: str) -> str:
+    """Return a name without what Textual would take for markup."""
+    return clean(text, 60).replace("[", "(").replace("]", ")")
+
+
+def show(feed: Feed, *, start: View | None = None, dark: bool = True, plain: bool = False) -> int:
+    """Show the feed until somebody leaves; return the signal that ended it, 0 for none. Raises what the feed raised.
+
+    Without colour where `NO_COLOR` is set and not empty.
+    """
+    colour = not os.environ.get("NO_COLOR")
+    if colour:
+        os.environ.pop("NO_COLOR", None)  # set and empty: Textual would take it for set
+    app = Gputune(feed, start=start, dark=dark, plain=plain or not _draws(sys.stdout.encoding), colour=colour)
+    app.run()
+    if app.failed is not None:
+        raise app.failed
+    return app.signal_met
+
+
+def _draws(encoding: str | None) -> bool:
+    """Return whether blocks and braille can be written."""
+    try:
+        "█⣿▁".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

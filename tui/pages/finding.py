@@ -1,0 +1,70 @@
+"""One finding: what was seen, what to do, what that is worth and does, what it rests on, what would prove it wrong."""
+
+import inspect
+import shlex
+
+from gputune import rooms
+from gputune.document import FindingRow
+from gputune.hygiene import clean
+from gputune.scene import RunRow
+from gputune.tui import words
+from gputune.tui.lines import EMPTY, Line, Lines, Look, fit, line, paragraph, titled
+
+ADVISORS = "gputune.advisors"
+EFFECTS = {
+    "identical": "none: the same samples in the same order",
+    "same-order": "same order of samples, other randomness in augmentation",
+    "changes-order": "the order of the samples changes",
+    "changes-rounding": "numbers are rounded differently: compare the loss",
+    "changes-learning": "the training learns differently: check the learning rate",
+    "may-duplicate": "samples may come twice unless the dataset shards itself",
+}
+
+
+def finding_page(run: RunRow, finding: FindingRow, look: Look) -> Lines:
+    """Return the page of a finding."""
+    width = look.width
+    gain = finding.speedup
+    worth = words.interval(gain.low, gain.likely, gain.high) if gain.likely > 1 else ""
+    head = line(
+        (f" {fit(finding.id, max(8, min(40, len(finding.id))))}  ", "title"),
+        (f"{worth}  ", "value"),
+        (fit(f"{run.name} · {finding.where}", max(8, width - 60)), "dim"),
+    )
+    lines = [EMPTY, *paragraph(finding.says, width - 2, "", " ")]
+    for text in (finding.risk, finding.offer):
+        lines += paragraph(text, width - 2, "warn", " ") if text else []
+    lines += _part(" WHAT TO DO", finding.do, width)
+    if finding.change:
+        said = ", ".join(f"{name}={value}" for name, value in finding.change.items())
+        lines += paragraph(said, width - 2, "command", "   ")
+    lines += _part(" WHAT IT DOES TO THE RESULTS", EFFECTS.get(finding.effect, finding.effect), width)
+    lines += [EMPTY, titled(" EVIDENCE", width), *evidence(finding, width)]
+    lines += _part(" HOW THE GAIN WAS COMPUTED", finding.basis, width)
+    lines += _part(" WHAT WOULD PROVE IT WRONG", finding.falsified_by, width)
+    if run.folder and finding.change and run.state != "live":
+        text = f"gputune prove {shlex.quote(clean(run.folder, 300))} {shlex.quote(clean(finding.id, 60))}"
+        lines += [EMPTY, line((f"  {fit(text, max(8, width - 2))}", "command"), key=f"copy:{text}")]
+    lines += [EMPTY, titled(" EXPLANATION", width), *paragraph(explanation(finding.id), width - 2, "dim", " ")]
+    return Lines((head,), lines)
+
+
+def _part(title: str, text: str, width: int) -> list[Line]:
+    return [EMPTY, titled(title, width), *paragraph(text, width - 2, "", "  ")] if text else []
+
+
+def evidence(finding: FindingRow, width: int) -> list[Line]:
+    """Return the numbers it rests on, by name."""
+    longest = min(width // 2, max((len(name) for name in finding.evidence), default=0))
+    return [
+        line((f"  {fit(name, longest)}  ", "label"), (f"{value:.6g}", "value"))
+        for name, value in sorted(finding.evidence.items())
+    ]
+
+
+def explanation(finding: str) -> str:
+    """Return what its advisor says of itself; an id that no advisor here has comes from another gputune."""
+    name = finding.replace("-", "_")
+    if name not in rooms.names(ADVISORS):
+        return f"this gputune has no advisor `{clean(finding, 60)}`"
+    return inspect.getdoc(rooms.load(ADVISORS, name)) or ""

@@ -1,0 +1,92 @@
+"""How a run went, as plots: device busy, loader wait, pace, batches ready, and where in time one looks."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gputune.scene import History
+from gputune.tui import words
+from gputune.tui.drawing import CURSOR, Value, ceiling, plot
+from gputune.tui.lines import Line, Look, beside, fit, line, titled
+
+TWO = 64  # columns from which on two plots stand side by side
+LOWEST, HIGHEST = 3, 9  # lines of a plot
+
+
+class Series(NamedTuple):
+    """One plot: its name, its values, the value at its top, and its role."""
+
+    name: str
+    values: Sequence[Value]
+    top: float
+    role: str
+
+    def told(self, value: Value) -> str:
+        """Return one of its values in words."""
+        return words.percent(value) if self.role in {"busy", "wait"} else words.pace(value)
+
+
+class Frame(NamedTuple):
+    """The room of one plot, in cells; `at` is the point that is looked at, None for the latest."""
+
+    width: int
+    height: int
+    at: int | None
+    plain: bool
+
+
+def history_lines(history: History, look: Look, length: float, cursor: float | None) -> list[Line]:
+    """Return the plots, two side by side where there is room, and the axis of time below."""
+    count = len(history.busy)
+    title = titled(" HOW IT WENT", look.width, "<- -> to look back " if look.plain else "← → to look back ")
+    if not count:
+        return [title, line(("  nothing was read yet", "dim"))]
+    across = 2 if look.width >= TWO else 1
+    width = max(1, (look.width - 2 - 2 * (across - 1)) // across)
+    height = min(HIGHEST, max(LOWEST, (look.height - 18) // (4 // across)))
+    frame = Frame(width, height, None if cursor is None else _place(history, cursor), look.plain)
+    blocks = [_plot(series, frame) for series in _shown(history)]
+    lines: list[Line] = [title]
+    for first in range(0, len(blocks), across):
+        row = blocks[first : first + across]
+        lines += beside(row[0], row[1], width + 1) if len(row) > 1 else row[0]
+    end = history.began + count * history.step
+    last = words.clock(min(end, length) if length else end)
+    first_moment = words.clock(history.began)
+    return [*lines, line((f" {first_moment}{last.rjust(width - len(first_moment))}", "dim"))]
+
+
+def _shown(history: History) -> list[Series]:
+    """Return the series of which anything is known; that of the devices in any case."""
+    series = [
+        Series("device busy", history.busy, 1.0, "busy"),
+        Series("loader wait", history.wait, 1.0, "wait"),
+        Series(history.unit, history.rate, ceiling(history.rate), "pace"),
+        Series("batches ready", history.queue, ceiling(history.queue), "queue"),
+    ]
+    return [s for s in series if s.role == "busy" or any(value is not None for value in s.values)]
+
+
+def _plot(series: Series, frame: Frame) -> list[Line]:
+    values, width = series.values, frame.width
+    place = _latest(values) if frame.at is None else frame.at
+    value = values[place] if place is not None and place < len(values) else None
+    note = f"{series.told(value)} of {series.told(series.top)}"
+    lines = [line((f" {fit(series.name, max(1, width - len(note)))}", "label"), (note, "value"))]
+    column = None if frame.at is None else min(width - 1, (2 * frame.at + 1) * width // (2 * max(1, len(values))))
+    for row in plot(values, width, frame.height, top=series.top, plain=frame.plain):
+        if column is None:
+            lines.append(line((f" {row}", series.role)))
+        else:
+            mark = "|" if frame.plain else CURSOR
+            parts = (f" {row[:column]}", series.role), (mark, "cursor"), (row[column + 1 :], series.role)
+            lines.append(line(*parts))
+    return lines
+
+
+def _latest(values: Sequence[Value]) -> int | None:
+    return next((k for k in range(len(values) - 1, -1, -1) if values[k] is not None), None)
+
+
+def _place(history: History, cursor: float) -> int:
+    """Return the point of the history that `cursor` (s) lies in."""
+    return min(len(history.busy) - 1, max(0, int((cursor - history.began) / history.step)))

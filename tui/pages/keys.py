@@ -1,0 +1,42 @@
+"""The page of `?`: every key, and how the signs are to be read."""
+
+from gputune.tui.lines import EMPTY, Lines, Look, fit, line, paragraph, titled
+
+KEYS = (
+    ("everywhere", ""),
+    ("Enter", "open what is marked (a node, a run, a finding); copy a command"),
+    ("Esc, Backspace", "back; clear the filter"),
+    ("Tab, Shift+Tab", "next, previous screen: nodes, node, run, finding"),
+    ("arrows, j k, PgUp PgDn, Home End", "move; also with the mouse: click, wheel"),
+    ("t", "light or dark"),
+    ("Ctrl+P", "commands by name"),
+    ("q, Ctrl+C", "leave; what is watched goes on"),
+    ("nodes", ""),
+    ("n b m p w s f l", "sort by name, busy, memory, power, wait, samples/s, finding, link; again: turn it"),
+    ("g", "group by rack, by job, not at all"),
+    ("/", "only nodes with these words in name, rack, job, device, finding or link"),
+    ("run", ""),
+    ("left, right", "look back and forth in time; with Shift ten times as far"),
+    ("0", "the present again"),
+    ("w", "of the whole run, or of its last minute"),
+)
+SIGNS = (
+    "DEVICES: one sign a device, by height; · idle, ? not measured. BUSY: share of the time with a kernel running, not "
+    "how full the device was. WAIT: share of the training's time in which it waited for batches. – is not measured, "
+    "never 0."
+)
+
+
+def keys_page(look: Look) -> Lines:
+    """Return the page."""
+    found = []
+    for key, says in KEYS:
+        if not says:
+            found += [EMPTY, titled(f" {key.upper()}", look.width)]
+            continue
+        room = max(10, look.width - 36)
+        first, *rest = paragraph(says, room)
+        found.append(line((f"  {fit(key, 32)}  ", "key"), *first.spans))
+        found += [line((" " * 36, ""), *more.spans) for more in rest]
+    found += [EMPTY, titled(" SIGNS", look.width), *paragraph(SIGNS, look.width - 2, "", "  ")]
+    return Lines((line((" keys", "title")),), found)

@@ -1,0 +1,188 @@
+"""One node: its devices, its CPUs, what it waits for, disks and network, its runs, and its processes by role."""
+
+from collections.abc import Sequence
+
+from gputune.scene import DeviceRow, Node, RunRow, TaskRow
+from gputune.tui import words
+from gputune.tui.drawing import bar, heat
+from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, line, paragraph, titled
+from gputune.tui.pages.nodes import FINE, FULL, tone
+
+HOT = 85.0  # °C of a die: from there on products slow themselves down
+STALLED = 0.1  # share of the time in which something waits: worth a colour
+ROLES = ("main", "worker", "other", "foreign")
+NAMES = {"main": "trains", "worker": "worker", "other": "of the run", "foreign": "others"}
+TASKS = 60  # rows of processes
+DEVICE = 59  # cells of a device's line beside its name and its bar
+SATURATED = 0.9  # of the CPUs
+
+
+def node_page(node: Node, runs: Sequence[RunRow], look: Look) -> Lines:
+    """Return the page of a node."""
+    width = look.width
+    lines: list[Line] = []
+    if node.link not in FINE:
+        lines += [*paragraph(f"{node.link}: {node.why or 'no answer'}", width, "bad"), EMPTY]
+    lines += [*devices(node, look), EMPTY, *host(node, look), EMPTY]
+    if runs:
+        lines += [titled(" RUNS", width), *(run_line(run, look) for run in runs), EMPTY]
+    lines += tasks(node.tasks, look)
+    if node.unavailable:
+        lines += [EMPTY, titled(" NOT MEASURED", width)]
+        for probe, why in sorted(node.unavailable.items()):
+            lines += paragraph(f"{probe}: {why}", width - 2, "dim", "  ")
+    return Lines((head(node, look),), lines)
+
+
+def head(node: Node, look: Look) -> Line:
+    """Return what the node comes to, in one line."""
+    facts = [node.name, f"{len(node.devices)} device{'' if len(node.devices) == 1 else 's'}"]
+    facts += [f"{words.percent(node.busy)} busy"] if words.known(node.busy) is not None else []
+    facts += [words.watts(node.power)] if words.known(node.power) is not None else []
+    facts += [f"{words.pace(node.rate)} samples/s"] if words.known(node.rate) is not None else []
+    facts += [f"rack {node.rack}"] if node.rack else []
+    facts += [f"job {node.job}"] if node.job else []
+    return line((fit(" " + " · ".join(facts), look.width), "title"))
+
+
+def devices(node: Node, look: Look) -> list[Line]:
+    """Return a line a device; one that nothing is known of says so."""
+    if not node.devices:
+        return [titled(" DEVICES", look.width), line(("  none can be read", "dim"))]
+    room = look.width - DEVICE
+    name = max(0, min(26, room - 8))
+    wide = max(6, min(24, room - name)) if name else 8
+    named = f" {'':3} {fit('DEVICE', name)}{' ' if name else ''}"
+    title = f"{named}{fit('BUSY', wide)}      {fit('MEMORY', 21)}  POWER     TEMP  CLOCK"
+    return [line((fit(title, look.width), "section")), *(device_line(d, name, wide, look) for d in node.devices)]
+
+
+def device_line(device: DeviceRow, name: int, wide: int, look: Look) -> Line:
+    """Return one device."""
+    used, total = words.known(device.memory_used), words.known(device.memory_total)
+    filled = used / total if used is not None and total else None
+    hot = (words.known(device.temperature) or 0) >= HOT
+    power = f"{words.watts(device.power)}/{words.watts(device.power_limit)}"
+    spans: list[Span] = [
+        (fit(device.index, 4, ">") + " ", "label"),
+        (fit(device.name, name) + " " if name else "", "name"),
+        (bar(device.busy, wide, plain=look.plain), "busy"),
+        (words.percent(device.busy).rjust(5) + " ", tone(device.busy)),
+        (bar(filled, 6, plain=look.plain), "memory"),
+        (fit(f" {words.size(used)}/{words.size(total)}", 15), "warn" if (filled or 0) >= FULL else ""),
+        (fit(power, 10, ">") + " ", "warn" if device.held else ""),
+        (fit(words.degrees(device.temperature), 6, ">") + " ", "bad" if hot else ""),
+        (fit(words.hertz(device.clock), 8, ">"), ""),
+    ]
+    if device.held:
+        spans.append((fit(f" held by {device.held}", max(0, look.width - 47 - wide - name)), "warn"))
+    return line(*spans)
+
+
+def host(node: Node, look: Look) -> list[Line]:
+    """Return the CPUs one by one, memory, what tasks wait for, disks and network."""
+    used, of = words.known(node.cpu), words.known(node.cpus)
+    share = used / of if used is not None and of else None
+    said = f"{words.cores(used)} of {words.cores(of)} in use"
+    found = [
+        titled(" HOST", look.width),
+        line(
+            ("  cpus    ", "label"),
+            (bar(share, 16, plain=look.plain), "cpu"),
+            (f" {said}", "warn" if (share or 0) >= SATURATED else ""),
+            (f" · {words.percent(node.iowait)} idle for storage", "dim"),
+        ),
+    ]
+    room = look.width - 10
+    for first in range(0, min(len(node.cores), 4 * room), room):
+        part = node.cores[first : first + room]
+        found.append(
+            line(("  cores   " if not first else " " * 10, "label"), (heat(part, len(part), plain=look.plain), "cpu"))
+        )
+    found += [_memory(node, look), _pressure(node)]
+    found += [_traffic(node, look)] if node.disks or node.nets else []
+    return found
+
+
+def _memory(node: Node, look: Look) -> Line:
+    used, total = words.known(node.memory_used), words.known(node.memory_total)
+    share = used / total if used is not None and total else None
+    shm = f" · /dev/shm {words.size(node.shm_free)} free of {words.size(node.shm_total)}" if node.shm_total else ""
+    return line(
+        ("  memory  ", "label"),
+        (bar(share, 16, plain=look.plain), "memory"),
+        (f" {words.size(used)} of {words.size(total)}", "warn" if (share or 0) >= FULL else ""),
+        (shm, "dim"),
+    )
+
+
+def _pressure(node: Node) -> Line:
+    spans: list[Span] = [("  waiting ", "label")]
+    for name, share in (("CPU", node.pressure.cpu), ("storage", node.pressure.io), ("memory", node.pressure.memory)):
+        stalled = (words.known(share) or 0) >= STALLED
+        spans.append((f"for {name} {words.percent(share)}   ", "warn" if stalled else ""))
+    return line(*spans)
+
+
+def _traffic(node: Node, look: Look) -> Line:
+    parts = [
+        *(
+            f"{d.name} {words.flow(d.read)} read {words.flow(d.written)} written {words.percent(d.busy)} busy"
+            for d in node.disks
+        ),
+        *(f"{n.name} {words.flow(n.received)} in {words.flow(n.sent)} out" for n in node.nets),
+    ]
+    return line(("  traffic ", "label"), (fit(" · ".join(parts), max(10, look.width - 10)), ""))
+
+
+def run_line(run: RunRow, look: Look) -> Line:
+    """Return one run: how it goes, and the best finding."""
+    verdict = run.recent or run.verdict
+    best = run.verdict.findings[0] if run.verdict and run.verdict.findings else None
+    role = "good" if run.state == "live" else "bad" if run.state == "broken" else "dim"
+    spans: list[Span] = [
+        (fit(f"  {run.state}", 9), role),
+        (fit(run.name, 22) + " ", "name"),
+        (fit(words.clock(run.length), 8, ">") + " ", ""),
+        (fit(f"{words.pace(verdict.samples_per_s if verdict else None)} smp/s", 12, ">") + "  ", ""),
+    ]
+    room = max(8, look.width - 54)
+    if best is not None:
+        spans.append((fit(f"{words.times(best.speedup.likely)} {best.id}", room), "warn"))
+    elif run.verdict is not None and run.verdict.abstained:
+        spans.append((fit(run.verdict.abstained, room), "dim"))
+    elif run.verdict is not None:
+        spans.append((fit("nothing found", room), "dim"))
+    else:
+        spans.append((fit(run.why or "no verdict yet", room), "dim"))
+    return line(*spans, key=f"run:{run.id}")
+
+
+def tasks(rows: Sequence[TaskRow], look: Look) -> list[Line]:
+    """Return the processes: what each role comes to together, then those that use most."""
+    if not rows:
+        return []
+    found = [line((fit("     PID ROLE        CPU  MEMORY  DEVICE           NAME", look.width), "section"))]
+    for role in ROLES:
+        mine = [row for row in rows if row.role == role]
+        if len(mine) > 1:
+            cpu = sum(row.cpu or 0.0 for row in mine)
+            memory = sum(row.memory or 0.0 for row in mine)
+            text = f"{len(mine):>8} {NAMES[role]:<10} {words.cores(cpu):>4} {words.size(memory):>7}"
+            found.append(line((fit(text, look.width), "label")))
+    for row in sorted(rows, key=lambda row: (_rank(row.role), -(row.device_memory or 0), -(row.cpu or 0)))[:TASKS]:
+        device = f"{row.device} {words.size(row.device_memory)}" if row.device else ""
+        spans: list[Span] = [
+            (fit(str(row.pid), 8, ">") + " ", "dim"),
+            (fit(NAMES.get(row.role, row.role), 10) + " ", "good" if row.role == "main" else ""),
+            (fit(words.cores(row.cpu), 4, ">") + " ", ""),
+            (fit(words.size(row.memory), 7, ">") + "  ", ""),
+            (fit(device, 16) + " ", "memory"),
+            (fit(row.name, max(8, look.width - 52)), "name"),
+        ]
+        found.append(line(*spans))
+    return found
+
+
+def _rank(role: str) -> int:
+    return ROLES.index(role) if role in ROLES else len(ROLES)
