@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # what takes long is tried there alone.
 ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 
-.PHONY: help demo test check test-tree test-wheel bench bench-sweep bench-tui tui-shot zoo loops causes fmt clean
+.PHONY: help demo test check test-tree test-wheel bench bench-sweep bench-share bench-tui tui-shot zoo loops causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -31,6 +31,7 @@ help:
 	@echo "make bench-sweep  sweeps against exhaustive grids, Optuna and Ray Tune, into benchmarks/sweep.md (an hour)"
 	@echo "make bench-tui  measure the screen with 1,000 simulated nodes, into benchmarks/tui.md"
 	@echo "make tui-shot   capture real screens in tmux, into docs/screens/"
+	@echo "make bench-share  several processes on one simulated card: packs, auto, 200 random scenarios (ONLY=part)"
 	@echo "make fmt     format the code"
 
 # torch comes first: whatever else is installed then has to agree with it.
@@ -97,6 +98,10 @@ bench-tui: $(READY)
 
 tui-shot: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docs/screens.py
+
+# Apart from `bench`: it takes half an hour, most of it 200 random scenarios.
+bench-share: $(READY)
+	$(BIN)/python benchmarks/share.py $(if $(ONLY),--only $(ONLY))
 
 zoo: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/zoo/judge.py $(if $(ONLY),--only $(ONLY))

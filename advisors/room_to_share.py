@@ -6,8 +6,9 @@ that it may use, and the memory of the host.
 Why it matters: several small trainings (a parameter search, folds of a cross-validation, seeds) one after another
 leave the device idle as often as one does.
 
-What to do: run several at once on the device, each with a log of its own, best under MPS, which lets their kernels run
-side by side. Look at samples/s of all together: that is what counts.
+What to do: `gputune share --procs N TASK` runs several at once on the device, each with a log of its own, checks that
+they fit and says what they do together, which is what counts. Best under MPS, which lets their kernels run side by
+side.
 
 When it is wrong: when there is only one training to do: alone it does not get faster by this. When kernels of several
 processes fight for the memory's bandwidth, together they gain less than their busy shares promise.
@@ -70,7 +71,7 @@ def _finding(process: Process, device: Device, limits: dict[str, float], fits: i
             f"{used / total:.0%} of its memory, and nothing holds it up"
         ),
         offer=f"{fits} such trainings fit on it at once, and together do up to x{fits} the work; {first} is the limit",
-        do=f"start {fits - 1} more beside it on this card, best under MPS, and look at what all do together",
+        do=f"run them as `gputune share --procs {fits} TASK`: it checks that they fit, and says what all do together",
         share_lost=0.0,
         speedup=NO_CHANGE,
         basis="what one takes of the device's time and memory, the CPUs and the host's memory, against what there is",

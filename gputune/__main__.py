@@ -10,7 +10,7 @@ from gputune import __version__
 from gputune.isolation import own_modules_first
 from gputune.launch import express
 
-SUPERVISED = frozenset({"watch", "run"})  # the commands that run somebody else's program in our place
+SUPERVISED = frozenset({"watch", "run", "share"})  # the commands that run somebody else's program in our place
 
 # Where a proof is to follow, or a screen is shown, another process is supervised and this one waits for it; with a pid
 # nobody is started.
@@ -23,7 +23,7 @@ def main() -> None:
     own_modules_first()
     if arguments == ["--version"] and _said(f"gputune {__version__}\n"):
         sys.exit(0)
-    if arguments and arguments[0] in SUPERVISED and not any(express.asks(arguments[1:], name) for name in DIRECT):
+    if arguments and arguments[0] in SUPERVISED and not _is_direct(arguments):
         _supervised(arguments)
     try:
         from gputune import cli  # noqa: PLC0415 - click costs 20 ms that `watch` does not have before its fork
@@ -32,6 +32,10 @@ def main() -> None:
         sys.exit(1)
 
     sys.exit(cli.run(arguments))
+
+
+def _is_direct(arguments: list[str]) -> bool:
+    return arguments[0] == "watch" and any(express.asks(arguments[1:], name) for name in DIRECT)
 
 
 def _said(text: str) -> bool:

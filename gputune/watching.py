@@ -29,7 +29,7 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     rings = _rings(troubles)
     wishes.json = _absolute(wishes.json)
     run = Run(wishes, folder=folder, rings=rings, troubles=troubles, job=job)
-    plan = Plan(wishes.command, _environment(rings), rings, run.plain(), keeps_stdout=run.json == "-")
+    plan = Plan(wishes.command, environment(rings), rings, run.plain(), keeps_stdout=run.json == "-")
     link.send(plan)
     from gputune import recorder  # noqa: PLC0415 - the command has started; now there is time
 
@@ -41,7 +41,7 @@ def guest_folder() -> str:
     return os.path.realpath(os.path.join(os.path.dirname(__file__), "probes", "guest"))
 
 
-def _environment(rings: str) -> dict[str, str | None]:
+def environment(rings: str) -> dict[str, str | None]:
     """Return what changes for the command: where its guests come from, and where they write."""
     changes: dict[str, str | None] = dict.fromkeys(name for name in CONSUMED if name in os.environ)
     guest = guest_folder()

@@ -152,9 +152,13 @@ class Ring:
             if len(events) >= self._capacity:  # a writer as fast as this one is read on at the next tick
                 break
         if events:
-            struct.pack_into("<Q", self._map, READ_AT, self.read)
+            self._consumed()
             self.recent.extend([event.record.t0 for event in events[-RECENT:]])
         return events
+
+    def _consumed(self) -> None:
+        """Write into the file how far it was read."""
+        struct.pack_into("<Q", self._map, READ_AT, self.read)
 
     def _hole(self, first: int) -> bool:
         """Step over a record that its writer never finished: a later one stands there, and did at the last tick."""

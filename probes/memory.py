@@ -172,7 +172,7 @@ class _Round:
         return self._sum()
 
     def _take(self, pid: int, role: Role) -> None:
-        size = _held(f"{self.target.proc}/{pid}")
+        size = held(f"{self.target.proc}/{pid}")
         self.total += size
         if role == "worker" and size:
             self.workers.append(size)
@@ -185,7 +185,7 @@ class _Round:
         return readings
 
 
-def _held(folder: str) -> int:
+def held(folder: str) -> int:
     """Return the bytes of memory that a process answers for; 0 where it has ended.
 
     Source: `Pss` of /proc/PID/smaps_rollup. Where that is refused, or the process so large that asking would slow it,

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import click
 
-from gputune import config
+from gputune import config, packed
 from gputune.errors import BadUsage
 from gputune.launch import values
 from gputune.recording import lean
 from gputune.rejudging import rejudge
+from gputune.report.packed import render as render_packed
 from gputune.report.terminal import colour_wanted, encodable, render
 from gputune.verdict import to_json
 
@@ -39,10 +40,14 @@ def command(run: Path, *, as_json: bool, price: float | None) -> None:
     if as_json:
         click.echo(to_json(verdict), nl=False)
         return
+    width = shutil.get_terminal_size().columns
     text = render(
         verdict,
-        width=shutil.get_terminal_size().columns,
+        width=width,
         colour=colour_wanted(os.environ, terminal=sys.stdout.isatty()),
         run_folder=None,
     )
+    together = packed.read(run)
+    if together is not None:
+        text += f"\n\n{render_packed(together, width=width)}"
     click.echo(encodable(text, sys.stdout.encoding), color=True)

@@ -14,9 +14,9 @@ CLOSED_STANDARD = 3  # descriptors below it belong to stdin, stdout and stderr, 
 class Plan:
     """What the recorder asks the supervisor to start. `env` holds changes only; None takes a name away."""
 
-    __slots__ = ("argv", "env", "keeps_stdout", "rings", "run")
+    __slots__ = ("argv", "env", "family", "keeps_stdout", "rings", "run")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one parameter a field
         self,
         argv: "tuple[str, ...]",
         env: "dict[str, str | None]",
@@ -24,12 +24,14 @@ class Plan:
         run: "dict[str, object]",
         *,
         keeps_stdout: bool,
+        family: bool = False,
     ) -> None:
         self.argv = argv
         self.env = env
         self.rings = rings  # the folder of the rings, "" if there is none
         self.run = run  # what a restarted recorder is told
         self.keeps_stdout = keeps_stdout  # the recorder writes to stdout after the run
+        self.family = family  # what the command leaves behind is ended with it
 
 
 class Started:

@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+from collections.abc import Callable
 
 NOT_FOUND = 127  # POSIX shell, "Exit Status for Commands"
 NOT_EXECUTABLE = 126
@@ -32,6 +33,50 @@ def start(argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[int | signa
         return _spawn("/bin/sh", ("sh", path, *argv[1:]), env, mask)
     except OSError as error:
         raise _refusal(argv[0], path, error) from None
+
+
+def start_prepared(
+    argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[int | signal.Signals]", prepare: "Callable[[], None]"
+) -> int:
+    """As `start`, and the new process calls `prepare` before it becomes the command: a fork, of one without threads."""
+    path = os.path.abspath(_find(argv[0], env.get("PATH", os.defpath)))
+    reads, writes = os.pipe()  # closed by the kernel when the command has begun
+    pid = os.fork()
+    if not pid:
+        _become(path, argv, env, mask, prepare, writes)
+    os.close(writes)
+    failed = os.read(reads, 16)
+    os.close(reads)
+    if not failed:
+        return pid
+    os.waitpid(pid, 0)
+    raise _refusal(argv[0], path, OSError(int(failed), ""))
+
+
+def _become(  # noqa: PLR0913, PLR0917 - handed through
+    path: str,
+    argv: "tuple[str, ...]",
+    env: "dict[str, str]",
+    mask: "set[int | signal.Signals]",
+    prepare: "Callable[[], None]",
+    writes: int,
+) -> None:
+    """Become the command, or write into the pipe why not. Does not return."""
+    try:
+        prepare()
+        for number in IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        try:
+            os.execve(path, argv, env)  # noqa: S606 - it is what was asked for
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+        os.execve("/bin/sh", ("sh", path, *argv[1:]), env)  # noqa: S606 - as above
+    except OSError as error:
+        os.write(writes, str(error.errno or 0).encode())
+    finally:
+        os._exit(OURS)
 
 
 def _spawn(path: str, argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[int | signal.Signals]") -> int:

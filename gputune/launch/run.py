@@ -58,10 +58,20 @@ class Wishes:
 class Run(Wishes):
     """One watched command, in fields that go through a pipe."""
 
-    __slots__ = ("folder", "job", "rings", "troubles")
+    __slots__ = ("family", "folder", "job", "rings", "troubles")
 
-    def __init__(self, wishes: Wishes, *, folder: str, rings: str, troubles: "list[str]", job: str = "") -> None:
+    def __init__(  # noqa: PLR0913 - as above
+        self,
+        wishes: Wishes,
+        *,
+        folder: str,
+        rings: str,
+        troubles: "list[str]",
+        job: str = "",
+        family: bool = False,
+    ) -> None:
         super().__init__(**{name: getattr(wishes, name) for name in Wishes.__slots__})
+        self.family = family  # what the command leaves behind is ended, by whoever is left to do it
         self.folder = folder  # "" where nothing can be kept
         self.job = job  # the folder of a job of several watches, in which `folder` is ours; "" for a run of our own
         self.rings = rings  # "" where guests cannot speak

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from gputune.errors import TOO_LOW
-from gputune.launch import signals
+from gputune.launch import family, signals
 from gputune.launch.descriptors import close_others, is_open, null, say
 from gputune.launch.folders import hold, remove_rings
 from gputune.launch.link import Ended, Failed, Link, Message, Plan, Spoken, Started, pair
@@ -51,6 +51,8 @@ class Supervisor:
         if plan is None:
             return self._recorder_status
         lock = hold(plan.rings) if plan.rings else -1
+        if plan.family:
+            family.adopt()
         try:
             self._command = start(plan.argv, _environment(plan), mask)
         except Refused as refused:
@@ -61,6 +63,8 @@ class Supervisor:
         self._tell(Started(self._command, time.monotonic_ns()))
         self._let_go(plan, lock)
         ended = self._watch(plan, mask)
+        if plan.family:
+            family.end({self._recorder})
         self._tell(ended)
         self._wait_for_recorder(plan, mask)
         if plan.rings and not self._recorder:  # else it still reads them, and removes them itself

@@ -50,11 +50,20 @@ def record(link: Link, run: Run, *, resumed: bool = False) -> int:
 
             say(f"gputune: the run was not recorded ({clean(f'{type(error).__name__}: {error}')})\n")
     end.spoken()
+    _end_family(run, end)
     if run.rings:
         folders.remove_rings(run.rings)
     if lock >= 0:
         os.close(lock)
     return 0
+
+
+def _end_family(run: Run, end: End) -> None:
+    """End what a run has left behind if all are gone that would have seen to it."""
+    if run.family and end.alone and run.rings:
+        from gputune.launch import family  # noqa: PLC0415 - rare
+
+        family.end_marked(f"GPUTUNE_RINGS={run.rings}")
 
 
 def _open_many() -> None:

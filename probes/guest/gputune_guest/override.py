@@ -2,8 +2,9 @@
 
 The variable holds JSON: a list of rules `{"where": "train.py:41", "set": {"num_workers": 6}, "duplicates": false}`.
 A rule without `where` is for every loader that draws its samples in random order, which is how training ones are told
-from others before either has been iterated. The loader keeps its type, its dataset, its samplers and its order; what
-would be wrong for it is refused, with the reason, in the note `override`, and then it stays as its script has it.
+from others before either has been iterated. `"most": {"num_workers": 2}` in a rule lowers what is higher, of every
+loader. The loader keeps its type, its dataset, its samplers and its order; what would be wrong for it is refused, with
+the reason, in the note `override`, and then it stays as its script has it.
 
 Without the variable this module is not even imported.
 """
@@ -45,6 +46,9 @@ def rules(text):
     for rule in found:
         if not isinstance(rule, dict) or not isinstance(rule.get("set"), dict) or not set(rule["set"]) <= set(SETTINGS):
             raise ValueError("GPUTUNE_OVERRIDE has a rule that sets nothing known: %r" % (rule,))
+        most = rule.get("most", {})
+        if not isinstance(most, dict) or not set(most) <= {"num_workers"}:
+            raise ValueError("GPUTUNE_OVERRIDE has a rule that bounds nothing known: %r" % (rule,))
     return found
 
 
@@ -101,6 +105,10 @@ def _wanted(told, where, theirs):
         if place == where or (not place and _is_shuffled(theirs.arguments)):
             wanted.update(rule["set"])
             duplicates = duplicates or bool(rule.get("duplicates"))
+        most = rule.get("most", {}).get("num_workers")
+        workers = wanted.get("num_workers", theirs.arguments.get("num_workers", 0))
+        if most is not None and workers > most:
+            wanted["num_workers"] = most
     return wanted, duplicates
 
 

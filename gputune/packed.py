@@ -1,0 +1,67 @@
+"""The shape of `share --json`: several processes on one card, a row for each. docs/share.md describes it.
+
+Fields are only ever added within one `schema_version`. Times in s, memory in B, shares 0 to 1, null where nothing
+was measured.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+FILE: Final = "share.json"  # in the run folder
+SCHEMA_VERSION: Final = 1
+
+
+class ProcRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One process. `exit_code` is negative for a signal, null if it never ran; `device_share` of the SMs' time."""
+
+    index: int
+    pid: int
+    exit_code: int | None
+    log: str
+    wall_s: float | None
+    samples_per_s: float | None
+    name: str = ""
+    state: str = "ended"
+    why: str = ""
+    attempts: int = 1
+    batches: int = 0
+    unit: str = ""
+    device_memory: float | None = None
+    host_memory: float | None = None
+    device_share: float | None = None
+
+
+class Packed(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole document. `alone` and `together` are in `unit`, of one process by itself and of `at_once` at a time."""
+
+    schema_version: int = SCHEMA_VERSION
+    procs: list[ProcRow]
+    mps: bool
+    alone: float | None
+    together: float | None
+    gain: float | None
+    unit: str = ""
+    at_once: int = 0
+    limit: str = ""  # what keeps all together from doing more: `device`, `CPUs`; "" where nothing is full
+    device: str = ""
+    device_busy: float | None = None
+    cpu_busy: float | None = None
+    verdict: str = ""
+    notes: list[str] = []
+    exit_code: int = 0
+    wall_s: float = 0.0
+
+
+def to_json(document: Packed) -> bytes:
+    """Return the document as indented JSON with a newline at its end."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def read(folder: Path) -> Packed | None:
+    """Return the document in a run folder, None where it was no packed run, or has not ended."""
+    try:
+        return msgspec.json.decode((folder / FILE).read_bytes(), type=Packed)
+    except (OSError, msgspec.DecodeError):
+        return None

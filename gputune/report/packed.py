@@ -1,0 +1,72 @@
+"""Several processes on one card in a table: a row each, and the verdict on all of them together."""
+
+import os
+from pathlib import PurePath
+from textwrap import wrap
+
+from gputune.figures import size
+from gputune.hygiene import clean
+from gputune.packed import Packed, ProcRow
+from gputune.report.words import clip, number, percent, seconds
+
+NARROWEST = 60  # columns
+TEXT = 300  # characters of any one string
+MISSING = "-"
+LEFT = frozenset({1, 7})  # columns of words
+HEAD = ("#", "status", "time", "device mem", "host mem", "device", "pace", "log")
+
+
+def render(packed: Packed, *, width: int = 80) -> str:
+    """Return the table and the verdict, in lines of at most `width` columns, without a newline at its end."""
+    width = max(NARROWEST, width)
+    rows = [HEAD, *(_row(row, packed.unit) for row in packed.procs)]
+    wide = [max(len(row[place]) for row in rows) for place in range(len(HEAD))]
+    lines = [clip(_line(row, wide), width) for row in rows]
+    if packed.procs:
+        lines.append(clip(f"logs in {clean(_near(str(PurePath(packed.procs[0].log).parent)), TEXT)}/", width))
+    if packed.verdict:
+        lines += wrap(clean(packed.verdict, 2 * TEXT), width)
+    return "\n".join(lines)
+
+
+def _line(row: tuple[str, ...], wide: list[int]) -> str:
+    cells = [
+        cell.ljust(room) if place in LEFT else cell.rjust(room)
+        for place, (cell, room) in enumerate(zip(row, wide, strict=True))
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def _row(row: ProcRow, unit: str) -> tuple[str, ...]:
+    rate = MISSING if row.samples_per_s is None else f"{number(row.samples_per_s)}{_short(row.unit or unit)}"
+    return (
+        clean(row.name, 24) if row.name else str(row.index),
+        _status(row),
+        MISSING if row.wall_s is None else seconds(row.wall_s),
+        MISSING if row.device_memory is None else size(row.device_memory),
+        MISSING if row.host_memory is None else size(row.host_memory),
+        MISSING if row.device_share is None else percent(row.device_share),
+        rate,
+        clean(PurePath(row.log).name, TEXT),
+    )
+
+
+def _status(row: ProcRow) -> str:
+    if row.exit_code is None:
+        return "not started" if row.state == "waiting" else row.state
+    what = "ok" if row.exit_code == 0 else str(row.exit_code)
+    again = f", start {row.attempts}" if row.attempts > 1 else ""
+    return f"{what}{again}{f' ({clean(row.why, 40)})' if row.why else ''}"
+
+
+def _short(unit: str) -> str:
+    return {"samples/s": "/s", "batches/s": " batches/s", "steps/s": " steps/s"}.get(unit, "")
+
+
+def _near(path: str) -> str:
+    """Return a path as the user would type it."""
+    try:
+        short = os.path.relpath(path)
+    except (OSError, ValueError):
+        return path
+    return path if short.startswith("..") or len(short) > len(path) else short

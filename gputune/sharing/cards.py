@@ -1,0 +1,165 @@
+"""The cards as the launcher sees them: memory, who holds it, busy shares over a window. By NVML's own process."""
+
+import os
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gputune.nvml_devices import visible
+from gputune.nvml_process import Answer, Device, subscribe
+
+State = Literal["starting", "there", "none"]
+SETTLE = 0.35  # s after a mark in which the driver's readings are still of before it: its period is 1/6 s, ours 0.2 s
+LOOK = 0.02  # s between looks, where one waits for an answer
+NO_DRIVER = "no GPU can be read here"
+ABSENT = "no answer from NVML yet"
+
+
+@dataclass(slots=True, eq=False)
+class Card:
+    """One device and its last readings. Memory in B, `busy` a share 0 to 1; None where nothing was told yet."""
+
+    device: Device
+    total: float | None = None
+    reserved: float = 0.0
+    used: float | None = None
+    busy: float | None = None
+    capability: float | None = None
+    people: Mapping[int, tuple[int | None, float | None]] = field(default_factory=dict)  # pid to memory and SM share
+    heard: float = 0.0  # s, when its processes were last told
+    _since: float = 0.0
+    _sum: float = 0.0
+    _count: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return what people call it."""
+        return f"GPU {self.device.index} ({self.device.name})"
+
+    @property
+    def room(self) -> float | None:
+        """Return the B that processes may take in all; None where it is parted (MIG): NVML tells of the whole card."""
+        return None if self.total is None or self.device.mig else self.total - self.reserved
+
+    def mark(self) -> None:
+        """Begin a window."""
+        self._since, self._sum, self._count = time.monotonic() + SETTLE, 0.0, 0
+
+    def mean_busy(self) -> float | None:
+        """Return the mean busy share since the mark."""
+        return self._sum / self._count if self._count else None
+
+    def take(self, name: str, value: float) -> None:
+        """Learn one reading."""
+        if name == "gpu.busy":
+            self.busy = value
+            if time.monotonic() >= self._since:
+                self._sum += value
+                self._count += 1
+        elif name == "gpu.memory.used":
+            self.used = value
+        elif name == "gpu.memory.total":
+            self.total = value
+        elif name == "gpu.memory.reserved":
+            self.reserved = value
+        elif name == "gpu.capability":
+            self.capability = value
+
+
+class Cards:
+    """All devices of the machine."""
+
+    def __init__(self) -> None:
+        self.state: State = "starting"
+        self.why = ABSENT
+        self.all: dict[int, Card] = {}
+        self._chosen: tuple[int, ...] = ()
+        self._subscription = subscribe()
+
+    def poll(self) -> None:
+        """Take what has arrived; never blocks."""
+        if self.state == "none":
+            return
+        for answer in self._subscription.read():
+            self._take(answer)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there are readings of the chosen devices, or it is known that there will be none."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.poll()
+            cards = [self.all[index] for index in self._chosen if index in self.all]
+            if self.state == "none" or (cards and all(card.used is not None and card.heard for card in cards)):
+                return
+            time.sleep(LOOK)
+
+    def _take(self, answer: Answer) -> None:
+        if answer.fatal:
+            self.state, self.why = "none", answer.fatal
+            return
+        if answer.devices:
+            for device in answer.devices:
+                self.all.setdefault(device.index, Card(device))
+            self.state, self.why = "there", ""
+            self.choose(tuple(self.all))
+        for name, index, value in answer.values:
+            if index in self.all:
+                self.all[index].take(name, value)
+        for index, people in answer.people.items():
+            if index in self.all:
+                self.all[index].people = {pid: (memory, share) for pid, memory, share in people}
+                self.all[index].heard = time.monotonic()
+
+    def choose(self, indices: tuple[int, ...]) -> None:
+        """Have these devices read, and no others."""
+        self._chosen = indices
+        self._subscription.choose(indices)
+
+    def allowed(self) -> list[Card]:
+        """Return the devices that CUDA_VISIBLE_DEVICES leaves us, in its order; all where it says nothing."""
+        seen = visible(os.environ, [card.device for card in self.all.values()])
+        return [self.all[index] for index in (seen if seen is not None else sorted(self.all))]
+
+    def of(self, wish: str) -> Card | None:
+        """Return the device that a wish names: its place among those that we may use, its UUID, or a MIG instance's."""
+        allowed = self.allowed()
+        if wish.isdigit():
+            return allowed[int(wish)] if int(wish) < len(allowed) else None
+        found = visible({"CUDA_VISIBLE_DEVICES": wish}, [card.device for card in allowed])
+        return self.all[found[0]] if found else None
+
+    def emptiest(self, seconds: float) -> Card | None:
+        """Return the device with the most free time and memory over a window of `seconds`; None where there is none."""
+        allowed = self.allowed()
+        for card in allowed:
+            card.mark()
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.poll()
+            time.sleep(LOOK)
+        return max(allowed, key=_emptiness, default=None)
+
+    def close(self) -> None:
+        """Let go of NVML."""
+        self._subscription.close()
+
+
+def _emptiness(card: Card) -> tuple[float, int]:
+    """Return how much of a device is free: the scarcer of its time and its memory; of equals the first is best."""
+    busy = card.mean_busy()
+    held = (card.used or 0.0) / card.room if card.room else 0.0
+    return round(min(1.0 - (busy or 0.0), 1.0 - held), 2), -card.device.index
+
+
+def held(card: Card, pids: Collection[int]) -> tuple[float | None, float | None]:
+    """Return (memory in B, SM share) of these processes on a device; None where the driver does not tell."""
+    own = [value for pid, value in card.people.items() if pid in pids]
+    if not own:
+        return None, None
+    memory = [taken for taken, _ in own]
+    shares = [share for _, share in own]
+    return (
+        None if None in memory else float(sum(taken or 0 for taken in memory)),
+        None if None in shares else min(1.0, sum(share or 0.0 for share in shares)),
+    )

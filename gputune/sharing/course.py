@@ -1,0 +1,355 @@
+"""The course of a packed run: one copy is measured, the others join if they fit, and all are watched to their end.
+
+Phases: `alone` (the first task runs by itself until its pace and its needs are known), `trying` and `clearing` (only
+where the number is to be found out: copies that are ended again), `packed`.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from gputune.errors import BadUsage, GputuneError
+from gputune.figures import size
+from gputune.sharing import fitting
+from gputune.sharing.climb import Climb
+from gputune.sharing.crew import Crew
+from gputune.sharing.fitting import Need, Room
+from gputune.sharing.logs import Logs
+from gputune.sharing.member import Member, tail
+from gputune.sharing.pack import Pack, last_line
+from gputune.sharing.placing import Places
+from gputune.sharing.progress import Pace
+from gputune.sharing.space import Space
+from gputune.sharing.spec import AUTO, Spec
+from gputune.sharing.tasks import Task, tasks
+from gputune.sharing.window import Eyes, Window
+
+Phase = Literal["alone", "trying", "clearing", "packed"]
+BLIND_S = 10.0  # s after which a task without any batch is not waited for, unless it has torch
+PATIENCE_S = 60.0  # s likewise, if it has
+DRIVER_S = 20.0  # s that the driver gets beyond the trial: waking up cards takes it seconds
+LISTED_S = 4.0  # s that it gets to list a process: it is asked seldom, and a task may use no card at all
+USAGE = 2  # status of argparse and its like
+
+
+class DoesNotFit(BadUsage):
+    """More copies were asked for than fit."""
+
+    def __init__(self, says: str, fits: int) -> None:
+        hint = f"`--procs {fits}` fits; with `--queue` the others wait their turn" if fits else "not even one fits"
+        super().__init__(says, hint=hint)
+
+
+class NoFlags(BadUsage):
+    """The task does not know the flags that it was given."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__(
+            f"the task does not take the flags that tell it its number: {last_line(member)}",
+            hint=f"`--no-index-args` leaves them out (the variables stay); its output is in `{member.task.log}`",
+        )
+
+
+class TrialFailed(GputuneError):  # noqa: N818 - named for what happened
+    """A copy that was to be measured has failed."""
+
+    def __init__(self, member: Member) -> None:
+        said = last_line(member)
+        super().__init__(
+            f"a copy that was to be measured left with status {member.code}{f': {said}' if said else ''}",
+            hint=f"its output is in `{member.task.log}`; `--procs N` starts a number of your own",
+        )
+
+
+class Course:
+    """Decides; the crew does. `logs_of` makes the reader of some members' logs, `tell` says a sentence."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - all that it decides with
+        self,
+        spec: Spec,
+        crew: Crew,
+        places: Places,
+        eyes: Eyes,
+        logs_of: Callable[[Sequence[Member]], Logs],
+        note: Callable[[str], None],
+    ) -> None:
+        self.phase: Phase = "packed"
+        self.alone: Pace | None = None
+        self.need = Need()
+        self.pack = Pack(spec, crew, eyes, note)
+        self._spec = spec
+        self._crew = crew
+        self._places = places
+        self._eyes = eyes
+        self._logs_of = logs_of
+        self._note = note
+        self._at_once = 0  # on one card; 0: no limit
+        self._space = Space(crew, eyes.gauge, places)
+        self._window: Window | None = None
+        self._climb: Climb | None = None
+        self._copies = 1
+        crew.may_start = self._may_start
+
+    def begin(self) -> None:
+        """Choose cards, refuse what is known not to fit, and say who may start. Raises GputuneError."""
+        spec = self._spec
+        known = any(job.memory or job.host_memory for job in spec.jobs)
+        self._places.choose(needed=known)
+        self._eyes.card = self._places.card
+        if any(job.count == AUTO for job in spec.jobs):
+            self.phase = "alone"
+            self._try(1)
+            return
+        everything = tasks(spec, self._places.names)
+        if known:
+            self._check_known(everything)
+        self._take(everything)
+        if spec.trial > 0 and len(everything) > 1 and len(spec.jobs) == 1:
+            self.phase = "alone"
+        self._at_once = spec.at_once
+
+    def _check_known(self, everything: Sequence[Task]) -> None:
+        """Refuse what cannot fit by what was said of it. Raises BadUsage."""
+        if self._spec.queue:
+            everything = [max(everything, key=lambda task: task.job.memory or 0)]
+        for here in _by_card(everything).values():
+            room = self._space.room(self._places.card_of(here[0]))
+            if len(self._spec.jobs) == 1 or len(here) == 1:
+                need = Need(device=here[0].job.memory, host=here[0].job.host_memory, given=True)
+                if says := fitting.refusal(len(here), need, room):
+                    raise DoesNotFit(says, fitting.fits(need, room))
+                continue
+            whole = float(sum(task.job.memory or 0 for task in here))
+            if room.device_free is not None and whole > room.device_free:
+                says = f"the jobs do not fit on {room.name}: together they take {size(whole)}, as given, and"
+                raise BadUsage(f"{says} {size(room.device_free)} are free", hint="with `--queue` some wait their turn")
+
+    def _take(self, found: Sequence[Task]) -> None:
+        """Make these tasks the crew's."""
+        cards = max(1, len(self._places.names))
+        at_once = min(len(found), self._spec.at_once * cards or len(found))
+        placed = self._places.placed(found, at_once, tuple(self._crew.env))
+        self._crew.members = [Member(task) for task in placed]
+        self._eyes.logs = self._logs_of(self._crew.members)
+
+    # who may start
+
+    def _may_start(self, member: Member) -> bool:
+        crew = self._crew
+        if self.phase == "alone":
+            return member is crew.members[0]
+        if self.phase == "clearing":
+            return False
+        here = [other for other in crew.running if other.task.card == member.task.card]
+        most = min(self._at_once or len(crew.members), self.pack.most or len(crew.members))
+        return len(here) < most and self._has_room(member, here)
+
+    def _has_room(self, member: Member, here: Sequence[Member]) -> bool:
+        """Return whether there is memory for one more; always where nobody waits for it."""
+        need = self._memory_of(member)
+        if not self._spec.queue or not here or need is None:
+            return True
+        free = self._space.room(self._places.card_of(member.task)).device_free
+        return free is None or need + sum(self._memory_of(other) or 0.0 for other in here) <= free
+
+    def _memory_of(self, member: Member) -> float | None:
+        if member.task.job.memory is not None:
+            return float(member.task.job.memory)
+        own = self._eyes.gauge.use(member.task.slot).device_peak
+        return self.need.device if len(self._spec.jobs) == 1 else own
+
+    # beat by beat
+
+    def tick(self) -> None:
+        """Decide what is to be decided. Raises GputuneError where the run is refused."""
+        if self._eyes.card is None:
+            self._places.meet()
+            self._eyes.card = self._places.card
+        if not self._crew.running:
+            self._places.remember()
+        if self._crew.closing:
+            self.phase = "packed"
+        if self.phase == "alone":
+            self._measure()
+        elif self.phase == "trying":
+            self._trying()
+        elif self.phase == "clearing":
+            self._cleared()
+        else:
+            self._places.open(len(self._crew.running))
+            self.pack.tick(self.alone, self._places.mps)
+
+    def ended(self, member: Member) -> None:
+        """Learn that a process of a task has ended. Raises GputuneError where that says that none will do better."""
+        index_args = member.task.job.index_args
+        if member.code == USAGE and index_args and self._spec.index_flag.encode() in tail(member.task.log):
+            raise NoFlags(member)
+        if member.trial and member.code and not member.kill_at and not self._crew.closing:
+            raise TrialFailed(member)
+
+    # one alone
+
+    def _measure(self) -> None:
+        first = self._crew.members[0]
+        if first.state == "waiting":  # to start, or to start again
+            self._window = None
+            return
+        if self._window is None:
+            self._window = Window([first], self._eyes)
+        self._window.look()
+        if first.state == "ended":
+            self._measured(first, self._window if self._window.kept is not None else None)
+        elif self._window.enough(self._spec.trial):
+            if self._is_seen(first, self._window.seconds - self._spec.trial):
+                self._measured(first, self._window)
+        elif self._is_blind(first):
+            self._note(
+                "no batches were seen of one alone, so its pace is not known; `--metric-regex` reads its own numbers"
+            )
+            self._measured(first, None)
+
+    def _is_seen(self, first: Member, over: float) -> bool:
+        """Return whether the driver has told of a task, or has had `over` s too long for it."""
+        if not self._places.told:
+            return over > DRIVER_S
+        on_card = self._eyes.gauge.fresh(first).device_peak is not None
+        return self._places.card is None or on_card or over > LISTED_S
+
+    def _is_blind(self, first: Member) -> bool:
+        """Return whether nothing more is to be expected of a task that runs."""
+        hopeful = self._eyes.logs.has_metric or self._eyes.progress.has_ring(first.task.slot)
+        longest = max(PATIENCE_S, 4 * self._spec.trial) if hopeful else max(BLIND_S, 2 * self._spec.trial)
+        return time.monotonic() - first.started > longest
+
+    def _measured(self, first: Member, window: Window | None) -> None:
+        """Go on from what the first task has shown. Raises DoesNotFit."""
+        gauge, lives = self._eyes.gauge, first.state == "running"
+        use, card = gauge.fresh(first) if lives else gauge.use(first.task.slot), self._places.card_of(first.task)
+        weight = gauge.weigh(first) if lives else float(first.peak)
+        cores = window.cores() if window is not None and lives else None
+        if cores is None and lives:
+            cores = gauge.cpu_time(first) / max(1e-3, time.monotonic() - first.started)
+        self.alone = window.together() if window is not None else None
+        job = first.task.job
+        self.need = Need(
+            device=job.memory or (self._space.grown(card, use.device_peak) if lives else use.device_peak),
+            host=job.host_memory or weight,
+            cores=cores,
+            busy=window.busy() if window is not None else card.mean_busy() if card is not None else None,
+            given=job.memory is not None,
+        )
+        self._window = None
+        host_own = weight if lives else 0.0
+        if first.trial:
+            self._predict(self._space.room(card, host_own=host_own))
+        else:
+            self._admit(host_own)
+
+    def _admit(self, host_own: float) -> None:
+        """Let the others join the first, unless they do not fit. Raises DoesNotFit."""
+        self.phase = "packed"
+        on = _by_card(member.task for member in self._crew.members)
+        for here in on.values():
+            room = self._space.room(self._places.card_of(here[0]), host_own=host_own)
+            procs, most = min(self._at_once or len(here), len(here)), fitting.fits(self.need, room)
+            if self._spec.queue:
+                self._at_once = max(1, min(procs, most))
+                if self._at_once < len(here):
+                    self._note(f"{self._at_once} of {len(here)} run at once: {self._words(room)}")
+            elif says := fitting.refusal(procs, self.need, room):
+                raise DoesNotFit(says, most)
+
+    def _words(self, room: Room) -> str:
+        """Return what one takes of what there is."""
+        need = self.need
+        parts = []
+        if need.device and room.device_free is not None:
+            parts.append(f"takes {size(need.device)} of the {size(room.device_free)} that are free on {room.name}")
+        if need.busy is not None:
+            parts.append(f"keeps it {100 * need.busy:.0f}% busy")
+        if need.host:
+            parts.append(f"takes {size(need.host)} of the host's memory")
+        if need.cores is not None:
+            parts.append(f"uses {need.cores:.1f} of {room.cores:g} CPUs")
+        return f"one {', '.join(parts)}"
+
+    # a number to be found out
+
+    def _try(self, copies: int) -> None:
+        """Have so many trial copies run, of which some may do so already."""
+        job = msgspec.structs.replace(self._spec.jobs[0], name="trial", count=copies)
+        found = tasks(msgspec.structs.replace(self._spec, jobs=(job,)), self._places.names[:1])
+        members = self._crew.members
+        for task in self._places.placed(found[len(members) :], copies, tuple(self._crew.env)):
+            member = Member(task)
+            member.trial = True
+            members.append(member)
+        self._eyes.logs.meet(members)
+        for place, member in enumerate(members):
+            if place >= copies and not member.paused:
+                member.pause()
+            elif place < copies and member.paused:
+                member.resume()
+        self._window = None
+
+    def _predict(self, room: Room) -> None:
+        """Predict how many do most together, and try that many where their pace can be seen."""
+        copies, first = fitting.best(self.need, room)
+        why = f" ({first} is the limit)" if first else ""
+        self._note(f"{self._words(room)}: {copies} at once should do most{why}")
+        if copies == 1 or self.alone is None:
+            self._choose(copies)
+            return
+        self._climb = Climb(self.alone.rate, min(fitting.MOST, fitting.fits(self.need, room)))
+        self.phase = "trying"
+        self._try(copies)
+
+    def _trying(self) -> None:
+        members = self._crew.members
+        active = [member for member in members if member.state == "running" and not member.paused]
+        climb = self._climb
+        if climb is None or any(member.state == "ended" for member in members):  # too short to be measured
+            self._choose(climb.best()[0] if climb is not None else 1)
+            return
+        if any(member.state == "waiting" for member in members):
+            return
+        if self._window is None:
+            self._window = Window(active, self._eyes)
+        self._window.look()
+        late = time.monotonic() - max(member.resumed for member in active) > max(PATIENCE_S, 4 * self._spec.trial)
+        pace = self._window.together() if self._window.enough(self._spec.trial) else None
+        if pace is not None:
+            self._note(f"{len(active)} at once do {pace.rate:.4g} {pace.unit}")
+            following = climb.following(len(active), pace.rate)
+            if following is not None:
+                self._try(following)
+                return
+        if pace is not None or late:
+            self._choose(climb.best()[0])
+
+    def _choose(self, copies: int) -> None:
+        """End the trial copies; so many are to run."""
+        self._note(f"{copies} {'is' if copies == 1 else 'are'} chosen")
+        self._copies = copies
+        self.phase = "clearing"
+        for member in self._crew.members:
+            member.end("the trial is over", self._spec.grace)
+
+    def _cleared(self) -> None:
+        """Start the real ones, once the trial copies are gone."""
+        if self._crew.running:
+            return
+        self._eyes.progress.forget()
+        self._eyes.gauge.forget()
+        self._window = None
+        self._take(tasks(self._spec, self._places.names, count=self._copies))
+        self.phase = "packed"
+
+
+def _by_card(found: Iterable[Task]) -> dict[str, list[Task]]:
+    on: dict[str, list[Task]] = {}
+    for task in found:
+        on.setdefault(task.card, []).append(task)
+    return on

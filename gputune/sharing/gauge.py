@@ -1,0 +1,98 @@
+"""What each task takes of the machine while it runs: device memory and time, host memory, CPU."""
+
+import time
+from dataclasses import dataclass, field
+
+from gputune.launch import family
+from gputune.sharing import host
+from gputune.sharing.cards import Card, Cards, held
+from gputune.sharing.crew import Crew
+from gputune.sharing.member import Member
+
+FAMILY_S = 1.0  # s between looks at who belongs to a task
+PSS_S = 2.0  # s between sums over one task's memory; tasks take turns: adding up pages costs milliseconds
+
+
+@dataclass(slots=True)
+class Use:
+    """One task's: peaks in B, and its mean share of the SMs' time. None: not known."""
+
+    pids: set[int] = field(default_factory=set)
+    device_peak: float | None = None
+    host_peak: float | None = None
+    card: Card | None = None  # on which it was seen
+    _share: float = 0.0
+    _shares: int = 0
+
+    @property
+    def share(self) -> float | None:
+        """Return its mean share of the SMs' time since it was first seen there."""
+        return self._share / self._shares if self._shares else None
+
+    def take(self, card: Card) -> None:
+        """Learn what a device tells of it."""
+        memory, share = held(card, self.pids)
+        if memory is not None:
+            self.card = card
+            self.device_peak = max(memory, self.device_peak or 0.0)
+        if share is not None:
+            self._share += share
+            self._shares += 1
+
+
+class Gauge:
+    """All tasks' use, by slot."""
+
+    def __init__(self, crew: Crew, cards: Cards) -> None:
+        self._crew = crew
+        self._cards = cards
+        self._uses: dict[int, Use] = {}
+        self._heard: dict[int, float] = {}
+        self._family_at = self._pss_at = 0.0
+        self._turn = 0
+
+    def use(self, slot: int) -> Use:
+        """Return what is known of a task."""
+        return self._uses.setdefault(slot, Use())
+
+    def forget(self) -> None:
+        """Begin anew: the tasks were trials."""
+        self._uses.clear()
+
+    def fresh(self, member: Member) -> Use:
+        """Return what is known of a task, with what the devices last told."""
+        use = self.use(member.task.slot)
+        use.pids = {member.pid, *family.descendants(member.pid)}
+        for card in self._cards.all.values():
+            use.take(card)
+        return use
+
+    def look(self) -> None:
+        """Read what is due."""
+        at = time.monotonic()
+        running = self._crew.running
+        if at >= self._family_at:
+            self._family_at = at + FAMILY_S
+            for member in running:
+                self.use(member.task.slot).pids = {member.pid, *family.descendants(member.pid)}
+        for index, card in self._cards.all.items():
+            if card.heard != self._heard.get(index):
+                self._heard[index] = card.heard
+                for member in running:
+                    self.use(member.task.slot).take(card)
+        if running and at >= self._pss_at:
+            self._pss_at = at + PSS_S
+            self._turn += 1
+            self.weigh(running[self._turn % len(running)])
+
+    def weigh(self, member: Member) -> float:
+        """Return the B of host memory that a task holds now."""
+        use = self.use(member.task.slot)
+        use.pids = {member.pid, *family.descendants(member.pid)}
+        size = host.memory_of(use.pids)
+        use.host_peak = max(size, use.host_peak or 0.0)
+        return size
+
+    def cpu_time(self, member: Member) -> float:
+        """Return the s of CPU that a task's processes have used so far."""
+        return host.cpu_time({member.pid, *family.descendants(member.pid)})

@@ -1,0 +1,59 @@
+"""The host as the launcher sees it: memory that is left, CPUs that may be used, and what a task's processes take."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from gputune import cgroup
+from gputune.probes.memory import held
+from gputune.procfs import CLOCK_TICKS, CSTIME, CUTIME, STIME, UTIME, cpu_list, read_bytes, stat_fields
+
+PROC = Path("/proc")
+SYS = Path("/sys")
+
+
+def memory() -> tuple[float, float]:
+    """Return (what there is, what is left) in B: of our control group where it has less left than the machine."""
+    rows = dict(row.split(b":", 1) for row in read_bytes("/proc/meminfo").splitlines() if b":" in row)
+    total, left = (
+        float(rows[name].split()[0]) * 1024 if name in rows else 0.0 for name in (b"MemTotal", b"MemAvailable")
+    )
+    limit = cgroup.memory_limit(os.getpid(), PROC, SYS)
+    if limit is not None:
+        used = cgroup.memory_used(limit[1])
+        if used is not None and limit[0] - used < left:
+            return float(limit[0]), max(0.0, float(limit[0] - used))
+    return total, left
+
+
+def cores() -> float:
+    """Return the CPUs that we may use: affinity and the quota of the control group."""
+    quota = cgroup.cpu_quota(os.getpid(), PROC, SYS)
+    return min(float(len(os.sched_getaffinity(0))), quota or float("inf"))
+
+
+def nodes() -> list[frozenset[int]]:
+    """Return the CPUs that we may use, by NUMA node; one set where the machine tells of none."""
+    mine = frozenset(os.sched_getaffinity(0))
+    found = []
+    for file in sorted((SYS / "devices/system/node").glob("node[0-9]*/cpulist")):
+        node = cpu_list(file.read_text()) & mine
+        if node:
+            found.append(node)
+    return found or [mine]
+
+
+def cpu_time(pids: Iterable[int]) -> float:
+    """Return the s of CPU that these processes have used, and the children that they waited for."""
+    ticks = 0
+    for pid in pids:
+        stat = read_bytes(f"/proc/{pid}/stat")
+        if stat:
+            fields = stat_fields(stat)
+            ticks += sum(int(fields[place]) for place in (UTIME, STIME, CUTIME, CSTIME))
+    return ticks / CLOCK_TICKS
+
+
+def memory_of(pids: Iterable[int]) -> float:
+    """Return the B that these processes hold, what they share counted once (PSS)."""
+    return float(sum(held(f"/proc/{pid}") for pid in pids))

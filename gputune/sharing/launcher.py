@@ -1,0 +1,208 @@
+"""The launcher: a process of its own that starts the tasks, watches them to their end, and says what came of it.
+
+It is what the supervisor (`gputune/launch/supervisor.py`) runs in a command's place, so it is recorded like one. It
+holds no thread and no handler: all signals are blocked and taken one by one, as the supervisor does. When the
+supervisor is gone it ends all tasks; when it is killed itself, the kernel kills the tasks and the supervisor the rest.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gputune.errors import GputuneError
+from gputune.hygiene import clean
+from gputune.launch import family, signals
+from gputune.launch.descriptors import is_open, null, say
+from gputune.packed import FILE, Packed, to_json
+from gputune.sharing.cards import Cards
+from gputune.sharing.course import Course
+from gputune.sharing.crew import Crew
+from gputune.sharing.gauge import Gauge
+from gputune.sharing.logs import Logs, metric, painted
+from gputune.sharing.member import Mask, Member
+from gputune.sharing.placing import Places
+from gputune.sharing.progress import Progress
+from gputune.sharing.spec import VARIABLE, Spec, decode
+from gputune.sharing.window import Eyes
+
+BEAT = 0.1  # s between two looks, where no signal comes
+ORPHANED_S = 5.0  # s that tasks get to end once the process that was started by hand is gone
+WIDTH = 100  # columns of the summary, where stderr is no terminal
+OURS = 1
+
+
+class Launcher:
+    """One packed run, from its first task to its last."""
+
+    def __init__(self, spec: Spec, mask: Mask) -> None:
+        self._spec = spec
+        self._notes: list[str] = []
+        self._began = time.monotonic()
+        self._orphaned_at = 0.0
+        self._cards = Cards()
+        self._crew = Crew(spec, dict(os.environ), mask, self._tell)
+        progress = Progress(Path(spec.rings or os.devnull), self._crew.slot_of)
+        self._pattern = metric(spec.metric) if spec.metric else None
+        self._eyes = Eyes(progress, self._logs_of(()), Gauge(self._crew, self._cards))
+        self._places = Places(spec, self._cards, self._note)
+        self._course = Course(spec, self._crew, self._places, self._eyes, self._logs_of, self._note)
+
+    def run(self) -> int:
+        """Run all tasks; return the exit code to leave with, negative for a signal."""
+        status = None
+        try:
+            self._cards.poll()
+            self._course.begin()
+            self._live()
+        except GputuneError as refused:
+            self._clear()
+            say(f"{refused}\n")
+            status = refused.status
+        finally:
+            self._crew.kill()
+            self._places.close()
+            self._cards.close()
+        self._course.pack.keep()
+        if status is None:
+            self._speak()
+        return self._crew.status if status is None else status
+
+    def _live(self) -> None:
+        """Beat by beat, until all have ended. Raises GputuneError where the run is refused."""
+        while True:
+            self._cards.poll()
+            self._look()
+            self._course.tick()
+            self._crew.start()
+            self._crew.look()
+            if self._course.phase == "packed" and self._crew.over:
+                return
+            self._listen(BEAT)
+            for member in self._crew.reap():
+                self._eyes.progress.look(now=True)
+                self._eyes.logs.last(member)
+                self._course.ended(member)
+            self._mind_parent()
+
+    def _look(self) -> None:
+        self._eyes.progress.look()
+        self._eyes.logs.look(self._crew.running)
+        self._eyes.gauge.look()
+
+    def _listen(self, longest: float) -> None:
+        """Wait for a signal, and take all that are there."""
+        info = signal.sigtimedwait(signals.WATCHED, longest)
+        while info is not None:
+            if os.getppid() == self._spec.parent:  # else it is the kernel's word of that, and all are ended anyway
+                self._crew.take(info)
+            info = signal.sigtimedwait(signals.WATCHED, 0)
+
+    def _mind_parent(self) -> None:
+        """End all once the process that was started by hand is gone."""
+        if os.getppid() == self._spec.parent:
+            return
+        if not self._orphaned_at:
+            self._orphaned_at = time.monotonic()
+            self._crew.close("its launcher was killed")
+        elif time.monotonic() - self._orphaned_at > ORPHANED_S:
+            self._crew.kill()
+
+    def _clear(self) -> None:
+        """End what runs, of a run that was refused."""
+        self._crew.close("the run was refused")
+        until = time.monotonic() + self._spec.grace + ORPHANED_S
+        while not self._crew.over and time.monotonic() < until:
+            self._crew.look()
+            self._listen(BEAT)
+            self._crew.reap()
+            self._mind_parent()
+
+    # what people and files are told
+
+    def _logs_of(self, members: Sequence[Member]) -> Logs:
+        return Logs(members, self._pattern, self._show if self._spec.follow else None)
+
+    def _show(self, slot: int, line: str) -> None:
+        """Print a line of a task: on stdout, unless that is for the document."""
+        text = painted(line, slot) if self._spec.colour else line
+        data = f"{text}\n".encode("utf-8", "backslashreplace")
+        try:
+            os.write(2 if self._spec.as_json else 1, data)
+        except OSError:  # nobody reads it: the logs have it all the same
+            return
+
+    def _tell(self, text: str) -> None:
+        say(f"{text}\n" if text.startswith("error: ") else f"gputune: {clean(text, 400)}\n")
+
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+        self._tell(text)
+
+    def _speak(self) -> None:
+        """Print the summary, and keep the document."""
+        from gputune.report.packed import render  # noqa: PLC0415 - the tasks start sooner without it
+        from gputune.report.terminal import encodable  # noqa: PLC0415 - as above
+        from gputune.sharing.closing import document  # noqa: PLC0415 - as above
+
+        seconds = time.monotonic() - self._began
+        made = document(self._crew, self._course, self._eyes, self._notes, seconds=seconds)
+        self._keep(made)
+        width = os.get_terminal_size(2).columns if os.isatty(2) else WIDTH
+        text = render(made, width=width)
+        if self._spec.folder:
+            text += f"\nnext: gputune report {self._typed()}"
+        say("\n" + encodable(text, getattr(sys.stderr, "encoding", None)) + "\n")
+        if self._spec.as_json:
+            _put(to_json(made))
+
+    def _keep(self, made: Packed) -> None:
+        from gputune.recording.folder import Folder  # noqa: PLC0415 - as above
+
+        if not self._spec.folder:
+            return
+        try:
+            with Folder(Path(self._spec.folder)) as folder:
+                folder.write(FILE, to_json(made))
+        except OSError as error:
+            self._tell(f"`{FILE}` was not written ({error.strerror or error})")
+
+    def _typed(self) -> str:
+        """Return the run folder as the user would type it."""
+        try:
+            short = os.path.relpath(self._spec.folder)
+        except OSError:
+            return self._spec.folder
+        return self._spec.folder if short.startswith("..") else short
+
+
+def _put(data: bytes) -> None:
+    try:
+        while data:
+            data = data[os.write(1, data) :]
+    except OSError as error:
+        say(f"gputune: the document was not written to stdout ({error.strerror or error})\n")
+
+
+def main() -> None:
+    """Run what the variable asks for, and leave as the first failure did. Does not return."""
+    for standard in (0, 1, 2):
+        if not is_open(standard):
+            null(standard)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WATCHED)
+    family.adopt()
+    family.die_with_parent(signal.SIGTERM)
+    try:
+        code = Launcher(decode(os.environ.pop(VARIABLE)), mask).run()
+    except BaseException as error:  # noqa: BLE001 - one sentence, never a traceback; what ran is ended below
+        what = f"{type(error).__name__}: {clean(str(error))}"
+        say(f"error: the launcher stumbled over something unexpected: {what}\n\nhint: try again\n")
+        code = OURS
+    family.end()
+    if code < 0:
+        signals.die_of(-code)
+        code = 128 - code  # only where the kernel refuses
+    os._exit(code)

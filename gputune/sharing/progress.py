@@ -1,0 +1,165 @@
+"""How far each task has come, from the rings of its guests: read beside the recorder, which consumes them.
+
+Only counters are kept: a pace between two moments is a difference of two `Count`s.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputune.events import END, FAILED, Event, Kind
+from gputune.probes.loader import Foreign, Ring
+from gputune.units import NS
+
+SCAN_S = 0.5  # s between looks for new rings
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What a task has done so far: batches, samples, optimizer steps, and when the last of them ended (s)."""
+
+    batches: int = 0
+    samples: int = 0
+    steps: int = 0
+    at: float = 0.0
+    unsized: bool = False  # some batches had no known size
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast something goes. `unit` is `samples/s`, `batches/s`, `steps/s`, or that of a metric."""
+
+    rate: float
+    unit: str
+
+
+def pace(before: Count, after: Count) -> Pace | None:
+    """Return the pace from one count to a later one, None where nothing was done in between."""
+    seconds = after.at - before.at
+    if seconds <= 0 or not before.at:
+        return None
+    for done, unit in (
+        (after.samples - before.samples if not after.unsized else 0, "samples/s"),
+        (after.batches - before.batches, "batches/s"),
+        (after.steps - before.steps, "steps/s"),
+    ):
+        if done > 0:
+            return Pace(done / seconds, unit)
+    return None
+
+
+def together(paces: Iterable[Pace | None]) -> Pace | None:
+    """Return the sum of paces, None where one of them is not known or of another unit."""
+    found = list(paces)
+    known = [one for one in found if one is not None]
+    if not known or len(known) < len(found) or len({one.unit for one in known}) > 1:
+        return None
+    return Pace(sum(one.rate for one in known), known[0].unit)
+
+
+class Peeked(Ring):
+    """A ring that somebody else consumes: read from its start, and nothing is written into it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.read = 0
+        self.recent.clear()
+        self.training: set[int] = set()  # iterators that hand out batches to a loop with gradients
+
+    def _consumed(self) -> None:
+        """Leave the file as it is."""
+
+
+class Progress:
+    """The rings of one folder, by the task that they belong to. `slot_of` tells whose a process is."""
+
+    def __init__(self, folder: Path, slot_of: Callable[[int], int]) -> None:
+        self._folder = folder
+        self._slot_of = slot_of
+        self._rings: dict[str, tuple[int, Peeked]] = {}
+        self._seen: set[str] = set()
+        self._counts: dict[int, Count] = {}
+        self._firsts: dict[int, Count] = {}
+        self._scan_at = 0.0
+        self.moved: dict[int, float] = {}  # slot to when anything was last heard of it, s
+
+    def count(self, slot: int) -> Count:
+        """Return what a task has done so far."""
+        return self._counts.get(slot, Count())
+
+    def first(self, slot: int) -> Count | None:
+        """Return the count right after the first batch or step of a task, None where there was none."""
+        return self._firsts.get(slot)
+
+    def has_ring(self, slot: int) -> bool:
+        """Return whether a process of this task writes records: it has imported torch or TensorFlow."""
+        return any(owner == slot for owner, _ring in self._rings.values())
+
+    def forget(self) -> None:
+        """Begin anew: what ran so far were trials, and their slots are given again."""
+        self.close()
+        self._counts.clear()
+        self._firsts.clear()
+        self.moved.clear()
+
+    def look(self, *, now: bool = False) -> None:
+        """Read what is new."""
+        at = time.monotonic()
+        if now or at >= self._scan_at:
+            self._scan_at = at + SCAN_S
+            self._scan()
+        for slot, ring in self._rings.values():
+            for event in ring.drain(slot):
+                self._take(slot, ring, event)
+                self.moved[slot] = at
+
+    def _scan(self) -> None:
+        try:
+            names = {entry.name: entry for entry in self._folder.iterdir()}
+        except OSError:
+            return
+        for name in [name for name in self._rings if name not in names]:  # its process is gone, and was read
+            slot, ring = self._rings.pop(name)
+            for event in ring.drain(slot):
+                self._take(slot, ring, event)
+            ring.close()
+        self._seen &= names.keys()
+        for name in names.keys() - self._seen:
+            pid = name.partition(".")[0].partition("-")[0]
+            slot = self._slot_of(int(pid)) if pid.isdigit() else -1
+            self._meet(names[name], slot)
+
+    def _meet(self, path: Path, slot: int) -> None:
+        if path.suffix != ".ring":
+            self._seen.add(path.name)
+        elif slot >= 0:
+            with contextlib.suppress(OSError, ValueError, Foreign):  # it is being made: the next look finds it
+                ring = Peeked(path)
+                self._seen.add(path.name)
+                self._rings[path.name] = (slot, ring)
+
+    def _take(self, slot: int, ring: Peeked, event: Event) -> None:
+        record = event.record
+        if record.kind == Kind.ITERATOR and record.e:
+            ring.training.add(record.a)
+            return
+        old = self._counts.get(slot, Count())
+        at = record.t1 / NS
+        if record.kind == Kind.STEP:
+            done = Count(old.batches, old.samples, old.steps + 1, old.at if old.batches else at, old.unsized)
+        elif record.kind == Kind.BATCH and record.a in ring.training and not record.code & (END | FAILED):
+            unsized = old.unsized or not record.c
+            done = Count(old.batches + 1, old.samples + record.c, old.steps, at, unsized)
+        else:
+            return
+        self._counts[slot] = done
+        if slot not in self._firsts:
+            self._firsts[slot] = done
+
+    def close(self) -> None:
+        """Give every ring back."""
+        for _slot, ring in self._rings.values():
+            ring.close()
+        self._rings.clear()

@@ -1,0 +1,101 @@
+"""`gputune share`: what is typed is understood or refused in one sentence, before anything starts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+SCRIPT = "import sys; print(sys.argv[1:])"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "hint"),
+    [
+        (("--procs", "0", "t.py"), "`--procs 0` is not a number of processes", "like `--procs 3`"),
+        (("--procs", "many", "t.py"), "`--procs many` is not a number of processes", ""),
+        (("--procs", "99999999", "t.py"), "99999999 processes do not fit into this machine", "--procs auto"),
+        (("--procs", "2"), "no task to run", "gputune share --procs 3 train.py"),
+        (("t.py",), "how many processes?", "--procs 3"),
+        (("--procs", "2", "none.py"), "`none.py` does not exist", ""),
+        (("--procs", "2", "python", "t.py"), "`python` is no Python script", "-- python"),
+        (("--procs", "2", "-m"), "`-m` names no module", ""),
+        (("--procs", "2", "--on-failure", "explode", "t.py"), "`--on-failure explode` is not", "restart=2"),
+        (("--procs", "2", "--metric-regex", "(", "t.py"), "is no regular expression", "group"),
+        (("--procs", "2", "--gpus", "0,0", "t.py"), "`--gpus 0,0` is not a list of different GPUs", ""),
+        (("--procs", "2", "--gpu", "0", "--gpus", "0,1", "t.py"), "say two things", ""),
+        (("--procs", "2", "--weights", "1,2,3", "t.py"), "3 weights were given", "one for each process"),
+        (("--procs", "2", "--memory", "lots", "t.py"), "`--memory lots` is not a size", "--memory 6GB"),
+        (("--procs", "2", "--jobs", "jobs.toml"), "`--jobs` says what runs and how often", ""),
+        (("--procs", "2", "--log-dir", "t.py", "t.py"), "logs cannot be written to `t.py`", "--log-dir DIR"),
+        (("--procs", "2", "--index-flag", "shard", "t.py"), "`--index-flag shard` is not the name of an option", ""),
+        (("--jobs", "bad.toml"), "line 3: a job has no `memroy`", "did you mean `memory`?"),
+        (("--procs", "2", "--", "'"), "was not found in PATH", ""),
+        (("--nonsense", "--procs", "2", "t.py"), "no such option `--nonsense`", ""),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_with_a_hint(gputune, tmp_path, arguments, says, hint) -> None:
+    (tmp_path / "t.py").write_text(SCRIPT)
+    (tmp_path / "bad.toml").write_text('[[jobs]]\ncommand = "a"\nmemroy = "6GB"\n')
+    done = gputune("share", *arguments)
+    assert done.returncode in {2, 127}, done.stderr
+    assert says in done.stderr
+    assert hint in done.stderr
+    assert done.stderr.count("error: ") == 1
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_task_that_does_not_know_the_flags_says_so_once(gputune, tmp_path) -> None:
+    (tmp_path / "t.py").write_text(
+        "import argparse; p = argparse.ArgumentParser(); p.add_argument('--lr'); p.parse_args()"
+    )
+    for trial in ("5", "0"):
+        done = gputune("share", "--procs", "3", "--trial", trial, "t.py", "--lr", "1")
+        assert done.returncode == 2
+        assert done.stderr.count("unrecognized arguments: --process_index 0") <= 1
+        assert done.stderr.count("unrecognized arguments") == 1
+        assert "hint: `--no-index-args` leaves them out" in done.stderr
+
+
+def test_everything_after_the_task_is_its_own(gputune, tmp_path) -> None:
+    (tmp_path / "t.py").write_text(SCRIPT)
+    for arguments in (("t.py", "--json", "-m", "--", "x"), ("-m", "t", "--json", "-m", "--", "x")):
+        done = gputune("share", "--procs", "1", "--trial", "0", "--log-dir", "l", *arguments)
+        assert done.returncode == 0, done.stderr
+        said = (tmp_path / "l" / "process0.log").read_text()
+        assert said == "['--json', '-m', '--', 'x', '--process_index', '0', '--process_num', '1']\n"
+
+
+def test_the_plan_is_printed_and_nothing_starts(gputune, tmp_path) -> None:
+    (tmp_path / "t.py").write_text("open('ran', 'w')")
+    done = gputune("share", "--procs", "3", "--index-env", "SHARD", "--dry-run", "t.py", "--token", "secret")
+    assert done.returncode == 0, done.stderr
+    assert "GPUTUNE_PROCESS_INDEX=2" in done.stdout
+    assert "SHARD_NUM=3" in done.stdout
+    assert "secret" not in done.stdout
+    assert "host memory: " in done.stdout
+    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / "gputune-runs").exists()
+
+
+def test_settings_come_from_a_file_and_the_environment(gputune, tmp_path) -> None:
+    (tmp_path / "t.py").write_text(SCRIPT)
+    (tmp_path / "gputune.toml").write_text('[share]\nprocs = 2\ntrial = "0"\nno-index-args = true\n')
+    done = gputune("share", "--json", "t.py", GPUTUNE_SHARE_LOG_DIR="l")
+    assert done.returncode == 0, done.stderr
+    assert [row["exit_code"] for row in json.loads(done.stdout)["procs"]] == [0, 0]
+    assert (tmp_path / "l" / "process1.log").read_text() == "[]\n"
+
+
+def test_jobs_come_from_a_file(gputune, tmp_path) -> None:
+    text = '[[jobs]]\ncommand = "sh -c \'echo $X\'"\nname = "a"\ncount = 2\nenv = { X = "7" }\nindex-args = false\n'
+    (tmp_path / "jobs.toml").write_text(text + '[[jobs]]\ncommand = ["sh", "-c", "exit 6"]\n')
+    done = gputune("share", "--jobs", "jobs.toml", "--json")
+    assert done.returncode == 6, done.stderr
+    rows = json.loads(done.stdout)["procs"]
+    assert [(row["name"], row["exit_code"]) for row in rows] == [("a-0", 0), ("a-1", 0), ("job1", 6)]
+    assert Path(rows[1]["log"]).read_text() == "7\n"
+
+
+def test_help_has_an_example(gputune) -> None:
+    assert "gputune share --procs 3 train.py" in gputune("share", "--help").stdout
