@@ -4,10 +4,10 @@ import os
 from pathlib import PurePath
 from textwrap import wrap
 
-from gputune.figures import size
+from gputune.figures import duration, size
 from gputune.hygiene import clean
 from gputune.packed import Packed, ProcRow
-from gputune.report.words import clip, number, percent, seconds
+from gputune.report.words import clip, number, percent
 
 NARROWEST = 60  # columns
 TEXT = 300  # characters of any one string
@@ -42,7 +42,7 @@ def _row(row: ProcRow, unit: str) -> tuple[str, ...]:
     return (
         clean(row.name, 24) if row.name else str(row.index),
         _status(row),
-        MISSING if row.wall_s is None else seconds(row.wall_s),
+        MISSING if row.wall_s is None else duration(row.wall_s),
         MISSING if row.device_memory is None else size(row.device_memory),
         MISSING if row.host_memory is None else size(row.host_memory),
         MISSING if row.device_share is None else percent(row.device_share),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gputune import cgroup
 from gputune.probes.memory import held
-from gputune.procfs import CLOCK_TICKS, CSTIME, CUTIME, STIME, UTIME, cpu_list, read_bytes, stat_fields
+from gputune.procfs import CLOCK_TICKS, cpu_list, read_bytes, stat_of
 
 PROC = Path("/proc")
 SYS = Path("/sys")
@@ -47,10 +47,9 @@ def cpu_time(pids: Iterable[int]) -> float:
     """Return the s of CPU that these processes have used, and the children that they waited for."""
     ticks = 0
     for pid in pids:
-        stat = read_bytes(f"/proc/{pid}/stat")
-        if stat:
-            fields = stat_fields(stat)
-            ticks += sum(int(fields[place]) for place in (UTIME, STIME, CUTIME, CSTIME))
+        stat = stat_of(read_bytes(f"/proc/{pid}/stat"))
+        if stat is not None:
+            ticks += stat.own + stat.waited
     return ticks / CLOCK_TICKS
 
 
