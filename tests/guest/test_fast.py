@@ -334,3 +334,26 @@ assert sum("_optimizer_step_code" in str(event.name) for event in seen.events())
     assert run.status == 0, run.err
     assert run.notes("error") == []
     assert len(run.records(Kind.STEP)) == 2
+
+
+@pytest.mark.parametrize("pure", [IN_C, IN_PYTHON], ids=["in C", "in Python"])
+def test_who_compiles_after_a_while_finds_what_steps_aside(watched: Watch, pure: str) -> None:
+    code = """
+import types
+def ours(): return torch.optim.Optimizer._optimizer_step_code.__defaults__[0]
+train(next(it))
+quick = ours()
+forward = torch.compile(model, backend="eager", fullgraph=True)
+assert ours() is not quick and isinstance(ours(), types.FunctionType)
+forward(next(it)), train(next(it))
+def update():
+    for p in model.parameters(): p.grad = torch.ones_like(p)
+    optimizer.step()
+    return 1
+torch.compile(update, backend="eager")()
+broken = {why: n for why, n in torch._dynamo.utils.counters["graph_break"].items() if "gputune" in why}
+assert not broken, broken
+"""
+    run = watched(REAL + code, env={"GPUTUNE_GUEST_PURE": pure}).healthy()
+    assert len(run.records(Kind.BACKWARD)) == 2
+    assert len(run.records(Kind.STEP)) >= 2

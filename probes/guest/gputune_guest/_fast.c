@@ -1,5 +1,5 @@
 /* What the guest does once a batch, without an interpreter's frames: the state that its hooks share, the numbered
- * writing of records, the wrapper around `__next__` and the hook after an optimizer's step.
+ * writing of records, the wrappers around `__next__` and backward and what comes after an optimizer's step.
  *
  * Optional: `here.py`, `loader.py` and `step.py` do the same in Python, record for record, where this is not there
  * (docs/guest.md). Everything rare is left to them and called from here. In the caches that a training step has used for
@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define INTERFACE 2 /* here.py asks for this number: an older build beside newer Python is not used */
+#define INTERFACE 3 /* here.py asks for this number: an older build beside newer Python is not used */
 
 #ifndef METH_FASTCALL /* the same since 3.7; the limited API has named it since 3.10 */
 #define METH_FASTCALL 0x0080
@@ -33,9 +33,9 @@
 #define MAP_POPULATE 0
 #endif
 
-enum { BATCH = 1, STEP = 4 };       /* words.py */
-enum { END = 1, FAILED = 2 };       /* words.py */
-enum { MARK_AT = 64, RECORD = 64 }; /* docs/ring.md */
+enum { BATCH = 1, STEP = 4, BACKWARD = 7 }; /* words.py */
+enum { END = 1, FAILED = 2 };               /* words.py */
+enum { MARK_AT = 64, RECORD = 64 };         /* docs/ring.md */
 enum { LATE = 8, NESTED = 3 };
 enum { HAVE_VECTORCALL = 1 << 11 }; /* Py_TPFLAGS_HAVE_VECTORCALL, a name of the limited API since 3.12 */
 static const int64_t SOON = 200000000; /* ns; here.py says the same */
@@ -445,6 +445,7 @@ static PyType_Spec here_spec = {"gputune_guest._fast.Here", sizeof(Here), 0, Py_
 static void
 fetch(Here *here, Known *known)
 {
+    FETCH(here);
     FETCH((char *)here + 64);
     FETCH((char *)here + 128);
     FETCH(known);
@@ -490,17 +491,93 @@ swallow(PyObject *failed)
     return 0;
 }
 
-/* ---- Next: what stands in the place of `__next__` */
+/* ---- Wrapper: what Next and Passing have in common, functions in the place of others */
 
 typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
+
+/* Part of the limited API since 3.12, a function since 3.11; NULL before. */
+extern PyObject *PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *) __attribute__((weak));
+
+static const size_t OFFSET = (size_t)1 << (8 * sizeof(size_t) - 1); /* PY_VECTORCALL_ARGUMENTS_OFFSET */
 
 typedef struct {
     PyObject_HEAD
     Vectorcall call;
     Here *here;
-    PyObject *original, *before, *after, *step_over;
-    PyObject *known, *make, *end_burst, *on_batch, *sampled, *failed;
+    PyObject *original;
     PyObject *dict; /* attributes, as functools.wraps sets them */
+} Wrapper;
+
+static PyObject *
+wrapper_getattro(PyObject *self, PyObject *name)
+{
+    PyObject *found = PyDict_GetItemWithError(((Wrapper *)self)->dict, name);
+    if (found == NULL && !PyErr_Occurred())
+        return PyObject_GenericGetAttr(self, name);
+    Py_IncRef(found);
+    return found;
+}
+
+static int
+wrapper_setattro(PyObject *self, PyObject *name, PyObject *value)
+{
+    PyObject *dict = ((Wrapper *)self)->dict;
+    return value == NULL ? PyDict_DelItem(dict, name) : PyDict_SetItem(dict, name, value);
+}
+
+static PyObject *
+wrapper_dict(PyObject *self, void *unused)
+{
+    PyObject *dict = ((Wrapper *)self)->dict;
+    (void)unused;
+    Py_IncRef(dict);
+    return dict;
+}
+
+/* As a function does: read on an instance, it is bound to that. A call of `next()` does not come this way. */
+static PyObject *
+wrapper_get(PyObject *self, PyObject *instance, PyObject *owner)
+{
+    (void)owner;
+    if (instance == NULL || instance == Py_None) {
+        Py_IncRef(self);
+        return self;
+    }
+    return PyObject_CallFunctionObjArgs(method_type, self, instance, NULL);
+}
+
+/* Call `function(args, kwargs)` with what a vectorcall has. */
+COLD static PyObject *
+gathered(
+    PyObject *(*function)(PyObject *, PyObject *, PyObject *), PyObject *self, PyObject *const *args, size_t flagged,
+    PyObject *names)
+{
+    size_t count = flagged & ~OFFSET, i;
+    PyObject *all = PyTuple_New((Py_ssize_t)count), *named = NULL, *result;
+    for (i = 0; all != NULL && i < count; i++) {
+        Py_INCREF(args[i]);
+        PyTuple_SetItem(all, (Py_ssize_t)i, args[i]);
+    }
+    if (names != NULL && (named = PyDict_New()) != NULL)
+        for (i = 0; i < (size_t)PyTuple_Size(names); i++)
+            PyDict_SetItem(named, PyTuple_GetItem(names, (Py_ssize_t)i), args[count + i]);
+    result = PyErr_Occurred() ? NULL : function(self, all, named);
+    Py_XDECREF(all);
+    Py_XDECREF(named);
+    return result;
+}
+
+/* Python 3.9 finds the offset by this name, and an older one shows a number that nobody asks for. */
+static PyMemberDef wrapper_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Wrapper, call), READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
+static PyGetSetDef wrapper_getset[] = {{"__dict__", wrapper_dict, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
+
+/* ---- Next: what stands in the place of `__next__` */
+
+typedef struct {
+    Wrapper head;
+    PyObject *before, *after, *step_over;
+    PyObject *known, *make, *end_burst, *on_batch, *sampled, *failed;
 } Next;
 
 static PyObject *next_vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
@@ -519,9 +596,9 @@ next_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self = (Next *)allocate(type, 0);
     if (self == NULL)
         return NULL;
-    self->call = next_vectorcall;
-    assign((PyObject **)&self->here, here);
-    assign(&self->original, original);
+    self->head.call = next_vectorcall;
+    assign((PyObject **)&self->head.here, here);
+    assign(&self->head.original, original);
     assign(&self->known, known);
     assign(&self->make, make);
     assign(&self->end_burst, end_burst);
@@ -533,8 +610,8 @@ next_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         assign(&self->before, before);
     if (after != Py_None)
         assign(&self->after, after);
-    self->dict = PyDict_New();
-    if (self->dict == NULL) {
+    self->head.dict = PyDict_New();
+    if (self->head.dict == NULL) {
         Py_DecRef((PyObject *)self);
         return NULL;
     }
@@ -545,50 +622,13 @@ static void
 next_dealloc(PyObject *object)
 {
     Next *self = (Next *)object;
-    PyObject *held[] = {(PyObject *)self->here, self->original, self->known,  self->make,  self->end_burst, self->on_batch,
-                        self->step_over,        self->sampled,  self->failed, self->before, self->after,    self->dict};
+    PyObject *held[] = {
+        (PyObject *)self->head.here, self->head.original, self->head.dict, self->known,  self->make,   self->end_burst,
+        self->on_batch,              self->step_over,     self->sampled,   self->failed, self->before, self->after};
     size_t i;
     for (i = 0; i < sizeof held / sizeof *held; i++)
         Py_DecRef(held[i]);
     release(object);
-}
-
-static PyObject *
-next_getattro(PyObject *self, PyObject *name)
-{
-    PyObject *found = PyDict_GetItemWithError(((Next *)self)->dict, name);
-    if (found == NULL && !PyErr_Occurred())
-        return PyObject_GenericGetAttr(self, name);
-    Py_IncRef(found);
-    return found;
-}
-
-static int
-next_setattro(PyObject *self, PyObject *name, PyObject *value)
-{
-    PyObject *dict = ((Next *)self)->dict;
-    return value == NULL ? PyDict_DelItem(dict, name) : PyDict_SetItem(dict, name, value);
-}
-
-static PyObject *
-next_dict(PyObject *self, void *unused)
-{
-    PyObject *dict = ((Next *)self)->dict;
-    (void)unused;
-    Py_IncRef(dict);
-    return dict;
-}
-
-/* As a function does: read on an instance, it is bound to that. A call of `next()` does not come this way. */
-static PyObject *
-next_get(PyObject *self, PyObject *instance, PyObject *owner)
-{
-    (void)owner;
-    if (instance == NULL || instance == Py_None) {
-        Py_IncRef(self);
-        return self;
-    }
-    return PyObject_CallFunctionObjArgs(method_type, self, instance, NULL);
 }
 
 /* Return how many samples a batch holds: the first dimension if torch's own collate function made it. -1: an error. */
@@ -662,7 +702,7 @@ typedef struct {
 static int
 enter(Next *self, PyObject *theirs, Call *call)
 {
-    Here *here = self->here;
+    Here *here = self->head.here;
     if (here->iterator == theirs) {
         call->mine = here->of_iterator;
         Py_INCREF(call->mine);
@@ -699,7 +739,7 @@ enter(Next *self, PyObject *theirs, Call *call)
 static int
 leave(Next *self, Call *call, PyObject *data, int code)
 {
-    Here *here = self->here;
+    Here *here = self->head.here;
     Known *mine = call->mine;
     Record record = {.kind = BATCH, .code = (uint16_t)code, .t0 = call->t0, .t1 = call->t1, .a = mine->number};
     if (here->phase != Py_None) {
@@ -735,14 +775,15 @@ leave(Next *self, Call *call, PyObject *data, int code)
 static PyObject *
 next_once(Next *self, PyObject *theirs)
 {
-    Here *here = self->here;
+    Here *here = self->head.here;
     Call call = {0};
-    PyObject *data, *type = NULL, *value = NULL, *trace = NULL;
+    PyObject *data, *type = NULL, *value = NULL, *trace = NULL, *args[] = {NULL, theirs};
     int code = 0, ours;
     fetch(here, here->of_iterator);
     if (here->map != NULL) {
         FETCH(here->map + MARK_AT);
         FETCH(slot(here, here->seq + 1));
+        FETCH(slot(here, here->seq + 2));
     }
     ours = enter(self, theirs, &call);
     if (ours < 0 && swallow(self->failed) < 0) {
@@ -751,9 +792,11 @@ next_once(Next *self, PyObject *theirs)
     }
     if (ours <= 0) {
         Py_DecRef((PyObject *)call.mine);
-        return PyObject_CallFunctionObjArgs(self->original, theirs, NULL);
+        return PyObject_CallFunctionObjArgs(self->head.original, theirs, NULL);
     }
-    data = PyObject_CallFunctionObjArgs(self->original, theirs, NULL);
+    data = PyObject_Vectorcall != NULL ? PyObject_Vectorcall(self->head.original, args + 1, 1 | OFFSET, NULL)
+                                       : PyObject_CallFunctionObjArgs(self->head.original, theirs, NULL);
+    fetch(here, call.mine); /* theirs may have waited, and others used the caches */
     call.t1 = now();
     here->waiting = 0;
     if (data == NULL) {
@@ -782,7 +825,7 @@ static PyObject *
 next_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     if (PyTuple_Size(args) != 1 || (kwargs != NULL && PyDict_Size(kwargs) > 0))
-        return PyObject_Call(((Next *)self)->original, args, kwargs); /* wrong, and theirs to say how */
+        return PyObject_Call(((Wrapper *)self)->original, args, kwargs); /* wrong, and theirs to say how */
     return next_once((Next *)self, PyTuple_GetItem(args, 0));
 }
 
@@ -790,43 +833,140 @@ next_call(PyObject *self, PyObject *args, PyObject *kwargs)
 static PyObject *
 next_vectorcall(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names)
 {
-    size_t count = flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)), i; /* PY_VECTORCALL_ARGUMENTS_OFFSET */
-    PyObject *all, *named = NULL, *result;
-    if (count == 1 && names == NULL)
+    if ((flagged & ~OFFSET) == 1 && names == NULL)
         return next_once((Next *)self, args[0]);
-    all = PyTuple_New((Py_ssize_t)count);
-    for (i = 0; all != NULL && i < count; i++) {
-        Py_INCREF(args[i]);
-        PyTuple_SetItem(all, (Py_ssize_t)i, args[i]);
-    }
-    if (names != NULL && (named = PyDict_New()) != NULL)
-        for (i = 0; i < (size_t)PyTuple_Size(names); i++)
-            PyDict_SetItem(named, PyTuple_GetItem(names, (Py_ssize_t)i), args[count + i]);
-    result = PyErr_Occurred() ? NULL : next_call(self, all, named);
-    Py_XDECREF(all);
-    Py_XDECREF(named);
-    return result;
+    return gathered(next_call, self, args, flagged, names);
 }
 
-/* Python 3.9 finds the offset by this name, and an older one shows a number that nobody asks for. */
-static PyMemberDef next_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Next, call), READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
-static PyGetSetDef next_getset[] = {{"__dict__", next_dict, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot next_slots[] = {
     {Py_tp_doc, "Stands in the place of a function: see loader.py."},
     {Py_tp_new, next_new},
     {Py_tp_dealloc, next_dealloc},
-    {Py_tp_getattro, next_getattro},
-    {Py_tp_setattro, next_setattro},
-    {Py_tp_members, next_members},
-    {Py_tp_getset, next_getset},
-    {Py_tp_descr_get, next_get},
+    {Py_tp_getattro, wrapper_getattro},
+    {Py_tp_setattro, wrapper_setattro},
+    {Py_tp_members, wrapper_members},
+    {Py_tp_getset, wrapper_getset},
+    {Py_tp_descr_get, wrapper_get},
     {Py_tp_call, next_call},
     {0, NULL}};
 /* The name tells torch.compile, among others, that this is a function in C that is bound like one in Python: a C object
  * of any other name is called without the instance by torch 2.13 where a frame that it traces says `it.__next__()`. */
 static PyType_Spec next_spec = {
     "gputune_guest._fast.cython_function_or_method", sizeof(Next), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, next_slots};
+
+/* ---- Passing: what stands in the place of `torch.autograd.backward` */
+
+typedef struct {
+    Wrapper head;
+    PyObject *seen, *failed;
+} Passing;
+
+static PyObject *passing_vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
+
+static PyObject *
+passing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *here, *original, *seen, *failed;
+    Passing *self;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "OO!OO", &original, here_type, &here, &seen, &failed))
+        return NULL;
+    self = (Passing *)allocate(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->head.call = passing_vectorcall;
+    assign((PyObject **)&self->head.here, here);
+    assign(&self->head.original, original);
+    assign(&self->seen, seen);
+    assign(&self->failed, failed);
+    self->head.dict = PyDict_New();
+    if (self->head.dict == NULL) {
+        Py_DecRef((PyObject *)self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void
+passing_dealloc(PyObject *object)
+{
+    Passing *self = (Passing *)object;
+    Py_DecRef((PyObject *)self->head.here);
+    Py_DecRef(self->head.original);
+    Py_DecRef(self->head.dict);
+    Py_DecRef(self->seen);
+    Py_DecRef(self->failed);
+    release(object);
+}
+
+static int
+pass(Passing *self, ns t0, ns t1)
+{
+    Here *here = self->head.here;
+    if (later(here, BACKWARD, t0, t1, 0) < 0)
+        return -1;
+    if (here->look && TELL(self->seen) < 0)
+        return -1;
+    if (here->timing)
+        here->spent += now() - t1;
+    return 0;
+}
+
+/* Do what comes after theirs, and return its result. */
+static PyObject *
+passed(Passing *self, ns t0, PyObject *result)
+{
+    PyObject *type = NULL, *value = NULL, *trace = NULL;
+    ns t1;
+    FETCH(self->head.here);
+    FETCH((char *)self->head.here + 64);
+    FETCH((char *)self->head.here + 128);
+    t1 = now();
+    if (result == NULL)
+        PyErr_Fetch(&type, &value, &trace);
+    if (pass(self, t0, t1) < 0 && swallow(self->failed) < 0) {
+        Py_DecRef(result);
+        Py_DecRef(type);
+        Py_DecRef(value);
+        Py_DecRef(trace);
+        return NULL;
+    }
+    if (result == NULL)
+        PyErr_Restore(type, value, trace);
+    return result;
+}
+
+static PyObject *
+passing_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    ns t0 = now();
+    return passed((Passing *)self, t0, PyObject_Call(((Wrapper *)self)->original, args, kwargs));
+}
+
+static PyObject *
+passing_vectorcall(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names)
+{
+    ns t0;
+    if (PyObject_Vectorcall == NULL)
+        return gathered(passing_call, self, args, flagged, names);
+    t0 = now();
+    return passed((Passing *)self, t0, PyObject_Vectorcall(((Wrapper *)self)->original, args, flagged, names));
+}
+
+static PyType_Slot passing_slots[] = {
+    {Py_tp_doc, "Stands in the place of a function: see step.py."},
+    {Py_tp_new, passing_new},
+    {Py_tp_dealloc, passing_dealloc},
+    {Py_tp_getattro, wrapper_getattro},
+    {Py_tp_setattro, wrapper_setattro},
+    {Py_tp_members, wrapper_members},
+    {Py_tp_getset, wrapper_getset},
+    {Py_tp_descr_get, wrapper_get},
+    {Py_tp_call, passing_call},
+    {0, NULL}};
+static PyType_Spec passing_spec = {
+    "gputune_guest._fast.Passing", sizeof(Passing), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, passing_slots};
 
 /* ---- Stepped: its `after` is the hook after an optimizer's step */
 
@@ -950,8 +1090,9 @@ PyInit__fast(void)
     known_type = add(module, "Known", &known_spec);
     here_type = add(module, "Here", &here_spec);
     if (strncmp(Py_GetVersion(), "3.8.", 4) != 0) /* where a type made like this cannot have one */
-        next_spec.flags |= HAVE_VECTORCALL;
-    if (add(module, "Next", &next_spec) == NULL || add(module, "Stepped", &stepped_spec) == NULL ||
+        next_spec.flags |= HAVE_VECTORCALL, passing_spec.flags |= HAVE_VECTORCALL;
+    if (add(module, "Next", &next_spec) == NULL || add(module, "Passing", &passing_spec) == NULL ||
+        add(module, "Stepped", &stepped_spec) == NULL ||
         PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0 || PyErr_Occurred())
         return NULL;
     return module;

@@ -18,6 +18,7 @@ FAMILIES = (
         "loader",
         "fetch",
         "sharding",
+        "dynamo",
         "step",
         "forward",
         "precision",

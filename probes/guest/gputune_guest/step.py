@@ -4,7 +4,7 @@ import functools
 import os
 import weakref
 
-from gputune_guest import evaluation, forward, patching, ring, samples, spans
+from gputune_guest import dynamo, evaluation, forward, patching, ring, samples, spans
 from gputune_guest.here import Known, fast
 from gputune_guest.words import BACKWARD, NO_NEXT, STEP
 
@@ -75,7 +75,7 @@ def _look(mine, t1):
 def _python_after():
     tracing = spans.compiling()
 
-    def after(optimizer, args, kwargs):
+    def after(optimizer, *_more):
         if tracing():  # while torch.compile traces, this is no step, and we leave nothing in the graph
             return
         t1 = now()
@@ -103,10 +103,17 @@ def _step_code(original):
     tracing, after = spans.compiling(), _after()
 
     @functools.wraps(original)
-    def _optimizer_step_code(self, tracing=tracing, after=after):  # defaults are nearer than cells
-        if not tracing():
-            after(self, (), {})
+    def _optimizer_step_code(self, after=after):  # a default is nearer than a cell
+        after(self)
 
+    def unless_tracing(optimizer):
+        if not tracing():
+            after(optimizer)
+
+    def aside():
+        _optimizer_step_code.__defaults__ = (unless_tracing,)
+
+    dynamo.at_first(aside)
     return _optimizer_step_code
 
 
@@ -145,6 +152,15 @@ def _passed(t0):
 
 
 def _backward(original):
+    python = _python_backward(original)
+    if fast is None or dynamo.asked():
+        return python
+    quick = functools.wraps(original)(fast.Passing(original, here, evaluation.on_step, ring.failed))
+    dynamo.at_first(lambda: patching.replace(quick, python))
+    return quick
+
+
+def _python_backward(original):
     tracing = spans.compiling()
 
     @functools.wraps(original)

@@ -1,0 +1,55 @@
+"""The first time that anybody has torch's dynamo compile something: until then, nobody need ask whether it traces.
+
+Every way to it makes an `OptimizeContext`. A torch whose dynamo has none counts as if it were asked from the start.
+"""
+
+import functools
+
+from gputune_guest import patching, ring
+
+_waiting = []  # what is to be done then
+_asked = False
+
+
+def asked():
+    """Return whether something may have been compiled already."""
+    return _asked
+
+
+def at_first(change):
+    """Call `change()` before anything is compiled: now, if that may have been already."""
+    if _asked:
+        change()
+    else:
+        _waiting.append(change)
+
+
+def _first():
+    global _asked
+    _asked = True
+    while _waiting:
+        _waiting.pop()()
+
+
+def _compiles(original):
+    @functools.wraps(original)
+    def wrapper(self, *args, **kwargs):
+        if not _asked:
+            try:
+                _first()
+            except Exception as error:
+                ring.failed(error)
+        return original(self, *args, **kwargs)
+
+    return wrapper
+
+
+def _hook(module):
+    context = getattr(module, "OptimizeContext", None)
+    if context is None:
+        _first()
+    else:
+        patching.patch(context, "__init__", _compiles)
+
+
+HOOKS = {"torch._dynamo.eval_frame": _hook}
