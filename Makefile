@@ -35,7 +35,7 @@ help:
 	@echo "make fmt     format the code"
 
 # torch comes first: whatever else is installed then has to agree with it.
-$(READY): pyproject.toml
+$(READY): pyproject.toml gputune/_proc.c gputune/_rows.c probes/guest/gputune_guest/_fast.c
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) "$(TORCH)"
 	$(PIP) --editable ".[dev,demo]"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gputune import recording, rooms
 from gputune.gathering import Gatherer
+from gputune.recorder.life import GATHER
 from gputune.sample import Reading, Target, now
 from gputune.ticker import ROOM, YOUNG, Ticker
 from gputune.tree import Tree
@@ -61,13 +62,16 @@ def _measure(pid: int, rings: Path, folder: Path) -> None:
     run, gatherer = recording.Recording.create(folder, {"command": ["train"]}), Gatherer(("train",), now())
 
     held: list[Reading] = []
+    gathered = now()
 
     def sink(readings: list[Reading]) -> None:
+        nonlocal gathered
         with clock.of("recording"):
             run.take(readings)
             run.beat(now())
         held.extend(readings)
-        if clock.calls["recording"] % int(HZ) == 0:  # together, as the recorder does it
+        if now() - gathered >= GATHER:  # together, as the recorder does it
+            gathered = now()
             with clock.of("gathering"):
                 gatherer.take(held)
             held.clear()
@@ -87,12 +91,13 @@ def _measure(pid: int, rings: Path, folder: Path) -> None:
 
     tree.refresh, ticker.tick = timed_refresh, timed_tick  # type: ignore[method-assign] # the parts as they are, timed
     until = time.monotonic() + SETTLED
-    ticker.run(lambda: time.monotonic() >= until)
+    never, _other_end = os.pipe()  # beats on which nothing is due are slept through, as the recorder does
+    ticker.run(lambda: time.monotonic() >= until, wakeup=never)
     clock.spent, clock.calls = {}, {}
     before = {name: (cost.ticks, cost.cpu) for name, cost in ticker.cost.items()}
-    until, used = time.monotonic() + SECONDS, time.thread_time()
-    ticker.run(lambda: time.monotonic() >= until)
-    used = time.thread_time() - used
+    began, used = time.monotonic(), time.thread_time()
+    ticker.run(lambda: time.monotonic() >= began + SECONDS, wakeup=never)
+    used, seconds = time.thread_time() - used, time.monotonic() - began
     for name, cost in ticker.cost.items():
         clock.calls[name], clock.spent[name] = cost.ticks - before[name][0], cost.cpu - before[name][1]
     parts = sum(spent for name, spent in clock.spent.items() if name != "all")
@@ -100,13 +105,13 @@ def _measure(pid: int, rings: Path, folder: Path) -> None:
     clock.spent["waiting and waking"], clock.calls["waiting and waking"] = used - clock.spent["all"], clock.calls["all"]
     del clock.spent["all"]
     ticker.close()
-    _print(clock, used, len(tree.pids()))
+    _print(clock, used, seconds, len(tree.pids()))
     run.close()
 
 
-def _print(clock: Clock, used: float, processes: int) -> None:
-    print(f"{processes} processes, {HZ:g} Hz, {SECONDS:g} s: {used / SECONDS:.3%} of a core without child processes")
+def _print(clock: Clock, used: float, seconds: float, processes: int) -> None:
+    print(f"{processes} processes, {HZ:g} Hz, {seconds:.1f} s: {used / seconds:.3%} of a core without child processes")
     print(f"{'part':20s} {'calls/s':>8s} {'µs a call':>10s} {'µs a s':>8s}")
     for name, spent in sorted(clock.spent.items(), key=lambda row: -row[1]):
         calls = clock.calls[name]
-        print(f"{name:20s} {calls / SECONDS:8.2f} {1e6 * spent / max(1, calls):10.1f} {1e6 * spent / SECONDS:8.1f}")
+        print(f"{name:20s} {calls / seconds:8.2f} {1e6 * spent / max(1, calls):10.1f} {1e6 * spent / seconds:8.1f}")

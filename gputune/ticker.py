@@ -4,8 +4,9 @@ A probe that cannot work here is named with its reason; one that fails is retire
 probe or the beat. A probe that may come back declares `RETRY`, the seconds after which it is tried again.
 
 A run that has just begun is looked at more closely: a probe with `LATER` has that for its period once the run is
-`YOUNG` seconds old. Periods keep their phase, so what is due once a second is due on the same tick: ten wake-ups that
-do next to nothing and one that does all cost less than ten that do a tenth each, for each must warm its caches again.
+`YOUNG` seconds old. Periods keep their phase, so what is due once a second is due on the same tick: wake-ups that do
+next to nothing and one that does all cost less than as many that do a part each, for each must warm its caches again.
+Beats on which nothing is due are slept through.
 """
 
 import math
@@ -132,7 +133,8 @@ class Ticker:
         """Tick until `until()` is true; it is asked after every beat.
 
         With `wakeup`, a descriptor, it is asked at once when that is readable, and else about once a second.
-        Beats have absolute deadlines, so they do not drift; one that is late by a whole period is skipped.
+        Beats have absolute deadlines, so they do not drift; one that is late by a whole period is skipped, and where a
+        `wakeup` ends the wait those on which nothing is due.
         """
         poll = select.poll()
         if wakeup is not None:
@@ -145,7 +147,8 @@ class Ticker:
                     return
                 ask_at = deadline + ASK
             self.tick()
-            deadline += self._period
+            idle = 0.0 if wakeup is None else self._idle(deadline)
+            deadline += self._period + idle
             left = deadline - time.monotonic()
             if left < 0:
                 skip = int(-left / self._period) + 1
@@ -155,7 +158,17 @@ class Ticker:
             if poll.poll(max(0.0, left) * 1000):
                 if until():
                     return
+                deadline -= idle
                 time.sleep(max(0.0, deadline - time.monotonic()))  # no news; it stays readable: look no more this beat
+
+    def _idle(self, deadline: float) -> float:
+        """Return the s of the beats after that of `deadline` on which nothing will be due: at most one question's."""
+        if self._constant:
+            return 0.0
+        tree = math.inf if self._tree is None else self._tree_due
+        soonest = min(self._soonest, tree, self._own.due, deadline + ASK)
+        beats = math.ceil((soonest - deadline) / self._period - 0.5)  # `tick` takes what is due within half a beat
+        return max(0, beats - 1) * self._period
 
     def close(self) -> None:
         """End every probe; whatever one of them raises is its own affair."""

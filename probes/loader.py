@@ -1,8 +1,8 @@
 """What the guests in the watched processes write into their rings: batches, fetches, pauses, and who they are.
 
 The layout is docs/ring.md. For ten seconds after the start, or after a process has come or gone, rings and folder are
-read on every tick; then once a second, for records taken together cost half of what they cost one by one. On the ticks
-between one slot of each ring is looked at: if so much is new that some might be lost, everything is read at once. A
+read on every tick; then once a second, for records taken together cost half of what they cost one by one. On the looks
+between one slot of each ring is read: if so much is new that some might be lost, everything is read at once. A
 file that is no ring is named once and left alone. A process that ended is drained, told and forgotten and its files are
 removed, so that a run that starts workers for every epoch does not fill the shared memory. A recorder that takes over
 from one that died goes on where that one stopped, under the same process indices.
@@ -30,6 +30,10 @@ ERRORS = Metric("loader.errors", "1", "Errors that guests swallowed inside the w
 LOST = Metric("loader.lost", "1", "Records that were overwritten before they were read.", "counter")
 METRICS = (WAIT, BATCHES, SAMPLES, ERRORS, LOST)
 
+PERIOD = 0.0  # every tick
+LATER = (
+    0.25  # s; a ring holds four thousand records, and a training that writes more in a quarter of a second has no work
+)
 MAGIC = b"GPUTUNE1"
 VERSION = 1
 HEADER = struct.Struct("<8sIIIIIIiiqIIQIIqQQqqI")
@@ -43,7 +47,7 @@ MARGIN = 64  # records; after being lapped stay this far from the writer, who go
 RECENT = 256  # t0 of records kept to know whether an open mark is stale: marks are nested a few deep
 BEAT = 1_000_000_000  # ns between samples, and the silence after which what is open is worth saying
 YOUNG = 10 * BEAT  # ns; so long everything is read on every tick, and the role of a new process known at once
-PRESSING = 8  # a ring with an eighth of its records unread is read at once: 16 ticks a lap at the least
+PRESSING = 8  # a ring with an eighth of its records unread is read at once
 SETTLE = 0.1  # s; a folder that changed this short ago may change again within one tick of its time stamp
 MOST_NOTES = 1 << 20  # bytes of notes that are believed
 

@@ -239,3 +239,22 @@ def test_who_has_a_wakeup_is_not_asked_on_every_beat(probe, seen) -> None:
     assert asked < 20
     os.close(read)
     os.close(write)
+
+
+def test_beats_on_which_nothing_is_due_are_slept_through(probe, seen, monkeypatch) -> None:
+    read, write = os.pipe()
+    ticks = []
+
+    def rare(target: Target) -> Ticks:
+        for n, readings in enumerate(counting(target)):
+            if n == 3:
+                os.write(write, b"x")
+            yield readings
+
+    ticker = Ticker(TARGET, hz=1000, sink=seen.extend, probes=[probe("rare", rare, PERIOD=0.05)])
+    tick = ticker.tick
+    monkeypatch.setattr(ticker, "tick", lambda: ticks.append(tick()))
+    ticker.run(lambda: len(numbers(seen)) > 3, wakeup=read)
+    assert len(ticks) <= 8  # of 150 beats
+    os.close(read)
+    os.close(write)

@@ -193,6 +193,8 @@ class LoaderState:
 
     def _pass_of(self, iterator: int, t0: int) -> _Pass | None:
         """Return the pass that a batch was made for, which may be over: records of workers come late."""
+        if self._epochs and (latest := self._epochs[-1]).iterator == iterator and latest.t0 <= t0:
+            return latest
         recent = islice(reversed(self._epochs), RECENT)
         return next((p for p in recent if p.iterator == iterator and p.t0 <= t0), None)
 

@@ -1,7 +1,7 @@
 """Readings to frames, once a second: the hot path of a recording.
 
-A tick's samples almost always have the metrics of an earlier tick, in the same order. So a tick is turned on its side
-by one call and compared once, and a frame is made of whole buffers: pyarrow never looks at a single value.
+A tick's samples almost always have the metrics of an earlier tick, in the same order. So a tick is compared and laid
+out by one call, and a frame is made of whole buffers: pyarrow never looks at a single value.
 """
 
 import json
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from gputune.events import Event
 from gputune.recording.frames import SCHEMA, Table, frame
-from gputune.recording.rows import ROWS, Heads, Rows
+from gputune.recording.rows import ROWS, Heads, Rows, laid, packed
 from gputune.sample import Guest, Metric, Note, Open, Reading, Sample, Stack
 
 LAYOUTS = 64  # kept for reuse: beats of 1, 2 and 10 s make a handful of combinations
@@ -111,20 +111,12 @@ class Encoder:
         return b"".join([*out, *rest.messages()]), rest.said
 
     def _whole(self, readings: Sequence[Reading], rows: Rows) -> int | None:
-        """Add a tick of samples that came like this before; return its time, None where it must be looked at closer.
-
-        Turned on its side by one call, as long as its shortest reading. Where one is no sample there are not four
-        fields, or what stands in the place of its metric is none and matches no layout.
-        """
-        try:
-            metrics, times, values, instances = zip(*readings, strict=False)
-        except ValueError:
-            return None
+        """Add a tick of samples that came like this before; return its time, None where it must be looked at closer."""
         for layout in self._layouts:
-            if layout.plain and layout.instances == instances and layout.metrics == metrics:
-                t: int = max(times[0], times[-1])
-                rows.add(t, layout.ids, values)
-                return t
+            found = laid(readings, layout.metrics, layout.instances) if layout.plain else None
+            if found is not None:
+                rows.add(found[0], layout.ids, found[1])
+                return found[0]
         return None
 
     def _samples(self, samples: Sequence[Sample], rows: Rows) -> int:
@@ -133,7 +125,7 @@ class Encoder:
         layout = self._layout(metrics, instances)
         t = max(samples[0].t, samples[-1].t)
         if layout.plain:
-            rows.add(t, layout.ids, values)
+            rows.add(t, layout.ids, packed(values))
         else:
             _add_each(samples, array("H", layout.ids), rows)
         return t
@@ -167,7 +159,7 @@ def _add_each(samples: Sequence[Sample], ids: "array[int]", rows: Rows) -> None:
             ticks.append(tick)
         tick[column] = sample
     for tick in ticks:
-        rows.add(max(s.t for s in tick.values()), array("H", tick).tobytes(), [s.value for s in tick.values()])
+        rows.add(max(s.t for s in tick.values()), array("H", tick).tobytes(), packed([s.value for s in tick.values()]))
 
 
 def said(t: int, readings: Sequence[Reading]) -> list[Said]:

@@ -13,7 +13,7 @@ from gputune.recording.folder import Folder, part_name
 from gputune.recording.frames import Table, frame
 from gputune.recording.keeping import declarations
 from gputune.recording.replaying import numbers
-from gputune.recording.rows import Heads, Rows
+from gputune.recording.rows import Heads, Rows, packed
 
 ROWS_A_FRAME = 64  # at once, so that a reader need not take more than it wants
 ROWS_A_TIME = 1024  # whose values are Python objects at once
@@ -36,7 +36,7 @@ def thawed(data: bytes, clocks: int) -> Iterator[bytes]:
         for place, t in enumerate(times[start : start + ROWS_A_TIME]):
             found = [(id_, column[place]) for id_, column in enumerate(values) if column[place] is not None]
             ids = b"".join(id_.to_bytes(2, sys.byteorder) for id_, _ in found)
-            rows.add(t, ids, [value for _, value in found])
+            rows.add(t, ids, packed([value for _, value in found]))
             if len(rows.times) == ROWS_A_FRAME:
                 yield frame(Table.SAMPLES, heads.message(rows))
                 rows = Rows()

@@ -1,10 +1,33 @@
 """A second of samples becomes one Arrow message, put together from bytes."""
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 
+from gputune.events import Event, Kind, Record
 from gputune.recording import rows as room
-from gputune.recording.rows import ROWS, Heads, Rows
+from gputune.recording.rows import ROWS, Heads, Rows, packed
+from gputune.sample import Metric, Note, Reading, Sample, Stack
+
+IN_PYTHON = SimpleNamespace(laid=room._laid)
+CORES = Metric("cpu.busy", "cores", "CPUs in use.")
+READ = Metric("disk.read", "B", "Bytes read.", "counter", "disk")
+METRICS, INSTANCES = (CORES, READ, READ), ("", "sda", "nvme0n1")
+
+
+@pytest.fixture(params=["C", "Python"])
+def way(request: pytest.FixtureRequest) -> SimpleNamespace:
+    """Return one of the two that lay ticks out."""
+    if request.param == "Python":
+        return IN_PYTHON
+    return pytest.importorskip("gputune._rows", reason="gputune was installed without a compiler")
+
+
+def tick(*values: float, at: int = 5) -> list[Reading]:
+    """Return the samples of one tick, each read 1 ns after the one before; their instances are made anew."""
+    metrics = zip(METRICS, INSTANCES, values, strict=False)
+    return [Sample(m, at + n, v, "".join(list(i))) for n, (m, i, v) in enumerate(metrics)]
 
 
 def ticks(heights: list[int], *, start: int) -> Rows:
@@ -12,7 +35,7 @@ def ticks(heights: list[int], *, start: int) -> Rows:
     rows = Rows()
     for number, height in enumerate(heights):
         ids = b"".join(n.to_bytes(2, "little") for n in range(height))
-        rows.add(start + number, ids, [float(start + n) for n in range(height)])
+        rows.add(start + number, ids, packed([float(start + n) for n in range(height)]))
     return rows
 
 
@@ -36,3 +59,30 @@ def test_a_pyarrow_that_lays_buffers_out_in_another_way_is_asked_each_time(monke
     heads = Heads()
     for start in (100, 900):
         assert [row["t"] for row in read(heads.message(ticks([3], start=start)))] == [start]
+
+
+def test_a_tick_is_laid_out(way: SimpleNamespace) -> None:
+    assert way.laid(tick(1.5, 7, 1 << 60), METRICS, INSTANCES) == (7, packed([1.5, 7.0, float(1 << 60)]))
+
+
+def test_its_time_is_that_of_its_first_sample_where_the_last_one_is_older(way: SimpleNamespace) -> None:
+    late = [*tick(1.0, 2.0), Sample(READ, 3, 4.0, "nvme0n1")]
+    assert way.laid(late, METRICS, INSTANCES) == (5, packed([1.0, 2.0, 4.0]))
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        [],
+        tick(1.0, 2.0),
+        [*tick(1.0, 2.0), Sample(READ, 5, 1.0, "sdb")],
+        [*tick(1.0, 2.0), Sample(CORES, 5, 1.0, "nvme0n1")],
+        [*tick(1.0, 2.0), Note(0, {})],
+        [*tick(1.0, 2.0), Stack(5, 7, (), 3)],
+        [*tick(1.0, 2.0), Event(0, Record(Kind.STEP, 0, 0, 0, 0, 0, 0, 0, 0))],
+        [*tick(1.0, 2.0), Sample(READ, 5, "three", "nvme0n1")],  # type: ignore[arg-type] # as a broken probe would
+        [*tick(1.0, 2.0), Sample(READ, 5, 1 << 2000, "nvme0n1")],
+    ],
+)
+def test_whatever_else_is_not(way: SimpleNamespace, readings: list[Reading]) -> None:
+    assert way.laid(readings, METRICS, INSTANCES) is None
