@@ -26,7 +26,7 @@ import psutil
 from common import Figure, emit, figure, interval
 
 from gputune.probes import memory, processes
-from gputune.procfs import CLOCK_TICKS, CSTIME, CUTIME, children_of, read_bytes, stat_fields
+from gputune.procfs import CLOCK_TICKS, children_of, read_bytes, stat_of
 from gputune.sample import Target
 from gputune.ticker import Ticker
 from gputune.tree import Tree
@@ -55,14 +55,12 @@ for batch in DataLoader(Items(), batch_size=4, num_workers=8):
 
 def cpu_of(pid: int) -> float:
     """Return the CPU seconds of a process, of its live children and of those it has waited for: ns where there are."""
-    stat = read_bytes(f"/proc/{pid}/stat")
-    if not stat:
+    stat = stat_of(read_bytes(f"/proc/{pid}/stat"))
+    if stat is None:
         return 0.0
-    fields = stat_fields(stat)
-    waited = (int(fields[CUTIME]) + int(fields[CSTIME])) / CLOCK_TICKS
     threads = (read_bytes(f"{task}/schedstat").split() for task in Path(f"/proc/{pid}/task").iterdir())
     own = sum(int(words[0]) for words in threads if words) / 1e9
-    return waited + own + sum(cpu_of(child) for child in children_of(f"/proc/{pid}"))
+    return stat.waited / CLOCK_TICKS + own + sum(cpu_of(child) for child in children_of(f"/proc/{pid}"))
 
 
 @contextmanager
