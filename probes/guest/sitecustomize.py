@@ -3,7 +3,8 @@
 We are a guest here. The interpreter is theirs, its packages are theirs, and it may be as old as Python 3.8. So this
 file
 
-- imports nothing that the interpreter has not loaded already, and does nothing unless `GPUTUNE_RINGS` names a folder;
+- imports nothing that the interpreter has not loaded already, and does nothing unless `GPUTUNE_RINGS` names a folder
+  (in a trial, a run of gputune's own, it may begin to keep what the script writes apart: `gputune_guest.hush`);
 - leaves `PID.hello` there, so that the recorder can tell "no torch" from "no guest";
 - takes its folder off `sys.path` again, and runs the `sitecustomize` that we stand in front of, as it would have run;
 - patches nothing: it waits, by import hook, until *they* import torch or TensorFlow; then it hands over to
@@ -104,7 +105,12 @@ def _arrive():
             return
         flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         os.close(os.open("%s/%d.hello" % (folder, os.getpid()), flags, 0o600))
-        sys.meta_path.insert(0, _Finder())
+        finder = _Finder()
+        sys.meta_path.insert(0, finder)
+        if '"writes"' in os.environ.get("GPUTUNE_TRIAL", ""):  # a run of ours, which is to leave no trace
+            from gputune_guest import hush
+
+            hush.begin(finder)
     except Exception:
         return
 

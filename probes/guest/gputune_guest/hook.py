@@ -32,7 +32,12 @@ FAMILIES = (
     ),
 )
 TENSORFLOW = ("tfdata", "tffit")
-ON_REQUEST = (("GPUTUNE_OVERRIDE", "override"), ("GPUTUNE_TRIAL", "trial"))  # below the others: what they do is seen
+ON_REQUEST = (  # below the others: what they do is seen
+    ("GPUTUNE_OVERRIDE", "override"),
+    ("GPUTUNE_STEER", "steer"),
+    ("GPUTUNE_TRIAL", "trial"),
+    ("GPUTUNE_TRIAL", "hush"),
+)
 PR_SET_PTRACER = 0x59616D61
 
 
@@ -68,10 +73,10 @@ def _put(finder, names):
             ring.failed(error)
             continue
         for module, function in family.HOOKS.items():
-            _when_there(finder, module, function)
+            when_there(finder, module, function)
 
 
-def _when_there(finder, name, function):
+def when_there(finder, name, function):
     """Call `function` with the module called `name`, now or after it was imported."""
 
     def hook(module):

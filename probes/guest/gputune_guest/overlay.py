@@ -1,0 +1,267 @@
+"""A folder over the user's files: what a trial writes is put there, and what it reads is looked for there first.
+
+A path keeps its name: `/home/me/out/a.pt` lies in `FOLDER/files/home/me/out/a.pt`. Whoever reads, lists or removes what
+this process wrote meets it under the name that it was written to, and the user's own files stay as they are.
+"""
+
+import _io
+import errno
+import os
+import stat
+
+LARGE = 256 << 20  # bytes; a file of the user's that is larger is not copied to be written into
+NOT_THEIRS = ("/dev", "/proc", "/sys", "/run")
+TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - named to be left alone
+CACHES = ("__pycache__", ".cache")
+SYSTEM = {name: getattr(os, name) for name in dir(os) if callable(getattr(os, name))}  # as they are without us
+
+
+class TooLarge(Exception):  # noqa: N818 - named for what is the case
+    """A file would have to be copied that is larger than `LARGE`."""
+
+
+class Overlay:
+    """Which paths lie over the user's (`made`), and which of the user's were removed (`gone`), for this process.
+
+    What lies in one of the folders `free` is nobody's result, and is written as ever.
+    """
+
+    def __init__(self, folder, free=()):
+        self.root = os.path.join(os.path.abspath(folder), "files")
+        self.made = set()
+        self.gone = set()
+        self._here = os.getcwd()
+        self._home = os.path.expanduser("~")
+        temporary = {os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)}
+        self._free = tuple(os.path.abspath(one) for one in (folder, *free, *NOT_THEIRS))
+        self._temporary = tuple(os.path.abspath(one) for one in (*temporary, *TEMPORARY))
+        for at, folders, files in os.walk(self.root):  # of the process that started this one
+            there = at[len(self.root) :]
+            self.made.update(there + "/" + name for name in (*folders, *files))
+
+    @property
+    def untouched(self):
+        """Return whether every path of the user's is what it seems."""
+        return not self.made and not self.gone
+
+    def absolute(self, path, dir_fd=None):
+        """Return a path as `made` and `gone` have it, links in it not followed."""
+        path = os.fsdecode(path)
+        if dir_fd is not None and not os.path.isabs(path):
+            path = os.path.join(SYSTEM["readlink"]("/proc/self/fd/%d" % dir_fd), path)
+        path = os.path.abspath(path)
+        if _inside(path, self.root):  # somebody asks by the name that it has here
+            path = path[len(self.root) :] or "/"
+        return path
+
+    def theirs(self, path):
+        """Return whether an absolute path is the user's to write: no device, no cache, no temporary file."""
+        if any(_inside(path, one) for one in self._free):
+            return False
+        if any(_inside(path, one) and not self._works_in(one, path) for one in self._temporary):
+            return False
+        parts = path.split("/")
+        if any(part in CACHES for part in parts):
+            return False
+        if _inside(path, self._home) and path != self._home:
+            first = path[len(self._home) :].lstrip("/").split("/", 1)[0]
+            if first.startswith(".") and not _inside(self._here, os.path.join(self._home, first)):
+                return False  # where libraries keep what they may need again
+        try:
+            mode = SYSTEM["stat"](path).st_mode
+        except OSError:
+            return True
+        return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+    def _works_in(self, temporary, path):
+        """Return whether the script was started in a folder of its own among temporary ones, and `path` lies there."""
+        return self._here != temporary and _inside(self._here, temporary) and _inside(path, self._here)
+
+    def over(self, path):
+        """Return where a path lies that is over the user's."""
+        return self.root + path
+
+    def hidden(self, path):
+        """Return whether it, or a folder that it lay in, was removed and nothing is over it."""
+        return path not in self.made and self._lost(path)
+
+    def _lost(self, path):
+        """Return whether what the user has at a path is out of sight, whatever lies over it."""
+        while path != "/":
+            if path in self.gone:
+                return True
+            path = os.path.dirname(path)
+        return False
+
+    def real(self, path):
+        """Return where to find what an absolute path names. Raises FileNotFoundError where it was removed."""
+        if path in self.made:
+            return self.over(path)
+        if self.gone and self.hidden(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return path
+
+    def exists(self, path):
+        """Return whether a path names anything, links not followed."""
+        try:
+            SYSTEM["lstat"](self.real(path))
+        except OSError:
+            return False
+        return True
+
+    def found(self, path):
+        """Return where a path lies that another process has put over the user's, or None."""
+        over = self.over(path)
+        try:
+            SYSTEM["lstat"](over)
+        except OSError:
+            return None
+        self.made.add(path)
+        return over
+
+    def made_over(self, path):
+        """Return where to write a new file of this name. Raises as the system would where its folder is not there."""
+        parent = os.path.dirname(path)
+        where = self.real(parent)
+        if not _there(where):
+            where = self.found(parent) or where
+        if not stat.S_ISDIR(SYSTEM["stat"](where).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        over = self.over(path)
+        _folders(os.path.dirname(over))
+        self.made.add(path)
+        return over
+
+    def folder(self, path):
+        """Return where a folder lies that somebody writes into by himself."""
+        over = self.over(path)
+        _folders(over)
+        self.made.add(path)
+        return over
+
+    def raised(self, path, keep=True, least=False):
+        """Return where to write a file that may be there already, with what it holds where that is to `keep`.
+
+        Raises TooLarge; with `least` a file that is too large is begun anew instead.
+        """
+        if path in self.made or self.found(path) is not None:
+            return self._own(path)
+        there = self.exists(path)
+        if there and keep and not least and SYSTEM["stat"](path).st_size > LARGE:
+            raise TooLarge
+        over = self.made_over(path)
+        if there and keep and SYSTEM["stat"](path).st_size <= LARGE:
+            copy(path, over)
+        return over
+
+    def _own(self, path):
+        """Return where one lies that is over the user's already, and is no link to the user's file any more."""
+        over = self.over(path)
+        if _there(over) and stat.S_ISLNK(SYSTEM["lstat"](over).st_mode):
+            target = SYSTEM["readlink"](over)
+            if target.startswith("/") and not _inside(target, self.root):
+                SYSTEM["unlink"](over)
+                copy(target, over)
+        return over
+
+    def names(self, path):
+        """Return (names of a folder that are the user's and left, names that lie over it)."""
+        over = {os.path.basename(one) for one in self.made if os.path.dirname(one) == path}
+        if self.gone and self._lost(path):
+            return [], sorted(over)
+        try:
+            theirs = SYSTEM["listdir"](path)
+        except FileNotFoundError:
+            if path not in self.made:
+                raise
+            theirs = []
+        return [name for name in theirs if name not in over and path + "/" + name not in self.gone], sorted(over)
+
+    def remove(self, path):
+        """Remove a file, or a folder with all that is in it."""
+        if path in self.made:
+            for one in [one for one in self.made if _inside(one, path)]:
+                self.made.discard(one)
+            _cleared(self.over(path))
+        if _there(path):
+            self.gone.add(path)
+
+    def replaced(self, path):
+        """Return where to put what takes the place of anything that is at `path`."""
+        target = self.made_over(path)
+        for one in [one for one in self.made if one != path and _inside(one, path)]:
+            self.made.discard(one)
+        _cleared(target)
+        return target
+
+    def rename(self, old, new):
+        """Give what is at `old` the name `new`; what is the user's there is linked to, and out of sight under `old`."""
+        source = self.real(old)
+        target = self.replaced(new)
+        if old in self.made:
+            left = self.names(old)[0] if stat.S_ISDIR(SYSTEM["lstat"](source).st_mode) else []
+            for one in [one for one in self.made if _inside(one, old)]:
+                self.made.discard(one)
+                self.made.add(new + one[len(old) :])
+            SYSTEM["rename"](source, target)
+            for name in left:
+                self.made.add(new + "/" + name)
+                self._link(old + "/" + name, target + "/" + name, new + "/" + name)
+        else:
+            self._link(source, target, new)
+        if _there(old):
+            self.gone.add(old)
+
+    def _link(self, source, target, name):
+        if not stat.S_ISDIR(SYSTEM["stat"](source).st_mode):
+            SYSTEM["symlink"](source, target)
+            return
+        SYSTEM["mkdir"](target)
+        for entry in SYSTEM["listdir"](source):
+            self.made.add(name + "/" + entry)
+            self._link(source + "/" + entry, target + "/" + entry, name + "/" + entry)
+
+
+def copy(source, target):
+    """Copy what a file holds."""
+    with _io.open(source, "rb") as there, _io.open(target, "wb") as here:
+        while True:
+            block = there.read(1 << 20)
+            if not block:
+                return
+            here.write(block)
+
+
+def _inside(path, folder):
+    return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
+
+
+def _there(path):
+    try:
+        SYSTEM["lstat"](path)
+    except OSError:
+        return False
+    return True
+
+
+def _folders(path):
+    if not _there(path):
+        _folders(os.path.dirname(path))
+        try:
+            SYSTEM["mkdir"](path, 0o700)
+        except FileExistsError:  # another process was faster
+            return
+
+
+def _cleared(path):
+    """Remove a file or a folder of our own."""
+    try:
+        mode = SYSTEM["lstat"](path).st_mode
+    except OSError:
+        return
+    if not stat.S_ISDIR(mode):
+        SYSTEM["unlink"](path)
+        return
+    for name in SYSTEM["listdir"](path):
+        _cleared(path + "/" + name)
+    SYSTEM["rmdir"](path)

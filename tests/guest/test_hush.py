@@ -1,0 +1,238 @@
+"""What a trial writes lies apart, and whoever asks for it by its name finds it; the user's files stay as they are."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Watched = Callable[..., Any]
+HEAD = """
+import glob, io, json, logging, os, pathlib, shutil, sys
+log = logging.FileHandler("before.log")  # before torch is there
+import torch
+from torch.utils.data import DataLoader
+
+def raises(kind, function, *args, **kwargs):
+    try:
+        function(*args, **kwargs)
+    except kind as error:
+        return True
+    raise AssertionError(f"{function} returned")
+
+def text(path):
+    with open(path) as file:
+        return file.read()
+
+def write(path, what, mode="w"):
+    with open(path, mode) as file:
+        file.write(what)
+
+for batch in DataLoader([1, 2, 3]):
+    pass
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """The user's files, in the folder in which the script is started."""
+    files = {"notes.txt": "mine\n", "results/a.txt": "a", "results/old/b.txt": "b", "keep.txt": "keep"}
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def seen(folder: Path) -> dict[str, str]:
+    """Return every file of the user's with what it holds."""
+    ours = {"trial", "rings", "train.py", "out", "err"}
+    files = [path for path in folder.rglob("*") if path.relative_to(folder).parts[0] not in ours]
+    return {str(path): path.read_text() if path.is_file() else "" for path in files}
+
+
+def hushed(folder: Path) -> dict[str, str]:
+    return {"GPUTUNE_TRIAL": json.dumps({"writes": str(folder / "trial")})}
+
+
+CASES = {
+    "a new file": """
+write("new.txt", "one")
+write("new.txt", " two", "a")
+assert text("new.txt") == "one two" and pathlib.Path("new.txt").read_text() == "one two"
+assert os.path.isfile("new.txt") and "new.txt" in os.listdir() and "new.txt" in glob.glob("*.txt")
+assert raises(FileExistsError, open, "new.txt", "x") and raises(FileExistsError, open, "notes.txt", "x")
+os.remove("new.txt")
+assert not os.path.exists("new.txt") and "new.txt" not in os.listdir(".")
+assert raises(FileNotFoundError, open, "new.txt") and raises(FileNotFoundError, os.remove, "new.txt")
+assert raises(FileNotFoundError, open, "no/such/folder.txt", "w") and raises(FileNotFoundError, open, "none", "r+")
+assert raises(IsADirectoryError, open, "results", "w") and raises(NotADirectoryError, open, "keep.txt/x", "w")
+""",
+    "a file of theirs": """
+write("notes.txt", "yours", "a")
+assert text("notes.txt") == "mine\\nyours"
+with open("notes.txt", "r+") as file:
+    file.write("MINE")
+assert text("notes.txt") == "MINE\\nyours"
+write("results/a.txt", "")
+os.truncate("keep.txt", 2)
+assert text("keep.txt") == "ke" and os.stat("results/a.txt").st_size == 0
+os.chmod("results/old/b.txt", 0o400)
+fd = os.open("results/old/b.txt", os.O_RDWR)
+os.write(fd, b"B")
+os.close(fd)
+assert text("results/old/b.txt") == "B"
+""",
+    "what is removed and renamed": """
+os.rename("keep.txt", "kept.txt")
+assert text("kept.txt") == "keep" and not os.path.exists("keep.txt")
+write("kept.txt", "!", "a")
+assert text("kept.txt") == "keep!"
+write("notes.tmp", "whole")
+os.replace("notes.tmp", "notes.txt")
+assert text("notes.txt") == "whole" and not os.path.exists("notes.tmp")
+assert raises(FileNotFoundError, os.rename, "keep.txt", "again.txt")
+os.rename("results", "results.old")
+assert text("results.old/old/b.txt") == "b" and not os.path.isdir("results")
+os.makedirs("results")
+assert os.listdir("results") == [] and not os.path.exists("results/a.txt")
+write("results/a.txt", "new")
+assert text("results/a.txt") == "new" and text("results.old/a.txt") == "a"
+assert raises(OSError, os.rmdir, "results")
+shutil.rmtree("results.old")
+assert not os.path.exists("results.old/a.txt") and raises(FileNotFoundError, shutil.rmtree, "results.old")
+shutil.rmtree("results.old", ignore_errors=True)
+shutil.move("results/a.txt", "moved.txt")
+assert os.listdir("results") == [] and text("moved.txt") == "new"
+os.rmdir("results")
+assert not os.path.exists("results")
+""",
+    "folders": """
+os.makedirs("results/old/deep/er", exist_ok=True)
+assert raises(FileExistsError, os.mkdir, "results/old") and raises(FileExistsError, os.makedirs, "results/old")
+pathlib.Path("results/old/deep/er/c.txt").write_text("c")
+assert sorted(os.listdir("results/old")) == ["b.txt", "deep"]
+found = sorted(os.path.join(at, name) for at, folders, files in os.walk("results") for name in files)
+assert [text(path) for path in found] == ["a", "b", "c"], found
+assert sorted(entry.name for entry in os.scandir("results/old")) == ["b.txt", "deep"]
+os.remove("results/old/b.txt")
+assert os.listdir("results/old") == ["deep"]
+shutil.copytree("results", "copy")
+assert text("copy/old/deep/er/c.txt") == "c"
+shutil.copy2("notes.txt", "copy/notes.txt")
+assert text("copy/notes.txt") == "mine\\n"
+os.symlink("notes.txt", "link.txt")
+assert text("link.txt") == "mine\\n"
+os.chdir("copy")
+write("here.txt", "here")
+os.chdir("..")
+assert text("copy/here.txt") == "here"
+""",
+    "checkpoints": """
+torch.save({"x": torch.arange(3)}, "model.pt")
+assert torch.load("model.pt")["x"].tolist() == [0, 1, 2]
+assert torch.load(pathlib.Path("model.pt"), mmap=True)["x"].tolist() == [0, 1, 2]
+assert os.path.getsize("model.pt") > 100
+with open("other.pt", "wb") as file:
+    torch.save([1], file)
+assert torch.load("other.pt") == [1]
+torch.jit.save(torch.jit.script(torch.nn.Linear(2, 1)), "script.pt")
+assert torch.jit.load("script.pt").weight.shape == (1, 2)
+os.replace("model.pt", "notes.txt")
+assert torch.load("notes.txt")["x"].tolist() == [0, 1, 2]
+""",
+    "logs": """
+logging.getLogger().addHandler(log)
+logging.getLogger().addHandler(logging.FileHandler("notes.txt"))
+logging.warning("said")
+assert text("before.log") == "said\\n" and text("notes.txt") == "mine\\nsaid\\n"
+""",
+    "another process": """
+import subprocess
+write("new.txt", "new")
+read = "print(open('new.txt').read(), open('results/a.txt', 'a').write('more'))"
+assert subprocess.run([sys.executable, "-c", read], check=True, capture_output=True, text=True).stdout == "new 4\\n"
+assert os.path.exists("new.txt")
+class Writes(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        write(f"cache{i}.txt", str(i))
+        return i
+for batch in DataLoader(Writes(), num_workers=2):
+    assert text(f"cache{batch.item()}.txt") == str(batch.item())
+""",
+    "what is nobody's": """
+import tempfile
+with tempfile.NamedTemporaryFile(dir="/tmp") as file:
+    file.write(b"x")
+    assert os.path.exists(file.name)
+    name = file.name
+assert not os.path.exists(name)
+with open(os.devnull, "w") as file:
+    file.write("x")
+with tempfile.TemporaryDirectory() as folder:
+    write(folder + "/a", "x")
+    os.rename(folder + "/a", "from.txt")
+    shutil.copy("from.txt", folder)
+assert text("from.txt") == "x"
+assert raises(TypeError, open, None) and raises(TypeError, os.stat, 1.5) and raises(ValueError, open, "a", "wr")
+class Holder:
+    open = open
+    stat = os.stat
+assert Holder().open("notes.txt").read() == "mine\\n" and Holder().stat("notes.txt").st_size == 5
+""",
+}
+
+
+@pytest.mark.parametrize("code", CASES.values(), ids=list(CASES))
+def test_a_script_meets_what_it_wrote_and_leaves_the_user_s_files(watched: Watched, mine: Path, code: str) -> None:
+    before = seen(mine)
+    run = watched(HEAD + code, env=hushed(mine)).healthy()
+    assert run.err in {"", "said\n"}
+    assert seen(mine) == before
+    assert run.notes("hush") == [{"n": "hush", "on": True}]
+    assert str(mine / "before.log") in {note["path"] for note in run.notes("hushed")}
+    assert (mine / "trial" / "files" / str(mine / "before.log").lstrip("/")).exists()
+
+
+def test_what_is_told_is_each_file_once_and_not_without_end(watched: Watched, mine: Path) -> None:
+    code = """
+for _ in range(3):
+    for n in range(60):
+        write(f"{n}.txt", "")
+"""
+    notes = watched(HEAD + code, env=hushed(mine)).healthy().notes("hushed")
+    assert len(notes) == len({note["path"] for note in notes}) == 40
+    assert {note["what"] for note in notes} == {"open"}
+
+
+def test_a_trial_that_does_not_ask_for_it_writes_as_ever(watched: Watched, mine: Path) -> None:
+    code = """
+write("new.txt", "new")
+print("gputune_guest.overlay" in sys.modules, type(open).__name__)
+"""
+    run = watched(HEAD + code, env={"GPUTUNE_TRIAL": json.dumps({"batches": 5})}).healthy()
+    assert (mine / "new.txt").read_text() == "new"
+    assert run.out.endswith("builtin_function_or_method\n")
+    assert run.notes("hush") == []
+
+
+def test_services_are_told_to_be_off(watched: Watched, mine: Path) -> None:
+    code = """
+print(os.environ["WANDB_MODE"], os.environ["MLFLOW_TRACKING_URI"])
+"""
+    run = watched(HEAD + code, env=hushed(mine)).healthy()
+    assert run.out == f"disabled file://{mine}/trial/mlruns\n"
+
+
+def test_every_interpreter_keeps_to_it(watched: Watched, mine: Path, fake_torch: Path, python: str) -> None:
+    code = CASES["a new file"].partition("assert raises(IsADirectoryError")[0] + CASES["folders"]
+    head = HEAD.replace("torch.utils.data import", "torch.utils.data.dataloader import")
+    head = head.replace("DataLoader([1, 2, 3])", "DataLoader([1, 2, 3], collate_fn=list)")
+    before = seen(mine)
+    run = watched(head + code, python=python, path=(fake_torch,), env=hushed(mine)).healthy()
+    assert run.err == "", sys.version
+    assert seen(mine) == before
