@@ -20,6 +20,7 @@ here = ring.here
 
 _iterators = {}  # id of an iterator to its _Iterator
 numbers = itertools.count(1)  # of iterators, those of tf.data included
+describe = None  # where iterators are steered: returns what has the settings of one, and the one that has its workers
 _grad_enabled = None  # torch.is_grad_enabled, once torch is there
 
 
@@ -208,16 +209,51 @@ def _came(theirs, loader, t0, made, again):
     if not made:
         record(SPAN, LOADER_START, t0, t1)
         return
+    working = theirs
+    if describe is not None:
+        loader, working = describe(theirs, loader)
     told = settings.of(loader, depth=4)
     mine = _iterators.get(id(theirs)) or _Iterator(theirs, told)
     mine.told(told)
     mine.count, mine.grad = 0, _grad_enabled()
-    workers = getattr(theirs, "_workers", ())
-    record(ITERATOR, 0, t0, t1, mine.number, mine.loader, again, int(mine.grad), len(workers))
+    _tell(mine, working, t0, t1, again)
     record(SPAN, LOADER_START, t0, t1, 0, 0, mine.number)
+    evaluation.on_iterator(mine, t0, sys._getframe(2))
+
+
+def _tell(mine, working, t0, t1, again):
+    workers = getattr(working, "_workers", ())
+    mine.several = hasattr(working, "_tasks_outstanding")
+    record(ITERATOR, 0, t0, t1, mine.number, mine.loader, again, int(mine.grad), len(workers))
     for index, worker in enumerate(workers):
         record(MEMBER, 0, t0, t1, mine.number, worker.pid or 0, 0, 0, index)
-    evaluation.on_iterator(mine, t0, sys._getframe(2))
+
+
+def switched(theirs, loader, working, built, index, done):  # noqa: PLR0913, PLR0917 - what is told of it
+    """Tell that the batches of an iterator are made otherwise from here on: it goes on under another number.
+
+    `loader` has the settings, `working` the workers, which were started from `built[0]` to `built[1]` (ns), `index`
+    counts the next batch, and `done` are behind it in the pass.
+    """
+    mine = _iterators.get(id(theirs)) or _adopt(theirs)
+    mine.number = next(numbers)
+    mine.told(settings.of(loader, depth=1))
+    mine.count, mine.grad = index, _grad_enabled()
+    if mine.surely < 1 << 62:
+        mine.surely = max(0, mine.surely - (done - index))
+    here.look = True  # the loader that trains has another id now: see evaluation.on_step
+    _tell(mine, working, *built, 0)
+
+
+def started(t0, t1):
+    """Tell that workers were started inside of a `next()`."""
+    record(SPAN, LOADER_START, t0, t1)
+
+
+def number_of(theirs):
+    """Return the number under which the batches of an iterator are recorded now, 0 where it is not known."""
+    mine = _iterators.get(id(theirs))
+    return mine.number if mine is not None else 0
 
 
 def _shutdown(original):

@@ -39,13 +39,23 @@ def remember(original):
 
 def _remember(loader, depth):
     where, file = places.caller(depth)
+    built_at(loader, where, file)
+
+
+def place(loader):
+    """Return (where, file) of the code that built a loader, empty where that was not seen."""
+    return _built.get(id(loader), (None, "", ""))[1:]
+
+
+def built_at(loader, where, file):
+    """Remember where a loader, or what stands for one under other settings, was built."""
     key = id(loader)
+    _built[key] = (weakref.ref(loader, functools.partial(_forget, key)), where, file)
 
-    def forget(_ref):
-        _built.pop(key, None)
-        _told.pop(key, None)
 
-    _built[key] = (weakref.ref(loader, forget), where, file)
+def _forget(key, _ref):
+    _built.pop(key, None)
+    _told.pop(key, None)
 
 
 def of(loader, depth):
@@ -75,6 +85,7 @@ def _settings(loader):
     batch_size = loader.batch_size
     if batch_size is None:
         batch_size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    more = {"replay": True} if "_gputune_replay" in vars(loader) else {}  # see shells.py
     return {
         "where": where,
         "file": file,
@@ -88,13 +99,14 @@ def _settings(loader):
         "drop_last": bool(loader.drop_last),
         "shuffle": {"RandomSampler": True, "SequentialSampler": False}.get(sampler),
         "dataset": type(loader.dataset).__name__,
-        "start_method": _start_method(loader),
+        "start_method": start_method(loader),
         "worker_init": getattr(loader, "worker_init_fn", None) is not None,
         "collate": getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__),
+        **more,
     }
 
 
-def _start_method(loader):
+def start_method(loader):
     """Return how its workers start, without deciding it: asking multiprocessing for the default would fix it."""
     context = getattr(loader, "multiprocessing_context", None)
     name = getattr(context, "_name", None)

@@ -23,6 +23,8 @@ from gputune_guest import ring
 
 MOST_FILES = 200000  # names kept by one process
 
+current = None  # the _Trial of this process
+
 
 class _Trial:
     """What is asked of this process, and how far it has come."""
@@ -46,12 +48,16 @@ class _Trial:
             self.began = time.monotonic()
         if self.counts.get(key, 0) < self.batches and time.monotonic() - self.began < self.seconds:
             return False
-        self.over = True
-        ring.note(n="trial", batches=max(self.counts.values(), default=0))
+        self.end(max(self.counts.values(), default=0))
         return True
 
+    def end(self, batches):
+        """Have every `next()` of training end the script from here on."""
+        self.over = True
+        ring.note(n="trial", batches=batches)
 
-class _Replayed:
+
+class Replayed:
     """The first batch of a loader, handed out again as it was, whatever the script did to it meanwhile."""
 
     def __init__(self, batch):
@@ -167,7 +173,7 @@ def _keep(firsts, dataset, batch):
         life = weakref.ref(dataset, lambda _ref: firsts.pop(key, None))
     except TypeError:  # a list: it is kept alive, so that no other gets its id
         life = dataset
-    firsts[key] = (life, _Replayed(batch))
+    firsts[key] = (life, Replayed(batch))
 
 
 def _replayed(theirs, first):
@@ -210,6 +216,12 @@ def _append(state, target, path):
         state["file"] = -1  # nowhere to write: the host finds no names
 
 
+def leave(batches):
+    """End the script here, in the `next()` after so many batches, through its own doors."""
+    current.end(batches)
+    raise SystemExit(0)
+
+
 def _begin():
     asked = json.loads(os.environ["GPUTUNE_TRIAL"])
     if not isinstance(asked, dict):
@@ -220,7 +232,8 @@ def _begin():
 def _hook(module):
     import torch
 
-    trial = _begin()
+    global current
+    current = trial = _begin()
     if trial.seed is not None:
         torch.manual_seed(int(trial.seed))
     if trial.files:
