@@ -1,10 +1,10 @@
 """Show this machine and its runs on one screen, or a recorded run.
 
 Without RUN: devices, CPUs, disks and processes of this machine, and the runs that `gputune watch` records on it now.
-With RUN: that recording, live or ended; the arrow keys look back in time. Nothing is changed by looking. `?` shows the
-keys.
+With RUN: that recording, live or ended; the arrow keys look back in time. With `--nodes` or `--hostfile`: the machines
+whose agents answer there (`gputune agent --help`). Nothing is changed by looking. `?` shows the keys.
 
-Example: gputune tui gputune-runs/20261121-100106-train
+Example: gputune tui --nodes m8,m9:7071
 """
 
 import time
@@ -13,11 +13,16 @@ from pathlib import Path
 import click
 import msgspec
 
+from gputune.errors import BadUsage
 from gputune.hygiene import clean
 from gputune.launch import signals
+from gputune.recording import lean
 from gputune.scene import Feed, Node, RunRow, Update
 from gputune.tui import terminal
+from gputune.wire.address import Address, addresses
+from gputune.wire.credentials import wanted
 
+FILE = click.Path(path_type=Path)
 LOOK = 1.0  # s between two polls, without which there are no rates
 PIECES = 1000  # polls at the most until all of a recording is read
 
@@ -31,14 +36,31 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command(short_help="this machine, or a run, on one screen", help=__doc__)
-@click.argument("run", required=False, type=click.Path(path_type=Path))
+@click.argument("run", required=False, type=FILE)
+@click.option("--nodes", metavar="NODES", multiple=True, help="Addresses of agents, like m8,m9:7071.")
+@click.option("--hostfile", metavar="FILE", type=FILE, help="Read them from a file, one a line.")
+@click.option("--credentials", metavar="DIR", type=FILE, help="Where they lie.  [default: ~/.config/gputune/agent]")
 @click.option("--ascii", "plain", is_flag=True, help="Plain letters only: no blocks, no braille.")
 @click.option("--light", is_flag=True, help="Begin with light colours; `t` turns them.")
 @click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_TUI_JSON", help="Print what is known now, once.")
-def command(run: Path | None, *, plain: bool, light: bool, as_json: bool) -> None:
+def command(  # noqa: PLR0913 - one parameter an option: click's way
+    run: Path | None,
+    nodes: tuple[str, ...],
+    hostfile: Path | None,
+    credentials: Path | None,
+    *,
+    plain: bool,
+    light: bool,
+    as_json: bool,
+) -> None:
     if not as_json:
         typed = "gputune tui" if run is None else f"gputune tui {clean(str(run))}"
         terminal.check(f"`{typed} --json` prints what it would show")
+    if nodes or hostfile:
+        if run is not None:
+            raise BadUsage("a recording is of one machine", hint="either RUN, or `--nodes` or `--hostfile`")
+        _elsewhere(addresses(nodes, hostfile), credentials, plain=plain, light=light, as_json=as_json)
+        return
     feed, start = _feed(run)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_once(feed)), indent=2))
@@ -46,6 +68,26 @@ def command(run: Path | None, *, plain: bool, light: bool, as_json: bool) -> Non
     from gputune.tui.app import View, show  # noqa: PLC0415 - Textual, only where there is a screen
 
     met = show(feed, start=View("run", start) if start else None, dark=not light, plain=plain)
+    if met:
+        signals.die_of(met)
+
+
+def _elsewhere(places: list[Address], credentials: Path | None, *, plain: bool, light: bool, as_json: bool) -> None:
+    """Show what agents say."""
+    known = wanted(credentials)
+    lean()
+    from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - pyarrow comes lean, and only where it is wanted
+
+    feed = NodesFeed(places, known)
+    met = 0
+    if as_json:
+        feed.settle()
+        click.echo(msgspec.json.format(msgspec.json.encode(_once(feed)), indent=2))
+    else:
+        from gputune.tui.app import show  # noqa: PLC0415 - Textual, only where there is a screen
+
+        met = show(feed, dark=not light, plain=plain)
+    feed.leave(0 if not met else 128 + met)
     if met:
         signals.die_of(met)
 

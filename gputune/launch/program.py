@@ -64,19 +64,33 @@ def _become(  # noqa: PLR0913, PLR0917 - handed through
     """Become the command, or write into the pipe why not. Does not return."""
     try:
         prepare()
-        for number in IGNORED_BY_PYTHON:
-            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        try:
-            os.execve(path, argv, env)  # noqa: S606 - it is what was asked for
-        except OSError as error:
-            if error.errno != errno.ENOEXEC:
-                raise
-        os.execve("/bin/sh", ("sh", path, *argv[1:]), env)  # noqa: S606 - as above
+        _execute(path, argv, env)
     except OSError as error:
         os.write(writes, str(error.errno or 0).encode())
     finally:
         os._exit(OURS)
+
+
+def become(argv: "tuple[str, ...]", env: "dict[str, str]") -> None:
+    """Become the command, in this process; raise Refused when that is not possible."""
+    path = _find(argv[0], env.get("PATH", os.defpath))
+    try:
+        _execute(path, argv, env)
+    except OSError as error:
+        raise _refusal(argv[0], path, error) from None
+
+
+def _execute(path: str, argv: "tuple[str, ...]", env: "dict[str, str]") -> None:
+    """Put the command in the place of this process, its signals as it expects them. Raises OSError."""
+    for number in IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execve(path, argv, env)  # noqa: S606 - it is what was asked for
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+    os.execve("/bin/sh", ("sh", path, *argv[1:]), env)  # noqa: S606 - as above
 
 
 def _spawn(path: str, argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[int | signal.Signals]") -> int:

@@ -78,6 +78,15 @@ def several(texts: Iterable[str]) -> list[Address]:
     return list(found.values())
 
 
+def addresses(nodes: Iterable[str], file: Path | None) -> list[Address]:
+    """Return the addresses that were typed, or those of a host file. Raises BadUsage, also where both were given."""
+    if file is None:
+        return several(nodes)
+    if list(nodes):
+        raise BadUsage("nodes were given twice: by name, and in a host file", hint="give them in one of the ways")
+    return hostfile(file)
+
+
 def hostfile(file: Path) -> list[Address]:
     """Return the addresses in a file: one a line, what follows `#` is left out. Raises BadUsage.
 

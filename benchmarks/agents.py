@@ -1,0 +1,355 @@
+"""What agents cost, how many a screen can ask, and whether anything is lost when links are cut and agents are killed.
+
+Every agent is a process of its own, and so is its NVML with 8 simulated devices; it has a port of its own on loopback,
+TLS and a token. A link is cut in a relay of bytes in between: connections are reset, and refused for up to two seconds.
+An agent is killed with -9 and started again. Cuts and kills hit agents at random moments, several at once. In the end
+what was pulled is compared, tick by tick, with what each agent has on its disk.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from common import Figure, emit, figure
+from recorder_cost import cpu_of
+
+from gputune.nodes.feed import NodesFeed
+from gputune.nodes.keeping import Keeper
+from gputune.recording import lean, readings
+from gputune.sample import Sample
+from gputune.wire import credentials
+from gputune.wire.address import Address, parse
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "simgpu"))
+import simgpu
+
+DEVICES = 8
+WINDOW = 10.0  # s
+PATIENCE = 120.0  # s
+AT_ONCE = 8  # cuts and kills under way
+LONGEST_CUT = 2.0  # s
+KILLS = 0.2  # of the events
+
+
+@dataclass
+class Agent:
+    """One agent, its simulated cards, and the relay that its link goes through."""
+
+    folder: Path
+    number: int
+    known: Path
+    process: "subprocess.Popen[bytes] | None" = None
+    port: int = 0
+    told: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make its folder and its cards."""
+        self.folder.mkdir(mode=0o700)
+        simgpu.create(self.folder / "cards", DEVICES)
+
+    def start(self) -> None:
+        """Start it, on the port that it had before."""
+        announced = self.folder / "announced"
+        announced.unlink(missing_ok=True)
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
+        environ |= {"LD_LIBRARY_PATH": str(simgpu.build()), "SIMGPU_STATE": str(self.folder / "cards")}
+        words = [
+            "--name",
+            f"m{self.number}",
+            "--state",
+            self.folder / "state",
+            "--socket",
+            self.folder / "s" / "a.sock",
+        ]
+        words += ["--listen", f"127.0.0.1:{self.port}", "--credentials", self.known, "--announce", announced, "--quiet"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gputune", "agent", *map(str, words)], env=environ, cwd=self.folder
+        )
+        until = time.monotonic() + PATIENCE
+        while not announced.exists():
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise SystemExit(f"agent {self.number} did not start")
+            time.sleep(0.01)
+        self.told = json.loads(announced.read_text())
+        self.port = int(self.told["listen"].rpartition(":")[2])
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """End it."""
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(PATIENCE)
+            self.process = None
+
+
+class Relay:
+    """Passes bytes on to an agent's port, until it is cut."""
+
+    def __init__(self, to: Agent) -> None:
+        self._to = to
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._begin()
+
+    def _begin(self) -> None:
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                here, _ = listener.accept()
+                there = socket.create_connection(("127.0.0.1", self._to.port), 5)
+            except OSError:
+                if listener.fileno() < 0:
+                    return
+                with contextlib.suppress(UnboundLocalError):
+                    here.close()
+                continue
+            self._open |= {here, there}
+            for source, sink in ((here, there), (there, here)):
+                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        except OSError:
+            pass
+        for each in (source, sink):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._open -= {source, sink}
+
+    def cut(self, seconds: float) -> None:
+        """Reset all connections, and refuse new ones for so long."""
+        self.close()
+        time.sleep(seconds)
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._begin()
+
+    def close(self) -> None:
+        """Listen no more, and reset who is connected."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for each in list(self._open):
+            with contextlib.suppress(OSError):
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def started(folder: Path, count: int, stack: ExitStack) -> list[Agent]:
+    """Return so many running agents."""
+    credentials.make(folder / "credentials", ["127.0.0.1"])
+    agents = [Agent(folder / f"m{number}", number, folder / "credentials") for number in range(count)]
+    for agent in agents:
+        agent.start()
+        stack.callback(agent.end)
+    return agents
+
+
+def addresses(ports: Sequence[int]) -> list[Address]:
+    """Return loopback's addresses of these ports."""
+    return [parse(f"m{number}=127.0.0.1:{port}") for number, port in enumerate(ports)]
+
+
+def pss(pid: int) -> float:
+    """Return what a process holds, its share of shared pages included, B."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024.0
+    return 0.0
+
+
+def rss(pid: int) -> float:
+    """Return resident memory, B."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def cost(folder: Path, windows: int) -> Iterator[Figure]:
+    """One agent that one screen asks once a second."""
+    with ExitStack() as stack:
+        (agent,) = started(folder, 1, stack)
+        known = credentials.read(folder / "credentials", credentials.CLIENT)
+        feed = NodesFeed(addresses([agent.port]), known)
+        stack.callback(feed.close)
+        assert agent.process is not None
+        pid = agent.process.pid
+        time.sleep(12)  # it looks more closely at first
+        shares, memory = [], []
+        for _ in range(windows):
+            before, at = cpu_of(pid), time.monotonic()
+            time.sleep(WINDOW)
+            shares.append((cpu_of(pid) - before) / (time.monotonic() - at))
+            memory.append(rss(pid))
+    yield figure(f"agent with {DEVICES} devices, asked once a second: CPU with its NVML process", "ratio", shares, 0.01)
+    yield figure("agent: resident memory", "MB", [m / 1e6 for m in memory], 80.0)
+
+
+def many(folder: Path, count: int, windows: int) -> Iterator[Figure]:
+    """Ask many real agents, as a screen does."""
+    with ExitStack() as stack:
+        agents = started(folder, count, stack)
+        known = credentials.read(folder / "credentials", credentials.CLIENT)
+        began = time.monotonic()
+        feed = NodesFeed(addresses([agent.port for agent in agents]), known)
+        stack.callback(feed.close)
+        while sum(node.link == "up" for node in feed.poll(0).nodes) < count:
+            if time.monotonic() - began > PATIENCE:
+                raise SystemExit("not all agents answer")
+            time.sleep(0.01)
+        up = time.monotonic() - began
+        update, shares, ages, theirs = feed.poll(0), [], [], []
+        for _ in range(windows):
+            before, at = time.process_time(), time.monotonic()
+            used = sum(cpu_of(agent.process.pid) for agent in agents if agent.process)
+            for _ in range(int(WINDOW)):
+                time.sleep(1)
+                update = feed.poll(update.until)
+                now = time.time()
+                ages += [now - node.seen for node in feed.poll(0).nodes]
+            passed = time.monotonic() - at
+            shares.append((time.process_time() - before) / passed)
+            used = sum(cpu_of(agent.process.pid) for agent in agents if agent.process) - used
+            theirs.append(used / count / passed)
+        held = [pss(agent.process.pid) / 1e6 for agent in agents if agent.process]
+        lost = sum(node.link != "up" for node in feed.poll(0).nodes)
+    yield Figure(f"{count} agents: until all of them have answered", "s", up, up, up)
+    yield figure(f"{count} agents: the screen's feed, CPU", "ratio", shares)
+    yield figure(f"{count} agents at once on this machine: CPU of each", "ratio", theirs)
+    yield figure(f"{count} agents: age of a node's last news", "s", sorted(ages)[:: max(1, len(ages) // 500)])
+    yield figure(f"{count} agents: memory of each (PSS)", "MB", held)
+    yield Figure(f"{count} agents: links that were not up at the end", "1", lost, lost, lost, 0)
+
+
+class Disturber:
+    """Cuts links and kills agents at random; `waits` are (killed, seconds until rows came and the screen had news)."""
+
+    def __init__(self, folder: Path, count: int, events: int, stack: ExitStack) -> None:
+        self.agents = started(folder, count, stack)
+        self.relays = [Relay(agent) for agent in self.agents]
+        known = credentials.read(folder / "credentials", credentials.CLIENT)
+        there = addresses([relay.port for relay in self.relays])
+        self.keepers = [Keeper(address, known, folder / "kept" / address.name) for address in there]
+        self.waits: list[tuple[bool, float]] = []
+        self._feed = NodesFeed(there, known)
+        stack.callback(self._feed.close)
+        self._left = events
+        self._chance = random.Random(4)
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        """Do it all, then read what is left."""
+        for keeper in self.keepers:
+            keeper.start()
+        parts = [range(len(self.agents))[part::AT_ONCE] for part in range(AT_ONCE)]
+        threads = [threading.Thread(target=self._disturb, args=(part,)) for part in parts if part]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        time.sleep(3)
+        for keeper in self.keepers:
+            keeper.end()
+        for keeper in self.keepers:
+            keeper.join()
+        for agent, relay in zip(self.agents, self.relays, strict=True):
+            agent.end()
+            relay.close()
+
+    def _disturb(self, mine: Sequence[int]) -> None:
+        while True:
+            with self._lock:
+                if not self._left:
+                    return
+                self._left -= 1
+                number = self._chance.choice(mine)
+                kill, pause = self._chance.random() < KILLS, self._chance.uniform(0, LONGEST_CUT)
+            if kill:
+                self.agents[number].end(signal.SIGKILL)
+                time.sleep(pause / 4)
+                self.agents[number].start()
+            else:
+                self.relays[number].cut(pause)
+            wait = self._until_back(number)
+            with self._lock:
+                self.waits.append((kill, wait))
+            time.sleep(pause / 4)
+
+    def _until_back(self, number: int) -> float:
+        began, rows = time.monotonic(), self.keepers[number].reader.rows
+        while self.keepers[number].reader.rows <= rows or not self._feed.rounds[number].answers:
+            if time.monotonic() - began > PATIENCE:
+                raise SystemExit(f"agent {number} is not back: {self.keepers[number].trouble}")
+            time.sleep(0.005)
+        return time.monotonic() - began
+
+
+def times(folder: Path) -> list[int]:
+    """Return the times of all ticks of a recording in µs, which is what Parquet has."""
+    found = ([s.t for s in tick if isinstance(s, Sample)] for tick in readings(folder))
+    return [max(tick) // 1000 for tick in found if tick]
+
+
+def cuts(folder: Path, count: int, events: int) -> Iterator[Figure]:
+    """Yield what was lost, and how long it took to be back."""
+    with ExitStack() as stack:
+        disturber = Disturber(folder, count, events, stack)
+        disturber.run()
+    lost = doubled = rows = 0
+    for agent, keeper in zip(disturber.agents, disturber.keepers, strict=True):
+        pulled, written = times(folder / "kept" / keeper.address.name), times(agent.folder / "state" / "machine")
+        lost += len({t for t in written if t <= pulled[-1]} - set(pulled))
+        doubled += len(pulled) - len(set(pulled))
+        rows += len(pulled)
+    slow = sorted(wait for _, wait in disturber.waits)
+    kills = sum(kill for kill, _ in disturber.waits)
+    note = f"{len(slow) - kills} cuts, {kills} kills, {rows} rows of {count} agents"
+    name = "links cut and agents killed"
+    yield Figure(f"{name}: rows that were lost", "1", lost, lost, lost, 0, note)
+    yield Figure(f"{name}: rows that came twice", "1", doubled, doubled, doubled, 0)
+    yield Figure(f"{name}: until rows and news come again, the longest", "s", slow[-1], slow[-1], slow[-1], 5.0)
+    edge = len(slow) // 40
+    yield Figure(f"{name}: the median of it", "s", statistics.median(slow), slow[edge], slow[-1 - edge])
+
+
+def main() -> None:
+    """Measure and print."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--agents", type=int, default=64)
+    options.add_argument("--cuts", type=int, default=1000)
+    options.add_argument("--disturbed", type=int, default=16, help="agents that links are cut of")
+    options.add_argument("--windows", type=int, default=6)
+    options.add_argument("--only", choices=["cost", "many", "cuts"], action="append")
+    chosen = options.parse_args()
+    lean()
+    wanted = chosen.only or ["cost", "many", "cuts"]
+    with tempfile.TemporaryDirectory(prefix="gputune-agents-") as folder:
+        base = Path(folder)
+        for name in wanted:
+            (base / name).mkdir()
+            if name == "cost":
+                emit(list(cost(base / name, chosen.windows)))
+            elif name == "many":
+                emit(list(many(base / name, chosen.agents, chosen.windows)))
+            else:
+                emit(list(cuts(base / name, chosen.disturbed, chosen.cuts)))
+
+
+if __name__ == "__main__":
+    main()

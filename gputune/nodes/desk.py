@@ -1,0 +1,163 @@
+"""What an agent serves: the rows of its node's screen, the documents of its runs, and samples from any cursor on.
+
+The agent's own thread puts rows here once a second; calls come from other threads and never make it wait for long.
+"""
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from pathlib import Path
+
+import msgspec
+
+from gputune import __version__
+from gputune.errors import GputuneError
+from gputune.launch.job import MARK, seats
+from gputune.recording.folder import Folder
+from gputune.recording.pulling import Cursor, Pullable
+from gputune.scene import Node, RunRow, Update
+from gputune.wire.messages import LARGEST_ANSWER, MACHINE, PROTOCOL, Ask, Column, Hello, News, Place, Rows, Since
+
+OPEN = 8  # run folders that are held open for whoever reads them
+LATEST = 4096  # rows that are known at once, of a relay with a rack of nodes
+
+
+class NoSuchRun(GputuneError):  # noqa: N818 - named for what happened
+    """Nothing of that name is served here."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such run here", hint="`gputune nodes --json` lists the runs of each node")
+
+
+class Desk:
+    """Rows and runs of one agent. `machine` is the folder of its own recording.
+
+    Without one it is a relay's: rows come from other nodes, and no folder that they name is opened here.
+    """
+
+    def __init__(self, name: str, machine: Path | None) -> None:
+        self._name = name
+        self._machine = machine
+        self._life = os.urandom(8).hex()
+        self._lock = threading.Lock()
+        self._until = 0
+        self._rows: dict[tuple[str, str], tuple[int, Node | RunRow]] = {}  # kind and name to when it changed, and how
+        self._folders: dict[str, Path] = {}
+        self._open: OrderedDict[str, Pullable] = OrderedDict()
+
+    def close(self) -> None:
+        """Let go of all folders."""
+        with self._lock:
+            for pullable in self._open.values():
+                pullable.close()
+            self._open.clear()
+
+    def put(self, update: Update) -> None:
+        """Take what is new on this node's screen."""
+        with self._lock:
+            self._until += 1
+            for node in update.nodes:
+                self._put("node", node.name, node)
+            for run in update.runs:
+                self._put("run", run.id, run)
+                self._folders |= _pullable(run) if self._machine is not None else {}
+            for name in update.gone:
+                self._rows.pop(("node", name), None)
+            for name in update.runs_gone:
+                self._rows.pop(("run", name), None)
+                for known in [each for each in self._folders if each == name or each.startswith(f"{name}/rank-")]:
+                    del self._folders[known]
+
+    def _put(self, kind: str, name: str, row: Node | RunRow) -> None:
+        before = self._rows.get((kind, name))
+        if (before is None or before[1] != row) and (before is not None or len(self._rows) < LATEST):
+            self._rows[kind, name] = (self._until, row)
+
+    def hello(self) -> Hello:
+        """Return who is here."""
+        with self._lock:
+            runs = (MACHINE,) * (self._machine is not None) + tuple(self._folders)
+        return Hello(
+            protocol=PROTOCOL, gputune=__version__, host=self._name, life=self._life, unix=time.time(), runs=runs
+        )
+
+    def news(self, since: Since) -> News:
+        """Return the rows that have changed since; all of them to who has heard of none, or of another life's."""
+        with self._lock:
+            whole = since.life != self._life or not 0 < since.until <= self._until
+            rows = [row for at, row in self._rows.values() if whole or at > since.until]
+            update = Update(
+                until=self._until,
+                nodes=tuple(row for row in rows if isinstance(row, Node)),
+                runs=tuple(row for row in rows if isinstance(row, RunRow)),
+            )
+        encoded = msgspec.Raw(msgspec.json.encode(update))
+        relay = self._machine is None
+        return News(protocol=PROTOCOL, life=self._life, unix=time.time(), whole=whole, relay=relay, update=encoded)
+
+    def document(self, run: str, name: str) -> bytes:
+        """Return a file of a run's folder. Raises NoSuchRun, also where the run has no such file (now)."""
+        try:
+            with Folder(self._folder(run)) as folder:
+                data = folder.read(name)
+        except OSError:
+            raise NoSuchRun from None
+        if len(data) > LARGEST_ANSWER:
+            raise GputuneError("the document is too large", hint="look at it on the node")
+        return data
+
+    def pull(self, ask: Ask) -> tuple[object, Rows]:
+        """Return the samples of a run after a cursor. Raises NoSuchRun."""
+        folder = self._folder(ask.run)
+        try:
+            pullable = self._opened(ask.run, folder)
+            piece = pullable.since(_cursor(ask.since), only=frozenset(ask.only))
+        except OSError:
+            raise NoSuchRun from None
+        said = Rows(
+            protocol=PROTOCOL,
+            run=ask.run,
+            rows=piece.batch.num_rows,
+            next=Place(*piece.next),
+            columns=tuple(Column(id_, about) for id_, about in piece.columns),
+            anew=piece.anew,
+            more=piece.more,
+            missed=piece.missed,
+            clocks=pullable.clocks,
+            unix=time.time(),
+        )
+        return piece.batch, said
+
+    def _folder(self, run: str) -> Path:
+        """Return a run's folder: only what is served can be named, so no name leads anywhere else."""
+        if run == MACHINE and self._machine is not None:
+            return self._machine
+        with self._lock:
+            if run in self._folders:
+                return self._folders[run]
+        raise NoSuchRun
+
+    def _opened(self, run: str, folder: Path) -> Pullable:
+        with self._lock:
+            found = self._open.get(run)
+            if found is None:
+                found = self._open[run] = Pullable(folder)
+            self._open.move_to_end(run)
+            old = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - OPEN)]
+        for pullable in old:
+            pullable.close()
+        return found
+
+
+def _cursor(place: Place) -> Cursor:
+    """Return the cursor that somebody gave us: what is below zero becomes the beginning."""
+    return Cursor(max(0, place.segment), max(0, place.row), max(0, place.known), place.form)
+
+
+def _pullable(run: RunRow) -> dict[str, Path]:
+    """Return what can be pulled of a run, by name: its folder, or those of its ranks."""
+    folder = Path(run.folder).absolute()
+    if run.folder and (folder / MARK).is_file():
+        return {f"{run.id}/{Path(seat).name}": Path(seat) for seat in seats(str(folder))}
+    return {run.id: folder} if run.folder else {}

@@ -1,0 +1,140 @@
+"""Many agents as one feed of rows. Threads ask, each agent about once a second; nobody who polls ever waits for one.
+
+Agents that answer and agents that do not have threads of their own, so a rack that is off makes nobody else late.
+"""
+
+import heapq
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from gputune.nodes.round import Round
+from gputune.scene import Node, RunRow, Update
+from gputune.wire.address import Address
+from gputune.wire.credentials import Credentials
+
+BEAT = 1.0  # s between two questions to one agent
+THREADS = 8  # an answer takes a millisecond, so they ask 1,000 agents a second, network allowing
+SETTLED = 4.0  # s in which an agent that is there has answered
+LOOK = 0.05  # s
+GENTLE = 0.5  # s that threads have to end
+DOUBTFUL = 16  # threads for agents that do not answer: each try may last until its deadline
+
+
+class NodesFeed:
+    """Rows of all nodes behind these addresses, as they last were. A `gputune.scene.Feed`."""
+
+    def __init__(self, addresses: Sequence[Address], credentials: Credentials | None, *, beat: float = BEAT) -> None:
+        self.rounds = [Round(address, credentials, beat) for address in addresses]
+        self._lock = threading.Lock()
+        self._until = 0
+        self._told: dict[tuple[str, str], tuple[int, Node | RunRow]] = {}
+        self._queue = _Queue()
+        self._doubtful = _Queue()
+        for number in range(len(self.rounds)):
+            self._doubtful.put(number, 0.0)
+        self._threads = [
+            threading.Thread(target=self._work, args=(queue,), name="gputune-nodes", daemon=True)
+            for queue, count in ((self._queue, THREADS), (self._doubtful, DOUBTFUL))
+            for _ in range(min(count, len(self.rounds)))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def poll(self, since: int) -> Update:
+        """Return the rows that have changed since, and what is gone."""
+        nodes, runs = self._present()
+        with self._lock:
+            self._until += 1
+            for kind, rows in (("node", nodes), ("run", runs)):
+                for name, row in rows.items():
+                    known = self._told.get((kind, name))
+                    if known is None or known[1] != row:
+                        self._told[kind, name] = (self._until, row)
+            there = {*(("node", name) for name in nodes), *(("run", name) for name in runs)}
+            gone = self._told.keys() - there
+            for each in gone:
+                del self._told[each]
+            rows_ = [row for at, row in self._told.values() if at > since]
+            return Update(
+                until=self._until,
+                nodes=tuple(row for row in rows_ if isinstance(row, Node)),
+                runs=tuple(row for row in rows_ if isinstance(row, RunRow)),
+                gone=tuple(name for kind, name in gone if kind == "node"),
+                runs_gone=tuple(name for kind, name in gone if kind == "run"),
+            )
+
+    def settle(self) -> None:
+        """Wait until each agent has answered once or failed, or would have: for whoever looks only once."""
+        until = time.monotonic() + SETTLED
+        while time.monotonic() < until and any(each.link == "waiting" for each in self.rounds):
+            time.sleep(LOOK)
+
+    def seek(self, run: str, at: float | None) -> None:
+        """Do nothing: rows of other nodes are of the present."""
+
+    def close(self) -> None:
+        """Ask nobody any more. A thread that waits for an answer ends when it has come, or will not come."""
+        self._queue.close()
+        self._doubtful.close()
+
+    def leave(self, status: int) -> int:
+        """Return `status` once all threads have ended. Where one still waits for an answer, the process ends here.
+
+        A thread that came back out of gRPC while Python takes itself down would bring it down with a signal.
+        """
+        until = time.monotonic() + GENTLE
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        if any(thread.is_alive() for thread in self._threads):
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(status)
+        return status
+
+    def _present(self) -> tuple[dict[str, Node], dict[str, RunRow]]:
+        nodes: dict[str, Node] = {}
+        runs: dict[str, RunRow] = {}
+        for each in self.rounds:
+            nodes |= {row.name: row for row in each.rows()}
+            runs |= each.runs
+        return nodes, runs
+
+    def _work(self, queue: "_Queue") -> None:
+        while (number := queue.get()) is not None:
+            each = self.rounds[number]
+            each.ask()
+            (self._queue if each.answers else self._doubtful).put(number, each.due)
+
+
+class _Queue:
+    """Numbers, each to be handed out when it is due (s of time.monotonic())."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int]] = []
+        self._closed = False
+
+    def put(self, number: int, due: float) -> None:
+        """Put a number in."""
+        with self._changed:
+            heapq.heappush(self._due, (due, number))
+            self._changed.notify()
+
+    def get(self) -> int | None:
+        """Wait for the next that is due; None once the queue was closed."""
+        with self._changed:
+            while not self._closed:
+                left = self._due[0][0] - time.monotonic() if self._due else None
+                if left is not None and left <= 0:
+                    return heapq.heappop(self._due)[1]
+                self._changed.wait(left)
+        return None
+
+    def close(self) -> None:
+        """Let everybody go."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

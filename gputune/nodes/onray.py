@@ -1,0 +1,233 @@
+"""Agents on the nodes of a Ray cluster: `gputune agent --ray ADDRESS`.
+
+One actor is pinned to each live node and takes no resource there; it starts an agent as a process of its own, which
+listens with TLS and a token. Nodes that join get one, nodes that die are told of. Certificates are made here, for each
+node's address, and go to the actor through Ray: whoever may talk to a Ray cluster may run anything on it anyway. Ray is
+imported in this file alone, and only when it is asked for: it is the user's own.
+"""
+
+import importlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gputune.errors import GputuneError
+from gputune.hygiene import clean
+from gputune.launch.descriptors import say
+from gputune.nodes.agent import signals
+from gputune.wire import credentials
+from gputune.wire.address import parse
+from gputune.wire.client import Far
+
+BEAT = 1.0  # s between looks at which nodes live, and whether their agents answer
+PINGS = 16  # at once
+CONNECT = 20.0  # s for an agent to say where it listens
+GENTLE = 5.0  # s that the agents have to end
+HINT = "`pip install ray` of the cluster's version, and `RAY_AUTH_MODE=token` where the cluster wants one"
+
+
+class NoRay(GputuneError):  # noqa: N818 - named for what happened
+    """There is no Ray here, or no cluster at that address."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, hint=HINT)
+
+
+@dataclass(slots=True)
+class Member:
+    """One node of the cluster. `state`: starting, up, silent (no answer of its agent), dead (Ray says so), failed."""
+
+    id: str
+    name: str
+    address: str = ""
+    state: str = "starting"
+    actor: Any = None
+    asked: Any = None
+    far: Far | None = None
+    ping: Future[bool] | None = None
+
+
+class Hosted:
+    """The actor: it holds one agent on its node, in a worker of Ray."""
+
+    def __init__(self, files: dict[str, bytes], listen: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="gputune-ray-")
+        base = Path(self._folder.name)
+        for name, data in files.items():
+            with open(os.open(base / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
+                file.write(data)
+        words = [
+            "--listen",
+            listen,
+            "--credentials",
+            str(base),
+            "--state",
+            str(base / "state"),
+            "--until-eof",
+            "--quiet",
+        ]
+        words += ["--socket", str(base / "s" / "agent.sock"), "--announce", str(base / "announced")]
+        self._agent = subprocess.Popen([sys.executable, "-m", "gputune", "agent", *words], stdin=subprocess.PIPE)
+
+    def where(self) -> str:
+        """Return the address that the agent listens at; raise RuntimeError where it does not."""
+        announced = Path(self._folder.name) / "announced"
+        until = time.monotonic() + CONNECT
+        while time.monotonic() < until and self._agent.poll() is None:
+            if announced.exists():
+                return str(json.loads(announced.read_text())["listen"])
+            time.sleep(0.05)
+        raise RuntimeError("the agent did not start")
+
+    def end(self) -> None:
+        """End the agent."""
+        if self._agent.stdin is not None:
+            self._agent.stdin.close()
+        try:
+            self._agent.wait(GENTLE)
+        except subprocess.TimeoutExpired:
+            self._agent.kill()
+        self._folder.cleanup()
+
+
+class Cluster:
+    """The agents of one cluster. `told` hears a sentence for each change."""
+
+    def __init__(self, ray: Any, folder: Path, told: Callable[[str], None]) -> None:
+        self._ray = ray
+        self._folder = folder
+        self._told = told
+        self._pings = ThreadPoolExecutor(PINGS, thread_name_prefix="gputune-ray")
+        self.members: dict[str, Member] = {}
+        credentials.make(folder, ["localhost"])
+        self._known = credentials.read(folder, credentials.CLIENT)
+
+    def look(self) -> None:
+        """Meet nodes that have joined, mark those that have died, and hear of agents that have started."""
+        alive = {}
+        for node in self._ray.nodes():
+            if node.get("Alive"):
+                alive[str(node["NodeID"])] = node
+        for id_, node in alive.items():
+            if id_ not in self.members:
+                self.members[id_] = self._join(id_, node)
+        for member in self.members.values():
+            if member.id not in alive and member.state != "dead":
+                member.state, member.actor, member.asked, member.far = "dead", None, None, None
+                self._told(f"node {member.name} is dead")
+            elif member.asked is not None:
+                self._hear(member)
+            elif member.far is not None:
+                self._ping(member, member.far)
+
+    def _join(self, id_: str, node: dict[str, Any]) -> Member:
+        name = clean(str(node.get("NodeManagerHostname") or id_[:8]), 64)
+        host = str(node["NodeManagerAddress"])
+        if any(other.name == name for other in self.members.values()):
+            name = f"{name}-{id_[:6]}"
+        pinned = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=id_, soft=False)
+        actor = self._ray.remote(Hosted).options(num_cpus=0, num_gpus=0, max_restarts=-1, scheduling_strategy=pinned)
+        credentials.make(self._folder, [host])
+        server = self._folder / credentials.SERVER
+        files = {file.name: file.read_bytes() for file in server.iterdir() if not file.name.startswith(".")}
+        listen = f"[{host}]:0" if ":" in host else f"{host}:0"
+        handle = actor.remote(files, listen)
+        return Member(id_, name, actor=handle, asked=handle.where.remote())
+
+    def _hear(self, member: Member) -> None:
+        done, _ = self._ray.wait([member.asked], timeout=0)
+        if not done:
+            return
+        try:
+            member.address, member.state = str(self._ray.get(member.asked)), "up"
+            member.far = Far(parse(f"{member.name}={member.address}"), self._known)
+            self._told(f"node {member.name} is at {member.address}")
+        except Exception as error:  # noqa: BLE001 - Ray's errors are many, and each means that there is no agent
+            member.state = "failed"
+            self._told(f"no agent on node {member.name}: {clean(str(error).strip().splitlines()[-1])}")
+        member.asked = None
+
+    def _ping(self, member: Member, far: Far) -> None:
+        """See whether its agent answers: Ray takes a quarter of a minute to notice that a node was killed."""
+        if member.ping is not None and member.ping.done():
+            state = "up" if member.ping.result() else "silent"
+            if state != member.state:
+                member.state = state
+                self._told(f"node {member.name} {'answers again' if state == 'up' else 'does not answer'}")
+            member.ping = None
+        if member.ping is None:
+            member.ping = self._pings.submit(_answers, far)
+
+    def hosts(self) -> str:
+        """Return the addresses of the agents as a host file."""
+        return "".join(f"{m.name}={m.address}\n" for m in self.members.values() if m.address)
+
+    def close(self) -> None:
+        """End all agents that can be reached."""
+        self._pings.shutdown(wait=True, cancel_futures=True)
+        ending = [m.actor.end.remote() for m in self.members.values() if m.actor is not None and m.state != "dead"]
+        with suppress(Exception):
+            self._ray.wait(ending, num_returns=len(ending), timeout=2 * GENTLE)
+        for member in self.members.values():
+            if member.actor is not None:
+                with suppress(Exception):
+                    self._ray.kill(member.actor)
+
+
+def _answers(far: Far) -> bool:
+    try:
+        far.hello()
+    except GputuneError:
+        return False
+    return True
+
+
+def run(address: str) -> int:
+    """Keep an agent on every live node of the cluster at `address` until a signal comes. Raises NoRay."""
+    ray = connect(address)
+    with tempfile.TemporaryDirectory(prefix="gputune-ray-") as folder:
+        base = Path(folder)
+        cluster = Cluster(ray, base, _say)
+        file = base / "hosts"
+        _say(f"to look at them: gputune tui --hostfile {file} --credentials {base / credentials.CLIENT}")
+        try:
+            with signals() as wakeup:
+                while True:
+                    cluster.look()
+                    file.write_text(cluster.hosts())
+                    if select.select([wakeup], [], [], BEAT)[0]:
+                        return 0
+        finally:
+            cluster.close()
+            ray.shutdown()
+
+
+def connect(address: str) -> Any:
+    """Return Ray, connected to the cluster at `address` (`auto`: the one that this machine belongs to)."""
+    try:
+        ray = importlib.import_module("ray")
+        importlib.import_module("ray.util.scheduling_strategies")
+    except ImportError:
+        raise NoRay("Ray is not installed in this environment") from None
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", namespace="gputune")
+    except Exception as error:  # noqa: BLE001 - Ray raises what it likes
+        lines = str(error).strip().splitlines()
+        raise NoRay(
+            f"no Ray cluster at `{clean(address)}`: {clean(lines[0] if lines else type(error).__name__)}"
+        ) from None
+    return ray
+
+
+def _say(text: str) -> None:
+    say(f"gputune: {text}\n")

@@ -1,0 +1,133 @@
+"""One agent as the feed knows it: the state of its link, and the rows that it told last."""
+
+import math
+import time
+
+import msgspec
+from msgspec.structs import replace
+
+from gputune.hygiene import clean
+from gputune.scene import DeviceRow, LinkState, Node, RunRow, TaskRow, Update, harmless
+from gputune.wire.address import Address
+from gputune.wire.client import Failed, Far
+from gputune.wire.credentials import Credentials
+from gputune.wire.messages import News, Since
+
+LATE = 5.0  # s without news after which what is known of a node is no longer shown
+SOON, LONGEST = 0.25, 3.0  # s from a failure to the next try, twice as long each time: a node is back within 5 s
+MOST_NODES = 1024  # that one agent may speak for, being a relay
+MOST_RUNS = 4096
+
+
+class Round:
+    """Asks one agent for news again and again. `ask` is called by one thread at a time and never raises."""
+
+    def __init__(self, address: Address, credentials: Credentials | None, beat: float) -> None:
+        self.address = address
+        self.link: LinkState = "waiting"
+        self.why = ""
+        self.due = 0.0  # s of time.monotonic()
+        self.clock = (0.0, math.inf)  # s that its clock is ahead of ours, and how exact that is
+        self.nodes: dict[str, Node] = {}  # replaced whole, so that another thread may read them at any time
+        self.runs: dict[str, RunRow] = {}
+        self._relay = False
+        self._far = Far(address, credentials)
+        self._beat = beat
+        self._since = Since()
+        self._pause = SOON
+        self._heard = 0.0  # s of time.monotonic(); 0: never
+        self._seen = 0.0  # Unix time
+
+    @property
+    def answers(self) -> bool:
+        """Return whether its last question was answered."""
+        return self.link == "up"
+
+    def close(self) -> None:
+        """Hang up."""
+        self._far.close()
+
+    def ask(self) -> None:
+        """Ask for news once, and know afterwards when to ask again."""
+        began = time.monotonic()
+        try:
+            self._take(self._far.news(self._since))
+        except Failed as failed:
+            self._failed(failed.state, failed.why)
+        except Exception as error:  # noqa: BLE001 - whatever it has sent, the other nodes stay on the screen
+            self._far.close()
+            self._failed("foreign", f"its answer made gputune stumble ({type(error).__name__})")
+        else:
+            self.link, self.why, self._pause = "up", "", SOON
+            self._heard, self._seen = time.monotonic(), time.time()
+            self.clock = (self._far.offset, self._far.uncertain)
+            self.due = max(began + self._beat, time.monotonic())
+
+    def rows(self) -> list[Node]:
+        """Return its nodes as they are to be shown now."""
+        if self._relay and self.link == "up":  # it says itself how it reaches them
+            return list(self.nodes.values())
+        known = [replace(node, link=self.link, why=self.why, seen=self._seen) for node in self.nodes.values()]
+        if self.link in {"up", "late"}:
+            return known
+        names = [node.name for node in known] or [self.address.name]
+        return [Node(name=name, link=self.link, why=self.why, seen=self._seen) for name in names]
+
+    def _failed(self, state: LinkState, why: str) -> None:
+        recent = self._heard and time.monotonic() - self._heard < LATE
+        self.link = "late" if recent and state == "down" else state
+        self.why = clean(why)
+        self.due = time.monotonic() + self._pause
+        self._pause = min(LONGEST, 2 * self._pause)
+
+    def _take(self, news: News) -> None:
+        """Take the rows. Raises Failed where they are none."""
+        try:
+            update = harmless(msgspec.json.decode(news.update, type=Update))
+        except msgspec.DecodeError:
+            self._far.close()
+            raise Failed(self.address, "foreign", "its rows are not understood") from None
+        if len(update.nodes) > MOST_NODES or len(update.runs) > MOST_RUNS:
+            self._far.close()
+            raise Failed(self.address, "foreign", f"it speaks for more than {MOST_NODES} nodes")
+        nodes = {} if news.whole else dict(self.nodes)
+        runs = {} if news.whole else dict(self.runs)
+        alone = not news.relay  # else its nodes keep their names
+        for node in update.nodes:
+            mine = _node(node, self.address.name) if alone else node
+            nodes[mine.name] = mine
+        for run in update.runs:
+            known = _run(run, self.address.name) if alone else run
+            runs[known.id] = known
+        there = {run for node in nodes.values() for run in node.runs}
+        self.nodes, self.runs = nodes, {run: row for run, row in runs.items() if run in there}
+        self._relay, self._since = news.relay, Since(until=update.until, life=news.life)
+
+
+def _node(node: Node, name: str) -> Node:
+    """Return the row under the name that the node has here."""
+    if node.name == name:
+        return node
+    devices = tuple(_device(device, node.name, name) for device in node.devices)
+    tasks = tuple(_task(task, node.name, name) for task in node.tasks)
+    runs = tuple(_renamed(run, node.name, name) for run in node.runs)
+    return replace(node, name=name, devices=devices, tasks=tasks, runs=runs)
+
+
+def _run(run: RunRow, name: str) -> RunRow:
+    if run.node == name:
+        return run
+    return replace(run, node=name, id=_renamed(run.id, run.node, name))
+
+
+def _device(device: DeviceRow, before: str, name: str) -> DeviceRow:
+    return replace(device, job=_renamed(device.job, before, name)) if device.job else device
+
+
+def _task(task: TaskRow, before: str, name: str) -> TaskRow:
+    return replace(task, run=_renamed(task.run, before, name)) if task.run else task
+
+
+def _renamed(run: str, before: str, name: str) -> str:
+    """Return the id of a run of a node that is called otherwise here."""
+    return f"{name}/{run.removeprefix(f'{before}/')}"

@@ -1,0 +1,100 @@
+"""`gputune nodes` as it is typed: a line a node, JSON, and what was recorded kept here."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gputune.recording import load
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[str]:
+    """The address of a running agent."""
+    folder = tmp_path / "agent"
+    folder.mkdir(mode=0o700)
+    words = ["--state", folder / "state", "--socket", folder / "a.sock", "--announce", folder / "announced", "--quiet"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gputune", "agent", "--until-eof", *map(str, words)],
+        stdin=subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")},
+    )
+    until = time.monotonic() + 60
+    while not (folder / "announced").exists():
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    yield f"unix:{folder / 'a.sock'}"
+    process.communicate(timeout=60)
+
+
+def test_a_line_a_node(gputune: Run, agent: str, tmp_path: Path) -> None:
+    done = gputune("nodes", f"m8={agent},m9=unix:{tmp_path / 'none'}")
+    head, m8, m9 = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert head.split()[:3] == ["node", "link", "devices"]
+    assert m8.split()[:2] == ["m8", "up"]
+    assert m9.split()[:2] == ["m9", "down"]
+    assert m9.endswith("no agent runs there: there is no such socket")
+
+
+def test_json_of_all_of_them(gputune: Run, agent: str, tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"m8={agent} # here\n")
+    done = gputune("nodes", "--hostfile", str(hosts), "--json")
+    document = json.loads(done.stdout)
+    assert document["schema_version"] == 1
+    assert [node["name"] for node in document["nodes"]] == ["m8"]
+    assert document["clocks"]["m8"]["uncertain_s"] < 10
+
+
+def test_nobody_answers(gputune: Run, tmp_path: Path) -> None:
+    done = gputune("nodes", f"unix:{tmp_path / 'none'}")
+    assert done.returncode == 1
+    assert "down" in done.stdout
+
+
+def test_what_a_node_records_is_kept_here(gputune: Run, agent: str, tmp_path: Path) -> None:
+    done = gputune("nodes", f"m8={agent}", "--keep", str(tmp_path / "kept"), "--for", "3s")
+    assert done.returncode == 0, done.stderr
+    run = load(tmp_path / "kept" / "m8")
+    assert run.about["host"] == "m8"
+    assert run.tables["samples"].num_rows >= 2
+    assert "memory.total" in run.tables["samples"].column_names
+    again = gputune("nodes", f"m8={agent}", "--keep", str(tmp_path / "kept"), "--for", "3s")
+    assert again.returncode == 2
+    assert "is not an empty folder" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["m8:x"], "has no port"),
+        (["--hostfile", "/nonexistent"], "cannot be read"),
+        (["--hostfile", "/dev/null"], "names no host"),
+        (["m8", "--hostfile", "/dev/null"], "were given twice"),
+        (["m8", "--for", "3s"], "`--for` goes with `--keep`"),
+        (["m8", "--credentials", "/nonexistent"], "cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(gputune: Run, words: list[str], says: str) -> None:
+    done = gputune("nodes", *words)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_screen_takes_the_same_addresses(gputune: Run, agent: str, tmp_path: Path) -> None:
+    done = gputune("tui", "--nodes", f"m8={agent},m9=unix:{tmp_path / 'none'}", "--json")
+    document = json.loads(done.stdout)
+    assert {node["name"]: node["link"] for node in document["nodes"]} == {"m8": "up", "m9": "down"}
+    both = gputune("tui", "--nodes", "m8", "--json", str(tmp_path))
+    assert both.returncode == 2
+    assert "a recording is of one machine" in both.stderr

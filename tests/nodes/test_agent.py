@@ -1,0 +1,149 @@
+"""An agent: one process that reads its machine, writes that down, and serves it; whatever is done to it."""
+
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gputune.nodes.keeping import Reader
+from gputune.recording import readings
+from gputune.sample import Sample
+from gputune.scene import Update
+from gputune.wire import credentials
+from gputune.wire.address import Address, parse
+from gputune.wire.client import Failed, Far
+from gputune.wire.messages import MACHINE, Place, Since
+
+Wait = Callable[[Callable[[], object]], None]
+
+
+def written(folder: Path) -> list[int]:
+    """Return the times of all ticks that are on the disk, in µs."""
+    return [
+        max(r.t for r in tick if isinstance(r, Sample)) // 1000
+        for tick in readings(folder)
+        if any(isinstance(r, Sample) for r in tick)
+    ]
+
+
+def test_serves_its_machine(agents: Callable[..., Any]) -> None:
+    agent = agents("m8")
+    far = Far(agent.address)
+    hello = far.hello()
+    assert hello.host == "m8"
+    assert hello.runs[0] == MACHINE
+    news = far.news(Since())
+    (node,) = msgspec.json.decode(news.update, type=Update).nodes
+    assert node.name == "m8"
+    assert node.memory_total
+    again = far.news(Since(until=news.unix and msgspec.json.decode(news.update, type=Update).until, life=news.life))
+    assert not again.whole
+    far.close()
+    assert stat.S_IMODE(Path(agent.address.path).stat().st_mode) == 0o600
+    assert agent.end() == 0
+    assert not Path(agent.address.path).exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_it_well(agents: Callable[..., Any], number: int) -> None:
+    assert agents().end(number) == 0
+
+
+def test_what_it_recorded_is_read_on_exactly_after_it_was_killed(agents: Callable[..., Any], eventually: Wait) -> None:
+    agent = agents()
+    reader, ticks = Reader(Far(agent.address)), list[list[object]]()
+
+    def read_on() -> None:
+        try:
+            more = True
+            while more:
+                found, more = reader.step()
+                ticks.extend(found)
+        except Failed:
+            pass
+
+    for _ in range(2):
+        before = len(ticks)
+        eventually(lambda before=before: read_on() or len(ticks) > before + 1)
+        agent.kill()
+        agent.start()
+    agent.end()
+    there = written(agent.recording)
+    agent.start()
+    eventually(lambda: read_on() or len(ticks) > len(there))
+    times = [max(s.t for s in tick) // 1000 for tick in ticks if tick]  # type: ignore[attr-defined]
+    assert times[: len(there)] == there
+    assert times == sorted(set(times))
+    assert reader.missed == 0
+    reader.far.close()
+
+
+def test_a_second_one_is_refused_and_the_first_one_lives(agents: Callable[..., Any]) -> None:
+    agent = agents()
+    for words in (
+        ["--state", str(agent.folder / "state")],
+        ["--state", str(agent.folder / "2"), "--socket", agent.address.path],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "gputune", "agent", "--socket", str(agent.folder / "s" / "b.sock"), *words],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "runs here already" in done.stderr
+        assert "Traceback" not in done.stderr
+    far = Far(agent.address)
+    assert far.hello().host == "m8"
+    far.close()
+
+
+def test_it_listens_only_with_tls_and_a_token(agents: Callable[..., Any], tmp_path: Path) -> None:
+    credentials.make(tmp_path / "c", ["127.0.0.1"])
+    agent = agents("m8", "--listen", "127.0.0.1:0", "--credentials", str(tmp_path / "c"))
+    address = parse(f"m8={agent.told['listen']}")
+    far = Far(address, credentials.read(tmp_path / "c", "client"))
+    assert far.hello().host == "m8"
+    far.close()
+    nobody = Far(Address("m8", address.host, address.port))
+    with pytest.raises(Failed, match="no credentials"):
+        nobody.hello()
+
+
+def test_it_ends_with_its_input(agents: Callable[..., Any]) -> None:
+    agent = agents("m8", "--until-eof")
+    process = agent.process
+    assert process is not None
+    assert process.stdin is not None
+    process.stdin.write("hello?\n")
+    process.stdin.flush()
+    Far(agent.address).hello()
+    process.stdin.close()
+    assert process.wait(60) == 0
+
+
+def test_a_rebooted_machine_begins_a_new_recording(agents: Callable[..., Any], eventually: Wait) -> None:
+    agent = agents()
+    eventually(lambda: len(written(agent.recording)) > 1)
+    agent.end()
+    about = agent.recording / "run.json"
+    about.write_text(about.read_text().replace('"boot": "', '"boot": "other-'))
+    agent.start()
+    assert (agent.folder / "state" / "machine-before" / "run.json").exists()
+    far = Far(agent.address)
+    eventually(lambda: len(far.pull(MACHINE, Place()).rows) > 1)
+    far.close()
+
+
+def test_a_damaged_recording_is_put_aside(agents: Callable[..., Any], eventually: Wait) -> None:
+    agent = agents()
+    agent.end()
+    (agent.recording / "run.json").write_text("{")
+    agent.start()
+    far = Far(agent.address)
+    eventually(lambda: far.pull(MACHINE, Place()).rows)
+    far.close()

@@ -1,0 +1,91 @@
+"""What an agent serves, and what it does not, whatever somebody asks for."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gputune.nodes.desk import Desk, NoSuchRun
+from gputune.recording import Recording
+from gputune.scene import Node, RunRow, Update
+from gputune.wire.messages import MACHINE, Ask, Since
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run folder with nothing measured."""
+    Recording.create(tmp_path / "run", {"command": ["x"]}).close()
+    return tmp_path / "run"
+
+
+def told(desk: Desk, since: Since) -> tuple[list[str], list[str], Since]:
+    """Return the names of what is new, and what to ask with next time."""
+    news = desk.news(since)
+    update = msgspec.json.decode(news.update, type=Update)
+    rows = [node.name for node in update.nodes], [run.id for run in update.runs]
+    return *rows, Since(until=update.until, life=news.life)
+
+
+def test_only_changed_rows_are_news(folder: Path) -> None:
+    desk = Desk("m8", folder)
+    desk.put(Update(until=0, nodes=(Node(name="a"), Node(name="b")), runs=(RunRow(id="a/1", node="a", name="x"),)))
+    nodes, runs, since = told(desk, Since())
+    assert (nodes, runs) == (["a", "b"], ["a/1"])
+    desk.put(Update(until=0, nodes=(Node(name="a"), Node(name="b", cpu=1.0))))
+    assert told(desk, since)[:2] == (["b"], [])
+    assert told(desk, Since(until=since.until, life="x"))[0] == ["a", "b"]
+    assert told(desk, Since(until=10**6, life=since.life))[0] == ["a", "b"]
+    desk.close()
+
+
+def test_documents_and_samples_are_of_runs_that_are_told_of(folder: Path) -> None:
+    desk = Desk("m8", folder)
+    with pytest.raises(NoSuchRun):
+        desk.document("a/1", "run.json")
+    desk.put(Update(until=0, runs=(RunRow(id="a/1", node="a", name="x", folder=str(folder)),)))
+    assert desk.hello().runs == (MACHINE, "a/1")
+    assert b"schema_version" in desk.document("a/1", "run.json")
+    assert desk.pull(Ask(run="a/1"))[1].rows == 0
+    with pytest.raises(NoSuchRun):
+        desk.document("a/1", "live.json")
+    desk.put(Update(until=0, runs_gone=("a/1",)))
+    assert desk.hello().runs == (MACHINE,)
+    with pytest.raises(NoSuchRun):
+        desk.pull(Ask(run="a/1"))
+    desk.close()
+
+
+def test_a_relay_opens_no_folder_that_others_name(folder: Path) -> None:
+    desk = Desk("rack", None)
+    desk.put(Update(until=0, runs=(RunRow(id="a/1", node="a", name="x", folder=str(folder)),)))
+    assert desk.hello().runs == ()
+    for run in ("a/1", MACHINE):
+        with pytest.raises(NoSuchRun):
+            desk.document(run, "run.json")
+    desk.close()
+
+
+def test_the_ranks_of_a_job_are_runs(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    for rank in range(2):
+        Recording.create(job / f"rank-{rank:05d}", {}).close()
+    (job / "job").write_text("torch-x")
+    desk = Desk("m8", tmp_path)
+    desk.put(Update(until=0, runs=(RunRow(id="m8/job", node="m8", name="x", folder=str(job)),)))
+    assert desk.hello().runs == (MACHINE, "m8/job/rank-00000", "m8/job/rank-00001")
+    assert desk.pull(Ask(run="m8/job/rank-00001"))[1].rows == 0
+    desk.put(Update(until=0, runs_gone=("m8/job",)))
+    assert desk.hello().runs == (MACHINE,)
+    desk.close()
+
+
+def test_more_runs_than_are_held_open_can_be_read_in_turn(tmp_path: Path) -> None:
+    desk = Desk("m8", tmp_path)
+    for number in range(12):
+        Recording.create(tmp_path / f"{number}", {}).close()
+        desk.put(
+            Update(until=0, runs=(RunRow(id=f"{number}", node="m8", name="x", folder=str(tmp_path / f"{number}")),))
+        )
+    for number in (*range(12), 0, 5):
+        assert desk.pull(Ask(run=f"{number}"))[1].rows == 0
+    desk.close()

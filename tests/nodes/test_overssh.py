@@ -1,0 +1,120 @@
+"""Agents over ssh: one ssh a host starts the agent and carries its socket; with a stand-in for ssh and its network."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gputune.errors import BadUsage
+from gputune.nodes import overssh
+from gputune.wire.address import hostfile
+from gputune.wire.client import Failed, Far
+
+Wait = Callable[[Callable[[], object]], None]
+
+# What ssh does with these options, on one machine: the forwarded socket is a link to the other one.
+SSH = """#!/bin/sh
+echo "$@" >> "$SSH_LOG"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -L) mine="${2%%:*}"; theirs="${2#*:}"; ln -sf "$theirs" "$mine"; shift 2 ;;
+    -o) shift 2 ;;
+    --) shift; break ;;
+    *) shift ;;
+  esac
+done
+host="$1"; shift
+case "$host" in bad*) echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255 ;; esac
+HOME="$SSH_HOMES/$host" XDG_STATE_HOME= exec sh -c "$*"
+"""
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Return what starts `gputune agent --hosts …` with that ssh."""
+    (tmp_path / "bin").mkdir()
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    (tmp_path / "run").mkdir(mode=0o700)
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("GPUTUNE_")}
+    environ |= {
+        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "XDG_RUNTIME_DIR": str(tmp_path / "run"),
+        "SSH_HOMES": str(tmp_path / "homes"),
+        "SSH_LOG": str(tmp_path / "log"),
+    }
+    found: list[subprocess.Popen[str]] = []
+
+    def start(*hosts: str) -> "subprocess.Popen[str]":
+        for host in ",".join(hosts).split(","):
+            (tmp_path / "homes" / host).mkdir(parents=True, mode=0o700, exist_ok=True)
+        remote = f"{sys.executable} -m gputune"
+        words = [sys.executable, "-m", "gputune", "agent", "--hosts", *hosts, "--remote", remote]
+        found.append(subprocess.Popen(words, env=environ, stderr=subprocess.PIPE, text=True))
+        return found[-1]
+
+    yield start
+    for process in found:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def answers(file: Path) -> list[str]:
+    """Return the names of the hosts in a host file whose agents answer."""
+    found = []
+    for address in hostfile(file) if file.exists() else []:
+        far = Far(address)
+        try:
+            far.hello()
+            found.append(address.name)
+        except Failed:
+            pass
+        far.close()
+    return found
+
+
+def test_agents_run_on_all_hosts_and_end_with_their_ssh(
+    started: Callable[..., "subprocess.Popen[str]"], tmp_path: Path, eventually: Wait
+) -> None:
+    process = started("m8,m9")
+    file = tmp_path / "run" / "gputune" / f"hosts-{process.pid}" / "hosts"
+    eventually(lambda: answers(file) == ["m8", "m9"])
+    sockets = [address.path for address in hostfile(file)]
+    remote = [Path(path).readlink() for path in sockets]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    assert not file.parent.exists()
+    eventually(lambda: not any(path.exists() for path in remote))
+    assert "BatchMode=yes" in (tmp_path / "log").read_text()
+
+
+def test_a_host_that_cannot_be_reached_is_told_of_and_tried_again(
+    started: Callable[..., "subprocess.Popen[str]"], tmp_path: Path, eventually: Wait
+) -> None:
+    process = started("bad1,m9")
+    file = tmp_path / "run" / "gputune" / f"hosts-{process.pid}" / "hosts"
+    eventually(lambda: answers(file) == ["m9"])
+    eventually(lambda: (tmp_path / "log").read_text().count("bad1") >= 2)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert "the agent on bad1 has ended (ssh: connect to host bad1 port 22: No route to host)" in said
+
+
+@pytest.mark.parametrize("hosts", [[""], ["-oProxyCommand=x"], ["m8,a b"], ["m8\x1b[2J"], ["a=b"]])
+def test_what_is_no_host_is_refused(hosts: list[str]) -> None:
+    with pytest.raises(BadUsage) as refused:
+        overssh.run(hosts)
+    assert "\x1b" not in str(refused.value)
+
+
+def test_no_name_reaches_a_shell_unquoted() -> None:
+    tunnel = overssh.Tunnel("m8", Path("/run/x.sock"))
+    words = overssh.command(tunnel, "gputune", "/tmp/a b/agent.sock")
+    assert words[0] == "ssh"
+    assert words[-2:] == ["m8", "gputune agent --socket '/tmp/a b/agent.sock' --until-eof --quiet"]
+    assert words[words.index("--") + 1] == "m8"
