@@ -19,8 +19,11 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from gputune.aftermath import chilled
+from gputune.figures import mean
 
 BATCHES = 240  # replayed for one prediction: enough for bursts to show, about 2 ms of work
+MOST_BATCHES = 960  # where rare slow ones would be missed or met too often in fewer
+UNLIKE = 0.03  # of their mean time: the batches that are replayed take no more or less than those that they stand for
 ROUNDS = 8  # batches that each of many workers makes in a replay at the least, that the last round weighs little
 RUN = 30  # neighbours that stay together when a long series is thinned out: longer than a queue
 DELIVERY_S = 0.0011  # s for a small batch to pass the queue, when the run has not shown it (measured: 0.9 to 2.0 ms)
@@ -55,6 +58,18 @@ def spread(series: Sequence[Work], count: int) -> list[Work]:
     return found
 
 
+def _alike(series: Sequence[Work]) -> bool:
+    """Return whether `BATCHES` of a series take about as long as all of it: rare slow ones are as rare among them."""
+    if len(series) <= BATCHES:
+        return True
+    whole = mean(map(_lasting, series))
+    return abs(mean(map(_lasting, spread(series, BATCHES))) - whole) <= UNLIKE * whole
+
+
+def _lasting(work: Work) -> float:
+    return work.cpu + work.blocked + work.disk
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What was measured of one loader and its loop: bounded series, cycled through as long as needed."""
@@ -67,18 +82,24 @@ class Job:
     floor: float = 0.0  # s per batch that the device works in any case
     cools: bool = False
 
-    def seconds(self, workers: int, prefetch: int, *, in_order: bool = True, batches: int = BATCHES) -> float:
+    def seconds(self, workers: int, prefetch: int, *, in_order: bool = True) -> float:
         """Return the steady time per batch under these settings, in s."""
+        batches = self._enough()
         if workers == 0:
             return max(self.floor, self._inline(batches))
         ends = _play(self, workers, max(1, prefetch), max(batches, ROUNDS * workers), in_order=in_order)
         return self._steady(ends, workers)
 
+    def _enough(self) -> int:
+        """Return how many batches to replay, so that they are like all that were measured."""
+        alike = _alike(self.fetches) and _alike(self.steps)
+        return BATCHES if alike else min(MOST_BATCHES, max(len(self.fetches), len(self.steps)))
+
     def epoch(self, workers: int, prefetch: int, batches: int, *, in_order: bool = True) -> float:
         """Return the time of one pass over `batches` batches that starts with empty queues, in s."""
         if workers == 0:
             return batches * self.seconds(0, 1)
-        played = min(batches, max(BATCHES, ROUNDS * workers))
+        played = min(batches, max(self._enough(), ROUNDS * workers))
         ends = _play(self, workers, max(1, prefetch), played, in_order=in_order)
         total = max(ends[-1], played * self.floor)
         if batches > played:

@@ -197,6 +197,14 @@ def test_without_order_one_slow_worker_holds_nobody_up() -> None:
     assert slow.seconds(4, 2, in_order=False) < 0.8 * slow.seconds(4, 2)
 
 
+def test_rare_slow_batches_are_replayed_as_often_as_they_came() -> None:
+    """Each eightieth batch takes 3 s: fewer than all 400 would have one too many or too few of them."""
+    times = [3.0 if number % 80 == 30 else 0.020 for number in range(400)]
+    held = job(fetches=times, steps=[0.015])
+    assert held.epoch(4, 2, 400) == pytest.approx(held.epoch(4, 2, 800) / 2, rel=0.05)
+    assert held.epoch(4, 2, 400) == pytest.approx(5 * 3.0 + 395 * 0.015, rel=0.05)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "prefetch"), [(1, 2), (3, 2)])
 def test_a_real_dataloader_of_sleeping_items_takes_as_long_as_its_items_and_steps_say(workers, prefetch) -> None:
