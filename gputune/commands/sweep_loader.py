@@ -64,6 +64,7 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> "tu
 @click.option("--seed", type=int, default=1, show_default=True, help="The seed of torch's random numbers in trials.")
 @click.option("--out", metavar="DIR", help="Folder of the trials: new or empty.  [default: gputune-runs/…]")
 @click.option("--resume", is_flag=True, help="Go on with the last sweep of this command that was ended.")
+@click.option("--restarts", is_flag=True, help="Measure each setting in a start of its own.")
 @click.option("--write", metavar="FILE", default="gputune.toml", show_default=True, help="Keep the settings; - for no.")
 @click.option("--patch", "as_patch", is_flag=True, help="Print the change of the script as a diff.")
 @click.option("--apply", is_flag=True, help="Make that change in the script.")
@@ -81,6 +82,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     seed: int,
     out: str | None,
     resume: bool,
+    restarts: bool,
     write: str,
     as_patch: bool,
     apply: bool,
@@ -102,6 +104,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
             where=where,
             seed=seed,
             resume=resume,
+            restarts=restarts,
             write=None if write == "-" else Path(write),
             tell=_tell,
         )

@@ -14,6 +14,7 @@ from gputune.sweep.settings import Setting
 
 SURE = 2.0  # standard errors to either side: 95 %
 TIE = 0.01  # relative: the cheaper one of two that are this close
+LOOSE = 0.03  # relative: and of two that cannot be told apart, if they are no further from each other than this
 SHARP = 0.025  # half a width of the interval of a ratio below which two settings that are not apart tie
 
 
@@ -80,14 +81,22 @@ def order(one: Tally, other: Tally) -> Order:
 def best(tallies: Iterable[Tally], script: Setting) -> Tally:
     """Return the cheapest of those that are about as fast as the fastest.
 
-    The script's own settings are left only for what is surely faster, or costs less and is no slower.
+    The script's own settings are left only for what is surely faster, or costs less and is sure to be about as fast.
     """
     found = list(tallies)
     fastest = max(found, key=lambda tally: tally.rate)
-    close = [tally for tally in found if tally.rate >= fastest.rate * (1 - TIE)]
+    close = [tally for tally in found if _ties(tally, fastest)]
     chosen = min(close, key=lambda tally: tally.setting.cost(script))
     own = next((tally for tally in found if tally.setting == script), None)
-    if own is None or chosen is own or order(chosen, own) is Order.FASTER:
+    if own is None or chosen is own:
         return chosen
+    stands = order(chosen, own)
     cheaper = chosen.setting.cost(script) < script.cost(script)
-    return chosen if cheaper and chosen.rate >= own.rate * (1 - TIE) else own
+    return chosen if stands is Order.FASTER or (cheaper and stands is Order.TIE) else own
+
+
+def _ties(tally: Tally, fastest: Tally) -> bool:
+    """Return whether a setting is about as fast as the fastest, or a little slower, and perhaps by chance."""
+    if tally.rate >= fastest.rate * (1 - TIE):
+        return True
+    return tally.rate >= fastest.rate * (1 - LOOSE) and order(tally, fastest) is not Order.SLOWER

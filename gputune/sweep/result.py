@@ -249,12 +249,14 @@ def _text(value: int | None) -> str:
 
 
 def _verdict(sweep: Sweep) -> str:
-    took = f"{sweep.starts} starts in {duration(sweep.seconds)}"
+    took = f"{sweep.starts} start{'s' if sweep.starts != 1 else ''} in {duration(sweep.seconds)}"
     so_far = "the best so far" if sweep.stopped else "best"
     if _plain(sweep.best) == _plain(sweep.baseline):
         return f"{so_far}: the script's own settings; nothing that was tried is surely faster ({took})"
     changed = {n: v for n, v in _plain(sweep.best).items() if v is not None and v != _plain(sweep.baseline)[n]}
     shown = ", ".join(f"{name}={value}" for name, value in changed.items())
+    if sweep.speedup.low <= 1:
+        return f"{so_far}: {shown}: as fast as the script's own settings, and cheaper ({took})"
     return f"{so_far}: {shown}: {times(sweep.speedup)} the samples/s of the script's own settings ({took})"
 
 

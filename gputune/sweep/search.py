@@ -17,7 +17,7 @@ from gputune.sweep.starting import Start, State
 CLOSE = 0.03  # relative: predictions this close are the same, for the model is not more exact than that
 HOPE = 0.02  # a setting that is predicted no further behind the best may be it: the model's own error, once corrected
 SURELY = 1.1  # times: a gain whose lower end is above this needs no second visit
-VISITS = 4  # times that a setting is gone back to at most, to tell two of them apart
+VISITS = 3  # times that a setting is gone back to at most, to tell two of them apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Found:
     def take(self, wanted: Setting, outcome: Outcome, noise: float) -> None:
         """Take one visit."""
         if outcome.memory:
-            self.memory[wanted] = max(outcome.memory, self.memory.get(wanted, 0))
+            self.memory[wanted] = outcome.memory
         if outcome.state is not State.OK or not outcome.rates:
             self.failed[wanted] = outcome
             return

@@ -28,6 +28,7 @@ from gputune.sweep.search import Found, Search, Stage
 from gputune.sweep.settings import Setting, setting_of
 from gputune.sweep.starter import WRITES, Starter
 from gputune.sweep.starting import Start, State
+from gputune.sweep.steered import NotSteered, Steered
 from gputune.workload import LEAST_BATCHES
 
 TRIALS = 6  # settings that are measured, the script's own and the ceiling included; batch sizes come on top
@@ -49,6 +50,7 @@ class Wishes:
     where: str = ""
     seed: int = 1
     resume: bool = False
+    restarts: bool = False  # each setting in a start of its own
     write: Path | None = None  # where the settings go; None: nowhere
     tell: Tell = lambda _: None
 
@@ -118,7 +120,8 @@ class Sweeper:
     # the starts
 
     def _stage(self, wanted: Setting | None) -> Stage:
-        return Restarts(self._starter, wanted, self.budget)
+        kind = Restarts if self.wishes.restarts else Steered
+        return kind(self._starter, wanted, self.budget)
 
     def _profile(self, bench: Stage, name: str) -> Profile:
         """Start the script and profile it."""
@@ -176,6 +179,20 @@ class Sweeper:
         if here.ceiling is not None and here.script.num_workers == 0 and here.ceiling < here.measured * (1 + NO_GAIN):
             self.says.append("batches cost next to nothing: no setting of the loader can bring more")
             return
+        try:
+            self._searched(here, found, bench)
+        except NotSteered as why:
+            bench.remove()
+            self.wishes.tell(f"its loader cannot be switched while it runs ({why}): each setting in a start of its own")
+            restarts = Restarts(self._starter, here.script, self.budget)
+            restarts.know(here)
+            if here.ceiling is None:
+                here.ceiling = self.journal.number(f"ceiling by a start {here.script.words()}", restarts.ceiling)
+                found.predicted = {wanted: here.rate(wanted) for wanted in found.predicted}
+            self._searched(here, found, restarts)
+            self.starts += restarts.starts
+
+    def _searched(self, here: Profile, found: Found, bench: Stage) -> None:
         tell = self.wishes.tell
         Search(
             here,

@@ -55,6 +55,11 @@ def test_what_is_not_surely_faster_leaves_the_script_as_it_is() -> None:
     assert best([own, other], workers(2)) is own
 
 
+def test_what_is_cheaper_and_perhaps_as_fast_leaves_the_script_as_it_is() -> None:
+    own, other = tally(8, 100.0, spread=0.1, noise=0.05), tally(2, 99.8, spread=0.1, noise=0.05)
+    assert best([own, other], workers(8)) is own
+
+
 def test_what_is_as_fast_and_cheaper_than_the_script_is_taken() -> None:
     own, other = tally(8, 100.0, spread=0.001), tally(2, 99.8, spread=0.001)
     assert best([own, other], workers(8)) is other

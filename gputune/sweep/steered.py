@@ -1,0 +1,289 @@
+"""All settings in one start: the training goes on, and its loader is switched from setting to setting in mid-epoch.
+
+The guest obeys orders (docs/steering.md) and answers each in a note, in every rank. A script that ends before all was
+measured is started again; a loader that cannot be switched is measured by restarts instead.
+"""
+
+import contextlib
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from gputune.figures import mean
+from gputune.hygiene import clean
+from gputune.sample import Json
+from gputune.steering import Orders
+from gputune.sweep.budget import Budget
+from gputune.sweep.living import Live
+from gputune.sweep.profile import Profile
+from gputune.sweep.search import Outcome
+from gputune.sweep.settings import Setting
+from gputune.sweep.starter import Starter
+from gputune.sweep.starting import Start, State, failure, outcome, status_words
+from gputune.sweep.timeline import LEAST, WARM_UP
+
+NOISE = 0.005  # relative: standard error between two visits in one process
+PROFILE_S, MOST_PROFILE_S = 2.5, 60.0  # s of batches before the first order; and where these are slow
+LOOK_S = 1.0  # s between looks whether enough of them came
+SHORT_S, LONG_S = 0.8, 6.0  # s of timed batches in a visit
+TIMED, MOST = 24, 1000  # batches timed in a visit
+PRECISION = 0.03  # relative, of the mean of a visit's batch times, with a certainty of 95 %
+CEILING_S = 0.8  # s of batches that cost nothing
+STUCK_S = 60.0  # s without a batch after which a setting, or the script, hangs
+ANSWER_S = 75.0  # s for an answer: the guest itself gives up after 60
+FAILURES = ("its workers", "one of its workers", "under it")  # what it says of settings, and not of the loader
+END_S = 60.0  # s that its own `finally` and `atexit` may take
+TRAINING_S = 3600.0  # s after which a training that we lost sight of ends by itself
+
+
+class NotSteered(Exception):  # noqa: N818 - named for what happened
+    """The loader cannot be switched while it is iterated; the message says why."""
+
+
+class Failed(Exception):  # noqa: N818 - as above
+    """The loader was not served under a setting, or not for long; the message says why."""
+
+
+class Ended(Exception):  # noqa: N818 - as above
+    """The script has ended, or hangs; `state` says whether well, the message how."""
+
+    def __init__(self, state: State, why: str) -> None:
+        super().__init__(why)
+        self.state = state
+
+
+class Hung(Ended):
+    """No batch comes any more; the script still runs."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(State.FAILED, why)
+
+
+class Steered:
+    """A bench in one start. `close()` it, whatever comes."""
+
+    noise = NOISE
+    kept = 0  # to go back to a setting costs no trial
+
+    def __init__(self, starter: Starter, wanted: Setting | None, budget: Budget) -> None:
+        """`wanted`: what the loader is built with, for a batch size; None for the script's own."""
+        self._starter = starter
+        self._wanted = wanted
+        self._budget = budget
+        self._live: Live | None = None
+        self._orders: Orders | None = None
+        self._seq = 0
+        self._folder = Path(tempfile.mkdtemp(prefix="gputune-"))
+        self._visited: set[Setting] = set()
+        self._memory: dict[Setting, int] = {}
+        self._profile: Profile | None = None
+        self.starts = 0
+
+    # the start
+
+    def profile(self, enough: Callable[[Start], int]) -> Start:
+        """Start the script, and return what it shows once `enough` batches came; it goes on where it can.
+
+        `enough` is asked with what is known by then.
+        """
+        live = self._begin()
+        where = self._starter.where
+        try:
+            self._wait(lambda: live.timeline.batches(where) > 0, live, self._starter.within)
+            first = live.seconds
+            while True:
+                self._beats(live, PROFILE_S if live.seconds - first < PROFILE_S else LOOK_S)
+                found = self._seen(live, where)
+                if found.batches >= enough(found) and found.rates:
+                    return found
+                if live.seconds - first > MOST_PROFILE_S:
+                    return found
+        except Ended as why:
+            self.close()
+            return outcome(live, where, str(why) if isinstance(why, Hung) else "")
+
+    def _seen(self, live: Live, where: str) -> Start:
+        found = outcome(live, where, "")
+        return replace(found, memory=live.memory(), over=True)
+
+    def know(self, profile: Profile) -> None:
+        """Learn what the profile said: what is measured from here on is measured of its loader."""
+        self._profile = profile
+        self._visited.add(profile.script)
+        self._starter.where = profile.loader.where
+
+    def _begin(self) -> Live:
+        """Start the script anew, with a new file for orders."""
+        self.close()
+        self.starts += 1
+        path = self._folder / f"orders-{self.starts}"
+        self._orders = Orders(path)
+        plan = self._starter.plan(seconds=TRAINING_S, environment={"GPUTUNE_STEER": str(path)})
+        self._live = self._starter.live(plan, f"start {self.starts}", self._wanted)
+        return self._live
+
+    def _again(self) -> Live:
+        """Return the start that goes on, or a new one in the middle of its training."""
+        if self._live is not None:
+            return self._live
+        live = self._begin()
+        where = self._starter.where
+        self._wait(lambda: live.timeline.batches(where) > WARM_UP, live, self._starter.within)
+        return live
+
+    def close(self) -> None:
+        """Have the script end as it would by itself, else end it."""
+        live, self._live = self._live, None
+        if live is None:
+            return
+        try:
+            if live.status is None and self._orders is not None:
+                self._orders.send({"do": "end"})
+                until = live.seconds + END_S
+                while live.beat() and live.seconds < until:
+                    pass
+        finally:
+            live.end()
+
+    def remove(self) -> None:
+        """Close it, and remove the files of its orders."""
+        self.close()
+        with contextlib.suppress(OSError):
+            for file in self._folder.iterdir():
+                file.unlink()
+            self._folder.rmdir()
+
+    # waiting
+
+    def _beats(self, live: Live, seconds: float) -> None:
+        """Let it go on for a while. Raises Ended."""
+        until = live.seconds + seconds
+        while live.seconds < until:
+            self._beat(live)
+
+    def _beat(self, live: Live) -> None:
+        if not live.beat():
+            if not live.status:
+                raise Ended(State.OK, "")
+            raise Ended(*failure(live.log, status_words(live.status), live.features()))
+
+    def _wait(self, done: Callable[[], bool], live: Live, most: float) -> None:
+        """Wait for something, as long as batches come, else at most for so many s. Raises Ended."""
+        where = self._starter.where
+        moved, came = live.seconds, live.timeline.batches(where)
+        while not done():
+            self._beat(live)
+            if live.timeline.batches(where) > came:
+                moved, came = live.seconds, live.timeline.batches(where)
+            if live.seconds - moved > most:
+                raise Hung(f"no batch came {'for' if came else 'in the first'} {most:.0f} s")
+
+    def _answers(self, live: Live, seq: int) -> dict[int, dict[str, Json]]:
+        """Return the last answer of each process to an order."""
+        notes = ((process, dict(note)) for process, note in live.timeline.notes if note.get("n") == "steer")
+        return {process: note for process, note in notes if note.get("seq") in {seq, 0}}
+
+    def _obeyed(self, live: Live, order: dict[str, Json]) -> int:
+        """Give an order, and return when the last rank had its first batch under it (ns).
+
+        Raises NotSteered, Failed or Ended.
+        """
+        self._seq = self._orders.send(order) if self._orders is not None else 0
+        ranks, until = self._known().ranks, live.seconds + ANSWER_S
+
+        def answered() -> bool:
+            if live.seconds > until:
+                raise NotSteered("nobody has answered")
+            return len(self._answers(live, self._seq)) >= ranks
+
+        self._wait(answered, live, ANSWER_S)
+        self._check(live)
+        return max(int(str(answer.get("ready_ns"))) for answer in self._answers(live, self._seq).values())
+
+    def _check(self, live: Live) -> None:
+        """Raise NotSteered or Failed where a rank did not, or does not any more, obey the last order."""
+        for answer in self._answers(live, self._seq).values():
+            if answer.get("state") == "refused":
+                why = clean(str(answer.get("why")), 200)
+                raise Failed(why) if why.startswith(FAILURES) else NotSteered(why)
+
+    # what is measured
+
+    def ceiling(self) -> float | None:
+        """Return samples/s with one batch again and again; None where it cannot be copied."""
+        profile = self._known()
+        batches = max(TIMED, min(MOST, math.ceil(CEILING_S / max(1e-4, profile.outlook.stepping))))
+        try:
+            live = self._again()
+            where, skip = self._starter.where, 2
+            begin = self._obeyed(live, {"do": "replay", "batches": batches})
+            self._wait(lambda: live.timeline.counted(where, begin) >= batches, live, STUCK_S)
+        except (NotSteered, Failed, Ended):
+            return None
+        return mean(live.timeline.rates(where, skip, begin, most=batches)) or None
+
+    def price(self, wanted: Setting) -> int:
+        """Return 1 for a setting that was not visited yet: to go back to one costs no trial."""
+        return int(wanted not in self._visited)
+
+    def looping(self, wanted: Setting) -> float:
+        """Return the s that a visit is predicted to take."""
+        skip, timed = self._length(wanted)
+        profile = self._known()
+        return 0.5 + (skip + timed) * profile.batch * profile.ranks / max(1e-9, profile.rate(wanted))
+
+    def allowed(self, wanted: Setting) -> bool:
+        """Return whether there is time for a visit."""
+        return self.looping(wanted) <= self._budget.left
+
+    def measure(self, wanted: Setting) -> Outcome:
+        """Have the loader served under a setting, and time its batches. Raises NotSteered."""
+        self._visited.add(wanted)
+        found = self._tried(wanted) or self._tried(wanted)  # a script that ends by itself is started once more
+        return found or Outcome(state=State.FAILED, why="the script ended before it was measured")
+
+    def _tried(self, wanted: Setting) -> Outcome | None:
+        """Return what came of a visit, None where the script ended by itself in the middle of it."""
+        try:
+            return self._timed(self._again(), wanted)
+        except Failed as why:
+            return Outcome(state=State.FAILED, why=str(why))
+        except Ended as ended:
+            self.close()
+            return None if ended.state is State.OK else Outcome(state=ended.state, why=str(ended))
+
+    def _timed(self, live: Live, wanted: Setting) -> Outcome:
+        where, began = self._starter.where, live.seconds
+        names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
+        settings: dict[str, Json] = {name: wanted.plain[name] for name in names}
+        begin = self._obeyed(live, {"do": "serve", "where": where, "set": settings, "batches": None})
+        skip, timed = self._length(wanted)
+        self._wait(lambda: live.timeline.counted(where, begin) > skip + timed, live, STUCK_S)
+        self._check(live)
+        self._weigh(live, wanted)
+        return Outcome(
+            state=State.OK,
+            rates=live.timeline.rates(where, skip, begin),
+            memory=self._memory.get(wanted),
+            seconds=live.seconds - began,
+        )
+
+    def _weigh(self, live: Live, wanted: Setting) -> None:
+        """Look at the memory that its processes hold; the least counts, for workers that were there before go late."""
+        held = live.memory()
+        if held:
+            self._memory[wanted] = min(held, self._memory.get(wanted, held))
+
+    def _length(self, wanted: Setting) -> tuple[int, int]:
+        """Return how many batches are left out, and how many are timed."""
+        profile = self._known()
+        a_batch = profile.batch * profile.ranks / max(1e-9, profile.rate(wanted))
+        needed = max(TIMED, LEAST + 2, SHORT_S / a_batch, (1.96 * profile.spread / PRECISION) ** 2)
+        return wanted.queue + 2, int(min(needed, MOST, max(TIMED, LONG_S / a_batch)))
+
+    def _known(self) -> Profile:
+        if self._profile is None:
+            raise RuntimeError("the profile comes first")
+        return self._profile

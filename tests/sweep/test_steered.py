@@ -1,0 +1,174 @@
+"""All settings in one start: orders go out, answers come back, and what is timed is what came after the answer."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+
+from gputune.events import Event, Kind, Record
+from gputune.sample import Note
+from gputune.sweep import steered
+from gputune.sweep.budget import Budget
+from gputune.sweep.settings import Setting, setting
+from gputune.sweep.starting import State
+from gputune.sweep.steered import NotSteered, Steered
+from gputune.sweep.timeline import Timeline
+from gputune.units import NS
+
+PLACE = "train.py:9"
+OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=8)
+
+
+def workers(number: int) -> Setting:
+    return setting(number, 2, pin_memory=False, persistent=False, batch_size=8)
+
+
+class World:
+    """A script that makes `rates[workers]` batches a second (99: of a replay), and says of some orders that it cannot.
+
+    It ends by itself after `life` s. Time is what the beats say.
+    """
+
+    lives: ClassVar[list["World"]] = []
+    rates: ClassVar[dict[int, float]] = {}
+    refuses: ClassVar[dict[int, str]] = {}
+    life: ClassVar[float] = 1e9
+
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        self.timeline.take(
+            [
+                Note(0, {"n": "loader", "id": 1, "where": PLACE, "num_workers": 0, "batch_size": 8}),
+                Event(0, Record(Kind.ITERATOR, 0, 0, 0, 1, 1, 0, 1, 0)),
+            ]
+        )
+        self.seconds = 0.0
+        self.workers = 0
+        self.left = 0
+        self.status: int | None = None
+        self.log = Path("none.log")
+        self.ended = False
+        self.batches = 0.0
+        World.lives.append(self)
+
+    def obey(self, seq: int, order: dict) -> None:
+        if order["do"] == "end":
+            self.status = 0
+            return
+        wanted = order.get("set", {}).get("num_workers", 99)
+        state = "refused" if wanted in self.refuses else "serving"
+        if state == "serving":
+            self.workers, self.left = wanted, order.get("batches") or 0
+        ready = int((self.seconds + 0.05) * NS)
+        self.timeline.take(
+            [Note(0, {"n": "steer", "seq": seq, "state": state, "why": self.refuses.get(wanted), "ready_ns": ready})]
+        )
+
+    def beat(self) -> bool:
+        self.seconds += 0.1
+        if self.seconds > self.life:
+            self.status = 0
+        if self.status is not None:
+            return False
+        before, rate = self.batches, self.rates[self.workers]
+        self.batches += 0.1 * rate
+        for number in range(int(before) + 1, int(self.batches) + 1):
+            t = int((self.seconds - 0.1 + (number - before) / rate) * NS)
+            self.timeline.take([Event(0, Record(Kind.BATCH, 0, t, t, 1, 0, 0, 0, 8))])
+        return True
+
+    def memory(self) -> int:
+        return 1 << 20
+
+    def features(self):
+        return SimpleNamespace(oom_kills=(0, ""), exit_code=self.status, processes=())
+
+    def end(self) -> None:
+        self.ended = True
+
+
+class FakeOrders:
+    """Orders that reach the script that was started last."""
+
+    def __init__(self, path: Path) -> None:
+        self.seq = 0
+
+    def send(self, order: dict) -> int:
+        self.seq += 1
+        World.lives[-1].obey(self.seq, order)
+        return self.seq
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Steered:
+    """A bench whose script was profiled already, at 20 batches of 8 a second."""
+    monkeypatch.setattr(steered, "Orders", FakeOrders)
+    monkeypatch.setattr(World, "lives", [])
+    monkeypatch.setattr(World, "rates", {0: 20.0, 2: 40.0, 4: 80.0, 99: 100.0})
+    monkeypatch.setattr(World, "refuses", {})
+    monkeypatch.setattr(World, "life", 1e9)
+    starter = SimpleNamespace(where=PLACE, within=60.0, plan=lambda **_: None, live=lambda *_: World(), folder=Path())
+    profile = SimpleNamespace(
+        script=OWN, loader=SimpleNamespace(where=PLACE), ranks=1, batch=8.0, spread=0.1, measured=160.0,
+        outlook=SimpleNamespace(stepping=0.01), rate=lambda s: 8 * World.rates.get(s.num_workers, 20.0),
+    )  # fmt: skip
+    made = Steered(starter, None, Budget())
+    made.know(profile)
+    return made
+
+
+def test_each_setting_is_timed_by_what_came_under_it(bench: Steered) -> None:
+    for wanted, rate in ((workers(4), 640.0), (OWN, 160.0), (workers(2), 320.0), (workers(4), 640.0)):
+        found = bench.measure(wanted)
+        assert found.state is State.OK
+        assert sum(found.rates) / len(found.rates) == pytest.approx(rate, rel=0.03)
+    assert bench.starts == 1
+    bench.remove()
+    assert [world.ended for world in World.lives] == [True]
+
+
+def test_the_ceiling_is_what_one_batch_again_and_again_gives(bench: Steered) -> None:
+    assert bench.ceiling() == pytest.approx(800.0, rel=0.03)
+    bench.remove()
+
+
+def test_going_back_costs_no_trial(bench: Steered) -> None:
+    assert (bench.price(OWN), bench.price(workers(4))) == (0, 1)
+    bench.measure(workers(4))
+    assert bench.price(workers(4)) == 0
+    bench.remove()
+
+
+def test_a_loader_that_cannot_be_switched_is_told_from_a_setting_that_fails(
+    bench: Steered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(World, "refuses", {2: "its dataset is a stream", 4: "its workers did not begin within 60 s"})
+    failed = bench.measure(workers(4))
+    assert (failed.state, failed.why) == (State.FAILED, "its workers did not begin within 60 s")
+    with pytest.raises(NotSteered, match="a stream"):
+        bench.measure(workers(2))
+    bench.remove()
+
+
+def test_a_script_that_ends_is_started_again(bench: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.measure(workers(4))
+    World.lives[-1].status = 0
+    found = bench.measure(workers(2))
+    assert (found.state, bench.starts) == (State.OK, 2)
+    monkeypatch.setattr(World, "life", 0.5)
+    World.lives[-1].status = 0
+    found = bench.measure(workers(4))
+    assert (found.state, found.why) == (State.FAILED, "the script ended before it was measured")
+    bench.remove()
+    assert all(world.ended for world in World.lives)
+
+
+def test_a_setting_without_a_batch_is_no_end(bench: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "rates", {0: 20.0, 2: 40.0, 4: 1e-9, 99: 100.0})
+    bench.know(SimpleNamespace(**{**vars(bench._known()), "rate": lambda _: 160.0}))
+    found = bench.measure(workers(4))
+    assert (found.state, found.why) == (State.FAILED, "no batch came for 60 s")
+    monkeypatch.setattr(World, "rates", {0: 20.0, 2: 40.0, 4: 80.0, 99: 100.0})
+    assert bench.measure(workers(2)).state is State.OK
+    bench.remove()
