@@ -167,11 +167,16 @@ class Remembering:
         """Return what another visit costs."""
         return self._bench.price(wanted)
 
+    def met(self, wanted: Setting) -> None:
+        """Hand it on."""
+        self._bench.met(wanted)
+
     def measure(self, wanted: Setting) -> Outcome:
         """Return the visit that is remembered, else measure and remember it."""
         kind = f"setting {wanted.words()}"
         told = self._journal.take(kind)
         if told is not None:
+            self._bench.met(wanted)
             return _outcome(told)
         found = self._bench.measure(wanted)
         self._journal.keep(

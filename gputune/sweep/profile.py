@@ -181,6 +181,11 @@ def _no_loader(start: Start, script: str, where: str) -> GputuneError:
             "tf.data tunes itself with `num_parallel_calls=tf.data.AUTOTUNE`; `gputune watch` says what it lacks",
         )
     if where and start.loaders:
-        known = ", ".join(f"`{clean(each, 60)}`" for each in start.loaders)
-        return NoLoader(script, f"that was built at `{clean(where, 60)}`", f"it builds them at {known}")
+        return elsewhere(start, script, where)
     return NoLoader(script, "before the end", "see what it does with its time: `gputune watch -- CMD`")
+
+
+def elsewhere(start: Start, script: str, where: str) -> NoLoader:
+    """Return the error that loaders are built, but not at this place."""
+    known = ", ".join(f"`{clean(each, 60)}`" for each in start.loaders)
+    return NoLoader(script, f"that was built at `{clean(where, 60)}`", f"it builds them at {known}")

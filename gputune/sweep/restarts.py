@@ -66,6 +66,9 @@ class Restarts:
         """Return 1: every visit is a trial."""
         return int(wanted is not None)
 
+    def met(self, wanted: Setting) -> None:
+        """Do nothing: every visit is a trial."""
+
     def looping(self, wanted: Setting) -> float:
         """Return the s of batches that a visit is predicted to take."""
         profile = self._known()

@@ -43,6 +43,9 @@ class Bench(Protocol):
     def price(self, wanted: Setting) -> int:
         """Return how many trials another visit to a setting counts as."""
 
+    def met(self, wanted: Setting) -> None:
+        """Learn that a setting was visited before, by a sweep that is gone on with."""
+
 
 class Stage(Bench, Protocol):
     """A bench with the start of the script that it rests on. `remove()` it, whatever comes."""

@@ -34,6 +34,7 @@ CEILING_S = 0.8  # s of batches that cost nothing
 STUCK_S = 60.0  # s without a batch after which a setting, or the script, hangs
 ANSWER_S = 75.0  # s for an answer: the guest itself gives up after 60
 FAILURES = ("its workers", "one of its workers", "under it")  # what it says of settings, and not of the loader
+OBEY_S = 10.0  # s for the batch in which it is to end
 END_S = 60.0  # s that its own `finally` and `atexit` may take
 TRAINING_S = 3600.0  # s after which a training that we lost sight of ends by itself
 
@@ -139,13 +140,19 @@ class Steered:
         if live is None:
             return
         try:
-            if live.status is None and self._orders is not None:
-                self._orders.send({"do": "end"})
-                until = live.seconds + END_S
-                while live.beat() and live.seconds < until:
-                    pass
+            if live.status is None and live.timeline.batches():
+                self._leave(live)
         finally:
             live.end()
+
+    def _leave(self, live: Live) -> None:
+        """Ask the script to end, and wait for it as long as it obeys."""
+        seq = self._orders.send({"do": "end"}) if self._orders is not None else 0
+        until = live.seconds + OBEY_S
+        obeyed = False
+        while live.beat() and live.seconds < until:
+            if not obeyed and any(note.get("state") == "ended" for note in self._answers(live, seq).values()):
+                obeyed, until = True, live.seconds + END_S
 
     def remove(self) -> None:
         """Close it, and remove the files of its orders."""
@@ -227,6 +234,10 @@ class Steered:
     def price(self, wanted: Setting) -> int:
         """Return 1 for a setting that was not visited yet: to go back to one costs no trial."""
         return int(wanted not in self._visited)
+
+    def met(self, wanted: Setting) -> None:
+        """Learn that a setting was visited before."""
+        self._visited.add(wanted)
 
     def looping(self, wanted: Setting) -> float:
         """Return the s that a visit is predicted to take."""

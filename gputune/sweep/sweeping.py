@@ -20,7 +20,7 @@ from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Order, Tally, best, gain, order
 from gputune.sweep.journal import Journal, Remembering, begun, identity, resumed
 from gputune.sweep.learning import accumulated, advice
-from gputune.sweep.profile import NoLoader, Profile, TooShort, profile
+from gputune.sweep.profile import NoLoader, Profile, TooShort, elsewhere, profile
 from gputune.sweep.restarts import NOISE, Restarts
 from gputune.sweep.result import Outcomes
 from gputune.sweep.script import Script
@@ -132,7 +132,9 @@ class Sweeper:
         return profile(found, self.wishes.script.name, self._starter.where)
 
     def _failure(self, found: Start) -> GputuneError:
-        script = self.wishes.script.name
+        script, where = self.wishes.script.name, self._starter.where
+        if where and found.loaders and where not in found.loaders:
+            return elsewhere(found, script, where)
         if found.why.startswith("no batch came"):
             return NoLoader(
                 script,

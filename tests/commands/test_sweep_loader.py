@@ -189,7 +189,7 @@ def test_what_was_typed_wrong_is_said_before_anything_runs(tmp_path: Path) -> No
         ("import time; time.sleep(600)", ["--within", "2s"], "no DataLoader was iterated in the first 2 s of"),
         ("raise SystemExit(3)", [], "status 3"),
         (SCRIPT.replace("8 * 2000", "8 * 9"), [], "`train.py` ended after 9 batches"),
-        (SCRIPT, ["--where", "train.py:1"], "it builds them at `train.py:17`"),
+        (SCRIPT, ["--where", "train.py:1", "--within", "15s"], "it builds them at `train.py:17`"),
     ],
 )
 def test_a_script_that_cannot_be_swept_is_one_sentence(

@@ -27,6 +27,9 @@ class Counting:
     def price(self, wanted) -> int:
         return 1
 
+    def met(self, wanted) -> None:
+        """Nothing to learn."""
+
     def measure(self, wanted) -> Outcome:
         self.asked += 1
         state = State.OOM if wanted.num_workers == 3 else State.OK
