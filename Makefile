@@ -19,6 +19,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # what takes long is tried there alone.
 ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 
+# Most tests wait for other processes most of the time: several at a time take half as long.
+AT_A_TIME := -n 3 --dist worksteal
+
 .PHONY: help demo test check test-tree test-wheel bench bench-sweep bench-share bench-tui tui-shot zoo loops causes fmt clean
 
 help:
@@ -56,7 +59,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 
 test-tree: $(READY)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/twice.py $(SECOND_TRIES)/tree
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/twice.py $(SECOND_TRIES)/tree $(AT_A_TIME)
 
 # The second environment holds the wheel alone and borrows the libraries of the first. It is entered from a folder
 # in which there is no `gputune` to import by accident.
@@ -70,7 +73,7 @@ test-wheel: $(READY)
 	cd $(WHEEL) && bin/python -c "import gputune; assert 'site-packages' in gputune.__file__, gputune.__file__"
 	cd $(WHEEL) && PATH="$(CURDIR)/$(WHEEL)/bin:$(CURDIR)/$(BIN):$$PATH" bin/python \
 		"$(CURDIR)/tests/twice.py" "$(CURDIR)/$(SECOND_TRIES)/wheel" -c "$(CURDIR)/pyproject.toml" --rootdir "$(CURDIR)" \
-		-m "not slow" $(addprefix $(CURDIR)/,$(ON_WHEEL))
+		$(AT_A_TIME) -m "not slow" $(addprefix $(CURDIR)/,$(ON_WHEEL))
 
 # TraceML pins other versions than ours: it gets an environment of its own.
 $(TRACEML)/.ready:

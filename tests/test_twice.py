@@ -49,13 +49,14 @@ MANY = [f"test_{n}" for n in range(twice.MOST + 1)]
 def test_only_what_passes_alone_is_forgiven(tmp_path, runs, status, noted) -> None:
     notes = tmp_path / "made" / "notes"
     scripted = Scripted(*runs)
-    assert twice.twice(notes, ["tests/x"], scripted) == status
+    assert twice.twice(notes, ["-n", "3", "tests/x"], scripted) == status
     assert len(scripted.asked) == len(runs)
     assert notes.exists() is noted
     if len(runs) > 1:
         assert "--last-failed" in scripted.asked[1]
         assert "--last-failed" not in scripted.asked[0]
         assert "tests/x" in scripted.asked[1]
+        assert scripted.asked[1].index("0") > scripted.asked[1].index("3")  # the latter holds: one at a time
 
 
 def test_what_an_earlier_run_noted_is_forgotten(tmp_path) -> None:
@@ -76,7 +77,8 @@ from pathlib import Path
 import pytest
 
 def test_passes():
-    assert not Path("first").exists()  # it is not run again
+    assert not Path("passed").exists()  # it is not run again
+    Path("passed").touch()
 
 def test_fails_once():
     again = Path("first").exists()
@@ -95,11 +97,12 @@ def test_fails_once_behind_itself(left):
 """
 
 
-def test_the_real_pytest_runs_its_failures_alone(tmp_path, monkeypatch, capfd) -> None:
+@pytest.mark.parametrize("at_a_time", [[], ["-n", "2"]])
+def test_the_real_pytest_runs_its_failures_alone(tmp_path, monkeypatch, capfd, at_a_time) -> None:
     (tmp_path / "test_it.py").write_text(FAILS_ONCE)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     monkeypatch.chdir(tmp_path)
-    assert twice.twice(tmp_path / "notes", ["test_it.py"]) == 0
+    assert twice.twice(tmp_path / "notes", [*at_a_time, "test_it.py"]) == 0
     said = (tmp_path / "notes").read_text()
     assert "test_it.py::test_fails_once\n" in said
     assert "test_it.py::test_fails_once_behind_itself\n" in said

@@ -39,7 +39,8 @@ def twice(notes: Path, arguments: Sequence[str], pytest: Pytest = run) -> int:
             print(f"{len(failed)} tests failed: too many for chance, they are not tried again", flush=True)
             return status
         print(f"\n{len(failed)} failed: once more, alone\n", flush=True)
-        again = pytest([*same, "--last-failed", "--last-failed-no-failures=none"])
+        alone = ["-n", "0"] if "-n" in arguments else []  # several at a time were perhaps too many
+        again = pytest([*same, *alone, "--last-failed", "--last-failed-no-failures=none"])
         if again or failures(Path(cache)):
             return status
     said = second_tries(failed)
