@@ -11,4 +11,4 @@ if __name__ == "__main__":
     feed = Simulated(int(sys.argv[1]))
     if "--quiet" not in sys.argv:
         threading.Thread(target=told, args=(feed, rss()), daemon=True).start()
-    show(feed, start=View("nodes"))
+    show(lambda: feed, start=View("nodes"))

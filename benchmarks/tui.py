@@ -23,7 +23,7 @@ from pathlib import Path
 
 from all import row
 from common import Figure, emit, figure
-from screen_feed import DEVICES, MARK
+from screen_feed import DEVICES, PIPE
 
 HERE = Path(__file__).resolve().parent
 NODES = 1000
@@ -44,7 +44,7 @@ Made by `make bench-tui`. {doc}
 
 
 class Terminal:
-    """One screen on a pty. Everything it writes is read at once; what it says on stderr is kept as facts."""
+    """One screen on a pty. Everything it writes is read at once; what it tells of itself is kept as facts."""
 
     def __init__(self, *command: str) -> None:
         self.began = time.monotonic()
@@ -58,11 +58,15 @@ class Terminal:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
         environ = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONIOENCODING": "utf-8"}
-        environ.pop("NO_COLOR", None)
+        for name in ("NO_COLOR", "PYTHONDONTWRITEBYTECODE"):  # as installed, Python keeps what it has compiled
+            environ.pop(name, None)
+        self._facts, told = os.pipe()
+        environ[PIPE] = str(told)
         self.process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=subprocess.PIPE, env=environ, start_new_session=True
+            command, stdin=slave, stdout=slave, stderr=slave, env=environ, start_new_session=True, pass_fds=[told]
         )
         os.close(slave)
+        os.close(told)
         for work in (self._drain, self._hear):
             threading.Thread(target=work, daemon=True).start()
 
@@ -82,11 +86,10 @@ class Terminal:
                 self._lock.notify_all()
 
     def _hear(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            if line.startswith(MARK.encode()):
+        with open(self._facts, "rb") as pipe:  # noqa: PTH123 - a descriptor, not a path
+            for line in pipe:
                 with self._lock:
-                    self.facts.append(json.loads(line.removeprefix(MARK.encode())))
+                    self.facts.append(json.loads(line))
                     self._lock.notify_all()
 
     def seen(self, text: bytes, patience: float = 60.0) -> float:
@@ -114,6 +117,11 @@ class Terminal:
         with self._lock:
             self._lock.wait_for(lambda: self.read > before, 5)
             return time.monotonic() - began
+
+    def cpu(self) -> float:
+        """Return the s of CPU that it has used so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
         """End it."""
@@ -153,13 +161,17 @@ def typed(terminal: Terminal, number: int) -> float:
 
 
 def first_paint() -> list[Figure]:
-    """Return the time from the start of `gputune tui` to its first drawn page, and of what of it is Python's start."""
-    times = []
+    """Return the time from the start of `gputune tui` to its first drawn page, and the CPU that it took until then."""
+    times, used = [], []
     for _ in range(STARTS):
         terminal = Terminal(sys.executable, "-m", "gputune", "tui")
         times.append(terminal.seen(b"leave"))
+        used.append(terminal.cpu())
         terminal.close()
-    return [figure("tui: first paint", "s", times, PAINT, "`gputune tui`, from the start of Python")]
+    return [
+        figure("tui: first paint", "s", times, PAINT, "`gputune tui`, from the start of Python"),
+        figure("tui: CPU until the first paint", "s", used, None, "what a machine that does nothing else needs"),
+    ]
 
 
 def main() -> None:

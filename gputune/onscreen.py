@@ -15,13 +15,13 @@ import msgspec
 
 from gputune.document import Verdict
 from gputune.errors import GputuneError
-from gputune.feeds.local import LocalFeed
-from gputune.feeds.one_run import looked_up
+from gputune.feeds.places import identity
 from gputune.hygiene import clean
 from gputune.isolation import own_python
 from gputune.launch import folders, signals
 from gputune.rejudging import FINDINGS
 from gputune.report import terminal as report
+from gputune.scene import Feed
 from gputune.tui import terminal
 
 OPTION = "--tui"
@@ -56,8 +56,13 @@ def _show(folder: Path) -> int:
     """Show it until somebody leaves; return the signal that ended the screen, 0 for none."""
     from gputune.tui.app import View, show  # noqa: PLC0415 - Textual, once the command has started
 
+    def feed() -> Feed:
+        from gputune.feeds.local import LocalFeed  # noqa: PLC0415 - once there is a screen
+
+        return LocalFeed(node, find=lambda: [folder])
+
     node = os.uname().nodename
-    return show(LocalFeed(node, find=lambda: [folder]), start=View("run", looked_up(folder, node)))
+    return show(feed, start=View("run", identity(folder, node)))
 
 
 def _folder(out: str | None, command: tuple[str, ...]) -> Path:

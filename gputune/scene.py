@@ -7,9 +7,10 @@ measured", never zero. Rows are small and frozen: a thousand nodes of eight devi
 Every string may come from another machine. A feed that takes one in calls `harmless`; the screen's pen does so again.
 """
 
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from operator import is_
-from typing import Literal, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
+from operator import attrgetter, is_
+from typing import Literal, Protocol, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -221,6 +222,7 @@ class Feed(Protocol):
 
 
 T = TypeVar("T")
+Strings: TypeAlias = Callable[[object], Iterable[object]]
 
 
 def harmless(value: T) -> T:
@@ -233,13 +235,12 @@ def harmless(value: T) -> T:
 
 def _harmless(value: object) -> object:
     if isinstance(value, str):
-        return _clean(value)
+        return value if value in _safe else _clean(value)
     if isinstance(value, msgspec.Struct):
         return _row(value)
-    if isinstance(value, tuple | list):
-        items = [item if type(item) in PLAIN else _harmless(item) for item in value]
-        same = all(map(is_, items, value))
-        return value if same else type(value)(items)
+    if isinstance(value, (tuple, list)):
+        items = [_row(i) if isinstance(i, msgspec.Struct) else i if type(i) in PLAIN else _harmless(i) for i in value]
+        return value if all(map(is_, items, value)) else type(value)(items)
     if isinstance(value, dict):
         pairs = {_harmless(key): _harmless(item) for key, item in value.items()}
         return value if pairs == value else pairs
@@ -247,19 +248,32 @@ def _harmless(value: object) -> object:
 
 
 def _row(row: msgspec.Struct) -> msgspec.Struct:
-    changed = {}
-    for name in _telling(type(row)):
+    texts, strings, deep = _telling(type(row))
+    changed: dict[str, object] = {}
+    if not _safe.issuperset(strings(row)):
+        cleaned = ((name, _harmless(getattr(row, name))) for name in texts)
+        changed = {name: text for name, text in cleaned if text is not getattr(row, name)}
+    for name in deep:
         old = getattr(row, name)
-        new = _harmless(old)
-        if new is not old:
-            changed[name] = new
+        if old:
+            new = _harmless(old)
+            if new is not old:
+                changed[name] = new
     return msgspec.structs.replace(row, **changed) if changed else row
 
 
 @lru_cache(256)
-def _telling(kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Return the fields of a row in which a string may be: the others are numbers, and were checked as such."""
-    return tuple(name for name, hint in get_type_hints(kind).items() if name in kind.__struct_fields__ and _tells(hint))
+def _telling(kind: type[msgspec.Struct]) -> tuple[tuple[str, ...], Strings, tuple[str, ...]]:
+    """Return a row's fields that are strings, how to get them all, and its fields in which some may be.
+
+    The others were decoded as numbers.
+    """
+    hints = {name: hint for name, hint in get_type_hints(kind).items() if name in kind.__struct_fields__}
+    texts = tuple(name for name, hint in hints.items() if hint is str)
+    deep = tuple(name for name, hint in hints.items() if hint is not str and _tells(hint))
+    if len(texts) > 1:
+        return texts, attrgetter(*texts), deep
+    return texts, lambda row: [getattr(row, name) for name in texts], deep
 
 
 def _tells(hint: object) -> bool:
@@ -269,19 +283,19 @@ def _tells(hint: object) -> bool:
     return any(map(_tells, inner)) if inner else hint is not Ellipsis and hint not in PLAIN
 
 
-_known: dict[str, str] = {}
+_safe: set[str] = set()  # strings that were looked at and need nothing
 
 
 def _clean(text: str) -> str:
     """Return the text fit to be shown: the same object where nothing had to be done."""
-    if text in _known:
-        return _known[text] if _known[text] != text else text
     shown = clean(text, LONGEST)
-    if len(_known) >= REMEMBERED:
-        _known.clear()
-    _known[text] = shown
-    return text if shown == text else shown
+    if shown != text:
+        return shown
+    if len(_safe) >= REMEMBERED:
+        _safe.clear()
+    _safe.add(text)
+    return text
 
 
 PLAIN = frozenset({int, float, bool, type(None)})
-REMEMBERED = 16384  # strings that were looked at: nodes, devices and processes have a few each
+REMEMBERED = 16384  # nodes, devices and processes have a few strings each

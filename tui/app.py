@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from textual import events
@@ -56,7 +56,7 @@ class Only(Screen[None]):
 
 
 class Gputune(App[None]):
-    """Shows what a feed tells. `start` is the first view; `failed` says afterwards what ended it, if anything did."""
+    """Shows what the feed tells that `make` makes. `start` is the first view; `failed` is what ended it."""
 
     TITLE = "gputune"
     ENABLE_COMMAND_PALETTE = True
@@ -98,7 +98,13 @@ class Gputune(App[None]):
             self.error = error
 
     def __init__(
-        self, feed: Feed, *, start: View | None = None, dark: bool = True, plain: bool = False, colour: bool = True
+        self,
+        make: Callable[[], Feed],
+        *,
+        start: View | None = None,
+        dark: bool = True,
+        plain: bool = False,
+        colour: bool = True,
     ) -> None:
         super().__init__(ansi_color=None if colour else True)
         self.failed: Exception | None = None
@@ -116,7 +122,7 @@ class Gputune(App[None]):
         self._colour = colour
         self._dark = dark
         self._sheet = Sheet(Roles(dark=dark, colour=colour), plain=plain)
-        self._asking = Asking(feed, self._tell, self._fail)
+        self._asking = Asking(make, self._tell, self._fail)
 
     # ---- life
 
@@ -142,7 +148,7 @@ class Gputune(App[None]):
         if not self.is_headless:
             for number in LEAVES:
                 asyncio.get_running_loop().add_signal_handler(number, self._leave_by, number)
-        self._asking.start()
+        self.call_after_refresh(self._asking.start)  # the first page first: what it imports takes the interpreter
 
     def _leave_by(self, number: int) -> None:
         """Give the terminal back before a signal ends us."""
@@ -194,6 +200,8 @@ class Gputune(App[None]):
 
     def _page(self, look: Look) -> Page:
         view = self.view
+        if not self.store.version:
+            return Lines((line((" looking …", "dim")),), ())
         if view.kind in RUNS:
             run = self.store.runs.get(view.target)
             return self._page_of(run, look) if run is not None else _gone("run", view.target)
@@ -453,15 +461,17 @@ def _plainly(text: str) -> str:
     return clean(text, 60).replace("[", "(").replace("]", ")")
 
 
-def show(feed: Feed, *, start: View | None = None, dark: bool = True, plain: bool = False) -> int:
-    """Show the feed until somebody leaves; return the signal that ended it, 0 for none. Raises what the feed raised.
+def show(make: Callable[[], Feed], *, start: View | None = None, dark: bool = True, plain: bool = False) -> int:
+    """Show a feed until somebody leaves; return the signal that ended it, 0 for none. Raises what the feed raised.
+
+    `make` is called in the screen's own thread, once the first page has been drawn.
 
     Without colour where `NO_COLOR` is set and not empty.
     """
     colour = not os.environ.get("NO_COLOR")
     if colour:
         os.environ.pop("NO_COLOR", None)  # set and empty: Textual would take it for set
-    app = Gputune(feed, start=start, dark=dark, plain=plain or not _draws(sys.stdout.encoding), colour=colour)
+    app = Gputune(make, start=start, dark=dark, plain=plain or not _draws(sys.stdout.encoding), colour=colour)
     app.run()
     if app.failed is not None:
         raise app.failed

@@ -12,11 +12,13 @@ PATIENCE = 2.0  # s that a poll which is under way gets when the screen is left
 
 
 class Asking(threading.Thread):
-    """Polls until it is told to stop, then closes the feed. `tell` and `fail` are called in this thread."""
+    """Makes a feed, polls it until it is told to stop, and closes it. `tell` and `fail` are called in this thread."""
 
-    def __init__(self, feed: Feed, tell: Callable[[Update], None], fail: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, make: Callable[[], Feed], tell: Callable[[Update], None], fail: Callable[[Exception], None]
+    ) -> None:
         super().__init__(name="feed", daemon=True)
-        self._feed = feed
+        self._make = make
         self._tell = tell
         self._fail = fail
         self._news = threading.Event()
@@ -38,17 +40,19 @@ class Asking(threading.Thread):
             self.join(PATIENCE)
 
     def run(self) -> None:
-        """Poll."""
+        """Make the feed, and poll it."""
+        feed = None
         since = 0
         try:
+            feed = self._make()
             while not self._over.is_set():
                 began = time.monotonic()
                 self._news.clear()
                 with self._lock:
                     sought, self._sought = self._sought, {}
                 for run, at in sought.items():
-                    self._feed.seek(run, at)
-                update = self._feed.poll(since)
+                    feed.seek(run, at)
+                update = feed.poll(since)
                 since = update.until
                 if not self._over.is_set():
                     self._tell(update)
@@ -58,4 +62,5 @@ class Asking(threading.Thread):
             if not self._over.is_set():
                 self._fail(error)
         finally:
-            self._feed.close()
+            if feed is not None:
+                feed.close()

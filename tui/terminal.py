@@ -15,7 +15,7 @@ class NoTerminal(BadUsage):
 
 def check(instead: str) -> None:
     """Raise NoTerminal where no screen can be drawn, or no key be read."""
-    if not _is_terminal(sys.stdout):
+    if not (_is_terminal(sys.stdout) and _is_terminal(sys.stderr)):  # Textual draws on the latter
         raise NoTerminal("the output goes elsewhere", instead)
     if not _is_terminal(sys.stdin):
         raise NoTerminal("keys cannot be read, the input comes from elsewhere", instead)

@@ -14,13 +14,11 @@ import click
 import msgspec
 
 from gputune.errors import BadUsage
+from gputune.feeds.places import identity, recorded_on
 from gputune.hygiene import clean
 from gputune.launch import signals
-from gputune.recording import lean
 from gputune.scene import Feed, Node, RunRow, Update
 from gputune.tui import terminal
-from gputune.wire.address import Address, addresses
-from gputune.wire.credentials import wanted
 
 FILE = click.Path(path_type=Path)
 LOOK = 1.0  # s between two polls, without which there are no rates
@@ -59,24 +57,37 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     if nodes or hostfile:
         if run is not None:
             raise BadUsage("a recording is of one machine", hint="either RUN, or `--nodes` or `--hostfile`")
-        _elsewhere(addresses(nodes, hostfile), credentials, plain=plain, light=light, as_json=as_json)
+        _elsewhere(nodes, hostfile, credentials, plain=plain, light=light, as_json=as_json)
         return
-    feed, start = _feed(run)
+    node = "" if run is None else recorded_on(run)  # what is no run is told before there is a screen
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(_once(feed)), indent=2))
+        click.echo(msgspec.json.format(msgspec.json.encode(_once(_feed(run))), indent=2))
         return
     from gputune.tui.app import View, show  # noqa: PLC0415 - Textual, only where there is a screen
 
-    met = show(feed, start=View("run", start) if start else None, dark=not light, plain=plain)
+    start = None if run is None else View("run", identity(run, node))
+    met = show(lambda: _feed(run), start=start, dark=not light, plain=plain)
     if met:
         signals.die_of(met)
 
 
-def _elsewhere(places: list[Address], credentials: Path | None, *, plain: bool, light: bool, as_json: bool) -> None:
+def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
+    nodes: tuple[str, ...],
+    hostfile: Path | None,
+    credentials: Path | None,
+    *,
+    plain: bool,
+    light: bool,
+    as_json: bool,
+) -> None:
     """Show what agents say."""
-    known = wanted(credentials)
+    from gputune.recording import lean  # noqa: PLC0415 - pyarrow comes lean, and only where it is wanted
+    from gputune.wire.address import addresses  # noqa: PLC0415 - as above
+    from gputune.wire.credentials import wanted  # noqa: PLC0415 - as above
+
+    places, known = addresses(nodes, hostfile), wanted(credentials)
     lean()
-    from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - pyarrow comes lean, and only where it is wanted
+    from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - as above
 
     feed = NodesFeed(places, known)
     met = 0
@@ -86,22 +97,21 @@ def _elsewhere(places: list[Address], credentials: Path | None, *, plain: bool, 
     else:
         from gputune.tui.app import show  # noqa: PLC0415 - Textual, only where there is a screen
 
-        met = show(feed, dark=not light, plain=plain)
+        met = show(lambda: feed, dark=not light, plain=plain)
     feed.leave(0 if not met else 128 + met)
     if met:
         signals.die_of(met)
 
 
-def _feed(run: Path | None) -> tuple[Feed, str]:
-    """Return a feed, and the id of the run that it is about, if it is about one. Whoever asks it closes it."""
+def _feed(run: Path | None) -> Feed:
+    """Return the feed, to be closed by whoever asks it. It is imported when it is made: once there is a screen."""
     if run is None:
-        from gputune.feeds.local import LocalFeed  # noqa: PLC0415 - of two feeds one is wanted
+        from gputune.feeds.local import LocalFeed  # noqa: PLC0415 - as above
 
-        return LocalFeed(), ""
+        return LocalFeed()
     from gputune.feeds.recorded import RecordedFeed  # noqa: PLC0415 - as above
 
-    recorded = RecordedFeed(run)
-    return recorded, recorded.run
+    return RecordedFeed(run)
 
 
 def _once(feed: Feed) -> Document:

@@ -10,11 +10,11 @@ from gputune.document import SCHEMA_VERSION, Verdict
 from gputune.errors import GputuneError
 from gputune.feeds.board import Board
 from gputune.feeds.history import Historian
+from gputune.feeds.places import first_seat, identity, recorded_on
 from gputune.feeds.tasks import Kin
 from gputune.feeds.whereabouts import fresh
 from gputune.hygiene import clean
-from gputune.launch.job import MARK, seats
-from gputune.recording.about import NotARun, offset, read
+from gputune.recording.about import offset, read
 from gputune.rejudging import FINDINGS, rejudge
 from gputune.sample import Json, Reading
 from gputune.scene import RunRow, RunState
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gputune.recording.following import Follower  # pyarrow is not loaded before the screen is there
 
 LIVE = "live.json"
-UNNAMED = "recording"  # a run on one machine does not tell which
 LONGEST_NAME = 60  # characters
 T = TypeVar("T")
 
@@ -48,10 +47,10 @@ class OneRun:
     def __init__(self, folder: Path, node: str = "", *, beside: Callable[[list[Reading]], None] | None = None) -> None:
         self.folder = folder
         self._beside = beside
-        self._seat = _first_seat(folder)
+        self._seat = first_seat(folder)
         self._story = read(self._seat)
-        self.node = node or str(self._story.get("host") or UNNAMED)
-        self.id = looked_up(folder, self.node)
+        self.node = node or recorded_on(folder)
+        self.id = identity(folder, self.node)
         self._files: dict[str, tuple[tuple[int, int], object]] = {}
         self._follower: Follower | None = None
         self._historian = Historian(_number(self._story.get("started")))
@@ -189,21 +188,6 @@ class OneRun:
         except (OSError, GputuneError, msgspec.DecodeError, ValueError):
             return otherwise
         return known[1]  # type: ignore[return-value] # kept by the name that `load` belongs to
-
-
-def looked_up(folder: Path, node: str) -> str:
-    """Return the id that the run in a folder has on a node."""
-    return f"{node}/{folder.name}"
-
-
-def _first_seat(folder: Path) -> Path:
-    """Return the folder of the lowest rank of a job that several watches record, else the folder itself."""
-    if not (folder / MARK).is_file():
-        return folder
-    taken = seats(str(folder))
-    if not taken:
-        raise NotARun(folder, "no rank has recorded anything")
-    return Path(taken[0])
 
 
 def _live(folder: Path) -> _LiveFile:

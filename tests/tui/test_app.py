@@ -69,7 +69,7 @@ def scene(node: Make, run: Make) -> Update:
 
 
 def test_sorts_groups_and_filters_nodes(scene: Update) -> None:
-    app = Gputune(Told(scene))
+    app = Gputune(lambda: Told(scene))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
@@ -92,7 +92,7 @@ def test_sorts_groups_and_filters_nodes(scene: Update) -> None:
 
 
 def test_letters_of_a_filter_are_no_keys(scene: Update) -> None:
-    app = Gputune(Told(scene))
+    app = Gputune(lambda: Told(scene))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
@@ -104,7 +104,7 @@ def test_letters_of_a_filter_are_no_keys(scene: Update) -> None:
 
 
 def test_enter_goes_in_and_escape_comes_back_to_where_it_was(scene: Update) -> None:
-    app = Gputune(Told(scene))
+    app = Gputune(lambda: Told(scene))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
@@ -124,7 +124,7 @@ def test_enter_goes_in_and_escape_comes_back_to_where_it_was(scene: Update) -> N
 
 
 def test_tab_goes_round_all_screens(scene: Update) -> None:
-    app = Gputune(Told(scene))
+    app = Gputune(lambda: Told(scene))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
@@ -142,7 +142,7 @@ def test_tab_goes_round_all_screens(scene: Update) -> None:
 
 
 def test_of_one_machine_its_own_screen_comes_first(node: Make, run: Make) -> None:
-    app = Gputune(Told(Update(until=1, nodes=(node(),), runs=(run(),))))
+    app = Gputune(lambda: Told(Update(until=1, nodes=(node(),), runs=(run(),))))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: app.view == View("node", "m8"))
@@ -153,7 +153,7 @@ def test_of_one_machine_its_own_screen_comes_first(node: Make, run: Make) -> Non
 
 def test_looks_back_in_time_and_asks_the_feed_for_it(scene: Update) -> None:
     feed = Told(scene)
-    app = Gputune(feed, start=View("run", "m8/run"))
+    app = Gputune(lambda: feed, start=View("run", "m8/run"))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "train.py" in lines(app)[0])
@@ -173,11 +173,11 @@ def test_looks_back_in_time_and_asks_the_feed_for_it(scene: Update) -> None:
 
 
 def test_a_command_is_copied_by_enter(scene: Update) -> None:
-    app = Gputune(Told(scene), start=View("run", "m8/run"))
+    app = Gputune(lambda: Told(scene), start=View("run", "m8/run"))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "train.py" in lines(app)[0])
-        await pilot.press("end", "up", "up", "enter")
+        await pilot.press("end", "up", "up", "up", "enter")
         assert app.clipboard == "gputune prove gputune-runs/run few-workers"
         assert "copied: gputune prove" in lines(app)[-1]
 
@@ -185,7 +185,7 @@ def test_a_command_is_copied_by_enter(scene: Update) -> None:
 
 
 def test_the_mouse_marks_opens_sorts_and_presses_keys(scene: Update) -> None:
-    app = Gputune(Told(scene))
+    app = Gputune(lambda: Told(scene))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
@@ -204,7 +204,7 @@ def test_the_mouse_marks_opens_sorts_and_presses_keys(scene: Update) -> None:
 
 @pytest.mark.parametrize("size", [(20, 4), (80, 24), (300, 90), (1, 1)])
 def test_any_size_will_do(scene: Update, size: tuple[int, int]) -> None:
-    app = Gputune(Told(scene), start=View("run", "m8/run"))
+    app = Gputune(lambda: Told(scene), start=View("run", "m8/run"))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: bool(app.store.runs))
@@ -215,7 +215,7 @@ def test_any_size_will_do(scene: Update, size: tuple[int, int]) -> None:
 
 
 def test_a_screen_that_is_resized_fits_again(scene: Update) -> None:
-    app = Gputune(Told(scene))
+    app = Gputune(lambda: Told(scene))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
@@ -233,7 +233,7 @@ def test_light_and_dark_differ_and_no_colour_has_none(scene: Update) -> None:
         return {str(c.name) for s in styles if s is not None for c in (s.color, s.bgcolor) if c is not None}
 
     seen: list[set[str]] = []
-    app = Gputune(Told(scene))
+    app = Gputune(lambda: Told(scene))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
@@ -242,7 +242,7 @@ def test_light_and_dark_differ_and_no_colour_has_none(scene: Update) -> None:
         seen.append(colours(app))
 
     play(app, act)
-    plain = Gputune(Told(scene), colour=False)
+    plain = Gputune(lambda: Told(scene), colour=False)
 
     async def look(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(plain)[0])
@@ -254,7 +254,7 @@ def test_light_and_dark_differ_and_no_colour_has_none(scene: Update) -> None:
 
 
 def test_plain_letters_are_all_that_is_written(scene: Update) -> None:
-    app = Gputune(Told(scene), plain=True)
+    app = Gputune(lambda: Told(scene), plain=True)
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
@@ -271,7 +271,7 @@ def test_what_the_feed_raises_ends_the_screen_and_is_told() -> None:
             raise GputuneError("the node is gone", hint="look")
 
     feed = Broken()
-    app = Gputune(feed)
+    app = Gputune(lambda: feed)
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: app.failed is not None)
@@ -283,7 +283,7 @@ def test_what_the_feed_raises_ends_the_screen_and_is_told() -> None:
 
 def test_leaving_closes_the_feed(scene: Update) -> None:
     feed = Told(scene)
-    app = Gputune(feed)
+    app = Gputune(lambda: feed)
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
@@ -295,7 +295,7 @@ def test_leaving_closes_the_feed(scene: Update) -> None:
 
 def test_the_command_palette_knows_runs_and_takes_no_markup(node: Make, run: Make) -> None:
     evil = run(name="[@click=app.quit]x[/]\x1b[2J")
-    app = Gputune(Told(Update(until=1, nodes=(node("a"), node("b")), runs=(evil,))))
+    app = Gputune(lambda: Told(Update(until=1, nodes=(node("a"), node("b")), runs=(evil,))))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: bool(app.store.runs))
@@ -327,7 +327,7 @@ def test_a_screen_looks_as_it_is_drawn_here(
     scene: Update, name: str, view: View, size: tuple[int, int], plain: bool
 ) -> None:
     """`GPUTUNE_PICTURES=write` draws them anew, and what is different shows in the commit."""
-    app = Gputune(Told(scene), start=view, plain=plain)
+    app = Gputune(lambda: Told(scene), start=view, plain=plain)
     file = PICTURES / f"{name}.txt"
 
     async def act(pilot: Pilot[None]) -> None:

@@ -136,6 +136,23 @@ def test_a_command_with_a_space_is_quoted_and_a_secret_place_is_none(run: Make) 
     assert next_commands(run(folder="", verdict=None)) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        (("python3", "train.py", "--x", "a b"), "gputune sweep-loader train.py --x 'a b'"),
+        (("/opt/bin/python", "-m", "package.train"), "gputune sweep-loader -m package.train"),
+        (
+            ("torchrun", "--nproc-per-node", "2", "train.py"),
+            "gputune sweep-loader -- torchrun --nproc-per-node 2 train.py",
+        ),
+        (("python", "train.py", "--token", "***"), None),
+    ],
+)
+def test_the_sweep_of_a_run_is_typed_as_the_run_was(run: Make, command: tuple[str, ...], typed: str | None) -> None:
+    found = [each for each in next_commands(run(command=command)) if "sweep" in each]
+    assert found == ([typed] if typed else [])
+
+
 def test_a_finding_says_what_would_prove_it_wrong(run: Make, finding: Make) -> None:
     lines = text(finding_page(run(), finding(), Look()))
     for told in ("set num_workers=6", "replay of the measured times", "below 1,600", "waiting", "0.57", "What it sees"):

@@ -2,12 +2,12 @@
 
 import shlex
 from collections.abc import Sequence
+from pathlib import PurePath
 
-from gputune import rooms
 from gputune.document import FindingRow, LedgerRow, LoaderRow, ProcessRow, Verdict
 from gputune.figures import apportion
 from gputune.finding import WITHOUT_EDIT
-from gputune.hygiene import clean
+from gputune.hygiene import MASK, clean, is_clean
 from gputune.scene import RunRow
 from gputune.tui import words
 from gputune.tui.drawing import bar, stretches
@@ -231,6 +231,15 @@ def _command(text: str, look: Look) -> Line:
     return line((f"  {fit(text, max(8, look.width - 2))}", "command"), key=f"copy:{text}")
 
 
+def _sweep(command: Sequence[str]) -> str:
+    """Return how the loader's settings are searched for; nothing where secrets were left out of the command."""
+    if not command or any(MASK in word for word in command) or not all(map(is_clean, command)):
+        return ""
+    interpreted = PurePath(command[0]).name.startswith("python") and len(command) > 1
+    plain = interpreted and (command[1] == "-m" or command[1].endswith(".py"))
+    return f"gputune sweep-loader {shlex.join(command[1:] if plain else ('--', *command))}"
+
+
 def next_commands(run: RunRow) -> list[str]:
     """Return what can be typed now: the proof of the best finding, the loader's sweep, the report, the explanation."""
     folder = shlex.quote(clean(run.folder, 300))
@@ -239,9 +248,8 @@ def next_commands(run: RunRow) -> list[str]:
     best = verdict.findings[0] if verdict is not None and verdict.findings else None
     if best is not None and run.folder and best.change and best.change.keys() <= WITHOUT_EDIT and run.state != "live":
         found.append(f"gputune prove {folder} {shlex.quote(clean(best.id, 60))}")
-    script = next((word for word in run.command if word.endswith(".py")), "")
-    if script and verdict is not None and verdict.loaders and "sweep_loader" in rooms.names("gputune.commands"):
-        found.append(f"gputune sweep-loader {shlex.quote(clean(script, 300))}")
+    if verdict is not None and verdict.loaders and (sweep := _sweep(run.command)):
+        found.append(sweep)
     if run.folder:
         found.append(f"gputune report {folder}")
     if best is not None:
