@@ -25,10 +25,16 @@ class LocalFeed:
     """
 
     def __init__(
-        self, name: str = "", *, find: Callable[[], list[Path]] = live_runs, beside: Take | None = None
+        self,
+        name: str = "",
+        *,
+        find: Callable[[], list[Path]] = live_runs,
+        beside: Take | None = None,
+        follows: bool = True,
     ) -> None:
         self._machine = Machine(name, beside)
         self._find = find
+        self._follows = follows
         self._due = 0.0
         self._until = 0
         self._runs: dict[Path, OneRun] = {}
@@ -77,7 +83,7 @@ class LocalFeed:
             if folder in self._runs or folder in self._refused:
                 continue
             try:
-                self._runs[folder] = OneRun(folder, self._machine.name)
+                self._runs[folder] = OneRun(folder, self._machine.name, follows=self._follows)
             except NotARun:  # not written yet: `run.json` is its first file
                 continue
             except GputuneError:  # of a newer gputune

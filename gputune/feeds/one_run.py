@@ -15,15 +15,14 @@ from gputune.feeds.tasks import Kin
 from gputune.feeds.whereabouts import fresh
 from gputune.hygiene import clean
 from gputune.recording.about import offset, read
-from gputune.rejudging import FINDINGS, rejudge
-from gputune.sample import Json, Reading
+from gputune.sample import Json, Reading, now
 from gputune.scene import RunRow, RunState
 from gputune.units import NS
 
 if TYPE_CHECKING:
     from gputune.recording.following import Follower  # pyarrow is not loaded before the screen is there
 
-LIVE = "live.json"
+LIVE, FINDINGS = "live.json", "findings.json"
 LONGEST_NAME = 60  # characters
 T = TypeVar("T")
 
@@ -42,10 +41,19 @@ class OneRun:
     """Follows one run folder. Raises NotARun or NewerRun at once where it is none that can be read.
 
     `node` is the machine's name; without it that which the folder tells. `beside` is given every tick that is read.
+    Unless it `follows` the recording, it tells only what the documents of a run on this machine say: no history.
     """
 
-    def __init__(self, folder: Path, node: str = "", *, beside: Callable[[list[Reading]], None] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        node: str = "",
+        *,
+        beside: Callable[[list[Reading]], None] | None = None,
+        follows: bool = True,
+    ) -> None:
         self.folder = folder
+        self._follows = follows
         self._beside = beside
         self._seat = first_seat(folder)
         self._story = read(self._seat)
@@ -62,7 +70,7 @@ class OneRun:
     @property
     def behind(self) -> bool:
         """Return whether there is more to be read at once."""
-        return not self._trouble and (self._follower is None or self._follower.behind)
+        return self._follows and not self._trouble and (self._follower is None or self._follower.behind)
 
     @property
     def board(self) -> Board | None:
@@ -110,7 +118,7 @@ class OneRun:
             started=(_number(self._story.get("started")) + offset(self._story)) / NS,
             length=length,
             at=length if self._at is None else min(self._at, length),
-            seekable=True,
+            seekable=self._follows,
             command=_command(self._story),
             verdict=verdict,
             recent=recent,
@@ -120,6 +128,8 @@ class OneRun:
 
     def _follow(self) -> None:
         """Read what was added to the recording."""
+        if not self._follows:
+            return
         try:
             if self._follower is None:
                 from gputune.recording import lean  # noqa: PLC0415 - not before the screen is there
@@ -141,7 +151,7 @@ class OneRun:
 
     def _length(self, state: RunState) -> float:
         began, ended = _number(self._story.get("started")), _number(self._story.get("ended"))
-        known = (self._historian.last - began) / NS
+        known = ((self._historian.last if self._follows or state != "live" else now()) - began) / NS
         return max(0.0, (ended - began) / NS if state == "ended" and ended else known)
 
     def _verdicts(
@@ -156,7 +166,7 @@ class OneRun:
         if state == "live":
             return None, None, None
         kept = self._kept(self.folder, FINDINGS, _findings, None)
-        return kept or self._again(state), None, length
+        return kept or (self._again(state) if self._follows else None), None, length
 
     def _again(self, state: RunState) -> Verdict | None:
         """Judge a run anew that has left no verdict: once, and again when it has ended in another way."""
@@ -171,6 +181,8 @@ class OneRun:
         return self._as_of[1]
 
     def _rejudged(self, until: float | None, board: Board | None) -> Verdict | None:
+        from gputune.rejudging import rejudge  # noqa: PLC0415 - with all advisors; most runs have a verdict
+
         try:
             return rejudge(self.folder, {}, until=until, beside=None if board is None else board.take)
         except (OSError, GputuneError, ValueError) as error:

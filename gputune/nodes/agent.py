@@ -137,7 +137,7 @@ class _Reader:
         else:
             self._machine = machine = MachineRecording(state)
             stack.callback(machine.leave)
-            self._feed = LocalFeed(name, beside=machine.take)
+            self._feed = LocalFeed(name, beside=machine.take, follows=False)
             self.desk = Desk(name, machine.folder)
         stack.callback(self._feed.close)
         stack.callback(self.desk.close)

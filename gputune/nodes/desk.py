@@ -17,10 +17,22 @@ from gputune.launch.job import MARK, seats
 from gputune.recording.folder import Folder
 from gputune.recording.pulling import Cursor, Pullable
 from gputune.scene import Node, RunRow, Update
-from gputune.wire.messages import LARGEST_ANSWER, MACHINE, PROTOCOL, Ask, Column, Hello, News, Place, Rows, Since
+from gputune.wire.messages import (
+    LARGEST_ANSWER,
+    LATEST,
+    MACHINE,
+    PROTOCOL,
+    Ask,
+    Column,
+    Hello,
+    News,
+    Place,
+    Rows,
+    Since,
+)
 
 OPEN = 8  # run folders that are held open for whoever reads them
-LATEST = 4096  # rows that are known at once, of a relay with a rack of nodes
+KNOWN = 4096  # rows that are known at once, of a relay with a rack of nodes
 
 
 class NoSuchRun(GputuneError):  # noqa: N818 - named for what happened
@@ -71,7 +83,7 @@ class Desk:
 
     def _put(self, kind: str, name: str, row: Node | RunRow) -> None:
         before = self._rows.get((kind, name))
-        if (before is None or before[1] != row) and (before is not None or len(self._rows) < LATEST):
+        if (before is None or before[1] != row) and (before is not None or len(self._rows) < KNOWN):
             self._rows[kind, name] = (self._until, row)
 
     def hello(self) -> Hello:
@@ -151,13 +163,14 @@ class Desk:
 
 
 def _cursor(place: Place) -> Cursor:
-    """Return the cursor that somebody gave us: what is below zero becomes the beginning."""
-    return Cursor(max(0, place.segment), max(0, place.row), max(0, place.known), place.form)
+    """Return the cursor that somebody gave us: a row below zero becomes the beginning."""
+    return Cursor(max(LATEST, place.segment), max(0, place.row), max(0, place.known), place.form)
 
 
 def _pullable(run: RunRow) -> dict[str, Path]:
     """Return what can be pulled of a run, by name: its folder, or those of its ranks."""
     folder = Path(run.folder).absolute()
     if run.folder and (folder / MARK).is_file():
-        return {f"{run.id}/{Path(seat).name}": Path(seat) for seat in seats(str(folder))}
+        found = {f"{run.id}/{Path(seat).name}": Path(seat) for seat in seats(str(folder))}
+        return {**found, **({run.id: next(iter(found.values()))} if found else {})}  # the lowest rank's, too
     return {run.id: folder} if run.folder else {}

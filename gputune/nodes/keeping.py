@@ -31,6 +31,7 @@ class Reader:
     far: Far
     run: str = MACHINE
     at: Place = field(default_factory=Place)
+    only: tuple[str, ...] = ()
     missed: int = 0
     rows: int = 0
     clocks: int = 0
@@ -38,7 +39,7 @@ class Reader:
 
     def step(self) -> tuple[list[list[Reading]], bool]:
         """Return what is new, a list a tick, and whether there is more. Raises Failed; nothing is lost then."""
-        pulled = self.far.pull(self.run, self.at)
+        pulled = self.far.pull(self.run, self.at, self.only)
         if pulled.said.anew or self.columns is None:
             self.columns = {}
         self.columns |= pulled.columns

@@ -2,21 +2,26 @@
 
 import math
 import time
+from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
 
 from gputune.hygiene import clean
-from gputune.scene import DeviceRow, LinkState, Node, RunRow, TaskRow, Update, harmless
+from gputune.nodes.keeping import Reader
+from gputune.nodes.trace import METRICS, Trace
+from gputune.scene import DeviceRow, History, LinkState, Node, RunRow, TaskRow, Update, harmless
 from gputune.wire.address import Address
 from gputune.wire.client import Failed, Far
 from gputune.wire.credentials import Credentials
-from gputune.wire.messages import News, Since
+from gputune.wire.messages import LATEST, News, Place, Since
 
 LATE = 5.0  # s without news after which what is known of a node is no longer shown
 SOON, LONGEST = 0.25, 3.0  # s from a failure to the next try, twice as long each time: a node is back within 5 s
 MOST_NODES = 1024  # that one agent may speak for, being a relay
 MOST_RUNS = 4096
+MOST_FOLLOWED = 8  # live runs of one node whose samples are pulled, once a second each
+AT_ONCE = 4  # answers in a row of a run that has much to tell: MiB of frames
 
 
 class Round:
@@ -31,8 +36,10 @@ class Round:
         self.nodes: dict[str, Node] = {}  # replaced whole, so that another thread may read them at any time
         self.runs: dict[str, RunRow] = {}
         self._relay = False
+        self._names: dict[str, str] = {}  # id of a run here to its id there
         self._far = Far(address, credentials)
         self._beat = beat
+        self._followed: dict[str, _Followed] = {}  # by the id that a run has here
         self._since = Since()
         self._pause = SOON
         self._heard = 0.0  # s of time.monotonic(); 0: never
@@ -52,6 +59,7 @@ class Round:
         began = time.monotonic()
         try:
             self._take(self._far.news(self._since))
+            self._follow()
         except Failed as failed:
             self._failed(failed.state, failed.why)
         except Exception as error:  # noqa: BLE001 - whatever it has sent, the other nodes stay on the screen
@@ -96,12 +104,46 @@ class Round:
         for node in update.nodes:
             mine = _node(node, self.address.name) if alone else node
             nodes[mine.name] = mine
+        names = {}
         for run in update.runs:
             known = _run(run, self.address.name) if alone else run
-            runs[known.id] = known
+            runs[known.id], names[known.id] = known, run.id
         there = {run for node in nodes.values() for run in node.runs}
         self.nodes, self.runs = nodes, {run: row for run, row in runs.items() if run in there}
+        self._names = {known: run for known, run in (self._names | names).items() if known in there}
         self._relay, self._since = news.relay, Since(until=update.until, life=news.life)
+
+    def _follow(self) -> None:
+        """Read on in the samples of live runs, for their histories. Raises Failed where the agent is gone."""
+        live = [] if self._relay else [run for run in self.runs.values() if run.state == "live"][:MOST_FOLLOWED]
+        self._followed = {run.id: self._followed.get(run.id) or self._new(run) for run in live}
+        found = {run.id: replace(run, history=self._followed[run.id].read()) for run in live}
+        self.runs = self.runs | found
+
+    def _new(self, run: RunRow) -> "_Followed":
+        reader = Reader(self._far, self._names.get(run.id, run.id), at=Place(segment=LATEST), only=METRICS)
+        return _Followed(reader, Trace(run.started))
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A live run whose samples are read on."""
+
+    reader: Reader
+    trace: Trace
+
+    def read(self) -> History:
+        """Return its history up to now; of a long one some more each time. Raises Failed."""
+        try:
+            for _ in range(AT_ONCE):
+                ticks, more = self.reader.step()
+                self.trace.take(ticks, self.reader.clocks)
+                if not more:
+                    break
+        except Failed as failed:
+            if not failed.said:  # else the agent answers, and this run has just gone
+                raise
+        return self.trace.history()
 
 
 def _node(node: Node, name: str) -> Node:

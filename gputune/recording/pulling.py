@@ -34,7 +34,10 @@ PATIENCE = 60.0  # s for a process that takes one at the most
 
 
 class Cursor(NamedTuple):
-    """How far somebody has read: `row` rows of `segment`, and `known` of its columns as `form` declares them."""
+    """How far somebody has read: `row` rows of `segment`, and `known` of its columns as `form` declares them.
+
+    Segments are numbered from 1; 0 is before the first one, and -1 just before the newest.
+    """
 
     segment: int = 0
     row: int = 0
@@ -149,6 +152,8 @@ class Pullable:
             if self._closed:  # by another thread, since this one got hold of it
                 raise FileNotFoundError(str(self.path))
             there = self._there()
+            if at.segment < 0 and there:
+                at = Cursor(max(there))
             segment = at.segment if at.segment in there else min((s for s in there if s > at.segment), default=0)
             if not segment:
                 return Piece(_EMPTY, (), anew=False, next=at, more=False, missed=False)

@@ -59,10 +59,11 @@ T = TypeVar("T")
 class Failed(GputuneError):  # noqa: N818 - named for what happened
     """An agent did not answer, or not as one does."""
 
-    def __init__(self, address: Address, state: State, why: str) -> None:
+    def __init__(self, address: Address, state: State, why: str, *, said: bool = False) -> None:
         super().__init__(f"{address.name} ({address}): {why}", hint="docs/agents.md says what an agent needs")
         self.state: State = state
         self.why = why
+        self.said = said  # by the agent itself, which answers
 
 
 class Row(NamedTuple):
@@ -197,7 +198,7 @@ class Far:
         if isinstance(error, flight.FlightTimedOutError):
             return Failed(self.address, "down", "did not answer in time")
         if isinstance(error, flight.FlightServerError):
-            return Failed(self.address, "down", f"it says: {clean(said.partition('. ')[0])}")
+            return Failed(self.address, "down", f"it says: {clean(said.partition('. ')[0])}", said=True)
         if isinstance(error, flight.FlightCancelledError):  # gRPC's own word for it: we cancel nothing
             return Failed(self.address, "foreign", TOO_MUCH)
         if isinstance(error, flight.FlightUnavailableError | flight.FlightInternalError):

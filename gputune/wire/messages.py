@@ -24,6 +24,7 @@ ACTIONS: Final = {
     NEWS: "what is new on its screen since an earlier answer",
     DOCUMENT: "run.json, live.json or findings.json of a run",
 }
+LATEST: Final = -1  # as the segment of a `Place`: begin with the newest one
 DOCUMENTS: Final = frozenset({"run.json", "live.json", "findings.json"})
 
 

@@ -147,3 +147,21 @@ def test_a_damaged_recording_is_put_aside(agents: Callable[..., Any], eventually
     far = Far(agent.address)
     eventually(lambda: far.pull(MACHINE, Place()).rows)
     far.close()
+
+
+def test_a_relay_answers_for_others_with_rows_but_without_samples(
+    agents: Callable[..., Any], eventually: Wait, tmp_path: Path
+) -> None:
+    m8 = agents("m8")
+    relay = agents("rack-1", "--relay", f"m8={m8.address},m9=unix:{tmp_path / 'none'}")
+    far = Far(relay.address)
+
+    def links() -> dict[str, str]:
+        update = msgspec.json.decode(far.news(Since()).update, type=Update)
+        return {node.name: node.link for node in update.nodes}
+
+    eventually(lambda: links() == {"m8": "up", "m9": "down"})
+    assert far.hello().runs == ()
+    with pytest.raises(Failed, match="there is no such run here"):
+        far.pull(MACHINE, Place())
+    far.close()

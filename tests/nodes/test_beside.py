@@ -1,6 +1,7 @@
 """An agent beside a command: the command is what was typed, in every way, and one rank a node starts the agent."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -130,3 +131,38 @@ def test_signals_that_python_ignores_are_as_the_command_expects(tmp_path: Path, 
     ignored = int(done.stdout.split()[1], 16)
     assert not ignored & (1 << (signal.SIGPIPE - 1))
     eventually(lambda: not is_locked(tmp_path / "a"))
+
+
+RANK = "import os, sys; print('rank', os.environ['{rank}'], flush=True); sys.stdin.read(); sys.exit({status})"
+
+
+def launched(folder: Path, launcher: list[str], rank: str, status: int = 0) -> subprocess.Popen[str]:
+    command = [*launcher, *words(folder, sys.executable, "-c", RANK.format(rank=rank, status=status))]
+    return subprocess.Popen(command, env=plain(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("launcher", "rank"),
+    [
+        (["torchrun", "--nproc-per-node", "2", "--no-python"], "RANK"),
+        (["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"], "OMPI_COMM_WORLD_RANK"),
+    ],
+    ids=["torchrun", "mpirun"],
+)
+def test_a_real_launcher_gets_one_agent_a_node(
+    tmp_path: Path, eventually: Wait, launcher: list[str], rank: str
+) -> None:
+    if shutil.which(launcher[0]) is None:
+        pytest.skip(f"there is no {launcher[0]} here")
+    folder = tmp_path / "a"
+    folder.mkdir(mode=0o700)
+    process = launched(folder, launcher, rank)
+    far = Far(Address("m8", path=str(folder / "s" / "a.sock")))
+    eventually(lambda: (folder / "s" / "a.sock").exists() or process.poll() is not None)
+    assert far.hello().runs[0] == "machine"
+    far.close()
+    said, _ = process.communicate(timeout=60)
+    assert sorted(line for line in said.splitlines() if line.startswith("rank")) == ["rank 0", "rank 1"]
+    assert process.returncode == 0
+    eventually(lambda: not is_locked(folder))

@@ -72,7 +72,7 @@ def test_the_ranks_of_a_job_are_runs(tmp_path: Path) -> None:
     (job / "job").write_text("torch-x")
     desk = Desk("m8", tmp_path)
     desk.put(Update(until=0, runs=(RunRow(id="m8/job", node="m8", name="x", folder=str(job)),)))
-    assert desk.hello().runs == (MACHINE, "m8/job/rank-00000", "m8/job/rank-00001")
+    assert desk.hello().runs == (MACHINE, "m8/job/rank-00000", "m8/job/rank-00001", "m8/job")
     assert desk.pull(Ask(run="m8/job/rank-00001"))[1].rows == 0
     desk.put(Update(until=0, runs_gone=("m8/job",)))
     assert desk.hello().runs == (MACHINE,)

@@ -1,5 +1,6 @@
 """Many agents as one feed: links that break and come back, strangers, and names that mean harm."""
 
+import json
 import random
 import socket
 import time
@@ -11,10 +12,16 @@ import pytest
 
 from gputune.nodes.desk import Desk
 from gputune.nodes.feed import NodesFeed
+from gputune.recording import Recording
+from gputune.sample import Metric, Sample
 from gputune.scene import DeviceRow, Node, RunRow, TaskRow, Update
+from gputune.units import NS
 from gputune.wire.address import Address
 from gputune.wire.server import Service
 
+BEGAN = 10**12
+WAIT = Metric("loader.wait", "ratio", "Share of the last second spent in next().")
+COUNT = Metric("loader.samples", "1", "Samples in those batches.", kind="counter")
 Wait = Callable[[Callable[[], object]], None]
 
 
@@ -171,6 +178,39 @@ def test_a_relay_speaks_for_its_nodes_as_it_sees_them(
     eventually(lambda: {"m8", "m9"} == nodes(view).keys())
     assert nodes(view)["m8"].link == "up"
     assert nodes(view)["m9"].why == "its name does not resolve"
+
+
+def test_the_history_of_a_live_run_is_pulled_and_goes_on_after_its_agent_was_away(
+    served: Callable[..., Served], feed: Callable[..., NodesFeed], eventually: Wait, tmp_path: Path
+) -> None:
+    recording = Recording.create(tmp_path / "run", {})
+    offset = json.loads((tmp_path / "run" / "run.json").read_text())["unix_minus_monotonic_ns"]
+    started = (BEGAN + offset) / NS
+
+    def record(seconds: range) -> None:
+        for k in seconds:
+            recording.take([Sample(WAIT, BEGAN + k * NS, 0.25), Sample(COUNT, BEGAN + k * NS, 32.0 * k)])
+            recording.beat(BEGAN * 10**6 + k * 2 * NS)
+
+    def share() -> None:
+        row = RunRow(id="x/run", node="x", name="train.py", folder=str(tmp_path / "run"), started=started)
+        m8.put(Node(name="x", runs=("x/run",)), runs=(row,))
+
+    def rates() -> tuple[float | None, ...]:
+        return next((run.history.rate for run in view.poll(0).runs), ())
+
+    m8 = served("m8")
+    record(range(5))
+    share()
+    view = feed(m8.address)
+    eventually(lambda: rates() == (0.0, *[32.0] * 4))
+    m8.stop()
+    record(range(5, 9))
+    eventually(lambda: nodes(view)["m8"].link != "up")
+    m8.start()
+    share()
+    eventually(lambda: rates() == (0.0, *[32.0] * 8))
+    recording.close()
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,20 @@ def test_a_dropped_segment_is_told_of(tmp_path: Path) -> None:
     writer.recording.close()
 
 
+def test_one_may_begin_with_the_newest_segment(tmp_path: Path) -> None:
+    folder, columns = tmp_path / "run", dict[int, str]()
+    for start in (0, 3, 6):
+        writer = Writer(folder, resume=start > 0)
+        writer.write(range(start, start + 3))
+    pullable = Pullable(folder)
+    rows, at = read(pullable, Cursor(-1), columns)
+    assert ticks(rows) == [6, 7, 8]
+    writer.write(range(9, 11))
+    assert ticks(read(pullable, at, columns)[0]) == [9, 10]
+    pullable.close()
+    writer.recording.close()
+
+
 @pytest.mark.parametrize(
     "cursor", [Cursor(99, 0), Cursor(1, 10**9), Cursor(1, 0, 10**6, "frames"), Cursor(2, 5, 1, "x")]
 )
