@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
@@ -125,7 +125,8 @@ def _rewritten(text: str, where: str, line: int, settings: Mapping[str, Json], *
     if any(arg.star for arg in call.args):
         raise NotPatched(where, "it takes its arguments from `*` or `**`")
     changed = call.with_changes(args=_arguments(call, settings, no_workers=no_workers))
-    return str(whole.module.deep_replace(call, changed).code)
+    module = cast("libcst.Module", whole.module.deep_replace(call, changed))  # of a module it is one again
+    return str(module.code)
 
 
 def _builds(call: "libcst.Call") -> bool:
