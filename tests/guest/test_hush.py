@@ -195,7 +195,7 @@ def test_a_script_meets_what_it_wrote_and_leaves_the_user_s_files(watched: Watch
     assert seen(mine) == before
     assert run.notes("hush") == [{"n": "hush", "on": True}]
     assert str(mine / "before.log") in {note["path"] for note in run.notes("hushed")}
-    assert (mine / "trial" / "files" / str(mine / "before.log").lstrip("/")).exists()
+    assert (mine / "trial" / "rings" / str(mine / "before.log").lstrip("/")).exists()
 
 
 def test_what_is_told_is_each_file_once_and_not_without_end(watched: Watched, mine: Path) -> None:
@@ -225,7 +225,7 @@ def test_services_are_told_to_be_off(watched: Watched, mine: Path) -> None:
 print(os.environ["WANDB_MODE"], os.environ["MLFLOW_TRACKING_URI"])
 """
     run = watched(HEAD + code, env=hushed(mine)).healthy()
-    assert run.out == f"disabled file://{mine}/trial/mlruns\n"
+    assert run.out == f"disabled file://{mine}/trial/rings/mlruns\n"
 
 
 def test_every_interpreter_keeps_to_it(watched: Watched, mine: Path, fake_torch: Path, python: str) -> None:

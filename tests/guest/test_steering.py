@@ -317,6 +317,25 @@ if __name__ == "__main__":
     assert run.notes("steer")[-1]["set"]["num_workers"] == 0
 
 
+def test_workers_that_hang_from_the_start_are_taken_away_again(watched: Watched, steered: dict[str, str]) -> None:
+    code = """
+def item(i):
+    if get_worker_info() is not None:
+        time.sleep(1000)
+    return i
+
+if __name__ == "__main__":
+    from gputune_guest import making
+    making.FIRST_S = 0.5
+    serve(num_workers=2)
+    print(sum(map(plain, DataLoader(Numbers(200, item), 5)), []) == list(range(200)))
+    print(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+"""
+    run = watched(HEAD + code, env=steered).healthy()
+    assert run.out == "True\n[]\n"
+    assert "no batch within" in run.notes("steer")[-1]["why"]
+
+
 def test_an_error_of_the_dataset_is_the_script_s_as_torch_raises_it(watched: Watched, steered: dict[str, str]) -> None:
     code = """
 def item(i):
@@ -404,7 +423,7 @@ if __name__ == "__main__":
         if seen[-1] == 1 and orders._word[0] == 1:
             serve(12, num_workers=3)
         settle(it)
-    print(got == list(range(1600)), sorted(set(seen), key=seen.index), seen[-1])
+    print(got == list(range(1600)), sorted(set(seen) - {0}, key=seen.index), seen[-1])
 """
     run = watched(HEAD + code, env=steered).healthy()
     assert run.out == "True [1, 3] 1\n"
@@ -507,6 +526,7 @@ if __name__ == "__main__":
     (note,) = run.notes("steer")
     assert (note["seq"], note["state"]) == (1, "serving")
     assert note["batch"] >= 40
+    assert run.notes("draws") == [{"n": "draws", "of": [], "inline": True}]
 
 
 def test_a_torch_of_another_kind_or_a_missing_file_is_said_and_harmless(
@@ -535,3 +555,26 @@ def test_orders_are_numbered_on_by_who_takes_over_and_a_long_one_is_refused(tmp_
     second.close()
     assert path.stat().st_mode & 0o777 == 0o600
     assert HEADER.unpack_from(path.read_bytes())[0] == 4
+
+
+def test_it_is_told_whether_samples_draw_random_numbers_where_they_are_made(
+    watched: Watched, steered: dict[str, str]
+) -> None:
+    code = """
+class Dice(Dataset):
+    def __init__(self, draw):
+        self.draw = draw
+    def __len__(self):
+        return 32
+    def __getitem__(self, i):
+        self.draw()
+        return i
+
+if __name__ == "__main__":
+    for batch in DataLoader(Dice(DRAW), 4, shuffle=True, num_workers=WORKERS):
+        pass
+"""
+    both = "lambda: (random.random(), numpy.random.rand())"
+    for draw, workers, found in (("lambda: torch.randn(1)", 0, ["torch"]), (both, 1, ["numpy", "random"])):
+        run = watched(HEAD + code.replace("DRAW", draw).replace("WORKERS", str(workers)), env=steered).healthy()
+        assert run.notes("draws") == [{"n": "draws", "of": found, "inline": not workers}], draw

@@ -52,9 +52,10 @@ def begin(finder):
     folder = asked.get("writes")
     if not folder or _over is not None:
         return
-    free = [one for one in (os.environ.get("GPUTUNE_RINGS"), asked.get("files")) if one]
-    _over = Overlay(folder, free)
-    os.environ.update(SILENT, MLFLOW_TRACKING_URI="file://" + os.path.join(os.path.abspath(folder), "mlruns"))
+    rings = os.environ["GPUTUNE_RINGS"]
+    free = [one for one in (rings, asked.get("files")) if one]
+    _over = Overlay(folder, os.path.basename(os.path.abspath(rings)), free)
+    os.environ.update(SILENT, MLFLOW_TRACKING_URI="file://" + os.path.join(_over.root, "mlruns"))
     builtins.open = io.open = _Stand(OPENED, _open)
     for name, ours in _FUNCTIONS.items():
         if name in SYSTEM:

@@ -1,6 +1,6 @@
 """A folder over the user's files: what a trial writes is put there, and what it reads is looked for there first.
 
-A path keeps its name: `/home/me/out/a.pt` lies in `FOLDER/files/home/me/out/a.pt`. Whoever reads, lists or removes what
+A path keeps its name: `/home/me/out/a.pt` lies in `FOLDER/RUN/home/me/out/a.pt`. Whoever reads, lists or removes what
 this process wrote meets it under the name that it was written to, and the user's own files stay as they are.
 """
 
@@ -23,11 +23,12 @@ class TooLarge(Exception):  # noqa: N818 - named for what is the case
 class Overlay:
     """Which paths lie over the user's (`made`), and which of the user's were removed (`gone`), for this process.
 
-    What lies in one of the folders `free` is nobody's result, and is written as ever.
+    `run` keeps trials that share a folder apart: none may begin where another has left its checkpoint. What lies in one
+    of the folders `free` is nobody's result, and is written as ever.
     """
 
-    def __init__(self, folder, free=()):
-        self.root = os.path.join(os.path.abspath(folder), "files")
+    def __init__(self, folder, run, free=()):
+        self.root = os.path.join(os.path.abspath(folder), run)
         self.made = set()
         self.gone = set()
         self._here = os.getcwd()
@@ -37,7 +38,8 @@ class Overlay:
         self._temporary = tuple(os.path.abspath(one) for one in (*temporary, *TEMPORARY))
         for at, folders, files in os.walk(self.root):  # of the process that started this one
             there = at[len(self.root) :]
-            self.made.update(there + "/" + name for name in (*folders, *files))
+            self.made.update(there + "/" + name for name in files)
+            self.made.update(there + "/" + name for name in folders if not _there(there + "/" + name))
 
     @property
     def untouched(self):

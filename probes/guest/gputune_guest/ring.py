@@ -22,6 +22,7 @@ VERSION = 1
 NOTES_AT = 4096
 # capacity in records and size of the notes; a worker writes one record a batch, and there may be many workers
 SIZES = {"main": (4096, 61440), "worker": (1024, 4096)}
+STEERED = 8  # times the notes of a training that may be told many things, and answers each
 IS_WORKER, HAS_TORCH = 1, 2
 TOO_MANY = 100  # swallowed errors after which staying would be rude
 TOLD = 3  # errors that are told in words
@@ -203,6 +204,8 @@ def _make():
     """Make the file, map it, and return (mapping, offset of the ring, its capacity)."""
     global _notes, _room
     capacity, room = SIZES[_role]
+    if _role == "main" and os.environ.get("GPUTUNE_STEER"):
+        room *= STEERED
     base = NOTES_AT + room
     size = base + capacity * 64
     created = now()

@@ -209,11 +209,12 @@ class Shell:
         self.force, self.change = change.wanted, None
         if new is not None:
             self._mirror(theirs)
-        order = change.order
-        if order is None or self.where in order.served:
-            self._due = Asked(self._tried_out or self.orders.last, change.t0, back=True)
-        else:
+        order, self._due = change.order, None
+        if order is not None and self.where not in order.served:
             self._due = Asked(order, change.t0)
+        elif self._tried_out is not None:
+            self._due = Asked(self._tried_out, change.t0, back=True)
+        self._tried_out = None
         self._describe(theirs, change.built, fresh)
 
     def started(self, theirs, wanted):

@@ -6,13 +6,12 @@ the larger of the two settings allows, so that memory which holds either holds t
 no new workers: more is handed out at once, or nothing until less is under way.
 """
 
-import pickle
-import random
 import re
 import sys
 import time
 
 from gputune_guest import making, settings
+from gputune_guest.randomness import randomness
 
 BEGIN_S = 60.0  # for workers to begin
 AT_ONCE_S = 0.1  # worth waiting for them where this process would make the next batch itself meanwhile
@@ -181,17 +180,6 @@ def _draws(shell, theirs):
     source = shell.source_of(theirs)
     if not making.several(shell.serving(theirs)) and not theirs._num_yielded:
         source.ahead()  # the first draw of a pass is made here and now in any case
-    before = _randomness()
+    before = randomness()
     source.ahead()
-    return before != _randomness()
-
-
-def _randomness():
-    """Return the states of the generators that everybody shares."""
-    import torch
-
-    states = [torch.get_rng_state().tolist(), random.getstate()]
-    numpy = sys.modules.get("numpy.random")
-    if numpy is not None:
-        states.append(pickle.dumps(numpy.get_state(legacy=False)))
-    return states
+    return before != randomness()
