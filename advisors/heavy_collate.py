@@ -32,6 +32,9 @@ STACKED_S = 0.0002  # s to stack the samples of a small batch to tensors
 STACK_RATE = 2e9  # B/s at which large samples are stacked, into memory that is new to the process
 WORTH = 1.05  # what assembly alone must promise
 HALF = 0.5  # of the excess: what at least goes where assembly cannot be made as cheap as stacking
+LATE = 2.0  # times what one piece takes to arrive: it is worth a word
+QUICK = 0.5  # of the usual time to arrive: what it takes at best
+PIECES = 0.5  # of a step's CPU time: what looking at and closing many tensors may take of it, beside the model
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -43,9 +46,8 @@ def advise(run: Features) -> Iterator[Finding]:
         speedup = outlook.handed_over(excess, best)
         if speedup.likely >= WORTH:
             half = outlook.handed_over(HALF * excess, best + HALF * max(0.0, _delivering(outlook) - best))
-            yield _finding(
-                outlook, Speedup(low=min(half.likely, speedup.low), likely=speedup.likely, high=speedup.high)
-            )
+            most = outlook.handed_over(excess, QUICK * best, PIECES if _in_pieces(outlook) else 0.0)
+            yield _finding(outlook, Speedup(low=min(half.likely, speedup.low), likely=speedup.likely, high=most.high))
 
 
 def _stacking(outlook: Outlook) -> float:
@@ -74,20 +76,25 @@ def _delivered(outlook: Outlook) -> float:
     return DELIVERY_S + (outlook.loader.batch_bytes or 0) / STACK_RATE
 
 
+def _in_pieces(outlook: Outlook) -> bool:
+    """Return whether it is rather the arriving of a batch than its assembly that takes the time: many tensors."""
+    return _delivering(outlook) > max(_collating(outlook), LATE * _delivered(outlook))
+
+
 def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
     loader = outlook.loader
     collating, delivering = _collating(outlook), _delivering(outlook)
     making = sum(f.wall for f in loader.fetches) / len(loader.fetches)
     name = f" in {loader.collate}" if loader.collate else ""
     parts = [f"{collating * 1e3:.3g} of the {making * 1e3:.3g} ms to make a batch are spent{name}"]
-    if delivering > 2 * _delivered(outlook):
+    if delivering > LATE * _delivered(outlook):
         parts.append(f"a finished batch takes {delivering * 1e3:.3g} ms to reach the training")
     return Finding(
         id="heavy-collate",
         says=f"the loop waits {outlook.waiting:.0%} of its time for batches: {'; '.join(parts)}",
         do=(
             "return few large tensors instead of many small ones"
-            if delivering > collating
+            if _in_pieces(outlook)
             else "convert and pad whole batches at once: arrays instead of lists from the dataset, `__getitems__`"
         ),
         share_lost=1 - 1 / speedup.likely,

@@ -16,7 +16,7 @@ from gputune.features import Features, Fetch, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.replay import DELIVERY_S, Job, Work
-from gputune.workload import LEAST_BATCHES, entangled, job_of, step_cpu_of, step_queued_of
+from gputune.workload import CROWD, LEAST_BATCHES, delivery_of, entangled, job_of, step_cpu_of, step_queued_of
 
 PREPARED = 0.05  # of a batch's CPU time: reading, collating and passing it on is never free
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
@@ -164,8 +164,8 @@ class Outlook:
         if self.loader.persistent_workers:
             fresh = fresh[:1]
         if fresh and self.loader.num_workers:
-            making = self.making
-            first = mean(max(0.0, e.first_wait - making) for e in fresh)
+            made = self.making + delivery_of(self.loader)
+            first = mean(max(0.0, e.first_wait - made) for e in fresh)
             paid = mean(e.start + e.shutdown for e in fresh)
             return first + paid * workers / self.loader.num_workers
         each = START_S if self.loader.start_method == "fork" else SPAWN_S
@@ -316,23 +316,34 @@ class Outlook:
         loose = Outlook(self.run, self.process, replace(self.loader, in_order=False))
         return self._interval(self.loop(self.now), loose.loop(self.now))
 
-    def handed_over(self, excess: float, delivery: float) -> Speedup:
+    def handed_over(self, excess: float, delivery: float, lighter: float = 0.0) -> Speedup:
         """Return what it would buy to save the share `excess` of the time in `collate_fn`, and to deliver in so many s.
+
+        `lighter` is the share of a step's CPU time that goes as well, where it handles fewer tensors then.
 
         What a batch is late by on average, beyond what it takes the training to open it, holds up each step now; but
         not what it is late by because the CPUs are crowded, which stretches its making as well.
         """
         loader = self.loader
-        late = mean(loader.deliveries) * (1 - self.queued)
+        late = mean(loader.deliveries) * (1 - (self.queued if self._crowded() else 0.0))
         longer = max(0.0, late - self.job.delivery) if loader.num_workers else 0.0
+        later = min(longer, max(0.0, delivery - self.job.delivery))
         now = replace(self.job, steps=tuple(_later(step, longer) for step in self.job.steps))
         then = replace(
             self.job,
             fetches=tuple(_cheaper(work, f, excess) for work, f in zip(self.job.fetches, loader.fetches, strict=True)),
-            steps=tuple(_later(step, min(longer, max(0.0, delivery - self.job.delivery))) for step in self.job.steps),
+            steps=tuple(replace(_later(step, later), cpu=step.cpu * (1 - lighter)) for step in self.job.steps),
             delivery=min(delivery, self.job.delivery),
         )
         return self._with(now).gain(self.now, then)
+
+    def _crowded(self) -> bool:
+        """Return whether workers, training and strangers want more CPUs than there are, with one thread each.
+
+        Else what queues are the threads that take turns to hand a batch over: that is a part of handing it over.
+        """
+        strangers = self.job.others if self.job.others >= CROWD else 0.0
+        return self.loader.num_workers + 1 + strangers > self.job.cpus
 
     def fastest(self) -> float:
         """Return the s that this loop's batches would take if no step took any time: what the loader can do at best."""

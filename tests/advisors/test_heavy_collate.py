@@ -43,6 +43,19 @@ def test_names_batches_that_take_long_to_arrive(run) -> None:
     assert finding.speedup.likely == pytest.approx(4.0, rel=0.15)
 
 
+def test_a_step_may_gain_as_well_from_fewer_tensors(run) -> None:
+    (finding,) = advise(run(**SMALL_TENSORS, step_cpu=0.039))  # the arriving is CPU time of the training, too
+    assert finding.speedup.high > 1.5 * finding.speedup.likely
+
+
+def test_what_queues_with_cpus_left_is_the_handover_itself(run) -> None:
+    late = [0.030, 0.090]
+    one = {"num_workers": 1, "cpu": 0.008, "queued": 0.008, "step": 0.010, "waits": late, "deliveries": late * 25}
+    (free,) = advise(run(**one, cpus=2.0))
+    (crowded,) = advise(run(**one, cpus=1.0))
+    assert free.speedup.likely > 1.3 * crowded.speedup.likely
+
+
 def test_an_ordinary_handover_is_no_cause(run) -> None:
     """The loop waits, but for batches that are not made yet: they arrive at once when they are."""
     slow = run(num_workers=1, blocked=0.050, step=0.010, deliveries=[0.0006] * 50)
