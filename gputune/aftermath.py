@@ -23,6 +23,7 @@ APART = 2  # steps after a pause before a round can be a quiet one: its own and 
 FAR_ENOUGH = 16  # steps after a pause from which on every round is quiet
 LEAST = 10  # pauses with quiet rounds behind them below which their mean says nothing
 TRIMMED = 0.1  # of the pauses at either end that are left out of the mean: somebody else was at work
+LINGERS = 0.05  # of a round, and as much unsure: how much slower are rounds that are never far from a saved model
 SURE = 1.6  # standard errors: nine means of ten lie within
 
 
@@ -30,13 +31,15 @@ SURE = 1.6  # standard errors: nine means of ten lie within
 class Aftermath:
     """What each pause costs the rounds around it beyond its own span, in s (below 0: they catch up what it cost).
 
-    `unsure` is by how much that may be wrong. `apart` is how many rounds after a pause others were seen for
-    comparison; 0 where there were none, so that it is not known how rounds without any pause would do.
+    `unsure` is by how much that may be wrong, `colder` what it may be more than that. `apart` is how many rounds after
+    a pause others were seen for comparison; 0 where there were none, so that it is not known how rounds without any
+    pause would do.
     """
 
     seconds: float
     unsure: float
     apart: int
+    colder: float = 0.0
 
 
 def chill(pause: float, step: float, busy: float = 0.0) -> float:
@@ -72,12 +75,19 @@ def aftermath(loader: Loader, span: str) -> Aftermath:
         error = stdev(kept) / math.sqrt(len(kept))
         excess = mean(kept)
         believed = excess**2 / (excess**2 + error**2) if error else 1.0
-        return Aftermath(excess * believed, SURE * error, apart)
+        near = _lingering(excess, mean(rest), len(pauses) / count) if span == "checkpoint" and apart < FAR_ENOUGH else 0
+        return Aftermath(excess * believed + near, SURE * error + near, apart)
     if span == "evaluation":  # it runs the model itself
         return Aftermath(0.0, 0.0, 0)
     pause = mean(p for p in pauses if p > 0)
     cold = chill(pause, mean(rest), _busy(loader, pauses))
-    return Aftermath(cold, cold, 0)
+    coldest = min(CHILL_S * (2 if loader.num_workers else 1), COLDEST * mean(rest))  # who hands over is cold as well
+    return Aftermath(cold, cold, 0, max(0.0, coldest - 2 * cold))
+
+
+def _lingering(excess: float, rest: float, rounds: float) -> float:
+    """Return the s a pause by which all the `rounds` around it are slower than any without pauses, seen or not."""
+    return LINGERS * max(0.0, rest * rounds - excess)
 
 
 def _busy(loader: Loader, pauses: Sequence[float]) -> float:

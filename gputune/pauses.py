@@ -94,15 +94,17 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
         return interval(1.0, ERROR)
     found = known(run, process)
     beyond = found[0].beyond(span) if found else _beyond(process, span, total)
-    limit = max((outlook.fastest_without(span) for outlook in found), default=0.0)
+    floor = 0.0
     if span != "evaluation":
         steps = max(1, process.batches or process.optimizer_steps)
-        limit = max(limit, device_time(run, process, process.loop / steps) * steps)
-    most = min(max(0.0, process.loop - limit), 0.99 * process.loop)
-    low, likely, high = (
-        process.loop / (process.loop - min(most, max(0.0, total + beyond.seconds + more) * (1 - keep)))
-        for more in (-beyond.unsure, 0.0, beyond.unsure)
-    )
+        floor = device_time(run, process, process.loop / steps) * steps
+
+    def gain(more: float) -> float:
+        limit = max([floor, *(outlook.fastest_without(span, more) for outlook in found)])
+        most = min(max(0.0, process.loop - limit), 0.99 * process.loop)
+        return process.loop / (process.loop - min(most, max(0.0, total + beyond.seconds + more) * (1 - keep)))
+
+    low, likely, high = map(gain, (-beyond.unsure, 0.0, beyond.unsure + beyond.colder))
     width = doubt(run)
     return Speedup(low=low * (1 - width), likely=likely, high=high * (1 + width))
 

@@ -53,10 +53,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a loop loses to a kind of pause, in s: likely, and by how much that may be wrong."""
+    """What a loop loses to a kind of pause, in s: likely, by how much that may be wrong, and what more it may be."""
 
     seconds: float
     unsure: float
+    colder: float = 0.0
 
 
 class Outlook:
@@ -291,19 +292,20 @@ class Outlook:
         pauses = self.loader.pauses.get(span, ())
         found = aftermath(self.loader, span)
         count = sum(pause > 0 for pause in pauses) / max(1, len(pauses)) * self.loader.batches
-        return Loss(found.seconds * count, found.unsure * count)
+        return Loss(found.seconds * count, found.unsure * count, found.colder * count)
 
-    def fastest_without(self, span: str) -> float:
+    def fastest_without(self, span: str, more: float = 0.0) -> float:
         """Return the s that the loader needs for this loop's batches when it has no pauses in which to catch up.
 
-        Nothing where rounds were seen so far from any pause that they tell it themselves.
+        `more` is what they cost all steps of the loop together beyond what is likely. Nothing where rounds were seen so
+        far from any pause that they tell it themselves.
         """
         pauses = self.loader.pauses.get(span, ())
         found = aftermath(self.loader, span)
         if not self.now.workers or found.apart > self.now.workers * self.now.prefetch or not pauses:
             return 0.0
         often = sum(pause > 0 for pause in pauses) / len(pauses)
-        step = max(0.0, self.stepping - mean(pauses) - found.seconds * often)
+        step = max(0.0, self.stepping - mean(pauses) - found.seconds * often - more / max(1, self.loader.batches))
         cpu = min(step, self.step_cpu)
         width = max((step.width for step in self.job.steps), default=1.0)
         job = replace(self.job, steps=(Work(cpu, step - cpu, width),), floor=0.0)

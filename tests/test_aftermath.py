@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.aftermath import CHILL_S, COLDEST, FAR_ENOUGH, LEAST, aftermath, chill
+from gputune.aftermath import CHILL_S, COLDEST, FAR_ENOUGH, LEAST, LINGERS, aftermath, chill
 from gputune.features import Loader
 
 
@@ -24,14 +24,21 @@ def loader(*, every: int, pauses: int = 40, pause: float = 0.020, after: float =
 
 @pytest.mark.parametrize("every", [4, 10, 25, 100])
 def test_what_follows_a_pause_is_seen_in_the_rounds_far_from_it(every) -> None:
-    found = aftermath(loader(every=every, after=0.003, before=0.002), "checkpoint")
+    found = aftermath(loader(every=every, after=0.003, before=0.002, span="reporting"), "reporting")
     assert found.seconds == pytest.approx(0.005)
     assert 0 < found.apart <= FAR_ENOUGH
     assert found.unsure < 0.001
 
 
 def test_a_pause_that_leaves_no_trace_costs_nothing_beyond_itself() -> None:
-    assert aftermath(loader(every=8), "checkpoint").seconds == pytest.approx(0.0)
+    assert aftermath(loader(every=8, span="logging"), "logging").seconds == pytest.approx(0.0)
+
+
+def test_rounds_that_are_never_far_from_a_saved_model_are_slower_than_any_without_and_unsure() -> None:
+    near, far = (aftermath(loader(every=every, after=0.003), "checkpoint") for every in (10, 100))
+    assert near.seconds == pytest.approx(0.003 + LINGERS * 10 * 0.011)
+    assert near.unsure == pytest.approx(near.seconds - 0.003)
+    assert far.seconds == pytest.approx(0.003)
 
 
 def test_no_pause_has_no_aftermath() -> None:
@@ -39,7 +46,8 @@ def test_no_pause_has_no_aftermath() -> None:
 
 
 def test_rounds_that_catch_up_after_a_pause_are_no_cost() -> None:
-    assert aftermath(loader(every=8, after=-0.002), "checkpoint").seconds == pytest.approx(-0.002)
+    catching = loader(every=8, after=-0.002, span="reporting")
+    assert aftermath(catching, "reporting").seconds == pytest.approx(-0.002)
 
 
 def test_a_difference_within_the_noise_is_not_believed() -> None:
@@ -54,6 +62,12 @@ def test_where_each_step_pauses_only_the_cold_start_is_taken_off_and_unsure() ->
     assert found.apart == 0
     assert found.seconds == found.unsure == pytest.approx(CHILL_S, rel=0.05)
     assert aftermath(loader(every=4, pauses=LEAST - 1), "checkpoint").apart == 0
+
+
+def test_after_many_short_pauses_a_step_may_be_as_cold_as_after_a_long_one() -> None:
+    short = aftermath(loader(every=1, pause=0.001), "checkpoint")
+    assert short.seconds < CHILL_S / 4
+    assert short.seconds + short.unsure + short.colder == pytest.approx(CHILL_S)
 
 
 def test_an_evaluation_keeps_the_model_warm() -> None:

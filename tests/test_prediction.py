@@ -138,8 +138,9 @@ def test_a_large_batch_takes_longer_to_pass_the_queue() -> None:
 def test_starting_workers_costs_what_was_measured_for_each_of_them() -> None:
     epoch = Epoch(began=0, start=0.040, first_wait=0.050, shutdown=0.020, batches=50, seconds=1.0, complete=True)
     mine = outlook(loader(workers=2, blocked=0.020, epochs=(epoch,) * 4))
-    assert mine.starting(2) == pytest.approx(0.030 + 0.060)
-    assert mine.starting(4) == pytest.approx(0.030 + 0.120)
+    first = 0.050 - 0.020 - mine.job.delivery  # making a batch and handing it over are replayed
+    assert mine.starting(2) == pytest.approx(first + 0.060)
+    assert mine.starting(4) == pytest.approx(first + 0.120)
 
 
 @pytest.mark.parametrize(("method", "each"), [("fork", START_S), ("spawn", SPAWN_S), ("forkserver", SPAWN_S)])

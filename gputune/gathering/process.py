@@ -27,6 +27,8 @@ MADE = frozenset({int(Kind.FETCH), int(Kind.READS)})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
 FSYNC = frozenset({"os.fsync", "os.fdatasync"})
+WRITES = frozenset({"checkpoint", "logging", "reporting"})
+JOIN = 100_000  # ns; writes of one kind that follow each other so closely are one pause, with the work to make them
 
 
 class Means(Protocol):
@@ -98,6 +100,7 @@ class Training:
         self._gaps: deque[float] = deque(maxlen=GAPS)
         self._works: deque[float] = deque(maxlen=GAPS)
         self._last_span = ""
+        self._last_end = 0  # t1 of the last span, 0 where anything else came after it
         self._forwards: deque[float] = deque(maxlen=FORWARDS)
         self._gotten = True
         self._backward = 0  # ns inside of backward passes
@@ -152,6 +155,8 @@ class Training:
 
     def _take(self, record: Record) -> None:
         kind = record.kind
+        if kind != Kind.SPAN:
+            self._last_end = 0
         if kind == Kind.BATCH:
             self._batch(record)
         elif kind in MADE and len(self._made) < PENDING:
@@ -291,8 +296,8 @@ class Training:
         site = self._sites.get(record.a)
         if site is not None and site.what in FSYNC and self._last_span == "checkpoint":
             name = "checkpoint"  # syncing what was just saved is a part of saving it
-        self._last_span = name
-        claim = self.ledger.span(name, record.t0, record.t1)
+        claim = self.ledger.span(name, self._since(name, record.t0), record.t1)
+        self._last_span, self._last_end = name, record.t1
         if record.code == SpanCode.LOADER_START:
             loader = self._loaders.get(self._of.get(record.d, -1))
             if loader is not None and record.c == 1:
@@ -306,6 +311,11 @@ class Training:
         self._place(name, site, record, claim)
         if record.code == SpanCode.COPY_H2D:
             self._copies.take(record)
+
+    def _since(self, name: str, t0: int) -> int:
+        """Return when the pause began that goes on with a span at `t0` (ns): a burst of writes is one."""
+        one = name in WRITES and name == self._last_span and self._last_end <= t0 <= self._last_end + JOIN
+        return self._last_end if one else t0
 
     def _evaluated(self, claim: Claim) -> None:
         for loader_id, count in claim.batches.items():

@@ -81,6 +81,32 @@ def test_syncing_a_log_stays_logging(story) -> None:
     assert process.ledger["logging"] == pytest.approx(0.030)
 
 
+@pytest.mark.parametrize(("apart", "one"), [(0.08, True), (0.12, False)])
+def test_writes_that_follow_each_other_closely_are_one_pause_with_the_work_in_between(story, apart, one) -> None:
+    story.iterator()
+    story.epoch(2)
+    for _ in range(3):
+        story.span(SpanCode.LOGGING, 1)
+        story.at += apart
+    story.epoch(1)
+    (process,) = story.features().processes
+    expected = 0.003 + (2 * apart / 1000 if one else 0.0)
+    assert process.ledger["logging"] == process.in_loop["logging"] == pytest.approx(expected)
+
+
+def test_what_lies_between_writes_of_two_kinds_or_with_a_step_in_between_is_none_of_theirs(story) -> None:
+    story.iterator()
+    story.epoch(2)
+    story.span(SpanCode.LOGGING, 1)
+    story.at += 0.05
+    story.span(SpanCode.REPORTING, 1)
+    story.step(0.05)
+    story.span(SpanCode.REPORTING, 1)
+    story.epoch(1)
+    (process,) = story.features().processes
+    assert (process.ledger["logging"], process.ledger["reporting"]) == (pytest.approx(0.001), pytest.approx(0.002))
+
+
 def test_spans_of_other_threads_are_not_the_trainings(story) -> None:
     story.iterator()
     story.epoch(2)
