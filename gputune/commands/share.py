@@ -20,7 +20,7 @@ from gputune.hygiene import clean
 from gputune.launch import values
 from gputune.launch.link import Link
 from gputune.sharing import jobsfile
-from gputune.sharing.logs import metric
+from gputune.sharing.metric import metric
 from gputune.sharing.spec import AUTO, Cpus, Guard, Job, Mps, OnFailure, Spec
 
 HELP = f"""{__doc__}

@@ -11,6 +11,6 @@ the recorder, before anything starts.
  fitting    how many fit, in numbers       climb      how many pay, by trying
  pressure   memory that is about to end    space      what there is for the tasks
  cards  host  gauge  progress  logs  window   what is seen of device, machine and tasks
- placing    cards, CPUs, MPS               cpus  mps
+ placing    cards, CPUs, MPS               cpus  mps  metric
  closing    the document at the end
 """

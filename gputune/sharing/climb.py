@@ -22,6 +22,11 @@ class Climb:
             return copies - 1
         return None
 
+    @property
+    def tried(self) -> bool:
+        """Return whether any number but one was measured."""
+        return len(self._rates) > 1
+
     def best(self) -> tuple[int, float]:
         """Return the fewest copies that do about as much as any, and what they do."""
         most = max(self._rates.values())

@@ -18,7 +18,8 @@ LOSES = 0.98  # gain below which one after the other is faster
 
 def document(crew: Crew, course: Course, eyes: Eyes, notes: Sequence[str], *, seconds: float) -> Packed:
     """Return what came of a run that took `seconds`."""
-    best = longest(course.pack.kept)
+    several = len(crew.members) > 1  # one of several by itself says nothing of all together
+    best = longest([kept for kept in course.pack.kept if kept.copies > 1 or not several])
     alone = course.alone
     comparable = best is not None and alone is not None and best.pace.unit == alone.unit and alone.rate > 0
     gain = best.pace.rate / alone.rate if comparable and best is not None and alone is not None else None

@@ -302,6 +302,7 @@ class Course:
         if copies == 1 or self.alone is None:
             self._choose(copies)
             return
+        self._copies = copies
         self._climb = Climb(self.alone.rate, min(fitting.MOST, fitting.fits(self.need, room)))
         self.phase = "trying"
         self._try(copies)
@@ -311,7 +312,7 @@ class Course:
         active = [member for member in members if member.state == "running" and not member.paused]
         climb = self._climb
         if climb is None or any(member.state == "ended" for member in members):  # too short to be measured
-            self._choose(climb.best()[0] if climb is not None else 1)
+            self._choose(self._found())
             return
         if any(member.state == "waiting" for member in members):
             return
@@ -327,7 +328,11 @@ class Course:
                 self._try(following)
                 return
         if pace is not None or late:
-            self._choose(climb.best()[0])
+            self._choose(self._found())
+
+    def _found(self) -> int:
+        """Return the best number of those that were measured; the predicted one where none was."""
+        return self._climb.best()[0] if self._climb is not None and self._climb.tried else self._copies
 
     def _choose(self, copies: int) -> None:
         """End the trial copies; so many are to run."""

@@ -21,8 +21,9 @@ from gputune.sharing.cards import Cards
 from gputune.sharing.course import Course
 from gputune.sharing.crew import Crew
 from gputune.sharing.gauge import Gauge
-from gputune.sharing.logs import Logs, metric, painted
+from gputune.sharing.logs import Logs, painted
 from gputune.sharing.member import Mask, Member
+from gputune.sharing.metric import metric
 from gputune.sharing.placing import Places
 from gputune.sharing.progress import Progress
 from gputune.sharing.spec import VARIABLE, Spec, decode

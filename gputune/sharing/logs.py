@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gputune.errors import BadUsage
 from gputune.hygiene import clean
 from gputune.sharing.member import Member
 from gputune.sharing.progress import Pace
@@ -17,18 +16,6 @@ UNIT = "metric"
 COLOURS = ("36", "33", "32", "35", "34", "31")  # of the prefixes, one process after the other
 
 Show = Callable[[int, str], None]
-
-
-def metric(text: str) -> "re.Pattern[str]":
-    """Return the pattern of `--metric-regex`. Raises BadUsage unless it is one, and has a group with the number."""
-    hint = r"a group holds the number, like `--metric-regex 'samples/s: ([\d.]+)'`"
-    try:
-        pattern = re.compile(text)
-    except re.error as error:
-        raise BadUsage(f"`--metric-regex {clean(text, 80)}` is no regular expression: {error}", hint=hint) from None
-    if not pattern.groups:
-        raise BadUsage(f"`--metric-regex {clean(text, 80)}` has no group", hint=hint)
-    return pattern
 
 
 class Log:

@@ -15,7 +15,7 @@ from gputune.sharing.window import Eyes, Kept, Window
 SHORTEST = 2.0  # s in which it is measured whether it pays
 AGAIN = 0.98  # of a pace: what is within it counts as no loss
 CLIENTS_S = 3.0  # s between looks for the tasks among the clients of MPS
-CLIENTS_MOST = 60.0  # s after which those that are not among them will not come
+CLIENTS_MOST = 60.0  # s after which those that are not among them will not come, batches or none
 WORDS = 120  # characters of a log's last line
 
 
@@ -141,7 +141,8 @@ class Pack:
         self._clients_at = at + CLIENTS_S
         tasks: Mapping[str, set[int]] = {m.task.name: self._eyes.gauge.use(m.task.slot).pids for m in running}
         good, says = seen(tasks, mps.clients())
-        if good or at >= self._clients_until:
+        computing = self._window is not None and self._window.seconds > CLIENTS_S
+        if good or computing or at >= self._clients_until:
             self._clients_at = float("inf")
             self.through_mps = good
             self._note(says)

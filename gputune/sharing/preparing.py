@@ -8,6 +8,7 @@ import resource
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,9 +21,11 @@ from gputune.launch import folders
 from gputune.launch.link import Link, Plan
 from gputune.launch.run import Run, Wishes
 from gputune.sharing import cpus, fitting, host
-from gputune.sharing.cards import Cards
 from gputune.sharing.spec import VARIABLE, Spec, encode, total
 from gputune.sharing.tasks import tasks
+
+if TYPE_CHECKING:
+    from gputune.sharing.cards import Cards
 
 HZ = 5.0  # readings a second: several trainings at once are enough to do for a machine
 LAUNCHER = "from gputune.sharing.launcher import main; main()"
@@ -134,6 +137,8 @@ def _override(spec: Spec) -> dict[str, str]:
 
 def dry(spec: Spec) -> str:
     """Return the plan in words: commands, environment, places and the memory's arithmetic. Nothing is started."""
+    from gputune.sharing.cards import Cards  # noqa: PLC0415 - a run reads the cards in its launcher
+
     check(spec)
     cards = Cards()
     try:
@@ -143,7 +148,7 @@ def dry(spec: Spec) -> str:
         cards.close()
 
 
-def _plan(spec: Spec, cards: Cards) -> list[str]:
+def _plan(spec: Spec, cards: "Cards") -> list[str]:
     procs = total(spec.jobs, len(spec.gpus))
     names = tuple(wish for wish in spec.gpus)
     found = tasks(spec, names)
@@ -168,7 +173,7 @@ def _plan(spec: Spec, cards: Cards) -> list[str]:
     return [*lines, *_memory(spec, cards), *_measured(spec, procs)]
 
 
-def _memory(spec: Spec, cards: Cards) -> list[str]:
+def _memory(spec: Spec, cards: "Cards") -> list[str]:
     """Return the arithmetic of what is known before anything has run."""
     whole, left = host.memory()
     lines = [f"host memory: {size(left)} of {size(whole)} are free"]

@@ -11,6 +11,7 @@ from gputune.sharing.member import Member
 from gputune.sharing.progress import Count, Pace, Progress, pace, together
 
 WARM = 5  # batches that each task makes first: caches, allocators, autotuning
+WARM_S = 1.0  # s that then pass: kernels and batches are queued ahead, and until the queues are full all look faster
 LEAST = 10  # batches of each task that say how fast it goes
 NUMBERS = 2  # of a metric, likewise
 BEAT = 1.0  # s between two times that what it has shown is kept
@@ -48,7 +49,7 @@ class Window:
         self._eyes = eyes
         self._card: Card | None = None  # the one that counts when it begins
         self.kept: Kept | None = None
-        self._kept_at = 0.0
+        self._kept_at = self._warm_at = 0.0
         self._came = {m.task.slot: self._done(m) for m in members}
         self._marks: dict[int, Count] = {}
         self._cpu = 0.0
@@ -67,7 +68,10 @@ class Window:
     def look(self) -> None:
         """Begin, if every task is warm; keep what it shows, once a second."""
         if not self.began:
-            if all(self._warm(m) for m in self.members):
+            at = time.monotonic()
+            if self._warm_at == 0.0 and all(self._warm(m) for m in self.members):
+                self._warm_at = at
+            if self._warm_at and at - self._warm_at >= WARM_S:
                 self.begin()
         elif time.monotonic() - self._kept_at >= BEAT:
             self._kept_at = time.monotonic()

@@ -146,3 +146,12 @@ def test_rules_that_cannot_be_read_change_nothing_and_are_said(watched: Watched,
     run = watched(code, path=(fake_torch,), env={"GPUTUNE_OVERRIDE": wrong})
     assert run.out == "0\n"
     assert run.notes("error")
+
+
+def test_workers_of_every_loader_are_bounded_and_never_raised(watched: Watched) -> None:
+    code = (
+        HEAD + "told(DataLoader(Numbers(), num_workers=4, prefetch_factor=3), DataLoader(Numbers(), num_workers=1))\n"
+    )
+    rule = {"set": {}, "most": {"num_workers": 2}}
+    run = watched(code, env={"GPUTUNE_OVERRIDE": json.dumps([rule])}).healthy()
+    assert [row["num_workers"] for row in json.loads(run.out)] == [2, 1]

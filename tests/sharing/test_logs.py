@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gputune.errors import BadUsage
-from gputune.sharing.logs import Log, Metric, metric, painted
+from gputune.sharing.logs import Log, Metric, painted
+from gputune.sharing.metric import metric
 
 
 def test_only_whole_lines_are_read_until_the_end(tmp_path: Path) -> None:
