@@ -58,14 +58,15 @@ class Tmux:
         subprocess.run(["tmux", "-L", self._socket, "kill-server"], check=False, capture_output=True)
 
 
-def capture(name: str, command: str, ready: str, size: tuple[int, int], *keys: str) -> None:
-    """Write what a command shows, after keys were pressed."""
+def capture(name: str, command: str, ready: str, size: tuple[int, int], *keys: str, until: str = "") -> None:
+    """Write what a command shows, after keys were pressed and `until` has come."""
     terminal = Tmux(command, size)
     try:
         terminal.until(ready)
         time.sleep(SETTLE)
         for key in keys:
             terminal.press(key)
+        terminal.until(until)
         SCREENS.mkdir(exist_ok=True)
         (SCREENS / f"{name}.txt").write_text(terminal.shown(), encoding="utf-8")
     finally:
@@ -79,8 +80,11 @@ def trained(folder: Path) -> Path:
         [sys.executable, str(ROOT / "examples" / "make_digits.py")], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
     )
     out = folder / "gputune-runs" / "digits"
-    script = str(ROOT / "examples" / "train_digits.py")
-    command = [sys.executable, "-m", "gputune", "watch", "--quiet", "--out", str(out), "--", sys.executable, script]
+    training = [
+        "python",
+        "examples/train_digits.py",
+    ]  # as it is typed: what is captured names no folder of this machine
+    command = [sys.executable, "-m", "gputune", "watch", "--quiet", "--out", str(out), "--", *training]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return out
 
@@ -104,7 +108,7 @@ def main() -> None:
         shown = f"{GPUTUNE} tui {run.relative_to(folder)}"
         capture("run", shown, "FINDINGS", (100, 40))
         capture("run-80x24", f"{shown} --ascii", "FINDINGS", (80, 24))
-        capture("back-in-time", shown, "FINDINGS", (100, 40), "S-Left", "Left")
+        capture("back-in-time", shown, "FINDINGS", (100, 40), "S-Left", "Left", until="judged as of then")
         capture("finding", shown, "FINDINGS", (100, 40), "Enter")
         capture("machine", alone(f"{GPUTUNE} tui"), "HOST", (100, 30))
         capture("keys", shown, "FINDINGS", (80, 36), "?")

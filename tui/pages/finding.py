@@ -45,12 +45,21 @@ def finding_page(run: RunRow, finding: FindingRow, look: Look) -> Lines:
     if run.folder and finding.change and run.state != "live":
         text = f"gputune prove {shlex.quote(clean(run.folder, 300))} {shlex.quote(clean(finding.id, 60))}"
         lines += [EMPTY, line((f"  {fit(text, max(8, width - 2))}", "command"), key=f"copy:{text}")]
-    lines += [EMPTY, titled(" EXPLANATION", width), *paragraph(explanation(finding.id), width - 2, "dim", " ")]
+    lines += [EMPTY, titled(" EXPLANATION", width), *_reflowed(explanation(finding.id), width)]
     return Lines((head,), lines)
 
 
 def _part(title: str, text: str, width: int) -> list[Line]:
     return [EMPTY, titled(title, width), *paragraph(text, width - 2, "", "  ")] if text else []
+
+
+def _reflowed(text: str, width: int) -> list[Line]:
+    """Return a text whose paragraphs were set for another width."""
+    found: list[Line] = []
+    for part in text.split("\n\n"):
+        found += [EMPTY] if found else []
+        found += paragraph(" ".join(part.split()), width - 2, "dim", " ")
+    return found
 
 
 def evidence(finding: FindingRow, width: int) -> list[Line]:

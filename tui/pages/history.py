@@ -56,14 +56,14 @@ def history_lines(history: History, look: Look, length: float, cursor: float | N
 
 
 def _shown(history: History) -> list[Series]:
-    """Return the series of which anything is known; that of the devices in any case."""
+    """Return the series of which anything is known."""
     series = [
         Series("device busy", history.busy, 1.0, "busy"),
         Series("loader wait", history.wait, 1.0, "wait"),
         Series(history.unit, history.rate, ceiling(history.rate), "pace"),
         Series("batches ready", history.queue, ceiling(history.queue), "queue"),
     ]
-    return [s for s in series if s.role == "busy" or any(value is not None for value in s.values)]
+    return [s for s in series if any(value is not None for value in s.values)] or series[:1]
 
 
 def _plot(series: Series, frame: Frame) -> list[Line]:

@@ -141,7 +141,7 @@ def summary(nodes: Sequence[Node], every: int, shown: Shown, look: Look) -> Line
     facts += [words.watts(sum(power))] if power else []
     told = " · ".join(facts)
     rest = f" · {away:,} not reached" if away else ""
-    asked = f" · by {shown.by}{' turned' if shown.turned else ''}" + (f" · /{shown.text}" if shown.text else "")
+    asked = f" · by {shown.by}{', turned' if shown.turned else ''}" + (f" · /{shown.text}" if shown.text else "")
     room = max(0, look.width - len(told) - len(rest) - 1)
     return line((" " + told, "title"), (rest, "bad"), (fit(asked, room), "dim"))
 
@@ -154,7 +154,7 @@ def heading(columns: Sequence[Column], shown: Shown, look: Look) -> Line:
     """Return the titles; the one that it is sorted by is marked."""
     spans: list[Span] = [("  ", "head")]
     for column in columns:
-        mine = column.order == shown.by and column.title
+        mine = column.id == shown.by
         mark = (("v" if look.plain else "▾") if not shown.turned else ("^" if look.plain else "▴")) if mine else ""
         spans.append((fit(column.title[: column.width - len(mark)] + mark, column.width, column.align) + " ", "head"))
     return Line(tuple(spans))
