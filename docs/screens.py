@@ -5,6 +5,7 @@ This machine is shown in name spaces of its own, where the system allows that: w
 business.
 """
 
+import itertools
 import os
 import shlex
 import shutil
@@ -19,6 +20,7 @@ ROOT = HERE.parent
 SCREENS = HERE / "screens"
 PATIENCE = 60.0  # s
 SETTLE = 2.5  # s: the second reading, without which there are no rates
+NUMBERS = itertools.count()
 APART = ["unshare", "--uts", "--pid", "--fork", "--mount-proc"]
 GPUTUNE = f"{shlex.quote(sys.executable)} -m gputune"
 
@@ -27,7 +29,7 @@ class Tmux:
     """One terminal of tmux, on a server of its own."""
 
     def __init__(self, command: str, size: tuple[int, int]) -> None:
-        self._socket = f"gputune-{os.getpid()}"
+        self._socket = f"gputune-{os.getpid()}-{next(NUMBERS)}"  # a server that is about to end takes nobody
         width, height = map(str, size)
         environ = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
         self._tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, command, env=environ)

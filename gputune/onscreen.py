@@ -105,11 +105,13 @@ def _tell(folder: Path, log: Path) -> None:
         verdict = msgspec.json.decode((folder / FINDINGS).read_bytes(), type=Verdict)
     except (OSError, msgspec.DecodeError):
         verdict = None
-    _say(f"the command's output is in {clean(str(log))}")
+    _say(f"the output of the command is in {clean(str(log))}")
     if verdict is not None:
         colour = report.colour_wanted(os.environ, terminal=sys.stderr.isatty())
         width = os.get_terminal_size(2).columns if sys.stderr.isatty() else report.USUAL
-        text = report.render(verdict, width=width, colour=colour, run_folder=os.path.relpath(folder))
+        short = os.path.relpath(folder)
+        typed = str(folder) if short.startswith("..") else short
+        text = report.render(verdict, width=width, colour=colour, run_folder=typed)
         sys.stderr.write(report.encodable(text, sys.stderr.encoding) + "\n")
 
 

@@ -98,10 +98,7 @@ def ledger_lines(verdict: Verdict, look: Look, *, part: bool = False) -> list[Li
     for (span, _), percent, mark in zip(rows, percents, stretches([1] * len(rows), plain=look.plain), strict=True):
         entries.append([(mark, f"span.{span}"), (f" {span} {percent}%", "")])
     note = "of the last minute" if part else ""
-    found = [titled(title, look.width, note), line(" ", *drawn), *_flowed(entries, look.width)]
-    if verdict.abstained:
-        found += paragraph(verdict.abstained, look.width - 2, "dim", " ")
-    return found
+    return [titled(title, look.width, note), line(" ", *drawn), *_flowed(entries, look.width)]
 
 
 def _apart(ledger: Sequence[LedgerRow]) -> list[tuple[str, float]]:
