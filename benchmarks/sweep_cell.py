@@ -7,6 +7,7 @@ that a visit takes, and not for its rate.
 import json
 import sys
 import time
+import warnings
 
 import torch
 
@@ -40,6 +41,7 @@ def visit(settings: dict[str, object], seconds: float) -> tuple[float, float]:
 def main() -> None:
     """Measure what stands on stdin."""
     torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", message="This DataLoader will create")  # the grid goes beyond what torch advises
     for line in sys.stdin:
         settings = json.loads(line)
         rate, took = visit(settings, float(sys.argv[1]))

@@ -61,6 +61,19 @@ class Tally:
         return self.rate * (1 + SURE * self.error)
 
 
+def unsteadiness(tallies: Iterable[Tally]) -> float:
+    """Return by how much visits to one setting differ (relative standard deviation), 0 where none was gone back to.
+
+    The machine is not the same from one visit to the next, whatever the setting: all are pooled.
+    """
+    off, freedom = 0.0, 0
+    for tally in tallies:
+        rates = [statistics.fmean(visit) for visit in tally.visits]
+        off += sum((rate / statistics.fmean(rates) - 1) ** 2 for rate in rates)
+        freedom += len(rates) - 1
+    return math.sqrt(off / freedom) if freedom else 0.0
+
+
 def gain(now: Tally, then: Tally) -> Speedup:
     """Return how many times as fast `then` is, with its 95 % interval."""
     likely = then.rate / now.rate

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gputune.sweep.choosing import TIE, Order, Tally, best, gain, order
+from gputune.sweep.choosing import TIE, Order, Tally, best, gain, order, unsteadiness
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
 from gputune.sweep.starting import Start, State
 
 CLOSE = 0.03  # relative: predictions this close are the same, for the model is not more exact than that
 HOPE = 0.02  # a setting that is predicted no further behind the best may be it: the model's own error, once corrected
-SURELY = 1.1  # times: a gain whose lower end is above this needs no second visit
+SURELY = 1.1  # times: a gain whose lower end is above this needs no second start
 VISITS = 3  # times that a setting is gone back to at most, to tell two of them apart
 
 
@@ -89,6 +89,9 @@ class Found:
             return
         tally = self.tallies.setdefault(wanted, Tally(setting=wanted, noise=noise))
         tally.visits.append(outcome.rates)
+        seen = max(noise, unsteadiness(self.tallies.values()))  # of the machine: it is that of every setting
+        for each in self.tallies.values():
+            each.noise = seen
 
 
 Tell = Callable[[Setting, Found], None]
@@ -215,12 +218,13 @@ class Search:
             if own is None or fastest is own:
                 return
             apart = order(fastest, own)
-            if apart is Order.TIE or (apart is Order.FASTER and _is_settled(own, fastest)):
+            if apart is Order.TIE or (apart is Order.FASTER and self._is_settled(own, fastest)):
                 return
             fewer = fastest if len(fastest.visits) <= len(own.visits) else own
             if not self._measure(fewer.setting if turn else fastest.setting, keep=0):
                 return
 
-
-def _is_settled(own: Tally, fastest: Tally) -> bool:
-    return len(fastest.visits) > 1 or gain(own, fastest).low > SURELY
+    def _is_settled(self, own: Tally, fastest: Tally) -> bool:
+        """Return whether a gain is sure: it was seen twice, or it is large and to look again would cost a trial."""
+        large = gain(own, fastest).low > SURELY and self.bench.price(fastest.setting) > 0
+        return len(fastest.visits) > 1 or large

@@ -224,6 +224,8 @@ class Sweeper:
         baseline = (
             found.tallies[own.script] if here is own else Tally(setting=own.script, noise=NOISE, visits=[own.parts])
         )
+        if own.memory:
+            found.memory.setdefault(own.script, own.memory)
         winner = best(found.tallies.values(), here.script)
         if here is not own and order(winner, baseline) is not Order.FASTER:
             winner = baseline

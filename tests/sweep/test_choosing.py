@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from gputune.sweep.choosing import Order, Tally, best, gain, order
+from gputune.sweep.choosing import Order, Tally, best, gain, order, unsteadiness
 from gputune.sweep.settings import Setting, setting
 
 
@@ -63,6 +63,15 @@ def test_what_is_cheaper_and_perhaps_as_fast_leaves_the_script_as_it_is() -> Non
 def test_what_is_as_fast_and_cheaper_than_the_script_is_taken() -> None:
     own, other = tally(8, 100.0, spread=0.001), tally(2, 99.8, spread=0.001)
     assert best([own, other], workers(8)) is other
+
+
+def test_a_machine_that_is_never_the_same_shows_in_repeated_visits() -> None:
+    steady = [tally(2, 100.0, spread=0.0, visits=3), tally(4, 200.0, spread=0.0)]
+    assert unsteadiness(steady) == 0
+    moody = Tally(setting=workers(3), noise=0.005, visits=[[90.0] * 10, [110.0] * 10])
+    assert unsteadiness([moody]) == pytest.approx(0.1414, rel=0.01)
+    assert unsteadiness([moody, *steady]) == pytest.approx(0.1414 / 3**0.5, rel=0.01)
+    assert unsteadiness([]) == 0
 
 
 def test_nothing_is_gained_over_oneself() -> None:

@@ -112,6 +112,13 @@ def test_without_time_nothing_is_measured() -> None:
     assert search.best.setting == OWN
 
 
+def test_what_visits_differ_by_is_the_noise_of_every_setting() -> None:
+    found = Found(predicted={})
+    for wanted, rate in ((GRID[1], 90.0), (GRID[1], 110.0), (GRID[2], 100.0)):
+        found.take(wanted, Outcome(state=State.OK, rates=(rate,) * 10), 0.005)
+    assert [tally.noise for tally in found.tallies.values()] == pytest.approx([0.1414, 0.1414], rel=0.01)
+
+
 def test_visits_that_cost_no_trial_are_used_to_tell_two_settings_apart() -> None:
     class Steered(World):
         kept = 0
