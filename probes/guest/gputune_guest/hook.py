@@ -29,6 +29,7 @@ FAMILIES = (
         "sync",
         "collective",
         "reductions",
+        "compiling",  # the last one: it marks what the others have defined
     ),
 )
 TENSORFLOW = ("tfdata", "tffit")

@@ -10,7 +10,7 @@ import os
 import sys
 import weakref
 
-from gputune_guest import device, evaluation, patching, ring, samples, settings
+from gputune_guest import device, evaluation, patching, ring, samples, settings, spans
 from gputune_guest.here import Known, fast
 from gputune_guest.words import BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, SPAN
 
@@ -80,9 +80,9 @@ def _next(original):
     clock = device.clock
     before, after = (clock.before, clock.after) if clock is not None else (None, None)
     if fast is None:
-        return _python_next(original, before, after)
+        return spans.opaque(_python_next(original, before, after))
     rare = (_adopt, ring.end_burst, evaluation.on_batch, samples.end, _sampled, ring.failed, before, after)
-    return functools.wraps(original)(fast.Next(original, here, _iterators, *rare))
+    return spans.opaque(functools.wraps(original)(fast.Next(original, here, _iterators, *rare)))
 
 
 def _sampled(mine, code, came, asked, t0, t1, back, done, cpu):  # noqa: PLR0913, PLR0917 - times of one call, see samples.begin
@@ -166,6 +166,7 @@ def _adopt(theirs):
 
 
 def _constructed(original):
+    @spans.opaque
     @functools.wraps(original)
     def wrapper(self, loader, *args, **kwargs):
         t0 = now()
@@ -183,6 +184,7 @@ def _constructed(original):
 
 
 def _reset(original):
+    @spans.opaque
     @functools.wraps(original)
     def wrapper(self, loader, *args, **kwargs):
         if id(self) not in _iterators:  # inside its construction
@@ -257,6 +259,7 @@ def number_of(theirs):
 
 
 def _shutdown(original):
+    @spans.opaque
     @functools.wraps(original)
     def wrapper(self, *args, **kwargs):
         if getattr(self, "_shutdown", True):  # nothing to do, or never whole

@@ -45,6 +45,11 @@ def library(module):
     _folders.append(os.path.dirname(os.path.abspath(module.__file__)) + os.sep)
 
 
+def ours(filename):
+    """Return whether a file is one of the guest's own."""
+    return filename.startswith(_HERE)
+
+
 def _kind(filename):
     for folder in ("/site-packages/", "/dist-packages/"):
         if folder in filename:

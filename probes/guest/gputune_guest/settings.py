@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import weakref
 
-from gputune_guest import places, ring
+from gputune_guest import places, ring, spans
 
 MOST = 64  # loaders of one key that are told apart; a script that keeps more alive at once shares their last id
 
@@ -26,6 +26,7 @@ def prepare(torch):
 def remember(original):
     """Wrap `DataLoader.__init__`: remember who called it. `wraps` keeps the signature that frameworks inspect."""
 
+    @spans.opaque
     @functools.wraps(original)
     def wrapper(self, *args, **kwargs):
         try:

@@ -44,6 +44,16 @@ def compiling():
     return getattr(compiler, "is_dynamo_compiling", None) or bool
 
 
+def opaque(wrapper):
+    """Return a wrapper marked as `torch.compiler.disable` would: dynamo ends its graph there, as before torch's own.
+
+    For wrappers of what dynamo would not trace either, which need not ask `compiling()`.
+    """
+    wrapper._torchdynamo_disable = True
+    wrapper._torchdynamo_disable_msg = "gputune listens to the DataLoader, which is not traced either"
+    return wrapper
+
+
 def timed(  # noqa: PLR0913, PLR0917 - options
     code, what, least=0, marked=False, anywhere=True, wanted=None, size=None, joined=False
 ):

@@ -61,7 +61,7 @@ def _copy(original):
             t1 = now()
             try:
                 bits = NON_BLOCKING if kwargs.get("non_blocking") or True in args[1:] else 0
-                if not forced and self.is_pinned():
+                if self.is_pinned():
                     bits |= PINNED
                 size = self.element_size() * self.nelement()
                 spans.write(COPY_H2D, t0, t1, what, sys._getframe(1), size, bits)
