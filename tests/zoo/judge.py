@@ -32,7 +32,8 @@ from machine import Pulse, busy_s, neighbours
 
 HERE = Path(__file__).resolve().parent
 RUN_ON_CARDS = HERE.parent / "simgpu" / "run.py"
-HELPERS = {"kit", "simnet", "throttle", "judge", "machine"}
+IN_A_CONTAINER = HERE / "container.py"
+HELPERS = {"kit", "simnet", "throttle", "container", "judge", "machine"}
 FOREIGN = 0.15  # cores used by others during a run: above it, its timing is not the script's own
 ATTEMPTS = 3  # at a run that others disturb; then the least disturbed one counts
 DEADLINE_S = 120.0  # a case takes 6 to 20 s on two idle CPUs
@@ -65,7 +66,7 @@ class Case:
     also: list[str]
     prefix: list[str]
     card: list[str]
-    around: list[str] = field(default_factory=list)
+    container: list[str] = field(default_factory=list)  # options of container.py
     neighbours: int = 0  # busy processes of somebody else, which the twin runs without
 
     @property
@@ -115,7 +116,7 @@ def cases(only: str) -> list[Case]:
                 zoo["also"],
                 zoo.get("prefix", []),
                 zoo.get("card", []),
-                zoo.get("around", []),
+                zoo.get("container", []),
                 zoo.get("neighbours", 0),
             )
         )
@@ -131,11 +132,12 @@ def header(path: Path) -> dict:
 
 
 def command(case: Case, options: list[str], verdict: Path | None, *, mended: bool, folder: Path) -> list[str]:
-    """Return the whole command line: simulated cards, gputune, the script."""
+    """Return the whole command line: simulated cards, a container, gputune, the script."""
     script = [*case.prefix, sys.executable, str(case.path), *options]
     watch = ["-m", "gputune", "watch", "--quiet", "--out", str(folder / "run"), "--json", str(verdict), "--"]
     watched = [sys.executable, *watch, *script] if verdict else script
-    watched = [*case.around, *watched]
+    if case.container:
+        watched = [sys.executable, str(IN_A_CONTAINER), *case.container, "--", *watched]
     if case.device == "none":
         return watched
     card = [] if mended else case.card

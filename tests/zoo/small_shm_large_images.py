@@ -9,7 +9,7 @@ ZOO = {
     "says": "two workers with two batches of 18 MB each on their way, in a /dev/shm of 64 MiB",
     "fix": {"prefetch_factor": 1},
     "device": "none",
-    "around": ["unshare", "-Urm", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm; exec "$@"', "sh"],
+    "container": ["--shm", "64"],
     "also": [],
 }
 

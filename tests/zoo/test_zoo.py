@@ -26,9 +26,10 @@ def test_the_zoo_is_large_enough_and_knows_every_cause() -> None:
     planted = [case.cause for case in ALL.values() if case.cause]
     healthy = [case for case in ALL.values() if not case.cause]
     advisors = {path.stem.replace("_", "-") for path in (HERE.parents[1] / "advisors").glob("[a-z]*.py")}
-    assert len(planted) >= 20
-    assert len(healthy) >= 6
-    assert set(planted) <= advisors
+    assert len(planted) >= 40
+    assert len(healthy) >= 10
+    # these three want a device with a link, or a file system that is a while away
+    assert advisors - set(planted) == {"unpinned-memory", "blocking-copy", "remote-storage"}
 
 
 @pytest.mark.parametrize("name", ALL)
