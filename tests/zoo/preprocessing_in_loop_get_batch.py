@@ -1,18 +1,14 @@
 """A small language model draws and tokenises its own batches, in the loop, without any DataLoader."""
 
-import queue
-import threading
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-
 import kit
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 ZOO = {
     "cause": "preprocessing-in-loop",
-    "says": "get_batch() tokenises for some 25 ms before each step; the twin draws its batches in another process",
-    "fix": {"ahead": True},
+    "says": "get_batch() tokenises for some 25 ms before each step; the twin has two workers draw its batches",
+    "fix": {"drawing": 2},
     "device": "none",
     "also": [],
 }
@@ -35,18 +31,14 @@ def get_batch(seed: int) -> torch.Tensor:
     return torch.tensor(tokens(seed))
 
 
-def ahead() -> Iterator[torch.Tensor]:
-    """Yield the same batches, tokenised in a process of its own while the step runs."""
-    ready: queue.Queue[list[list[int]]] = queue.Queue(4)
+class Drawn(Dataset):
+    """The same batches, for workers to draw."""
 
-    def draw() -> None:
-        with ProcessPoolExecutor(1) as pool:
-            for made in pool.map(tokens, range(STEPS)):
-                ready.put(made)
+    def __len__(self) -> int:
+        return STEPS
 
-    threading.Thread(target=draw, daemon=True).start()
-    for _ in range(STEPS):
-        yield torch.tensor(ready.get())
+    def __getitem__(self, seed: int) -> torch.Tensor:
+        return get_batch(seed)
 
 
 class Model(nn.Module):
@@ -61,12 +53,13 @@ class Model(nn.Module):
 
 
 if __name__ == "__main__":
-    args = kit.settings(ZOO, ahead=False)
+    args = kit.settings(ZOO, drawing=0)
     torch.set_num_threads(1)
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     pace = kit.Pace()
-    for x in ahead() if args.ahead else map(get_batch, range(STEPS)):
+    batches = DataLoader(Drawn(), batch_size=None, num_workers=args.drawing) if args.drawing else None
+    for x in batches or map(get_batch, range(STEPS)):
         logits = model(x[:, :-1])
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), x[:, 1:].flatten() % 64)
         loss.backward()
