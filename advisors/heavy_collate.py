@@ -47,7 +47,8 @@ def advise(run: Features) -> Iterator[Finding]:
         if speedup.likely >= WORTH:
             half = outlook.handed_over(HALF * excess, best + HALF * max(0.0, _delivering(outlook) - best))
             most = outlook.handed_over(excess, QUICK * best, PIECES if _in_pieces(outlook) else 0.0)
-            yield _finding(outlook, Speedup(low=min(half.likely, speedup.low), likely=speedup.likely, high=most.high))
+            low, steady = (min(half.likely, end) for end in (speedup.low, speedup.sure))
+            yield _finding(outlook, Speedup(low=low, likely=speedup.likely, high=most.high, steady=steady))
 
 
 def _stacking(outlook: Outlook) -> float:

@@ -57,7 +57,12 @@ def advise(run: Features) -> Iterator[Finding]:
             ),
             do="make batches cheaper: decode and resize offline, fewer or cheaper transforms, or decode on the GPU",
             share_lost=1 - 1 / bound.likely,
-            speedup=Speedup(low=min(half.low, bound.likely), likely=bound.likely, high=max(bound.high, bound.likely)),
+            speedup=Speedup(
+                low=min(half.low, bound.likely),
+                likely=bound.likely,
+                high=max(bound.high, bound.likely),
+                steady=min(half.steady, bound.likely),
+            ),
             basis="low: CPU per batch halved; likely: batches prepared offline, so that the loop never waits",
             falsified_by="the same wait with a dataset that returns one prepared batch again and again",
             effect="identical",

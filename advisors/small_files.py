@@ -53,7 +53,7 @@ def _finding(outlook: Outlook, wanted: Demand) -> Finding:
         outlook.gain(outlook.now, _packed(outlook, wanted, wanted.opening * (1 + closing), most))
         for closing, most in ((CLOSING_LOW, MOST), (CLOSING, MOST), (CLOSING_HIGH, AT_MOST))
     )
-    speedup = Speedup(low=low.low, likely=likely.likely, high=high.high)
+    speedup = Speedup(low=low.low, likely=likely.likely, high=high.high, steady=low.steady)
     each = (wanted.asked or 0.0) / wanted.opens
     return Finding(
         id="small-files",

@@ -23,15 +23,25 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speedup:
-    """Predicted samples/s after the change over samples/s before it, as an interval (ratios, 1 = no change)."""
+    """Predicted samples/s after the change over samples/s before it, as an interval (ratios, 1 = no change).
+
+    `steady` is the low end on a machine that keeps its pace, where that is higher: that CPUs are now fast, now slow
+    makes the comparison of two runs less sure, and the cause no less so.
+    """
 
     low: float
     likely: float
     high: float
+    steady: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.likely <= self.high:
             raise ValueError(f"not an interval: {self.low} {self.likely} {self.high}")
+
+    @property
+    def sure(self) -> float:
+        """Return the gain by which it is decided whether to speak."""
+        return max(self.low, self.steady)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,8 @@ class Flow(Outlook):
         """Bound a gain by the stages that stay as they are, and by Python, which computes one call at a time."""
         alone = max(self.in_line, self.making_cpu if self.pipeline.python else 0.0)
         most = max(1.0, self.per_batch / max(TINY, alone))
-        return Speedup(low=min(found.low, most), likely=min(found.likely, most), high=min(found.high, most))
+        low, likely, high, steady = (min(end, most) for end in (found.low, found.likely, found.high, found.steady))
+        return Speedup(low=low, likely=likely, high=high, steady=steady)
 
 
 def _fetch(making: Making, step: float, *, greedy: bool) -> Fetch:

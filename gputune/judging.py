@@ -22,7 +22,7 @@ def judge(run: Features, failed: dict[str, str] | None = None) -> list[Finding]:
     for name in names("gputune.advisors"):
         found.extend(_ask(name, run, failed))
     founded = [rivals.uncovered(run, f) for f in _founded(run, found)]
-    worth = [f for f in founded if rivals.is_told(f) or f.speedup.low >= WORTH_SAYING]
+    worth = [f for f in founded if rivals.is_told(f) or f.speedup.sure >= WORTH_SAYING]
     return _healthy_offers(rivals.settle(run, _once(worth)))
 
 

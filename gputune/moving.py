@@ -5,7 +5,7 @@ from dataclasses import replace
 from gputune.features import Features, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
-from gputune.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, TINY, TYPICAL_PREFETCH, doubt, interval, known
+from gputune.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, TINY, TYPICAL_PREFETCH, doubt, interval, known, unsteady
 from gputune.replay import Job, Work
 from gputune.workload import device_work
 
@@ -40,7 +40,7 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
     best = min(tried.values())
     chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
     rest = max(0.0, process.loop / steps - now)  # pauses, evaluations: they stay
-    return chosen, interval((now + rest) / max(TINY, tried[chosen] + rest), ERROR + doubt(run))
+    return chosen, interval((now + rest) / max(TINY, tried[chosen] + rest), ERROR + doubt(run), unsteady(run))
 
 
 def _less(step: Work, seconds: float) -> Work:

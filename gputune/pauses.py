@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gputune.aftermath import chill
 from gputune.features import Features, Place, Process
 from gputune.finding import Effect, Finding, Speedup
-from gputune.prediction import ERROR, Loss, doubt, interval, known
+from gputune.prediction import ERROR, Loss, doubt, interval, known, unsteady
 from gputune.workload import device_time
 
 AFFORDABLE = 0.01  # of the loop: a pause that takes less is nobody's problem
@@ -106,7 +106,8 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
 
     low, likely, high = map(gain, (-beyond.unsure, 0.0, beyond.unsure + beyond.colder))
     width = doubt(run)
-    return Speedup(low=low * (1 - width), likely=likely, high=high * (1 + width))
+    wide = width + unsteady(run)
+    return Speedup(low=low * (1 - wide), likely=likely, high=high * (1 + wide), steady=low * (1 - width))
 
 
 def _beyond(process: Process, span: str, total: float) -> Loss:

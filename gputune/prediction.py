@@ -16,6 +16,7 @@ from gputune.features import Features, Fetch, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.replay import DELIVERY_S, Job, Work
+from gputune.steadiness import unsteadiness
 from gputune.workload import CROWD, LEAST_BATCHES, delivery_of, entangled, job_of, step_cpu_of, step_queued_of
 
 PREPARED = 0.05  # of a batch's CPU time: reading, collating and passing it on is never free
@@ -27,6 +28,7 @@ SPINNING = 15.0  # times: what teams of threads cost that each fit the CPUs, but
 THROTTLED = 4.0  # times: and teams of more threads than CPUs: then libgomp hardly spins
 UNTANGLED = 1.1  # times: and what is sure even where they sleep instead
 ERROR = 0.05  # the model's own error, and what two runs of one training differ by (docs/evidence.md)
+UNSTEADY = 0.2  # at most: what more stretches of a run differ by is not the CPUs' pace
 CROWDED = 0.08  # of a gain, where strangers fill the CPUs: they are never the same in two runs
 INLINE = 0.12  # times: work that has a process of its own may be so much faster than in turns with the step
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
@@ -234,7 +236,7 @@ class Outlook:
         likely = (now + rest) / max(TINY, then + rest)
         off = min(0.5, abs(measured - now) / measured if measured else 0.0)
         width = doubt(self.run) + 0.5 * off + 0.05 * min(FAR, abs(likely - 1))
-        found = interval(likely, width)
+        found = interval(likely, width, unsteady(self.run))
         turns = 0.0 if self.now.workers or not apart else min(1.0, self.making_cpu / max(TINY, self.per_batch))
         return replace(found, high=found.high * (1 + INLINE * turns))
 
@@ -370,16 +372,23 @@ def doubt(run: Features) -> float:
     return ERROR + CROWDED * min(1.0, (run.machine.others or 0.0) / max(TINY, run.machine.cpus))
 
 
-def interval(likely: float, width: float) -> Speedup:
-    """Return a speed-up with a relative half-width."""
+def unsteady(run: Features) -> float:
+    """Return by how much another run may differ because the CPUs do not keep their pace, relative."""
+    found = (unsteadiness(outlook.loader) for process in run.processes for outlook in known(run, process))
+    return min(UNSTEADY, max(found, default=0.0))
+
+
+def interval(likely: float, width: float, unsteady: float = 0.0) -> Speedup:
+    """Return a speed-up with a relative half-width, widened by what the machine was unsteady."""
     likely = min(likely, MOST)
-    return Speedup(low=max(0.01, likely * (1 - width)), likely=likely, high=likely * (1 + width))
+    low, steady = (max(0.01, likely * (1 - wide)) for wide in (width + unsteady, width))
+    return Speedup(low=low, likely=likely, high=likely * (1 + width + unsteady), steady=steady)
 
 
 def within(gain: Speedup, most: float) -> Speedup:
     """Return a speed-up of which no likely value lies above `most`; its interval moves along."""
-    likely = min(gain.likely, max(1.0, most))
-    return Speedup(low=gain.low * likely / gain.likely, likely=likely, high=gain.high * likely / gain.likely)
+    less = min(1.0, max(1.0, most) / gain.likely)
+    return Speedup(low=gain.low * less, likely=gain.likely * less, high=gain.high * less, steady=gain.steady * less)
 
 
 class _Latest:

@@ -119,7 +119,8 @@ def uncovered(run: Features, finding: Finding) -> Finding:
         limit, what = waited, "what the ranks wait for together"
     if gain.high <= limit * (1 + ERROR):
         return finding
-    cut = Speedup(low=min(gain.low, limit), likely=min(gain.likely, limit), high=limit * (1 + ERROR))
+    low, likely, steady = (min(end, limit) for end in (gain.low, gain.likely, gain.steady))
+    cut = Speedup(low=low, likely=likely, high=limit * (1 + ERROR), steady=steady)
     basis = f"{finding.basis}; no more than {what}" if cut.likely < gain.likely else finding.basis
     return replace(finding, speedup=cut, share_lost=min(finding.share_lost, 1 - 1 / max(1.0, cut.likely)), basis=basis)
 
