@@ -182,6 +182,8 @@ assert raises(TypeError, open, None) and raises(TypeError, os.stat, 1.5) and rai
 class Holder:
     open = open
     stat = os.stat
+import pickle
+assert pickle.loads(pickle.dumps([open, os.stat])) == [open, os.stat]
 assert Holder().open("notes.txt").read() == "mine\\n" and Holder().stat("notes.txt").st_size == 5
 """,
 }

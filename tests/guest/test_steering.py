@@ -328,7 +328,12 @@ if __name__ == "__main__":
     from gputune_guest import making
     making.FIRST_S = 0.5
     serve(num_workers=2)
-    print(sum(map(plain, DataLoader(Numbers(200, item), 5)), []) == list(range(200)))
+    it = iter(DataLoader(Numbers(1000, item), 5))
+    got = []
+    for batch in it:
+        got += plain(batch)
+        settle(it)
+    print(got == list(range(1000)))
     print(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 """
     run = watched(HEAD + code, env=steered).healthy()

@@ -13,6 +13,7 @@ Over 300 lines because each way to a file that Python has must lead to the same 
 import builtins
 import errno
 import functools
+import importlib
 import io
 import json
 import os
@@ -56,10 +57,10 @@ def begin(finder):
     free = [one for one in (rings, asked.get("files")) if one]
     _over = Overlay(folder, os.path.basename(os.path.abspath(rings)), free)
     os.environ.update(SILENT, MLFLOW_TRACKING_URI="file://" + os.path.join(_over.root, "mlruns"))
-    builtins.open = io.open = _Stand(OPENED, _open)
+    builtins.open = io.open = _Stand("io", "open", OPENED, _open)
     for name, ours in _FUNCTIONS.items():
         if name in SYSTEM:
-            setattr(os, name, _Stand(SYSTEM[name], ours))
+            setattr(os, name, _Stand("os", name, SYSTEM[name], ours))
     hook.when_there(finder, "shutil", _shutil)
     for module in dict.fromkeys(row[0] for row in NATIVE):
         hook.when_there(finder, module, _native)
@@ -68,8 +69,9 @@ def begin(finder):
 class _Stand:
     """Stands for a function of the system; no function itself, for a class that holds one of those does not bind it."""
 
-    def __init__(self, original, ours):
+    def __init__(self, module, name, original, ours):
         functools.update_wrapper(self, original, updated=())
+        self._place = (module, name)
         self._original, self._ours = original, ours
 
     def __call__(self, *args, **kwargs):
@@ -77,6 +79,14 @@ class _Stand:
 
     def __getattr__(self, name):
         return getattr(vars(self)["_original"], name)
+
+    def __reduce__(self):
+        return _found, self._place
+
+
+def _found(module, name):
+    """Return what stands there in the process that unpickles it."""
+    return getattr(importlib.import_module(module), name)
 
 
 def say(what, path):
@@ -388,7 +398,7 @@ def _rmtree(original, path, ignore_errors=False, *args, **kwargs):
 
 
 def _shutil(module):
-    module.rmtree = _Stand(module.rmtree, _rmtree)
+    module.rmtree = _Stand("shutil", "rmtree", module.rmtree, _rmtree)
 
 
 # files of C++

@@ -395,6 +395,13 @@ def bury():
             _leaving.append((find, until))
 
 
+def close(iterator):
+    """End the workers of an iterator as torch does when one is freed: a newer torch may keep it from being freed."""
+    if not getattr(iterator, "_shutdown", True):
+        iterator._shutdown_workers()
+    _forget(iterator)
+
+
 def kill(iterator):
     """End the workers of an iterator at once, whatever state they are in.
 

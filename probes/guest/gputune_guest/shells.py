@@ -85,6 +85,8 @@ class Shell:
 
     def step(self, theirs, original):
         """Return the next batch, and do before it what is to be done; `original` is torch's `__next__`."""
+        if self._over:
+            raise StopIteration
         try:
             self._before(theirs)
         except Refused as reason:
@@ -149,8 +151,8 @@ class Shell:
         self._over = ours
         try:
             self._leave_change()
-            if ours:
-                self._keep(self.behind, self.force)
+            if ours and self._keep():
+                self.behind = None
         except Exception as error:
             ring.failed(error)
 
@@ -343,18 +345,20 @@ class Shell:
         else:
             change.dismiss()
 
-    def _keep(self, behind, force):
-        """Have workers that are to last do so where the script would have its iterator made anew."""
+    def _keep(self):
+        """Have workers that are to last wait for the script's next iterator; return whether there are any."""
         of = self._loader()
-        lasting = force["persistent_workers"] and not self.own["persistent_workers"]
-        if of is not None and lasting and not behind._shutdown:
-            _put(of, behind, force)
+        lasting = self.force["persistent_workers"] and not self.own["persistent_workers"]
+        if of is None or not lasting or self.behind._shutdown:
+            return False
+        _put(of, self.behind, self.force)
+        return True
 
     def freed(self):
         """Take notice that the script has let go of it."""
         self._leave_change()
-        if self.behind is not None and not self._over:
-            self._keep(self.behind, self.force)
+        if self.behind is not None and not self._keep():
+            making.close(self.behind)
 
     # what is told
 
@@ -450,7 +454,7 @@ def _put(of, iterator, force):
     before = _kept.get(key)
     if before is not None and before[1] is not iterator:
         making.farewell(before[1])
-    _kept[key] = (weakref.ref(of, lambda _ref: _kept.pop(key, None)), iterator, force)
+    _kept[key] = (weakref.ref(of, lambda _ref: _left(key)), iterator, force)
 
 
 def _taken(of, wanted):
@@ -466,10 +470,21 @@ def _taken(of, wanted):
 
 
 def _freed(key):
+    """Take notice that an iterator of theirs is gone."""
     shell = shells.pop(key, None)
     try:
         if shell is not None:
             shell.freed()
+    except Exception as error:
+        ring.failed(error)
+
+
+def _left(key):
+    """Take notice that a loader is gone, whose next pass will never come."""
+    found = _kept.pop(key, None)
+    try:
+        if found is not None:
+            making.close(found[1])
     except Exception as error:
         ring.failed(error)
 
