@@ -33,6 +33,16 @@ class TooShort(GputuneError):  # noqa: N818 - named for what happened
         )
 
 
+class TooSlow(GputuneError):  # noqa: N818 - as above
+    """Too few batches came in the time that there was."""
+
+    def __init__(self, script: str, batches: int, seconds: float) -> None:
+        super().__init__(
+            f"only {batches} batches of `{script}` came in {seconds:.0f} s, and some {2 * LEAST_BATCHES} are needed",
+            hint=f"if they are slow, or it evaluates first, pass `--within {max(60, 3 * round(seconds))}`",
+        )
+
+
 class NoLoader(GputuneError):  # noqa: N818 - as above
     """No batch of a DataLoader was seen."""
 
@@ -145,7 +155,7 @@ def profile(start: Start, script: str, where: str = "") -> Profile:
     process, loader = max(found, key=lambda pair: (pair[1].batches, pair[1].wait_total))
     outlook = Outlook(run, process, loader)
     if not start.rates or not outlook.known:
-        raise TooShort(script, loader.batches)
+        raise TooSlow(script, start.batches, start.seconds) if start.over else TooShort(script, start.batches)
     own = setting_of(loader)
     told = start.loaders.get(loader.where, {})
     return Profile(

@@ -99,7 +99,7 @@ class Steered:
                 found = self._seen(live, where)
                 if found.batches >= enough(found) and found.rates:
                     return found
-                if live.seconds - first > MOST_PROFILE_S:
+                if live.seconds - first > max(MOST_PROFILE_S, self._starter.within):
                     return found
         except Ended as why:
             self.close()
@@ -163,6 +163,11 @@ class Steered:
             self._folder.rmdir()
 
     # waiting
+
+    @property
+    def _patience(self) -> float:
+        """Return the s without a batch after which it hangs: an evaluation may take as long as its start."""
+        return max(STUCK_S, self._starter.within)
 
     def _beats(self, live: Live, seconds: float) -> None:
         """Let it go on for a while. Raises Ended."""
@@ -271,7 +276,7 @@ class Steered:
         settings: dict[str, Json] = {name: wanted.plain[name] for name in names}
         begin = self._obeyed(live, {"do": "serve", "where": where, "set": settings, "batches": None})
         skip, timed = self._length(wanted)
-        self._wait(lambda: live.timeline.counted(where, begin) > skip + timed, live, STUCK_S)
+        self._wait(lambda: live.timeline.counted(where, begin) > skip + timed, live, self._patience)
         self._check(live)
         self._weigh(live, wanted)
         return Outcome(

@@ -1,4 +1,7 @@
-"""When batches of each loader came, as the guests tell it while the script runs: rates by the clock alone."""
+"""When batches of each loader came, as the guests tell it while the script runs: rates by the clock.
+
+Evaluations and checkpoints are left out: one that falls into the time of a setting is not its doing.
+"""
 
 import statistics
 from array import array
@@ -7,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from gputune.events import END, FAILED, Event, Kind
+from gputune.events import END, FAILED, Event, Kind, SpanCode
 from gputune.prediction import TYPICAL_PREFETCH
 from gputune.sample import Guest, Json, Note, Reading
 from gputune.units import NS
@@ -16,25 +19,31 @@ WARM_UP = 5  # batches until allocators, caches and autotuning have settled
 BLOCKS = 10  # parts of a stretch whose rates are compared with each other
 LEAST = 8  # batches beyond the warm-up: fewer give no rate
 TOLD = frozenset({"override", "trial", "steer"})
+PAUSES = frozenset({SpanCode.CHECKPOINT, SpanCode.EVALUATION})
 FOREVER = 1 << 62  # batches
 
 
 @dataclass(slots=True)
 class Line:
-    """Batches of one loader in one process: when each was there (ns), and how many samples it held."""
+    """Batches of one loader in one process: when each was there (ns), and how many samples it held.
+
+    `clock` is the same time without the pauses before it.
+    """
 
     ends: "array[int]" = field(default_factory=lambda: array("q"))
+    clock: "array[int]" = field(default_factory=lambda: array("q"))
     samples: "array[int]" = field(default_factory=lambda: array("q"))
 
     def after(self, begin: int, most: int) -> "Line":
         """Return the first `most` batches that came after `begin` (ns)."""
         first = bisect_right(self.ends, begin)
-        return Line(self.ends[first : first + most], self.samples[first : first + most])
+        kept = slice(first, first + most)
+        return Line(self.ends[kept], self.clock[kept], self.samples[kept])
 
     def rate(self, first: int, last: int, size: int) -> float:
         """Return samples/s from the end of number `first` to that of `last`; `size` is that of a batch not counted."""
         done = sum(n or size for n in self.samples[first + 1 : last + 1])
-        return done / max(1, self.ends[last] - self.ends[first]) * NS
+        return done / max(1, self.clock[last] - self.clock[first]) * NS
 
     def parts(self, skip: int, size: int) -> list[float]:
         """Return the rates of up to BLOCKS parts of equally many batches, the first `skip` left out."""
@@ -56,6 +65,7 @@ class Timeline:
         self._places: dict[tuple[int, int], str] = {}
         self._training: dict[tuple[int, int], int] = {}  # (process, iterator) to loader
         self._lines: dict[str, dict[int, Line]] = {}
+        self._paused: dict[int, tuple[int, int]] = {}  # process to ns in pauses so far, and the end of the last one
 
     def take(self, readings: Iterable[Reading]) -> None:
         """Take the readings of one tick."""
@@ -82,12 +92,16 @@ class Timeline:
         record = event.record
         if record.kind == Kind.ITERATOR and record.e:
             self._training[event.process, record.a] = record.b
+        elif record.kind == Kind.SPAN and record.code in PAUSES and not record.e:
+            paused, last = self._paused.get(event.process, (0, 0))
+            self._paused[event.process] = paused + max(0, record.t1 - max(record.t0, last)), max(record.t1, last)
         elif record.kind == Kind.BATCH and not record.code & (END | FAILED):
             loader = self._training.get((event.process, record.a))
             if loader is not None:
                 where = self._places.get((event.process, loader), "")
                 line = self._lines.setdefault(where, {}).setdefault(event.process, Line())
                 line.ends.append(record.t1)
+                line.clock.append(record.t1 - self._paused.get(event.process, (0, 0))[0])
                 line.samples.append(record.c)
 
     def batches(self, where: str = "") -> int:

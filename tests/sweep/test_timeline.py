@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import END, Event, Kind, Record
+from gputune.events import END, Event, Kind, Record, SpanCode
 from gputune.sample import Guest, Note
 from gputune.sweep.timeline import Timeline
 from gputune.units import NS
@@ -52,6 +52,17 @@ def test_a_stretch_begins_where_it_is_said_to() -> None:
     assert found.rates(PLACE, 2, int(9 * NS)) == pytest.approx([800.0] * 10)
     assert found.rates(PLACE, 0, most=20) == pytest.approx([80.0] * 9)
     assert found.counted(PLACE, int(9 * NS)) == 30
+
+
+def test_an_evaluation_in_between_is_not_the_setting_s_doing() -> None:
+    found = timeline(0)
+    found.take([batch(0, 1 + 0.01 * n) for n in range(30)])
+    for code in (SpanCode.CHECKPOINT, SpanCode.EVALUATION):  # the one in the other
+        begin, end = (3, 4) if code == SpanCode.CHECKPOINT else (1.3, 21.29)
+        found.take([Event(0, Record(Kind.SPAN, code, int(begin * NS), int(end * NS), 0, 0, 0, 0, 0))])
+    found.take([batch(0, 21.3 + 0.01 * n) for n in range(30)])
+    assert sum(found.rates(PLACE, 5)) / 10 == pytest.approx(800.0, rel=0.1)
+    assert found.counted(PLACE, int(20 * NS)) == 30
 
 
 def test_too_few_batches_give_no_rate() -> None:
