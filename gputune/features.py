@@ -99,6 +99,7 @@ class Epoch:
     blocked: float | None = None  # mean s a batch that its making neither ran nor wanted to
     asked: float | None = None  # mean B a sampled batch that read() returned
     stored: float | None = None  # mean B a sampled batch that storage was read for
+    others_first: float = 0.0  # the next() for the first batches of the other workers, together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from gputune import storage
 from gputune.aftermath import aftermath
-from gputune.features import Features, Fetch, Loader, Process
+from gputune.features import Epoch, Features, Fetch, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.replay import DELIVERY_S, Job, Work
@@ -22,6 +22,7 @@ from gputune.workload import CROWD, LEAST_BATCHES, delivery_of, entangled, job_o
 PREPARED = 0.05  # of a batch's CPU time: reading, collating and passing it on is never free
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
 STOP_S = 0.003  # s to end one worker, likewise
+RESET_S = 0.008  # s until the first batch of workers that persist is on its way, beyond making it
 SPAWN_S = 1.0  # s for a worker that imports torch anew (spawn, forkserver)
 FIRST_S = 0.012  # s until a fresh worker's first batch is on its way, beyond making it
 SPINNING = 15.0  # times: what teams of threads cost that each fit the CPUs, but not together: libgomp spins for long
@@ -159,6 +160,8 @@ class Outlook:
             total += cache[batches]
             if setting.workers and (number == 0 or not setting.persistent):
                 total += self.starting(setting.workers)
+            elif setting.workers:
+                total += self.resetting
         return total * self.loader.batches / max(1, sum(lengths))
 
     def starting(self, workers: int) -> float:
@@ -169,10 +172,24 @@ class Outlook:
         if fresh and self.loader.num_workers:
             made = self.making + delivery_of(self.loader)
             first = mean(max(0.0, e.first_wait - made) for e in fresh)
-            paid = mean(e.start + e.shutdown for e in fresh)
+            paid = mean(e.start + e.shutdown + self._one_by_one(e) for e in fresh)
             return first + paid * workers / self.loader.num_workers
         each = START_S if self.loader.start_method == "fork" else SPAWN_S
         return FIRST_S + workers * (each + STOP_S)
+
+    def _one_by_one(self, epoch: Epoch) -> float:
+        """Return what an epoch waits longer for the first batches of its other workers than for any: they are late."""
+        others = min(self.loader.num_workers, epoch.batches) - 1
+        return max(0.0, epoch.others_first - others * mean(self.loader.waits))
+
+    @cached_property
+    def resetting(self) -> float:
+        """Return what an epoch pays to set lasting workers to work again, in s: as measured, else as seen of torch."""
+        again = [e for e in self.loader.epochs if e.batches][1:]
+        if not self.loader.persistent_workers or not self.loader.num_workers or not again:
+            return RESET_S
+        made = self.making + delivery_of(self.loader)
+        return mean(e.start + max(0.0, e.first_wait - made) for e in again)
 
     def gain(self, setting: Setting, job: Job | None = None) -> Speedup:
         """Return what `setting` (and `job`, where the work itself changes) would buy over how the loop is now."""

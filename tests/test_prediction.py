@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.features import Device, Epoch, Features, Fetch, Loader, Machine, Process
+from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.moving import moved_to_workers
 from gputune.pauses import pause_gain
@@ -14,6 +15,7 @@ from gputune.prediction import (
     ERROR,
     FIRST_S,
     MOST,
+    RESET_S,
     SPAWN_S,
     SPINNING,
     START_S,
@@ -153,7 +155,21 @@ def test_workers_that_persist_pay_once() -> None:
     epoch = Epoch(began=0, start=0.040, first_wait=0.050, shutdown=0.020, batches=50, seconds=1.0, complete=True)
     mine = outlook(loader(workers=2, blocked=0.020, epochs=(epoch,) * 4))
     again, once = (mine.loop(Setting(2, 2, persistent=p)) for p in (False, True))
-    assert again - once == pytest.approx(3 * mine.starting(2))
+    assert again - once == pytest.approx(3 * (mine.starting(2) - RESET_S))
+
+
+def test_what_setting_lasting_workers_to_work_costs_is_measured_where_they_last() -> None:
+    epoch = Epoch(began=0, start=0.002, first_wait=0.040, shutdown=0.0, batches=50, seconds=1.0, complete=True)
+    lasting = outlook(replace(loader(workers=2, blocked=0.020, epochs=(epoch,) * 4), persistent_workers=True))
+    assert lasting.resetting == pytest.approx(0.002 + 0.020 - lasting.job.delivery)
+
+
+def test_workers_that_start_one_after_the_other_hold_up_the_first_batches() -> None:
+    epoch = Epoch(began=0, start=0.040, first_wait=0.050, shutdown=0.020, batches=50, seconds=1.0, complete=True)
+    at_once = outlook(loader(workers=3, blocked=0.020, epochs=(epoch,) * 4))
+    late = outlook(loader(workers=3, blocked=0.020, epochs=(replace(epoch, others_first=0.300),) * 4))
+    usual = 2 * mean(late.loader.waits)
+    assert late.starting(3) - at_once.starting(3) == pytest.approx(0.300 - usual)
 
 
 def test_epochs_that_are_not_kept_count_in_proportion() -> None:

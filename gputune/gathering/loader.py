@@ -30,6 +30,7 @@ class _Pass:
     began: float
     start: int
     first_wait: int = 0
+    others_first: int = 0
     shutdown: int = 0
     batches: int = 0
     end: int = 0
@@ -133,6 +134,8 @@ class LoaderState:
         if here.batches == 1:
             here.first_wait = wait
             return
+        if here.batches <= self.num_workers:
+            here.others_first += wait
         self._steps_seen += 1
         if self._steps_seen > WARM_UP and not record.code & UNTIMED:
             self._keep(wait, gap, pauses)
@@ -268,6 +271,7 @@ class LoaderState:
             began=entry.began,
             start=entry.start / NS,
             first_wait=entry.first_wait / NS,
+            others_first=entry.others_first / NS,
             shutdown=entry.shutdown / NS,
             batches=entry.batches,
             seconds=max(0, entry.end - entry.t0) / NS,

@@ -199,6 +199,7 @@ def test_epochs_know_their_start_their_first_wait_and_their_end(untold) -> None:
         assert epoch.batches == 5
         assert epoch.complete
         assert (epoch.start, epoch.first_wait, epoch.shutdown) == pytest.approx((0.030, 0.020, 0.006))
+        assert epoch.others_first == pytest.approx(0.001)
         assert epoch.seconds == pytest.approx(0.030 + 0.030 + 4 * 0.011 + 0.008)
     assert (first.began, second.began) == pytest.approx((0.100, 0.212))
 
