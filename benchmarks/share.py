@@ -152,6 +152,7 @@ class Scenario:
         right = set(FATES[fate][1])
         if sent:
             right |= {0, -signal.SIGKILL, -signal.SIGTERM, -(self.number or 0)}
+            right |= {1} if self.number == signal.SIGINT else set()  # a Python that is interrupted while it starts
         if self.policy == "stop":
             right |= {-signal.SIGTERM, -signal.SIGKILL}
         return right | ({0} if fate == "oom" and self.policy.startswith("restart") else set())
