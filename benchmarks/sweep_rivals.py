@@ -81,6 +81,9 @@ def main() -> None:
         except ImportError as error:
             print(f"{name} is not there: {error}", file=sys.stderr)
             continue
+        except (RuntimeError, ValueError) as error:  # no trial came to its end in the time
+            print(f"{name}: {error}", file=sys.stderr)
+            continue
         results[name] = {"settings": settings, "trials": trials, "seconds": time.monotonic() - began}
     print(json.dumps(results))
 
