@@ -14,7 +14,6 @@ import click
 import msgspec
 
 from gputune.errors import BadUsage
-from gputune.feeds.places import identity, recorded_on
 from gputune.hygiene import clean
 from gputune.launch import signals
 from gputune.scene import Feed, Node, RunRow, Update
@@ -59,13 +58,13 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
             raise BadUsage("a recording is of one machine", hint="either RUN, or `--nodes` or `--hostfile`")
         _elsewhere(nodes, hostfile, credentials, plain=plain, light=light, as_json=as_json)
         return
-    node = "" if run is None else recorded_on(run)  # what is no run is told before there is a screen
+    shown = "" if run is None else _identity(run)  # what is no run is told before there is a screen
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_once(_feed(run))), indent=2))
         return
     from gputune.tui.app import View, show  # noqa: PLC0415 - Textual, only where there is a screen
 
-    start = None if run is None else View("run", identity(run, node))
+    start = View("run", shown) if shown else None
     met = show(lambda: _feed(run), start=start, dark=not light, plain=plain)
     if met:
         signals.die_of(met)
@@ -101,6 +100,12 @@ def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
     feed.leave(0 if not met else 128 + met)
     if met:
         signals.die_of(met)
+
+
+def _identity(run: Path) -> str:
+    from gputune.feeds.places import identity, recorded_on  # noqa: PLC0415 - not before a screen without a recording
+
+    return identity(run, recorded_on(run))
 
 
 def _feed(run: Path | None) -> Feed:
