@@ -10,7 +10,9 @@ waits.
 What to do: move it into the dataset's `__getitem__` or `collate_fn` and give the DataLoader workers; or, for a loop
 that draws its own batches (`get_batch`), prepare the next batch in a thread or process while the step runs.
 
-When it is wrong: when the work needs the model's last output (reinforcement learning, hard-negative mining).
+When it is wrong: when the work needs the model's last output (reinforcement learning, hard-negative mining). In a loop
+without a DataLoader also when what follows the optimizer's step is work on the weights, like a moving average of them:
+it is silent where the stacks show such a function calling torch's modules or optimizers, and cannot know it otherwise.
 
 Sources: the checklist of causes in docs/causes.md (preprocessing coupled with training).
 """
@@ -26,6 +28,9 @@ CHECKLIST = ("preprocessing", "2.1")
 LEAST = 20  # sampled steps: below it, nothing is predicted
 NOTABLE = 0.08  # of the loop before the first module call: optimizer.zero_grad, counters and a progress bar take less
 
+AFTER_NEXT = ("after next()", "move it into the dataset or collate_fn")
+WITHOUT_LOADER = ("from the optimizer on, without a DataLoader,", "if it makes the batch, have a DataLoader do it ahead")
+
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
@@ -33,20 +38,35 @@ def advise(run: Features) -> Iterator[Finding]:
         if len(process.before_forward) < LEAST or not steps or not process.loop:
             continue
         each = sum(process.before_forward) / len(process.before_forward)
-        if each * steps / process.loop >= NOTABLE:
+        if each * steps / process.loop >= NOTABLE and not _on_weights(process):
             yield _finding(run, process, each, steps)
+
+
+def _on_weights(process: Process) -> bool:
+    """Return whether the work after an optimizer's step is on the model, like a moving average of its weights.
+
+    After a next() there is a batch to work on. After an optimizer's step it may be either: a function beside the loop's
+    own whose stacks are now in torch's modules and now not goes through a model, and no worker can do that.
+    """
+    if process.batch_gotten:
+        return False
+    worked = next((f.function for f in process.frames if not f.compute), None)
+    computing = dict.fromkeys((frame.function for frame in process.frames), 0.0)
+    for frame in process.frames:
+        computing[frame.function] += frame.share if frame.compute else 0.0
+    return worked is not None and 0.0 < computing[worked] < max(computing.values())
 
 
 def _finding(run: Features, process: Process, each: float, steps: int) -> Finding:
     workers, speedup = moved_to_workers(run, process, each)
     frame = next((f for f in process.frames if not f.compute), None)
     place = f", mostly in {frame.function}" if frame else ""
-    kind = "after next()" if process.batch_gotten else "on its batches, without a DataLoader,"
+    since, move = AFTER_NEXT if process.batch_gotten else WITHOUT_LOADER
     share = each * steps / process.loop
     return Finding(
         id="preprocessing-in-loop",
-        says=f"the loop works {each * 1e3:.3g} ms a step {kind} before the model runs ({share:.0%} of its time){place}",
-        do=f"move it into the dataset or collate_fn, with num_workers={workers}",
+        says=f"the loop works {each * 1e3:.3g} ms a step {since} before the model runs ({share:.0%} of its time){place}",
+        do=f"{move}, with num_workers={workers}",
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
         basis="that work moved to workers, replayed within the CPUs of this job",

@@ -35,7 +35,9 @@ HOT = 0.5  # share of the stacks outside of next() that makes a place worth nami
 TOLD_STOP = 0.5  # s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
 INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py says it
+MUCH_WAITING = 0.2  # share of the time after start-up: from here on nobody would call a run without a finding well
 NOTHING = "nothing found that is worth changing"
+UNSURE = "no change was found that is sure to help"
 AFTER_LAST = "   "  # the indent under a finding's number
 
 EFFECTS = {
@@ -186,8 +188,9 @@ def _healthy(verdict: Verdict) -> str:
         return f"{NOTHING}: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
     if waiting < QUIET_LOADER:
         return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step"
+    found = UNSURE if waiting >= MUCH_WAITING else NOTHING
     return (
-        f"{NOTHING}: {percent(waiting)} of the time after start-up is loader.wait, "
+        f"{found}: {percent(waiting)} of the time after start-up is loader.wait, "
         f"{percent(step)} the step{_hot(verdict)}"
     )
 
@@ -211,7 +214,8 @@ def _nothing(verdict: Verdict) -> str:
     if not sighted.python:
         return "no training was seen: the command started no Python that gputune could reach"
     if not sighted.torch:
-        return f"no training was seen: {_counted(sighted.python)} ran, none of them used torch"
+        used = " and did not use torch" if sighted.python == 1 else ", none of them used torch"
+        return f"no training was seen: {_counted(sighted.python)} ran{used}"
     return "no training was seen: torch was used, but no DataLoader was iterated and no optimizer made a step"
 
 

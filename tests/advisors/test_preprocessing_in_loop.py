@@ -62,6 +62,26 @@ def test_a_loop_that_draws_its_own_batches_is_seen_too(run) -> None:
     assert finding.speedup.likely == pytest.approx(2.0, rel=0.1)
 
 
+def test_an_average_of_the_weights_is_no_preprocessing(run) -> None:
+    """As measured: the function goes through `parameters()`, in torch's modules, and works on each weight itself."""
+    stacks = (
+        Frame(where="train.py:27", function="<module>", share=0.75, compute=True),
+        Frame(where="train.py:20", function="update_ema", share=0.14, compute=False),
+        Frame(where="train.py:19", function="update_ema", share=0.03, compute=True),
+    )
+    assert list(advise(without_loader(run(before_forward=(0.010,) * 30, frames=stacks)))) == []
+
+
+def test_data_work_written_into_the_loop_itself_is_told(run) -> None:
+    stacks = (
+        Frame(where="train.py:27", function="main", share=0.5, compute=True),
+        Frame(where="train.py:25", function="main", share=0.4, compute=False),
+    )
+    (finding,) = advise(without_loader(run(before_forward=(0.010,) * 30, frames=stacks)))
+    assert finding.where == "train.py:25"
+    assert finding.do.startswith("if it makes the batch")
+
+
 def test_a_busy_device_hides_the_work_of_such_a_loop_as_well(run, device) -> None:
     (finding,) = advise(without_loader(run(before_forward=(0.010,) * 30, devices=(device(busy=0.98),))))
     assert finding.speedup.likely < 1.05

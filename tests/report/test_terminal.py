@@ -72,6 +72,11 @@ def test_a_healthy_run_says_so_in_three_lines(features: Make, process: Make) -> 
 def test_does_not_call_waiting_healthy_because_nobody_knows_a_cure(features: Make) -> None:
     text = "\n".join(shown(features()))
     assert "nothing to gain from the loader" not in text
+    assert "no change was found that is sure to help" in text
+
+
+def test_says_that_nothing_is_worth_changing_only_where_little_is_waited(features: Make, process: Make) -> None:
+    text = "\n".join(shown(features(processes=(process(ledger={"step": 52.0, "loader.wait": 8.0}),))))
     assert "nothing found that is worth changing" in text
 
 
@@ -170,7 +175,7 @@ def guest(state: str, role: str = "main") -> Guest:
         (None, "no DataLoader was iterated and no optimizer made a step"),
         ((), "started no Python that gputune could reach"),
         ((guest("none", "worker"),), "started no Python that gputune could reach"),
-        ((guest("hello"),), "one Python process ran, none of them used torch"),
+        ((guest("hello"),), "one Python process ran and did not use torch"),
         ((guest("ring"),), "torch was used, but no DataLoader was iterated"),
     ],
 )
