@@ -29,7 +29,10 @@ LEAST = 20  # sampled steps: below it, nothing is predicted
 NOTABLE = 0.08  # of the loop before the first module call: optimizer.zero_grad, counters and a progress bar take less
 
 AFTER_NEXT = ("after next()", "move it into the dataset or collate_fn")
-WITHOUT_LOADER = ("from the optimizer on, without a DataLoader,", "if it makes the batch, have a DataLoader do it ahead")
+WITHOUT_LOADER = (
+    "from the optimizer on, without a DataLoader,",
+    "if it makes the batch, have a DataLoader do it ahead",
+)
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -65,7 +68,7 @@ def _finding(run: Features, process: Process, each: float, steps: int) -> Findin
     share = each * steps / process.loop
     return Finding(
         id="preprocessing-in-loop",
-        says=f"the loop works {each * 1e3:.3g} ms a step {since} before the model runs ({share:.0%} of its time){place}",
+        says=f"the loop works {each * 1e3:.3g} ms a step {since} before the model ({share:.0%} of its time){place}",
         do=f"{move}, with num_workers={workers}",
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
