@@ -22,7 +22,7 @@ ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test check test-tree test-wheel bench bench-sweep bench-share bench-tui tui-shot zoo loops causes fmt clean
+.PHONY: help demo test check test-tree test-wheel bench bench-sweep bench-share bench-agents bench-tui tui-shot zoo loops causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -34,6 +34,7 @@ help:
 	@echo "make bench-sweep  sweeps against exhaustive grids, Optuna and Ray Tune, into benchmarks/sweep.md (an hour)"
 	@echo "make bench-tui  measure the screen with 1,000 simulated nodes, into benchmarks/tui.md"
 	@echo "make tui-shot   capture real screens in tmux, into docs/screens/"
+	@echo "make bench-agents  64 real agents, and 1,000 cut links and killed agents, into benchmarks/agents.md (half an hour)"
 	@echo "make bench-share  several processes on one simulated card: packs, auto, 200 random scenarios (ONLY=part)"
 	@echo "make fmt     format the code"
 
@@ -95,6 +96,9 @@ $(RIVALS)/.ready: $(READY)
 
 bench-sweep: $(READY) $(RIVALS)/.ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/sweep.py --rivals "$(CURDIR)/$(RIVALS)/bin/python"
+
+bench-agents: $(READY)
+	$(BIN)/python benchmarks/agents.py --markdown benchmarks/agents.md
 
 bench-tui: $(READY)
 	$(BIN)/python benchmarks/tui.py --markdown benchmarks/tui.md

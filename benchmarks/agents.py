@@ -25,6 +25,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from all import row
 from common import Figure, emit, figure
 from recorder_cost import cpu_of
 
@@ -41,6 +42,13 @@ import simgpu
 # Runs that others record on this machine are none of this: an agent would follow them. As root they can be hidden.
 HIDDEN = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh")
 ALONE = HIDDEN if subprocess.run([*HIDDEN, "true"], capture_output=True, check=False).returncode == 0 else ()
+HEAD = """# Agents
+
+Made by `make bench-agents`. {doc}
+
+| what | value | 95 % interval | budget | holds |
+|---|---|---|---|---|
+"""
 DEVICES = 8
 WINDOW = 10.0  # s
 PATIENCE = 120.0  # s
@@ -354,19 +362,27 @@ def main() -> None:
     options.add_argument("--disturbed", type=int, default=16, help="agents that links are cut of")
     options.add_argument("--windows", type=int, default=6)
     options.add_argument("--only", choices=["cost", "many", "cuts"], action="append")
+    options.add_argument("--markdown", type=Path, help="write the figures into this file too")
     chosen = options.parse_args()
     lean()
     wanted = chosen.only or ["cost", "many", "cuts"]
+    figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="gputune-agents-") as folder:
         base = Path(folder)
         for name in wanted:
             (base / name).mkdir()
             if name == "cost":
-                emit(list(cost(base / name, chosen.windows)))
+                found = list(cost(base / name, chosen.windows))
             elif name == "many":
-                emit(list(many(base / name, chosen.agents, chosen.windows)))
+                found = list(many(base / name, chosen.agents, chosen.windows))
             else:
-                emit(list(cuts(base / name, chosen.disturbed, chosen.cuts)))
+                found = list(cuts(base / name, chosen.disturbed, chosen.cuts))
+            emit(found)
+            figures += found
+    if chosen.markdown:
+        chosen.markdown.write_text(
+            HEAD.format(doc=" ".join((__doc__ or "").split())) + "".join(row(one, None) for one in figures)
+        )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 
+# NVML's clock event reasons that hold clocks down against the user's will, in words.
+# Source: nvml.h, nvmlClocksEventReasons. Idle (0x1), application clocks (0x2) and display clocks (0x100) are wanted.
+REASONS = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+
 
 def mean(values: Iterable[float]) -> float:
     """Return the mean, 0 of nothing."""

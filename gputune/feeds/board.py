@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputune.gathering.cards import REASONS
+from gputune.figures import REASONS
 from gputune.sample import Json, Note, Reading, Sample
 from gputune.scene import DeviceRow, DiskRow, LinkState, NetRow, Node, Pressure
 from gputune.units import NS

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gputune.features import Link
+from gputune.figures import REASONS
 from gputune.gathering.mean import Mean
 from gputune.sample import Sample
 
@@ -16,16 +17,6 @@ XID = "gpu.xid"
 ECC = "gpu.ecc"
 ERRORS = frozenset({XID, ECC})
 
-# NVML's clock event reasons that hold clocks down against the user's will, in words.
-# Source: nvml.h, nvmlClocksEventReasons. Idle (0x1), application clocks (0x2) and display clocks (0x100) are wanted.
-REASONS = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
 LINK = {  # metric to field of a link; those of the link now are lower while the device idles
     "gpu.pcie.gen": "generation",
     "gpu.pcie.width": "lanes",

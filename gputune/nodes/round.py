@@ -17,7 +17,7 @@ from gputune.wire.credentials import Credentials
 from gputune.wire.messages import LATEST, News, Place, Since
 
 LATE = 5.0  # s without news after which what is known of a node is no longer shown
-SOON, LONGEST = 0.25, 3.0  # s from a failure to the next try, twice as long each time: a node is back within 5 s
+SOON, LONGEST = 0.25, 2.0  # s from a failure to the next try, twice as long each time: a node is back within 5 s
 MOST_NODES = 1024  # that one agent may speak for, being a relay
 MOST_RUNS = 4096
 MOST_FOLLOWED = 8  # live runs of one node whose samples are pulled, once a second each
