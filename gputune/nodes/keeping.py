@@ -20,7 +20,7 @@ from gputune.wire.messages import MACHINE, Place
 
 BEAT = 1.0  # s
 AGAIN = 0.5  # s to the next try after a failure, twice as long each time ...
-LONGEST = 2.0  # ... up to that: a node that is back is heard of within 5 s
+LONGEST = 1.0  # ... up to that: a node that is back is heard of within 5 s
 AT_A_TIME = 512  # answers in a row of a node that has much to tell, before somebody asks whether we should end
 
 

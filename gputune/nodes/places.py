@@ -13,6 +13,7 @@ from gputune.hygiene import clean
 from gputune.wire.address import LONGEST_SOCKET
 
 SOCKET, INSIDE, LOCK = "agent.sock", "door.sock", "lock"
+LONGEST_BASE = LONGEST_SOCKET - len("/gputune/hosts-4194304/9999.sock")  # B, so that every socket of ours fits below it
 
 
 class Runs(GputuneError):  # noqa: N818 - named for what happened
@@ -44,7 +45,7 @@ def state() -> Path:
 def sockets() -> Path:
     """Return the folder for sockets: of this user, of this machine, and gone at its next start."""
     base = os.environ.get("XDG_RUNTIME_DIR", "")
-    if base.startswith("/") and os.access(base, os.W_OK):
+    if base.startswith("/") and len(os.fsencode(base)) <= LONGEST_BASE and os.access(base, os.W_OK):
         return Path(base) / "gputune"
     return Path("/tmp") / f"gputune-{os.getuid()}"  # noqa: S108 - made private, and looked at, by `private`
 

@@ -30,7 +30,8 @@ MOST = 1 << 20  # B of frames that one reading looks at: some 15 minutes of 40 c
 LARGEST = 16 << 20  # B; no frame is larger: a segment ends at half of it
 HELD = 3  # segments that stay open: the one that grows, the one before, and one that somebody catches up with
 THAW = "from gputune.recording.thawing import main; main(sys.argv[1:])"
-PATIENCE = 60.0  # s for a process that takes one at the most
+SHORT = 0.5  # s that one call waits for it: who asks over a link must be able to tell a dead one from a slow answer
+THAWING = 8  # segments at once; who asked for the oldest has it begun anew
 
 
 class Cursor(NamedTuple):
@@ -119,6 +120,39 @@ class Frames:
         return together.slice(row - self._firsts[index])
 
 
+class Thaw:
+    """A process that makes a segment of Parquet frames again, in a file without a name."""
+
+    def __init__(self, path: Path, segment: int) -> None:
+        self._segment = segment
+        self._file = tempfile.TemporaryFile(prefix="gputune-")  # noqa: SIM115 - open for as long as the process writes
+        self._process = subprocess.Popen(
+            [*own_python(THAW), str(path), str(segment)],
+            stdin=subprocess.DEVNULL,
+            stdout=self._file,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def wait(self, longest: float) -> int | None:
+        """Return a descriptor of the frames, None where they are not whole after so many seconds. Raises Damaged."""
+        try:
+            status = self._process.wait(longest)
+        except subprocess.TimeoutExpired:
+            return None
+        descriptor = os.dup(self._file.fileno())
+        self._file.close()
+        if status:
+            os.close(descriptor)
+            raise Damaged(part_name("samples", self._segment), "it cannot be made frames again")
+        return descriptor
+
+    def close(self) -> None:
+        """Give up."""
+        self._process.kill()
+        self._process.wait()
+        self._file.close()
+
+
 class Pullable:
     """One run folder, to be pulled by any number of readers, each from its own cursor. Several threads may use it.
 
@@ -132,6 +166,7 @@ class Pullable:
         self._lock = threading.Lock()
         self._closed = False
         self._held: dict[int, Frames] = {}  # least recently used first
+        self._thawing: dict[int, Thaw] = {}
 
     def close(self) -> None:
         """Let go of all files."""
@@ -141,6 +176,9 @@ class Pullable:
                 for frames in self._held.values():
                     frames.close()
                 self._held.clear()
+                for thaw in self._thawing.values():
+                    thaw.close()
+                self._thawing.clear()
                 self._folder.close()
 
     def since(self, at: Cursor, *, most: int = MOST, only: Set[str] = frozenset()) -> Piece:
@@ -161,6 +199,8 @@ class Pullable:
             if segment != at.segment:
                 at = Cursor(segment)
             source = self._source(segment)
+            if source is None:
+                return Piece(_EMPTY, (), anew=False, next=at, more=True, missed=missed)
             source.grow()
             piece = _piece(source, at, most, only)
             later = min((s for s in there if s > segment), default=0)
@@ -181,15 +221,27 @@ class Pullable:
         while len(self._held) > HELD:
             self._held.pop(next(iter(self._held))).close()
 
-    def _source(self, segment: int) -> Frames:
+    def _source(self, segment: int) -> Frames | None:
+        """Return a segment's frames, None while they are being made."""
         frames = self._held.pop(segment, None)
         if frames is None:
             try:
                 frames = Frames(self._folder.open(frames_name(segment)), "frames")
             except FileNotFoundError:  # it is Parquet, perhaps since a moment ago
-                frames = Frames(_thawed(self.path, segment), "thawed")
-        self._hold(segment, frames)
+                frames = self._thawed(segment)
+        if frames is not None:
+            self._hold(segment, frames)
         return frames
+
+    def _thawed(self, segment: int) -> Frames | None:
+        thaw = self._thawing.pop(segment, None) or Thaw(self.path, segment)
+        descriptor = thaw.wait(SHORT)
+        if descriptor is not None:
+            return Frames(descriptor, "thawed")
+        self._thawing[segment] = thaw
+        while len(self._thawing) > THAWING:
+            self._thawing.pop(next(iter(self._thawing))).close()
+        return None
 
 
 def _piece(source: Frames, at: Cursor, most: int, only: Set[str]) -> Piece:
@@ -214,22 +266,6 @@ def _only(batch: pa.RecordBatch, wanted: Set[int]) -> pa.RecordBatch:
     ids = pa.array([[id_ for id_, _ in row] for row in kept], ROWS.field("column").type)
     values = pa.array([[value for _, value in row] for row in kept], ROWS.field("value").type)
     return pa.RecordBatch.from_arrays([batch["t"], ids, values], schema=ROWS)
-
-
-def _thawed(path: Path, segment: int) -> int:
-    """Return a descriptor of the segment as frames, of a file without a name."""
-    with tempfile.TemporaryFile(prefix="gputune-") as file:
-        done = subprocess.run(
-            [*own_python(THAW), str(path), str(segment)],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.DEVNULL,
-            timeout=PATIENCE,
-            check=False,
-        )
-        if done.returncode:
-            raise Damaged(part_name("samples", segment), "it cannot be made frames again")
-        return os.dup(file.fileno())
 
 
 def _batch(frame: Frame, schema: pa.Schema) -> pa.RecordBatch:

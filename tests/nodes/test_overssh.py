@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gputune.errors import BadUsage
-from gputune.nodes import overssh
+from gputune.nodes import overssh, places
 from gputune.wire.address import hostfile
 from gputune.wire.client import Failed, Far
 
@@ -34,17 +35,23 @@ HOME="$SSH_HOMES/$host" XDG_STATE_HOME= exec sh -c "$*"
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+def runtime() -> Iterator[Path]:
+    """A folder for sockets with a short name: those of the tests are too long for them where several run at a time."""
+    with tempfile.TemporaryDirectory(prefix="gt-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def started(tmp_path: Path, runtime: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """Return what starts `gputune agent --hosts …` with that ssh."""
     (tmp_path / "bin").mkdir()
     ssh = tmp_path / "bin" / "ssh"
     ssh.write_text(SSH)
     ssh.chmod(0o755)
-    (tmp_path / "run").mkdir(mode=0o700)
     environ = {k: v for k, v in os.environ.items() if not k.startswith("GPUTUNE_")}
     environ |= {
         "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "XDG_RUNTIME_DIR": str(tmp_path / "run"),
+        "XDG_RUNTIME_DIR": str(runtime),
         "SSH_HOMES": str(tmp_path / "homes"),
         "SSH_LOG": str(tmp_path / "log"),
     }
@@ -79,10 +86,10 @@ def answers(file: Path) -> list[str]:
 
 
 def test_agents_run_on_all_hosts_and_end_with_their_ssh(
-    started: Callable[..., "subprocess.Popen[str]"], tmp_path: Path, eventually: Wait
+    started: Callable[..., "subprocess.Popen[str]"], tmp_path: Path, runtime: Path, eventually: Wait
 ) -> None:
     process = started("m8,m9")
-    file = tmp_path / "run" / "gputune" / f"hosts-{process.pid}" / "hosts"
+    file = runtime / "gputune" / f"hosts-{process.pid}" / "hosts"
     eventually(lambda: answers(file) == ["m8", "m9"])
     sockets = [address.path for address in hostfile(file)]
     remote = [Path(path).readlink() for path in sockets]
@@ -94,10 +101,10 @@ def test_agents_run_on_all_hosts_and_end_with_their_ssh(
 
 
 def test_a_host_that_cannot_be_reached_is_told_of_and_tried_again(
-    started: Callable[..., "subprocess.Popen[str]"], tmp_path: Path, eventually: Wait
+    started: Callable[..., "subprocess.Popen[str]"], tmp_path: Path, runtime: Path, eventually: Wait
 ) -> None:
     process = started("bad1,m9")
-    file = tmp_path / "run" / "gputune" / f"hosts-{process.pid}" / "hosts"
+    file = runtime / "gputune" / f"hosts-{process.pid}" / "hosts"
     eventually(lambda: answers(file) == ["m9"])
     eventually(lambda: (tmp_path / "log").read_text().count("bad1") >= 2)
     process.send_signal(signal.SIGTERM)
@@ -118,3 +125,14 @@ def test_no_name_reaches_a_shell_unquoted() -> None:
     assert words[0] == "ssh"
     assert words[-2:] == ["m8", "gputune agent --socket '/tmp/a b/agent.sock' --until-eof --quiet"]
     assert words[words.index("--") + 1] == "m8"
+
+
+def test_where_a_socket_would_have_too_long_a_name_it_lies_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    assert places.sockets() == Path("/tmp") / f"gputune-{os.getuid()}"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/tmp")
+    assert places.sockets() == Path("/tmp/gputune")

@@ -236,3 +236,22 @@ def test_no_row_is_lost_or_doubled_however_readers_and_writers_come_and_go(tmp_p
     writer.recording.close()
     if pullable is not None:
         pullable.close()
+
+
+def test_who_asks_is_not_kept_waiting_while_a_segment_is_thawed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, columns = Writer(tmp_path / "run"), dict[int, str]()
+    writer.write(range(6))
+    writer.recording.close()
+    monkeypatch.setattr("gputune.recording.pulling.SHORT", 0.001)
+    pullable = Pullable(writer.folder)
+    piece = pullable.since(Cursor())
+    assert (piece.batch.num_rows, piece.more, piece.next) == (0, True, Cursor(1))
+    monkeypatch.setattr("gputune.recording.pulling.SHORT", 30.0)
+    assert ticks(read(pullable, piece.next, columns)[0]) == list(range(6))
+    given_up = Pullable(writer.folder)
+    monkeypatch.setattr("gputune.recording.pulling.SHORT", 0.001)
+    given_up.since(Cursor())
+    for each in (pullable, given_up):
+        each.close()

@@ -306,3 +306,16 @@ def test_words_of_an_agent_are_made_harmless(local: Address, shelf: Any) -> None
 
 def test_messages_take_fields_of_a_later_version() -> None:
     assert msgspec.json.decode(b'{"protocol": 1, "until": 4, "new": 1}', type=Since).until == 4
+
+
+def test_a_link_that_falls_silent_while_samples_are_asked_for_costs_seconds(
+    liar: Liar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr("gputune.wire.client.PATIENCE_SAMPLES", 0.5)
+    monkeypatch.setattr(type(liar), "do_get", lambda *_: over.wait(20))
+    far = Far(Address("m8", path=str(tmp_path / "liar.sock")))
+    with pytest.raises(Failed, match="did not answer in time"):
+        far.pull("machine", Place())
+    over.set()
+    far.close()
