@@ -23,6 +23,7 @@ from gputune.feeds.local import LocalFeed
 from gputune.hygiene import clean
 from gputune.launch.descriptors import null, say
 from gputune.nodes import places
+from gputune.nodes.links import Links
 from gputune.nodes.machine import MachineRecording
 from gputune.recording import lean
 from gputune.scene import Feed
@@ -93,7 +94,7 @@ class _Ways:
             self._token = own.token
             context = credentials.context(own.folder, mutual=wishes.mutual)
             self.inside = places.checked(self.socket.with_name(f"{self.socket.stem}.{places.INSIDE}"))
-            self.door = Door(host, port, context, self.inside)
+            self.door = Door(host, port, context, self.inside, own.token)
             stack.callback(self.door.close)
 
     def serve(self, desk: "Desk") -> None:
@@ -125,6 +126,7 @@ class _Reader:
     def __init__(self, wishes: Wishes, state: Path, stack: ExitStack) -> None:
         from gputune.nodes.desk import Desk  # noqa: PLC0415 - pyarrow comes lean, or not at all
 
+        links = Links(wishes.credentials)
         name = wishes.name or places.host()
         self._machine: MachineRecording | None = None
         self._until = 0
@@ -133,12 +135,12 @@ class _Reader:
             from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - most agents speak for themselves
 
             self._feed: Feed = NodesFeed(several(wishes.relay), credentials.wanted(wishes.credentials))
-            self.desk = Desk(name, None)
+            self.desk = Desk(name, None, links)
         else:
             self._machine = machine = MachineRecording(state)
             stack.callback(machine.leave)
             self._feed = LocalFeed(name, beside=machine.take, follows=False)
-            self.desk = Desk(name, machine.folder)
+            self.desk = Desk(name, machine.folder, links)
         stack.callback(self._feed.close)
         stack.callback(self.desk.close)
 

@@ -14,6 +14,7 @@ import msgspec
 from gputune import __version__
 from gputune.errors import GputuneError
 from gputune.launch.job import MARK, seats
+from gputune.nodes.links import Links
 from gputune.recording.folder import Folder
 from gputune.recording.pulling import Cursor, Pullable
 from gputune.scene import Node, RunRow, Update
@@ -25,10 +26,12 @@ from gputune.wire.messages import (
     Ask,
     Column,
     Hello,
+    Link,
     News,
     Place,
     Rows,
     Since,
+    WhichLink,
 )
 
 OPEN = 8  # run folders that are held open for whoever reads them
@@ -48,9 +51,10 @@ class Desk:
     Without one it is a relay's: rows come from other nodes, and no folder that they name is opened here.
     """
 
-    def __init__(self, name: str, machine: Path | None) -> None:
+    def __init__(self, name: str, machine: Path | None, links: Links | None = None) -> None:
         self._name = name
         self._machine = machine
+        self._links = links or Links(None)
         self._life = os.urandom(8).hex()
         self._lock = threading.Lock()
         self._until = 0
@@ -140,6 +144,10 @@ class Desk:
             unix=time.time(),
         )
         return piece.batch, said
+
+    def link(self, ask: WhichLink) -> Link:
+        """Return how fast the link from here to another agent is: see `Links`."""
+        return self._links.measure(ask)
 
     def _folder(self, run: str) -> Path:
         """Return a run's folder: only what is served can be named, so no name leads anywhere else."""

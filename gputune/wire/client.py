@@ -27,6 +27,7 @@ from gputune.wire.messages import (
     DOCUMENT,
     HELLO,
     LARGEST_ANSWER,
+    LINK,
     META,
     MOST_COLUMNS,
     MOST_ROWS,
@@ -34,16 +35,19 @@ from gputune.wire.messages import (
     PROTOCOL,
     Ask,
     Hello,
+    Link,
     News,
     Place,
     Rows,
     Since,
     WhichDocument,
+    WhichLink,
 )
 from gputune.wire.quietly import flight
 
 PATIENCE = 2.0  # s for an answer that is ready
-PATIENCE_THAWED = 30.0  # s for samples that may have to be read from Parquet first
+PATIENCE_SAMPLES = 3.0  # s for an answer with samples: they come, or in a second an agent says that they will
+PATIENCE_LINK = 60.0  # s for a measurement of a link, which takes six of a quick one and up to fifty of a slow one
 SLACK = 1 << 16  # B around a message of the largest size
 TOO_MUCH = f"it breaks off, or sends more than {LARGEST_ANSWER >> 20} MiB at once"
 OPTIONS = [
@@ -116,11 +120,16 @@ class Far:
         """Return run.json, live.json or findings.json of a run, as it is there."""
         return self._act(DOCUMENT, msgspec.json.encode(WhichDocument(run=run, name=name)))
 
+    def link(self, to: str, seconds: float) -> Link:
+        """Return how fast the link from that agent to another one is, as it has just measured it."""
+        ask = WhichLink(to=to, seconds=seconds)
+        return self._decoded(self._act(LINK, msgspec.json.encode(ask), PATIENCE_LINK), Link)
+
     def pull(self, run: str, since: Place, only: Sequence[str] = ()) -> Pulled:
         """Return the samples of a run after `since`. All of the answer has come, or nothing is returned."""
         ticket = flight.Ticket(msgspec.json.encode(Ask(run=run, since=since, only=tuple(only))))
         try:
-            reader = self._connected().do_get(ticket, self._options(PATIENCE_THAWED))
+            reader = self._connected().do_get(ticket, self._options(PATIENCE_SAMPLES))
             schema = reader.schema
             if not schema.equals(ROWS) or META not in (schema.metadata or {}):
                 raise self._foreign("its samples are not like samples")
@@ -153,9 +162,9 @@ class Far:
             found[column.id] = (metric, clean(instance))
         return found
 
-    def _act(self, kind: str, body: bytes) -> bytes:
+    def _act(self, kind: str, body: bytes, patience: float = PATIENCE) -> bytes:
         try:
-            results = self._connected().do_action(flight.Action(kind, body), self._options(PATIENCE))
+            results = self._connected().do_action(flight.Action(kind, body), self._options(patience))
             answer = next(iter(results), None)
             data = b"" if answer is None or answer.body is None else answer.body.to_pybytes()
         except (pa.ArrowException, flight.FlightError, OSError, KeyError) as error:

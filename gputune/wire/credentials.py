@@ -21,6 +21,7 @@ from pathlib import Path
 
 from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
+from gputune.wire.messages import LINK_ALPN
 
 SERVER, CLIENT = "server", "client"
 LEAST_TOKEN = 16  # characters; those made here have 43
@@ -101,11 +102,25 @@ def wanted(folder: Path | None) -> Credentials | None:
         return None
 
 
+def between(folder: Path | None) -> Credentials:
+    """Return what an agent asks another agent with: a client's half where it has one, else what its own half has.
+
+    The latter is the same authority and token, without a certificate: not enough where the other one wants one.
+    Raises NoCredentials.
+    """
+    base = folder or home()
+    try:
+        return read(base, CLIENT)
+    except NoCredentials:
+        own = read(base, SERVER)
+        return Credentials(own.authority, own.token, folder=own.folder)
+
+
 def context(folder: Path, *, mutual: bool) -> ssl.SSLContext:
     """Return how an agent speaks TLS: 1.3, and with `mutual` to those alone whose certificate its authority signed."""
     found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     found.minimum_version = ssl.TLSVersion.TLSv1_3
-    found.set_alpn_protocols(["h2"])  # what gRPC speaks; it leaves where this is not agreed on
+    found.set_alpn_protocols(["h2", LINK_ALPN])  # what gRPC speaks, which leaves where it is not agreed on; and ours
     try:
         found.load_cert_chain(folder / "server.pem", folder / "server.key")
         if mutual:

@@ -2,7 +2,8 @@
 
 Bytes go on to a Unix socket on which the Flight service listens, and back. Flight itself takes messages of any size
 from anybody, before their token is looked at, and any number of connections; so that is bounded here, where bytes are
-counted before they are a message. What a screen asks is some hundred bytes a second.
+counted before they are a message. What a screen asks is some hundred bytes a second. Who measures the link says so in
+TLS's handshake, and goes no further than here (`link_rate.py`).
 """
 
 import errno
@@ -17,6 +18,8 @@ from pathlib import Path
 
 from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
+from gputune.wire import link_rate
+from gputune.wire.messages import LINK_ALPN
 
 MOST = 64  # connections at once; each has a thread, and a screen needs one
 MOST_OF_ONE = 16  # of them from one address, so that nobody can take them all from there
@@ -42,8 +45,9 @@ class Door:
     Raises Taken, or BadUsage where that is no address of this machine.
     """
 
-    def __init__(self, host: str, port: int, context: ssl.SSLContext, inside: Path) -> None:
+    def __init__(self, host: str, port: int, context: ssl.SSLContext, inside: Path, token: str) -> None:
         self._context = context
+        self._token = token
         self._inside = str(inside)
         self._listener = _listening(host, port)
         self.host, self.port = host, int(self._listener.getsockname()[1])
@@ -90,8 +94,11 @@ class Door:
                 peer.settimeout(HANDSHAKE)
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._context.wrap_socket(peer, server_side=True) as outside:
-                    if outside.selected_alpn_protocol() == "h2":
+                    wanted = outside.selected_alpn_protocol()
+                    if wanted == "h2":
                         self._splice(outside)
+                    elif wanted == LINK_ALPN:
+                        link_rate.serve(outside, self._token)
         except (OSError, ValueError):  # it left, it was no TLS, its certificate was refused (ssl's errors are OSErrors)
             pass
         finally:

@@ -1,7 +1,8 @@
 """What agents and screens say to each other, as plain data: JSON in Flight's tickets, actions and schema metadata.
 
 Nothing here changes anything on a node: one may ask who is there, for what is new on its screen, for a document of a
-run, and for the samples of a run from a cursor on. Fields are only ever added within one `PROTOCOL`.
+run, and for the samples of a run from a cursor on; and have an agent measure its link to another agent, which is the
+only thing that makes it speak to anybody. Fields are only ever added within one `PROTOCOL`.
 """
 
 from typing import Final
@@ -18,12 +19,15 @@ MOST_ROWS: Final = 1 << 16  # in one answer: a MiB of frames with one value in a
 MOST_COLUMNS: Final = 1 << 16  # as many as 16 bits can number
 
 META: Final = b"gputune"  # key of a schema's metadata in which `Rows` lies
-HELLO, NEWS, DOCUMENT = "hello", "news", "document"  # actions
+HELLO, NEWS, DOCUMENT, LINK = "hello", "news", "document", "link"  # actions
 ACTIONS: Final = {
     HELLO: "who is there, and what time it is",
     NEWS: "what is new on its screen since an earlier answer",
     DOCUMENT: "run.json, live.json or findings.json of a run",
+    LINK: "how fast the link from here to another agent is: some seconds of traffic",
 }
+LINK_SECONDS: Final = (0.2, 5.0)  # s each way that a measurement may last
+LINK_ALPN: Final = "gputune-link"  # what TLS is asked for by who measures a link, in place of Flight's "h2"
 LATEST: Final = -1  # as the segment of a `Place`: begin with the newest one
 DOCUMENTS: Final = frozenset({"run.json", "live.json", "findings.json"})
 
@@ -66,6 +70,30 @@ class WhichDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     name: str
+
+
+class WhichLink(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks an agent to measure its link to the one at `to`, as it would be typed there, for `seconds` each way."""
+
+    protocol: int = PROTOCOL
+    to: str
+    seconds: float = 2.0
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast a link is: B/s to the other agent and back, over `streams` connections at once, counted on arrival.
+
+    `…_at_least`: a CPU at one end may have set that pace, and the link carries at least as much. `answer` is the median
+    time (s) there and back of 64 B, TLS and Python at both ends included, `answer_least` the shortest one.
+    """
+
+    sent: float
+    sent_at_least: bool
+    received: float
+    received_at_least: bool
+    answer: float
+    answer_least: float
+    streams: int
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):

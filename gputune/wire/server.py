@@ -24,16 +24,19 @@ from gputune.wire.messages import (
     DOCUMENTS,
     HELLO,
     LARGEST_ANSWER,
+    LINK,
     LONGEST_ASK,
     META,
     NEWS,
     PROTOCOL,
     Ask,
     Hello,
+    Link,
     News,
     Rows,
     Since,
     WhichDocument,
+    WhichLink,
 )
 from gputune.wire.quietly import flight
 
@@ -57,6 +60,9 @@ class Shelf(Protocol):
 
     def pull(self, ask: Ask) -> tuple[pa.RecordBatch, Rows]:
         """Return the samples of a run after a cursor, and what there is to say of them."""
+
+    def link(self, ask: WhichLink) -> Link:
+        """Return how fast the link from here to another agent is. This alone takes seconds."""
 
 
 class NoToken(flight.ServerMiddlewareFactory):  # type: ignore[misc] # pyarrow has no types
@@ -131,6 +137,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc] # as above
             wanted = _decoded(body, WhichDocument)
             if wanted.name in DOCUMENTS:
                 return self._shelf.document(wanted.run, wanted.name)
+        if kind == LINK:
+            return msgspec.json.encode(self._shelf.link(_decoded(body, WhichLink)))
         raise flight.FlightServerError("there is no such action or document")
 
     def _known(self, descriptor: Any) -> str:

@@ -111,3 +111,26 @@ def test_a_check_that_stumbles_takes_no_other_with_it(machine: Place, monkeypatc
     first, second = checks.run(machine)
     assert (first.name, first.state, first.says) == ("broken", "missing", "could not be checked: RuntimeError: boo")
     assert second.name == "pressure"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["--network", "m8"], 2, "requires 2 arguments"),
+        (["--network", "m8", "m8"], 2, "`m8` was named twice"),
+        (["--network", "m8", "unix:/run/a.sock"], 2, "through a Unix socket"),
+        (["--network", "m 8", "m9"], 2, "not the name or address of a host"),
+        (["--network", "unix:/none/a.sock", "m9"], 1, "no agent runs there"),
+        (["--network", "unix:/none/a.sock", "m9", "--run", "no-such-run"], 1, "no-such-run"),
+        (["--run", "x"], 2, "`--run` goes with `--network`"),
+    ],
+)
+def test_a_link_that_cannot_be_measured_is_one_sentence(
+    gputune: Run, arguments: list[str], status: int, says: str
+) -> None:
+    done = gputune("doctor", *arguments)
+    assert done.returncode == status
+    assert says in done.stderr
+    assert "hint: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

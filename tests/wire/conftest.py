@@ -16,7 +16,7 @@ from gputune.sample import Metric
 from gputune.wire import credentials
 from gputune.wire.address import Address
 from gputune.wire.door import Door
-from gputune.wire.messages import MACHINE, PROTOCOL, Ask, Column, Hello, News, Place, Rows, Since
+from gputune.wire.messages import MACHINE, PROTOCOL, Ask, Column, Hello, Link, News, Place, Rows, Since, WhichLink
 from gputune.wire.server import Service
 
 CORES = Metric("cpu.busy", "cores", "Cores in use.")
@@ -65,6 +65,18 @@ class Shelf:
         )
         return pa.RecordBatch.from_arrays(columns, schema=ROWS), said
 
+    def link(self, ask: WhichLink) -> Link:
+        self.calls += 1
+        return Link(
+            sent=1e8,
+            sent_at_least=False,
+            received=9e7,
+            received_at_least=True,
+            answer=2e-4,
+            answer_least=1e-4,
+            streams=4,
+        )
+
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -105,7 +117,7 @@ def behind_a_door(shelf: Shelf, tmp_path: Path) -> Iterator[Callable[..., Addres
         own = credentials.read(folder, credentials.SERVER)
         inside = tmp_path / f"{len(open_)}.sock"
         service = Service(inside, shelf, token=own.token, turns=threading.Semaphore(4))
-        door = Door("127.0.0.1", 0, credentials.context(own.folder, mutual=mutual), inside)
+        door = Door("127.0.0.1", 0, credentials.context(own.folder, mutual=mutual), inside, own.token)
         door.open()
         open_.append((door, service))
         return Address("m8", "127.0.0.1", door.port)

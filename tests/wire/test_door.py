@@ -85,7 +85,7 @@ def test_a_port_in_use_is_told_with_the_next_one(made: Path, tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(door.Taken) as refused:
-            door.Door("127.0.0.1", port, context, tmp_path / "x")
+            door.Door("127.0.0.1", port, context, tmp_path / "x", "token")
     assert f"port {port} of `127.0.0.1` is in use" in str(refused.value)
     assert f"--listen 127.0.0.1:{port + 1}" in str(refused.value)
 
@@ -94,7 +94,7 @@ def test_a_port_in_use_is_told_with_the_next_one(made: Path, tmp_path: Path) -> 
 def test_an_address_that_is_not_ours_is_refused(made: Path, tmp_path: Path, host: str) -> None:
     context = credentials.context(made / "server", mutual=False)
     with pytest.raises(BadUsage):
-        door.Door(host, 0, context, tmp_path / "x")
+        door.Door(host, 0, context, tmp_path / "x", "token")
 
 
 def test_an_allowance_fills_up_again(monkeypatch: pytest.MonkeyPatch) -> None:

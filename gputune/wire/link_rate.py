@@ -1,0 +1,330 @@
+"""How fast the link between two machines is: the bytes that arrive in a second, each way, and the time of an answer.
+
+Both ends of it. The asking end comes through the other's door, with certificate and token as for any call, and wants
+`gputune-link` of TLS in place of Flight's `h2`, since Flight itself moves a fraction of what a fast link does. One line
+says what is wanted: `give` (send, and I count), `take` (I send, and you count), `echo`.
+
+Both ends count how long they waited for the other. Where a link is the limit, both wait; where one end hardly ever
+does, or a process is busy all the time, it was a CPU that set the pace, and the link carries at least so much.
+"""
+
+import hmac
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+import msgspec
+
+from gputune.errors import GputuneError
+from gputune.wire.address import Address
+from gputune.wire.credentials import Credentials
+from gputune.wire.messages import LINK_ALPN, LINK_SECONDS, LONGEST_ASK, PROTOCOL, Link
+
+STREAMS = 4  # connections at once: one alone may be held back by its window, and by one CPU that encrypts
+CHUNK = 256 << 10  # B sent at once
+WARM = 0.25  # s left out at the beginning, in which TCP finds its pace
+STUCK = 10.0  # s that one end waits for a byte of the other
+GRACE = 10.0  # s that a slow link may take to carry what was sent by the end
+LONGEST_LINE = 2 * GRACE  # s for a line, from a peer that may send it byte by byte
+PINGS, PINGING = 200, 1.0  # answers that are asked for, and s that they may take together
+PING = b"." * 64
+OWN_PACE = 0.1  # of the time: an end that waited for less of it set the pace itself
+BUSY = 0.9  # cores that one process used: with Python's lock, that is when it may be the limit
+ACCEPTED = b"+"
+END = ord("\n")  # ends a line; what is measured with are zeros
+
+
+class NoLink(GputuneError):  # noqa: N818 - named for what happened
+    """The link could not be measured, for this reason."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, hint="docs/agents.md says what both agents need")
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What the asking end wants, with the token that lets it in."""
+
+    protocol: int = PROTOCOL
+    token: str
+    want: Literal["give", "take", "echo"]
+    seconds: float = 2.0
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True):
+    """One end of one connection: B moved in s, the share of that time it waited, the cores its process used."""
+
+    moved: int
+    seconds: float
+    waited: float
+    cpu: float
+
+    @property
+    def own_pace(self) -> bool:
+        """Return whether this end may have been what set the pace."""
+        return self.waited < OWN_PACE or self.cpu > BUSY
+
+
+def serve(stream: ssl.SSLSocket, token: str) -> None:
+    """Do what one asking end wants. Raises OSError when it leaves; without the token nothing is said to it."""
+    stream.settimeout(STUCK)
+    try:
+        wish = msgspec.json.decode(_line(stream), type=Wish)
+    except (msgspec.DecodeError, UnicodeDecodeError, NoLink):
+        return
+    if not hmac.compare_digest(wish.token.encode(errors="replace"), token.encode()) or wish.protocol != PROTOCOL:
+        return
+    stream.sendall(ACCEPTED)
+    seconds = bounded(wish.seconds)
+    if wish.want == "echo":
+        _echo(stream)
+    elif wish.want == "give":
+        pour(stream, seconds)
+    else:
+        _say(stream, drain(stream, seconds)[0])
+
+
+def bounded(seconds: float) -> float:
+    """Return how long somebody may measure who wants so many seconds."""
+    least, most = LINK_SECONDS
+    return min(most, max(least, seconds))
+
+
+def measure(address: Address, credentials: Credentials, seconds: float) -> Link:
+    """Return how fast the link to the agent at `address` is. Raises OSError or NoLink."""
+    answers = sorted(_pings(address, credentials))
+    there = _together(lambda start: _pushed(address, credentials, seconds, start))
+    back = _together(lambda start: _pulled(address, credentials, seconds, start))
+    if not _rate(there) or not _rate(back):
+        raise NoLink(f"within {seconds:.2g} s nothing came through that could be counted")
+    return Link(
+        sent=_rate(there),
+        sent_at_least=_at_least(there),
+        received=_rate(back),
+        received_at_least=_at_least(back),
+        answer=answers[len(answers) // 2],
+        answer_least=answers[0],
+        streams=STREAMS,
+    )
+
+
+# A connection's two ends: who counted the bytes, and who sent them (None where it did not say).
+Ends = tuple[Flow, Flow | None]
+
+
+def _rate(flows: Sequence[Ends]) -> float:
+    """Return the B/s of all connections together, counted where they arrived."""
+    return sum(counted.moved / counted.seconds for counted, _ in flows if counted.seconds)
+
+
+def _at_least(flows: Sequence[Ends]) -> bool:
+    """Return whether one of the ends may have been the limit, on half of the connections or more."""
+    limited = [any(end.own_pace for end in ends if end is not None) for ends in flows]
+    return 2 * sum(limited) >= len(limited)
+
+
+def _together(one: Callable[[threading.Barrier], Ends]) -> list[Ends]:
+    """Return what several connections saw that began at one time."""
+    start = threading.Barrier(STREAMS)
+    found: list[Ends] = []
+    errors: list[Exception] = []
+
+    def guarded() -> None:
+        try:
+            found.append(one(start))
+        except Exception as error:  # noqa: BLE001 - it is raised below, by the thread that was asked
+            errors.append(error)
+            start.abort()  # nobody is to wait for us
+
+    threads = [threading.Thread(target=guarded, name="gputune-link", daemon=True) for _ in range(STREAMS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in errors:
+        if not isinstance(error, threading.BrokenBarrierError):  # which is only what the others saw of it
+            raise error
+    if errors:
+        raise TimeoutError("timed out")
+    return found
+
+
+def _pulled(address: Address, credentials: Credentials, seconds: float, start: threading.Barrier) -> Ends:
+    with _opened(address, credentials) as stream:
+        start.wait(STUCK)
+        _wish(stream, Wish(token=credentials.token, want="give", seconds=seconds))
+        return drain(stream, seconds)
+
+
+def _pushed(address: Address, credentials: Credentials, seconds: float, start: threading.Barrier) -> Ends:
+    with _opened(address, credentials) as stream:
+        start.wait(STUCK)
+        _wish(stream, Wish(token=credentials.token, want="take", seconds=seconds))
+        own = pour(stream, seconds)
+        stream.settimeout(GRACE + STUCK)
+        return _flow(_line(stream)), own
+
+
+def _pings(address: Address, credentials: Credentials) -> list[float]:
+    """Return the s that answers took."""
+    with _opened(address, credentials) as stream:
+        _wish(stream, Wish(token=credentials.token, want="echo"))
+        found: list[float] = []
+        until = time.monotonic() + PINGING
+        while not found or (len(found) < PINGS and time.monotonic() < until):
+            began = time.perf_counter()
+            stream.sendall(PING)
+            _exactly(stream, len(PING))
+            found.append(time.perf_counter() - began)
+        return found
+
+
+@contextmanager
+def _opened(address: Address, credentials: Credentials) -> Iterator[ssl.SSLSocket]:
+    """Give a connection to that agent's door. Nothing of ours, no token either, is said to who is not it."""
+    context = ssl.create_default_context(cadata=credentials.authority.decode("ascii", "replace"))
+    context.set_alpn_protocols([LINK_ALPN])
+    if credentials.key:
+        context.load_cert_chain(credentials.folder / "client.pem", credentials.folder / "client.key")
+    with socket.create_connection((address.host, address.port), STUCK) as plain:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with context.wrap_socket(plain, server_hostname=address.host) as stream:
+            if stream.selected_alpn_protocol() != LINK_ALPN:
+                raise NoLink("it measures no links: it is no agent, or one of an older gputune")
+            yield stream
+
+
+def _wish(stream: ssl.SSLSocket, wish: Wish) -> None:
+    stream.sendall(msgspec.json.encode(wish) + b"\n")
+    if stream.recv(1) != ACCEPTED:
+        raise NoLink("our token is not the one it wants")
+
+
+def _echo(stream: ssl.SSLSocket) -> None:
+    until = time.monotonic() + PINGING + STUCK
+    while time.monotonic() < until and (data := stream.recv(len(PING))):
+        stream.sendall(data)
+
+
+class Meter:
+    """Counts bytes and waiting in a window: from what is moved `WARM` after the first byte on, for `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._first: float | None = None
+        self._begins: float | None = None
+        self._last = self._waited = self._cpu = 0.0
+        self._moved = 0
+
+    def count(self, moved: int) -> None:
+        """Count bytes that have just been moved. Those that open the window came before it."""
+        at = time.monotonic()
+        if self._first is None:
+            self._first = at
+        if self._begins is None:
+            if at >= self._first + WARM:
+                self._begins = self._last = at
+                self._cpu = time.process_time()
+        elif at <= self._begins + self._seconds:
+            self._moved += moved
+            self._last = at
+
+    def wait(self, poll: "select.poll") -> None:
+        """Wait for the other end. Raises TimeoutError."""
+        began = time.monotonic()
+        if not poll.poll(STUCK * 1000):
+            raise TimeoutError("timed out")
+        if self._begins is not None:
+            self._waited += max(0.0, min(time.monotonic(), self._begins + self._seconds) - began)
+
+    @property
+    def over(self) -> bool:
+        """Return whether the window is over."""
+        return self._begins is not None and time.monotonic() > self._begins + self._seconds
+
+    @property
+    def flow(self) -> Flow:
+        """Return what was counted."""
+        at, begins = time.monotonic(), self._begins
+        if begins is None:
+            return Flow(moved=0, seconds=0.0, waited=1.0, cpu=0.0)
+        cpu = (time.process_time() - self._cpu) / max(1e-9, at - begins)
+        waited = self._waited / max(1e-9, min(at - begins, self._seconds))
+        return Flow(moved=self._moved, seconds=self._last - begins, waited=waited, cpu=cpu)
+
+
+def pour(stream: ssl.SSLSocket, seconds: float) -> Flow:
+    """Send for so long, then say in a line how it went, and return that."""
+    meter, poll, data = Meter(seconds), select.poll(), memoryview(bytes(CHUNK))
+    poll.register(stream, select.POLLOUT)
+    stream.settimeout(0)
+    begun = False  # a write that was begun has to be finished: TLS has made a record of it
+    while begun or not meter.over:
+        try:
+            moved = stream.send(data)
+        except ssl.SSLWantWriteError:  # noqa: PERF203 - each attempt may meet a full buffer
+            begun = True
+            meter.wait(poll)
+        else:
+            begun = False
+            meter.count(moved)
+    flow = meter.flow
+    _say(stream, flow)
+    return flow
+
+
+def drain(stream: ssl.SSLSocket, seconds: float) -> Ends:
+    """Count what the other end pours, and return that and how it went there; None where its line comes too late."""
+    meter, poll, buffer = Meter(seconds), select.poll(), bytearray(CHUNK)
+    poll.register(stream, select.POLLIN)
+    stream.settimeout(0)
+    until = time.monotonic() + WARM + seconds + GRACE
+    while time.monotonic() < until:
+        try:
+            moved = stream.recv_into(buffer)
+        except ssl.SSLWantReadError:
+            meter.wait(poll)
+            continue
+        if not moved:
+            raise ConnectionResetError("it hung up")
+        if buffer[moved - 1] == END:
+            return meter.flow, _flow(bytes(buffer[:moved]).rpartition(b"\0")[2])
+        meter.count(moved)
+    return meter.flow, None
+
+
+def _say(stream: ssl.SSLSocket, flow: Flow) -> None:
+    stream.settimeout(GRACE)
+    stream.sendall(msgspec.json.encode(flow) + b"\n")
+
+
+def _flow(line: bytes) -> Flow:
+    try:
+        return msgspec.json.decode(line, type=Flow)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise NoLink("its answer is not understood") from None
+
+
+def _line(stream: ssl.SSLSocket) -> bytes:
+    """Return the next line, which is all that comes."""
+    data, until = b"", time.monotonic() + LONGEST_LINE
+    while not data.endswith(b"\n") and time.monotonic() < until:
+        more = stream.recv(LONGEST_ASK)
+        if not more:
+            raise ConnectionResetError("it hung up")
+        data += more
+        if len(data) > LONGEST_ASK:
+            raise NoLink("it says too much")
+    return data
+
+
+def _exactly(stream: ssl.SSLSocket, count: int) -> None:
+    while count:
+        more = len(stream.recv(count))
+        if not more:
+            raise ConnectionResetError("it hung up")
+        count -= more
