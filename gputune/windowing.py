@@ -37,15 +37,20 @@ def _thin(loader: Loader) -> Loader:
 
 def window(then: Features, now: Features) -> Features:
     """Return the run between two moments; `then` is the earlier one, whole or thin."""
-    before = {process.pid: process for process in then.processes}
+    before = {_who(process): process for process in then.processes}
     wall = max(0.0, now.wall - then.wall)
     return replace(
         now,
         wall=wall,
         stopped=max(0.0, now.stopped - then.stopped),
-        processes=tuple(_process(before[p.pid], p) if p.pid in before else p for p in now.processes),
+        processes=tuple(_process(before[_who(p)], p) if _who(p) in before else p for p in now.processes),
         devices=_devices(then.devices, now.devices, wall),
     )
+
+
+def _who(process: Process) -> tuple[int | None, int]:
+    """Return what tells a process from all others: ranks in containers of their own may have one pid."""
+    return process.rank, process.pid
 
 
 def _process(then: Process, now: Process) -> Process:

@@ -18,6 +18,7 @@ from gputune.features import Features
 from gputune.finding import Finding
 from gputune.gathering import Gatherer
 from gputune.launch.run import Run
+from gputune.recorder.siblings import Siblings
 from gputune.sample import Guest, now
 from gputune.units import NS
 from gputune.verdict import Overhead, Verdict, abstained, build
@@ -66,6 +67,7 @@ class Living:
     def __init__(self, run: Run) -> None:
         self._folder = run.folder
         self._price = run.price
+        self._siblings = Siblings(run)
         self._spent = 0.0  # s of CPU
         self._cost = {"write": 0.0, "judge": 0.0}  # s of CPU that the last one took
         self._due = 0.0  # s of the run's age
@@ -89,7 +91,8 @@ class Living:
         self._due = age + min(SLOWEST, max(BEAT, AGE_A_BEAT * (age - self._began)))
         began, judging = time.thread_time(), 0.0
         try:
-            judging = self._write(gatherer.features(at, unavailable=unavailable), age, guests)
+            whole = self._siblings.together(gatherer.features(at, unavailable=unavailable))
+            judging = self._write(whole, age, guests)
         except Exception:  # noqa: BLE001 - the verdict at the end says what is wrong, if it is wrong then
             self.close()
             self._folder = ""
@@ -99,6 +102,7 @@ class Living:
 
     def close(self) -> None:
         """Remove the file: what it told is in `findings.json` by now."""
+        self._siblings.close()
         if self._written:
             with suppress(OSError):
                 Path(self._folder, FILE).unlink()
@@ -169,6 +173,7 @@ def shape(run: Features) -> dict[str, float]:
     found = {name: sum(p.in_loop.get(name, 0.0) for p in run.processes) / seconds for name in names - WAITS}
     found["waiting"] = sum(in_waits(p.in_loop, p.loop) for p in run.processes) / seconds
     found["pace"] = sum(p.batches or p.optimizer_steps for p in run.processes) / seconds
+    found["processes"] = float(len(run.processes))  # ranks of other watches are heard of later
     return found
 
 
