@@ -22,7 +22,7 @@ ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test check test-tree test-wheel bench bench-sweep bench-share bench-agents bench-tui tui-shot zoo loops causes fmt clean
+.PHONY: help demo test check test-tree test-wheel bench bench-sweep bench-share bench-agents bench-screen bench-tui tui-shot zoo loops causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -32,9 +32,8 @@ help:
 	@echo "make causes  write docs/causes.md out of the advisors"
 	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
 	@echo "make bench-sweep  sweeps against exhaustive grids, Optuna and Ray Tune, into benchmarks/sweep.md (an hour)"
-	@echo "make bench-tui  measure the screen with 1,000 simulated nodes, into benchmarks/tui.md"
+	@echo "make bench-tui  the screen with 1,000 simulated nodes (bench-screen), and 64 real agents, cut links and kills (bench-agents, half an hour)"
 	@echo "make tui-shot   capture real screens in tmux, into docs/screens/"
-	@echo "make bench-agents  64 real agents, and 1,000 cut links and killed agents, into benchmarks/agents.md (half an hour)"
 	@echo "make bench-share  several processes on one simulated card: packs, auto, 200 random scenarios (ONLY=part)"
 	@echo "make fmt     format the code"
 
@@ -100,7 +99,9 @@ bench-sweep: $(READY) $(RIVALS)/.ready
 bench-agents: $(READY)
 	$(BIN)/python benchmarks/agents.py --markdown benchmarks/agents.md
 
-bench-tui: $(READY)
+bench-tui: bench-screen bench-agents
+
+bench-screen: $(READY)
 	$(BIN)/python benchmarks/tui.py --markdown benchmarks/tui.md
 
 tui-shot: $(READY)

@@ -20,15 +20,17 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from all import row
 from common import Figure, emit, figure
 from recorder_cost import cpu_of
 
+from gputune.nodes import onray
 from gputune.nodes.feed import NodesFeed
 from gputune.nodes.keeping import Keeper
 from gputune.recording import lean, readings
@@ -46,8 +48,8 @@ HEAD = """# Agents
 
 Made by `make bench-agents`. {doc}
 
-| what | value | 95 % interval | budget | holds |
-|---|---|---|---|---|
+| what | value | 95 % interval | budget | holds | |
+|---|---|---|---|---|---|
 """
 DEVICES = 8
 WINDOW = 10.0  # s
@@ -354,6 +356,43 @@ def cuts(folder: Path, count: int, events: int) -> Iterator[Figure]:
     yield Figure(f"{name}: the median of it", "s", statistics.median(slow), slow[edge], slow[-1 - edge])
 
 
+def ray_nodes(folder: Path, kills: int) -> Iterator[Figure]:
+    """Kill nodes of a real Ray cluster, one after the other, and yield how long it takes until each is marked."""
+    from ray.cluster_utils import Cluster as Real  # noqa: PLC0415 - the user's own, and only for this
+
+    real = Real(initialize_head=True, head_node_args={"num_cpus": 1})
+    nodes = [real.add_node(num_cpus=1) for _ in range(2)]
+    ray = onray.connect(real.address)
+    told: list[str] = []
+    waits: list[float] = []
+    cluster = onray.Cluster(ray, folder / "credentials", told.append)
+
+    def look(done: Callable[[Counter[str]], bool]) -> None:
+        until = time.monotonic() + PATIENCE
+        while not done(Counter(member.state for member in cluster.members.values())):
+            if time.monotonic() > until:
+                raise SystemExit(f"the cluster's agents do not come to that: {told}")
+            time.sleep(onray.BEAT)
+            cluster.look()
+
+    try:
+        look(lambda states: states["up"] == 3)
+        for _ in range(kills):
+            gone = nodes.pop(0)
+            gone.all_processes["raylet"][0].process.kill()
+            began = time.monotonic()
+            look(lambda states: states["up"] == 2)
+            waits.append(time.monotonic() - began)
+            look(lambda states: states["silent"] == 0)
+            nodes.append(real.add_node(num_cpus=1))
+            look(lambda states: states["up"] == 3)
+        cluster.close()
+    finally:
+        ray.shutdown()
+        real.shutdown()
+    yield figure(f"Ray cluster of three nodes: a killed node is marked after ({kills} kills)", "s", waits, 5.0)
+
+
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__)
@@ -361,11 +400,11 @@ def main() -> None:
     options.add_argument("--cuts", type=int, default=1000)
     options.add_argument("--disturbed", type=int, default=16, help="agents that links are cut of")
     options.add_argument("--windows", type=int, default=6)
-    options.add_argument("--only", choices=["cost", "many", "cuts"], action="append")
+    options.add_argument("--only", choices=["cost", "many", "cuts", "ray"], action="append")
     options.add_argument("--markdown", type=Path, help="write the figures into this file too")
     chosen = options.parse_args()
     lean()
-    wanted = chosen.only or ["cost", "many", "cuts"]
+    wanted = chosen.only or ["cost", "many", "cuts", *(["ray"] if find_spec("ray") else [])]
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="gputune-agents-") as folder:
         base = Path(folder)
@@ -375,6 +414,8 @@ def main() -> None:
                 found = list(cost(base / name, chosen.windows))
             elif name == "many":
                 found = list(many(base / name, chosen.agents, chosen.windows))
+            elif name == "ray":
+                found = list(ray_nodes(base / name, 5))
             else:
                 found = list(cuts(base / name, chosen.disturbed, chosen.cuts))
             emit(found)

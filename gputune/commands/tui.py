@@ -88,7 +88,7 @@ def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
     lean()
     from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - as above
 
-    feed = NodesFeed(places, known)
+    feed = NodesFeed(places, known, file=hostfile)
     met = 0
     if as_json:
         feed.settle()

@@ -9,10 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
+from gputune.errors import GputuneError
 from gputune.nodes.round import Round
 from gputune.scene import Node, RunRow, Update
-from gputune.wire.address import Address
+from gputune.wire.address import Address, hostfile
 from gputune.wire.credentials import Credentials
 
 BEAT = 1.0  # s between two questions to one agent
@@ -24,27 +27,41 @@ DOUBTFUL = 16  # threads for agents that do not answer: each try may last until 
 
 
 class NodesFeed:
-    """Rows of all nodes behind these addresses, as they last were. A `gputune.scene.Feed`."""
+    """Rows of all nodes behind these addresses, as they last were. A `gputune.scene.Feed`.
 
-    def __init__(self, addresses: Sequence[Address], credentials: Credentials | None, *, beat: float = BEAT) -> None:
-        self.rounds = [Round(address, credentials, beat) for address in addresses]
+    Nodes that the host file `file` gets later, or that move in it, are asked as well; those that go from it stay.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        credentials: Credentials | None,
+        *,
+        beat: float = BEAT,
+        file: Path | None = None,
+    ) -> None:
+        self.rounds: list[Round] = []
+        self._credentials = credentials
+        self._beat = beat
+        self._file = file
+        self._read = _stamp(file)
         self._lock = threading.Lock()
         self._until = 0
         self._told: dict[tuple[str, str], tuple[int, Node | RunRow]] = {}
         self._queue = _Queue()
         self._doubtful = _Queue()
-        for number in range(len(self.rounds)):
-            self._doubtful.put(number, 0.0)
+        self._add(addresses)
         self._threads = [
             threading.Thread(target=self._work, args=(queue,), name="gputune-nodes", daemon=True)
             for queue, count in ((self._queue, THREADS), (self._doubtful, DOUBTFUL))
-            for _ in range(min(count, len(self.rounds)))
+            for _ in range(count if file is not None else min(count, len(self.rounds)))
         ]
         for thread in self._threads:
             thread.start()
 
     def poll(self, since: int) -> Update:
         """Return the rows that have changed since, and what is gone."""
+        self._reread()
         nodes, runs = self._present()
         with self._lock:
             self._until += 1
@@ -94,6 +111,26 @@ class NodesFeed:
             os._exit(status)
         return status
 
+    def _add(self, addresses: Sequence[Address]) -> None:
+        for address in addresses:
+            self.rounds.append(Round(address, self._credentials, self._beat))
+            self._doubtful.put(len(self.rounds) - 1, 0.0)
+
+    def _reread(self) -> None:
+        """Heed what the host file has got since. While it cannot be read, it says what it said before."""
+        stamp = _stamp(self._file)
+        if self._file is None or stamp == self._read:
+            return
+        self._read = stamp
+        places = {each.address.name: number for number, each in enumerate(self.rounds)}
+        with suppress(GputuneError):
+            for address in hostfile(self._file):
+                number = places.get(address.name)
+                if number is None:
+                    self._add([address])
+                elif self.rounds[number].address != address:  # it has moved: the next question is a first one
+                    self.rounds[number] = Round(address, self._credentials, self._beat)
+
     def _present(self) -> tuple[dict[str, Node], dict[str, RunRow]]:
         nodes: dict[str, Node] = {}
         runs: dict[str, RunRow] = {}
@@ -107,6 +144,15 @@ class NodesFeed:
             each = self.rounds[number]
             each.ask()
             (self._queue if each.answers else self._doubtful).put(number, each.due)
+
+
+def _stamp(file: Path | None) -> tuple[int, int, int]:
+    """Return what changes when a file does."""
+    try:
+        about = file.stat() if file is not None else None
+    except OSError:
+        about = None
+    return (about.st_mtime_ns, about.st_ino, about.st_size) if about is not None else (0, 0, 0)
 
 
 class _Queue:

@@ -55,6 +55,7 @@ class Member:
     asked: Any = None
     far: Far | None = None
     ping: Future[bool] | None = None
+    again: Any = None  # asked once more where its agent is: Ray may have started it anew
 
 
 class Hosted:
@@ -165,8 +166,24 @@ class Cluster:
                 member.state = state
                 self._told(f"node {member.name} {'answers again' if state == 'up' else 'does not answer'}")
             member.ping = None
+            if state == "silent":
+                self._find(member)
         if member.ping is None:
             member.ping = self._pings.submit(_answers, far)
+
+    def _find(self, member: Member) -> None:
+        """Learn where the agent of a node is now: another one answers at another port once Ray has started it anew."""
+        if member.again is None:
+            member.again = member.actor.where.remote()
+        done, _ = self._ray.wait([member.again], timeout=0)
+        if not done:
+            return
+        asked, member.again = member.again, None
+        with suppress(Exception):  # it is not there: the node is dying, or will be asked again
+            address = str(self._ray.get(asked))
+            if address != member.address:
+                member.address, member.far = address, Far(parse(f"{member.name}={address}"), self._known)
+                self._told(f"node {member.name} is at {address} now")
 
     def hosts(self) -> str:
         """Return the addresses of the agents as a host file."""
@@ -204,12 +221,20 @@ def run(address: str) -> int:
             with signals() as wakeup:
                 while True:
                     cluster.look()
-                    file.write_text(cluster.hosts())
+                    _write(file, cluster.hosts())
                     if select.select([wakeup], [], [], BEAT)[0]:
                         return 0
         finally:
             cluster.close()
             ray.shutdown()
+
+
+def _write(file: Path, hosts: str) -> None:
+    """Put a new host file in the place of the old one, for screens that read it again when it has changed."""
+    if not file.exists() or file.read_text() != hosts:
+        new = file.with_name(".hosts.new")
+        new.write_text(hosts)
+        new.rename(file)
 
 
 def connect(address: str) -> Any:

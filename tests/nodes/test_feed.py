@@ -16,7 +16,7 @@ from gputune.recording import Recording
 from gputune.sample import Metric, Sample
 from gputune.scene import DeviceRow, Node, RunRow, TaskRow, Update
 from gputune.units import NS
-from gputune.wire.address import Address
+from gputune.wire.address import Address, hostfile
 from gputune.wire.server import Service
 
 BEGAN = 10**12
@@ -271,3 +271,28 @@ def _strings(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _strings(each)
+
+
+def test_nodes_that_the_host_file_gets_later_are_asked_as_well(
+    served: Callable[..., Served], eventually: Wait, tmp_path: Path
+) -> None:
+    m8, m9 = served("m8"), served("m9")
+    for each in (m8, m9):
+        each.put(Node(name="x"))
+    file = tmp_path / "hosts"
+    file.write_text(f"m8={m8.address}\n")
+    view = NodesFeed(hostfile(file), None, beat=0.1, file=file)
+    try:
+        eventually(lambda: {name: node.link for name, node in nodes(view).items()} == {"m8": "up"})
+        file.write_text("")  # somebody is writing it
+        assert set(nodes(view)) == {"m8"}
+        file.write_text(f"m8={m8.address}\nm9={m9.address}\nm9={m9.address}\n")
+        eventually(lambda: {name: node.link for name, node in nodes(view).items()} == {"m8": "up", "m9": "up"})
+        m10 = served("m10")
+        m10.put(Node(name="x", cpu=10.0))
+        file.write_text(f"m9={m10.address}\n")  # it has moved
+        eventually(lambda: nodes(view)["m9"].cpu == 10.0)
+        file.unlink()
+        assert set(nodes(view)) == {"m8", "m9"}
+    finally:
+        view.close()

@@ -21,6 +21,7 @@ class Pretended:
         self.alive: list[str] = []
         self.refuse: set[str] = set()
         self.killed: list[str] = []
+        self.moved: dict[str, str] = {}  # where an agent is that was started anew
         strategy = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node_id, soft: (node_id, soft))
         self.util = SimpleNamespace(scheduling_strategies=strategy)
         self.pinned: list[tuple[str, bool]] = []
@@ -52,7 +53,7 @@ class Pretended:
     def get(self, ref: str) -> str:
         if ref in self.refuse:
             raise RuntimeError("the agent did not start\x1b[2J")
-        return f"127.0.0.1:{ord(ref[0])}"
+        return self.moved.get(ref, f"127.0.0.1:{ord(ref[0])}")
 
     def kill(self, actor: Any) -> None:
         self.killed.append(actor.id)
@@ -80,6 +81,28 @@ def test_members_join_fall_silent_and_die(tmp_path: Path, eventually: Wait) -> N
     assert len(set(names)) == len(names)
     cluster.close()
     assert set(ray.killed) == {"b2", "c3"}
+
+
+def test_an_agent_that_ray_has_started_anew_is_found_again(tmp_path: Path, eventually: Wait) -> None:
+    ray, told = Pretended(), list[str]()
+    ray.alive = ["a1"]
+    cluster = onray.Cluster(ray, tmp_path, told.append)
+    eventually(lambda: cluster.look() or cluster.members["a1"].state == "silent")
+    ray.moved = {"a1": "127.0.0.1:98"}
+    eventually(lambda: cluster.look() or cluster.hosts() == "host=127.0.0.1:98\n")
+    assert "node host is at 127.0.0.1:98 now" in told
+    cluster.close()
+
+
+def test_the_host_file_is_whole_at_any_time(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    onray._write(file, "m8=127.0.0.1:1\n")
+    before = file.stat().st_mtime_ns, file.stat().st_ino
+    onray._write(file, "m8=127.0.0.1:1\n")
+    assert (file.stat().st_mtime_ns, file.stat().st_ino) == before
+    onray._write(file, "m8=127.0.0.1:2\n")
+    assert file.read_text() == "m8=127.0.0.1:2\n"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_without_ray_that_is_said() -> None:
