@@ -150,9 +150,9 @@ def rank(hosts: SimpleNamespace, number: int, folder: Path) -> "subprocess.Popen
     """Start one node's half of a job of two ranks, as a user does: torchrun there, and a watch around the rank."""
     launcher = ["-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", "--node-rank", str(number)]
     launcher += ["--master-addr", hosts.m8.ip, "--master-port", "29500", "--no-python"]
-    watch = [sys.executable, "-m", "gputune", "watch", "--out", folder / "job", "--", sys.executable, folder / "train.py"]
+    watch = [sys.executable, "-m", "gputune", "watch", "--out", folder / "job", "--", sys.executable]
     return subprocess.Popen(
-        hosts.nodes[number].words(sys.executable, *launcher, *watch),
+        hosts.nodes[number].words(sys.executable, *launcher, *watch, folder / "train.py"),
         env=plain(), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
