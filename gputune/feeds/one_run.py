@@ -61,6 +61,7 @@ class OneRun:
         self.id = identity(folder, self.node)
         self._files: dict[str, tuple[tuple[int, int], object]] = {}
         self._follower: Follower | None = None
+        self._drained = False  # it has ended, and all of it was read
         self._historian = Historian(_number(self._story.get("started")))
         self._judged: tuple[object, Verdict | None] = ("", None)
         self._at: float | None = None
@@ -70,7 +71,8 @@ class OneRun:
     @property
     def behind(self) -> bool:
         """Return whether there is more to be read at once."""
-        return self._follows and not self._trouble and (self._follower is None or self._follower.behind)
+        wanted = self._follows and not self._trouble and not self._drained
+        return wanted and (self._follower is None or self._follower.behind)
 
     @property
     def board(self) -> Board | None:
@@ -95,10 +97,8 @@ class OneRun:
         self._at = at
 
     def close(self) -> None:
-        """Let go of the folder."""
-        if self._follower is not None:
-            self._follower.close()
-            self._follower = None
+        """Forget what was read. No file is held open between two looks."""
+        self._follower = None
 
     def look(self) -> RunRow:
         """Return the run as it is now; of a long one that was not read yet, a part of its history."""
@@ -127,8 +127,8 @@ class OneRun:
         )
 
     def _follow(self) -> None:
-        """Read what was added to the recording."""
-        if not self._follows:
+        """Read what was added to the recording; of one that has ended, until there is nothing more."""
+        if not self._follows or self._drained:
             return
         try:
             if self._follower is None:
@@ -137,10 +137,13 @@ class OneRun:
 
                 lean()
                 self._follower = Follower(self._seat, offset(self._story))
-            for tick in self._follower.look():
+            ticks = self._follower.look()
+            for tick in ticks:
                 self._historian.take(tick)
                 if self._beside is not None:
                     self._beside(tick)
+            if self.ended and not ticks and not self._follower.behind:
+                self._follower, self._drained = None, True
         except (OSError, GputuneError, ValueError) as error:  # ValueError is what pyarrow says of nonsense
             self._trouble = f"its recording cannot be read: {clean(_words(error))}"
 

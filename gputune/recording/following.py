@@ -1,9 +1,10 @@
 """A run folder while it grows: each look takes only what was added since the last one.
 
 Of frames nothing is read twice. Where a segment became Parquet between two looks, what was not seen of it is taken from
-there, by the time of its ticks.
+there, by the time of its ticks. Between two looks nothing is held: who shows a run must not keep its folder open.
 """
 
+import errno
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,43 +23,47 @@ class Follower:
     """Reads one run folder from its start to its present end, and then on. `offset`: as in run.json, ns.
 
     A look takes a segment at the most, so that what is read of a long run comes in pieces; `behind` says whether there
-    is more. Raises OSError where the folder is gone, Damaged where it cannot be read.
+    is more. Raises OSError where the folder is gone (or another one has its name), Damaged where it cannot be read.
     """
 
     def __init__(self, folder: Path, offset: int) -> None:
         self.behind = True
-        self._folder = Folder(folder)
+        with Folder(folder) as opened:
+            self._place = opened.place
+        self._path = folder
         self._offset = offset
         self._segment = 0
         self._at = 0  # bytes of its frames that were read; -1: all of it was, as Parquet
         self._raw: tables.Raw | None = None  # what its frames have declared so far
         self._seen = 0  # ns, the last tick
 
-    def close(self) -> None:
-        """Let go of the folder."""
-        self._folder.close()
-
     def look(self) -> list[list[Reading]]:
         """Return the ticks that were added, in their order."""
-        frames = self._folder.frames()
-        later = [n for n in sorted({*frames, *self._folder.parts()}) if n > self._segment]
+        with Folder(self._path) as folder:
+            if folder.place != self._place:
+                raise FileNotFoundError(errno.ENOENT, "another folder has its name", str(self._path))
+            return self._look(folder)
+
+    def _look(self, folder: Folder) -> list[list[Reading]]:
+        frames = folder.frames()
+        later = [n for n in sorted({*frames, *folder.parts()}) if n > self._segment]
         ticks: list[list[Reading]] = []
         if self._segment:
-            ticks = self._rest() if self._segment in frames else self._turned()
+            ticks = self._rest(folder) if self._segment in frames else self._turned(folder)
         if not ticks and later:
             self._segment, self._at, self._raw = later.pop(0), 0, None
-            ticks = self._rest() if self._segment in frames else self._all_of_it()
+            ticks = self._rest(folder) if self._segment in frames else self._all_of_it(folder)
         self.behind = bool(later)
         for tick in ticks:
             self._seen = max(self._seen, _last(tick))
         return ticks
 
-    def _rest(self) -> list[list[Reading]]:
+    def _rest(self, folder: Folder) -> list[list[Reading]]:
         """Return what the frames have more than at the last look."""
         try:
-            data = self._folder.read(frames_name(self._segment), self._at)
+            data = folder.read(frames_name(self._segment), self._at)
         except FileNotFoundError:
-            return self._turned()
+            return self._turned(folder)
         found = list(whole(data))
         if not found:
             return []
@@ -66,16 +71,16 @@ class Follower:
         self._raw = tables.raw(found, self._raw)
         return list(_ticks(self._raw))
 
-    def _turned(self) -> list[list[Reading]]:
+    def _turned(self, folder: Folder) -> list[list[Reading]]:
         """Return what a segment that is Parquet by now has more than was seen of its frames."""
         if self._at < 0:
             return []
-        return [tick for tick in self._all_of_it() if _last(tick) > self._seen + US]
+        return [tick for tick in self._all_of_it(folder) if _last(tick) > self._seen + US]
 
-    def _all_of_it(self) -> list[list[Reading]]:
+    def _all_of_it(self, folder: Folder) -> list[list[Reading]]:
         """Return the whole segment, of which nothing can come later."""
         self._at = -1
-        return list(replayed(read_segment(self._folder, self._segment), self._offset))
+        return list(replayed(read_segment(folder, self._segment), self._offset))
 
 
 def _ticks(source: tables.Raw) -> Iterator[list[Reading]]:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gputune.feeds.one_run import LIVE, OneRun
-from gputune.recording import NewerRun, NotARun
+from gputune.recording import NewerRun, NotARun, following
 from gputune.rejudging import FINDINGS, rejudge
 from gputune.scene import RunRow
 
@@ -137,3 +137,11 @@ def test_the_processes_of_a_live_run_are_known(recorded: Make) -> None:
     recording.close()
     looked(run)
     assert run.kin.mains == {4711}
+
+
+def test_an_ended_run_is_read_once(finished: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = OneRun(finished())
+    row = looked(run)
+    run.look()
+    monkeypatch.setattr(following.Follower, "look", lambda self: pytest.fail("it was read again"))
+    assert run.look() == row

@@ -1,5 +1,11 @@
 """A run folder followed while it grows: nothing twice, nothing left out."""
 
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
 from gputune.events import Event, Record
 from gputune.recording import Recording, readings
 from gputune.recording.about import offset, read
@@ -41,7 +47,6 @@ def test_each_look_brings_what_is_new(tmp_path, ticks) -> None:
         seen += new
         assert all_of(follower) == []
     assert flat(seen) == flat(every)
-    follower.close()
     recording.close()
 
 
@@ -88,3 +93,30 @@ def test_a_torn_frame_waits_for_its_rest(unfinished) -> None:
         rest.seek(len(data) - 100)
         rest.write(data[-100:])
     assert flat(seen + all_of(follower)) == whole
+
+
+def held(folder: Path) -> int:
+    """Return how many descriptors of this process lead into a folder."""
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of the listing itself
+            found += str(descriptor.readlink()).startswith(str(folder))
+    return found
+
+
+def test_between_two_looks_nothing_is_held_open(unfinished) -> None:
+    _, folder = unfinished(2)
+    before = held(folder)
+    follower = follow(folder)
+    assert all_of(follower)
+    assert held(folder) == before
+
+
+def test_another_folder_with_its_name_is_not_read(unfinished, tmp_path) -> None:
+    _, folder = unfinished(2)
+    follower = follow(folder)
+    assert all_of(follower)
+    folder.rename(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", folder)
+    with pytest.raises(FileNotFoundError):
+        follower.look()
