@@ -64,7 +64,10 @@ class NetRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TaskRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One process. `role`: main (it trains), worker, other (of a run), foreign (nobody's that gputune knows)."""
+    """One process. `role`: main (it trains), worker, other (of a run), foreign (nobody's that gputune knows).
+
+    `started` is its start in clock ticks after boot: together with the pid it names one process for good.
+    """
 
     pid: int
     name: str
@@ -74,6 +77,7 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     memory: float | None = None  # B resident
     device: str = ""  # indices of the devices it is on, "0,1"
     device_memory: float | None = None
+    started: int = 0
 
 
 class Pressure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -153,15 +157,23 @@ class History(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ShareRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One process of `gputune share`: `share` is its part of the device's time, `exit_code` None while it runs."""
+    """One process of `gputune share`. `share` is its part of the device's time, `rate` in `unit`, memory its peaks.
+
+    `state`: waiting, running, trial (only to be measured), paused, ended, unknown; `exit_code` None until it has ended,
+    `why` what is known of its end beyond that.
+    """
 
     index: int
+    name: str = ""  # of its job, where that has one
     pid: int | None = None
     state: str = ""
     exit_code: int | None = None
+    why: str = ""
     rate: float | None = None
+    unit: str = ""
     share: float | None = None
     memory: float | None = None
+    host_memory: float | None = None
     log: str = ""
 
 
@@ -188,7 +200,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     recent: Verdict | None = None
     judged: float | None = None  # s since the start at which its findings were made
     history: History = History()
-    procs: tuple[ShareRow, ...] = ()  # of `gputune share`
+    procs: tuple[ShareRow, ...] = ()  # of `gputune share`, as they are now, whatever moment is shown
+    packed: str = ""  # what these do together, in words
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):

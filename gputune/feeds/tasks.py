@@ -40,6 +40,7 @@ class _Seen(NamedTuple):
     parent: int
     used: int  # clock ticks of CPU since its start
     resident: int  # pages
+    started: int  # clock ticks after boot
 
 
 class Tasks:
@@ -88,7 +89,8 @@ def _seen(text: bytes) -> _Seen | None:
     end = text.rfind(b") ")
     rest = text[end + 2 :].split(None, RESIDENT + 1)
     resident = int(rest[RESIDENT]) if len(rest) > RESIDENT else 0
-    return _Seen(text[text.find(b"(") + 1 : end].decode(errors="replace"), stat.parent, stat.own, resident)
+    name = text[text.find(b"(") + 1 : end].decode(errors="replace")
+    return _Seen(name, stat.parent, stat.own, resident, stat.started)
 
 
 def _rows(
@@ -109,6 +111,7 @@ def _rows(
             run=run,
             cpu=cores.get(pid),
             memory=float(seen[pid].resident * PAGE),
+            started=seen[pid].started,
             device=",".join(map(str, on.devices)),
             device_memory=on.memory,
         )
