@@ -4,6 +4,7 @@ import json
 import os
 import random
 import resource
+import threading
 import time
 from pathlib import Path
 
@@ -14,10 +15,13 @@ DEVICES = 8
 
 
 class Simulated:
-    """A feed of many nodes, all of which change with every poll. `cost`: s of CPU that making them up took."""
+    """A feed of many nodes, all of which change with every poll.
+
+    `cost`: s of CPU that making them up took; `spent`: all that polls took; `polls`: how many there were.
+    """
 
     def __init__(self, nodes: int) -> None:
-        self.cost = 0.0
+        self.cost = self.spent = 0.0
         self.polls = 0
         self._chance = random.Random(1).random
         self._nodes = nodes
@@ -28,7 +32,9 @@ class Simulated:
         nodes = tuple(map(self._node, range(self._nodes)))
         self.cost += time.thread_time() - began
         self.polls += 1
-        return Update(until=since + 1, nodes=harmless(nodes))
+        update = Update(until=since + 1, nodes=harmless(nodes))
+        self.spent += time.thread_time() - began
+        return update
 
     def _node(self, number: int) -> Node:
         chance = self._chance
@@ -71,10 +77,16 @@ def rss() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def told(feed: Simulated, empty: int) -> None:
-    """Tell every second what the process has cost so far, until it is ended."""
+def told(feed: Simulated, empty: int, *, beside: bool) -> None:
+    """Tell every second what the process has cost so far, until it is ended. `beside`: polls have their own thread.
+
+    `frame` is the CPU of the main thread: what brings the screen up to date, `polls` times.
+    """
+    clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
     while True:
         time.sleep(1.0)
         used = resource.getrusage(resource.RUSAGE_SELF)
-        facts = {"cpu": used.ru_utime + used.ru_stime - feed.cost, "at": time.monotonic(), "rss": rss() - empty}
+        whole = used.ru_utime + used.ru_stime - feed.cost
+        frame = time.clock_gettime(clock) - (0.0 if beside else feed.spent)
+        facts = {"cpu": whole, "at": time.monotonic(), "rss": rss() - empty, "frame": frame, "polls": feed.polls}
         os.write(int(os.environ[PIPE]), json.dumps(facts).encode() + b"\n")

@@ -5,10 +5,12 @@ import threading
 
 from screen_feed import Simulated, rss, told
 
-from gputune.tui.app import View, show
+import gputune.tui.app  # noqa: F401 - here, for what is imported is not counted
+from gputune.tui.showing import Wish, show
+from gputune.tui.views import View
 
 if __name__ == "__main__":
     feed = Simulated(int(sys.argv[1]))
     if "--quiet" not in sys.argv:
-        threading.Thread(target=told, args=(feed, rss()), daemon=True).start()
-    show(lambda: feed, start=View("nodes"))
+        threading.Thread(target=told, args=(feed, rss()), kwargs={"beside": True}, daemon=True).start()
+    show(lambda: feed, Wish(View("nodes")))

@@ -47,5 +47,5 @@ class Table(App[None]):
 
 if __name__ == "__main__":
     shown = Simulated(int(sys.argv[1]))
-    threading.Thread(target=told, args=(shown, rss()), daemon=True).start()
+    threading.Thread(target=told, args=(shown, rss()), kwargs={"beside": False}, daemon=True).start()
     Table(shown).run()

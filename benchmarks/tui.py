@@ -3,7 +3,8 @@
 Each screen is a process of its own on a terminal of its own (a pty that is read all the time, 50 × 160). The feed is
 simulated in the screen's process, and its rows pass `harmless` as those of real nodes do; what making them up costs is
 measured apart and taken away. Memory is beyond what the process holds once everything is imported. Key to paint: from
-the write of a key to the first byte that comes back, at random moments of a second.
+the write of a key to the first byte that comes back, at random moments of a second. A frame is what the main thread
+needs to take in the rows of all nodes and to draw what has changed.
 """
 
 import argparse
@@ -34,6 +35,8 @@ WINDOWS = 3
 KEYS = 80
 STARTS = 8
 CPU, MEMORY, KEY, PAINT = 0.05, 80e6, 0.050, 0.300  # budgets
+FIRST_FIGURES = b"HOST"  # a title on the screen of one machine
+FRAME = "CPU of the main thread from one second's rows to the next"
 HEAD = """# The screen
 
 Made by `make bench-tui` on {cores} cores under a load of {load:.1f}: where that is far above the cores, times and CPU
@@ -135,15 +138,16 @@ class Terminal:
 
 
 def screen(script: str, nodes: int, label: str, *, budgets: bool) -> list[Figure]:
-    """Return CPU, memory and key latency of one screen."""
+    """Return CPU, memory, frame time and key latency of one screen."""
     terminal = Terminal(sys.executable, str(HERE / script), str(nodes))
     terminal.seen(b"n0001")
     time.sleep(SETTLE)
-    shares = []
+    shares, frames = [], []
     for _ in range(WINDOWS):
         first = terminal.known(len(terminal.facts) + 1)
         last = terminal.known(len(terminal.facts) + SECONDS)
         shares.append((last["cpu"] - first["cpu"]) / (last["at"] - first["at"]))
+        frames.append((last["frame"] - first["frame"]) / max(1, last["polls"] - first["polls"]))
     memory = terminal.known(1)["rss"]
     waits = [typed(terminal, k) for k in range(KEYS)]
     terminal.close()
@@ -151,6 +155,7 @@ def screen(script: str, nodes: int, label: str, *, budgets: bool) -> list[Figure
     cpu, most, key = (CPU, MEMORY, KEY) if budgets else (None, None, None)
     return [
         Figure(f"{label}: {SHARE}", "ratio", statistics.median(shares), min(shares), max(shares), cpu),
+        Figure(f"{label}: a frame", "s", statistics.median(frames), min(frames), max(frames), None, FRAME),
         Figure(f"{label}: memory beyond the imports", "B", memory, memory, memory, most),
         Figure(
             f"{label}: key to paint", "s", statistics.median(waits), min(waits), late, key, "to the 95th percentile"
@@ -165,20 +170,22 @@ def typed(terminal: Terminal, number: int) -> float:
 
 
 def first_paint() -> list[Figure]:
-    """Return the time from the start of `gputune tui` to its first drawn page, and the CPU that it took until then."""
-    times, used, bare = [], [], []
+    """Return the time from the start of `gputune tui` to its first page, to its first figures, and its CPU by then."""
+    times, figures, used, bare = [], [], [], []
     for _ in range(STARTS):
         began = time.monotonic()
         subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True)
         bare.append(time.monotonic() - began)
         terminal = Terminal(sys.executable, "-m", "gputune", "tui")
         times.append(terminal.seen(b"leave"))
+        figures.append(terminal.seen(FIRST_FIGURES))
         used.append(terminal.cpu())
         terminal.close()
     return [
         figure(YARDSTICK, "s", bare),
-        figure("tui: first paint", "s", times, PAINT, "`gputune tui`, from the start of Python"),
-        figure("tui: CPU until the first paint", "s", used, None, "what a machine that does nothing else needs"),
+        figure("tui: first paint", "s", times, PAINT, "`gputune tui`, from the start of Python; still without figures"),
+        figure("tui: first figures", "s", figures, None, "those of this machine"),
+        figure("tui: CPU until the first figures", "s", used, None, "what a machine that does nothing else needs"),
     ]
 
 

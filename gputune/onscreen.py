@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +24,9 @@ from gputune.rejudging import FINDINGS
 from gputune.report import terminal as report
 from gputune.scene import Feed
 from gputune.tui import terminal
+
+if TYPE_CHECKING:
+    from gputune.tui.showing import Left  # Textual, once the command has started
 
 OPTION = "--tui"
 INSTEAD = "without `--tui` it is watched all the same; `gputune tui` in another terminal shows it"
@@ -40,9 +44,9 @@ def watch_on_screen(arguments: Sequence[str], out: str | None, command: tuple[st
     watch = [arguments[0], *([] if out else ["--out", str(folder)]), *_without(arguments[1:])]
     process = _start([*own_python("from gputune.__main__ import main; main()"), *watch], log)
     try:
-        met = _show(folder)
-        if met:
-            process.send_signal(met)
+        left = _show(folder)
+        if left.signal:  # of a terminal that has vanished without one, nobody has asked anything
+            process.send_signal(left.signal)
     finally:
         code = _wait(process, log)
         _tell(folder, log)
@@ -52,9 +56,10 @@ def watch_on_screen(arguments: Sequence[str], out: str | None, command: tuple[st
     return code
 
 
-def _show(folder: Path) -> int:
-    """Show it until somebody leaves; return the signal that ended the screen, 0 for none."""
-    from gputune.tui.app import View, show  # noqa: PLC0415 - Textual, once the command has started
+def _show(folder: Path) -> "Left":
+    """Show it until somebody leaves; return how."""
+    from gputune.tui.showing import Wish, show  # noqa: PLC0415 - once the command has started
+    from gputune.tui.views import View  # noqa: PLC0415 - as above
 
     def feed() -> Feed:
         from gputune.feeds.local import LocalFeed  # noqa: PLC0415 - once there is a screen
@@ -62,7 +67,7 @@ def _show(folder: Path) -> int:
         return LocalFeed(node, find=lambda: [folder])
 
     node = os.uname().nodename
-    return show(feed, start=View("run", identity(folder, node)))
+    return show(feed, Wish(View("run", identity(folder, node))))
 
 
 def _folder(out: str | None, command: tuple[str, ...]) -> Path:

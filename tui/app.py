@@ -1,48 +1,40 @@
 """The application: which page is shown, what keys do, and the rows that come in. It measures and changes nothing."""
 
 import asyncio
-import os
-import signal
-import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from textual import events
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding
+from textual.driver import Driver
 from textual.message import Message
 from textual.screen import Screen
 from textual.theme import Theme
 
 from gputune.hygiene import clean
-from gputune.scene import Feed, RunRow, Update
+from gputune.scene import Feed, RunRow, ShareRow, TaskRow, Update
 from gputune.tui.asking import Asking
 from gputune.tui.lines import Lines, Look, Page, line
 from gputune.tui.pages.finding import finding_page
 from gputune.tui.pages.keys import keys_page
-from gputune.tui.pages.node import node_page
+from gputune.tui.pages.node import no_key, node_page
 from gputune.tui.pages.nodes import NodesPage, Shown, order_at
 from gputune.tui.pages.run import run_page
+from gputune.tui.pages.share import no_key as unkeyed
 from gputune.tui.pages.share import share_page
+from gputune.tui.pages.signals import question, signals_page, task_key, task_of
 from gputune.tui.roles import DARK, LIGHT, Roles
-from gputune.tui.sheet import Key, Sheet
+from gputune.tui.sheet import Sheet
 from gputune.tui.store import GROUPS, Store
+from gputune.tui.views import View, keys_of, looking
 
 DARK_NAME, LIGHT_NAME = "gputune-dark", "gputune-light"
 SORTS = {"n": "name", "b": "busy", "m": "memory", "p": "power", "w": "wait", "s": "pace", "f": "finding", "l": "link"}
 TYPED = 60  # characters of a filter
-LEAVES = (signal.SIGTERM, signal.SIGHUP)
 RUNS = frozenset({"run", "finding", "share"})
 LISTED = 50  # runs in the command palette
 NEAR = 48  # steps from one end of a history to the other
-
-
-class View(NamedTuple):
-    """What is shown: `kind` is nodes, node, run, finding, share or keys; `target` which one of these."""
-
-    kind: str
-    target: str = ""
-    detail: str = ""  # of a finding: its id
 
 
 class Only(Screen[None]):
@@ -56,7 +48,11 @@ class Only(Screen[None]):
 
 
 class Gputune(App[None]):
-    """Shows what the feed tells that `make` makes. `start` is the first view; `failed` is what ended it."""
+    """Shows what the feed tells that `make` makes. `start` is the first view; `failed` is what ended it.
+
+    `send` sends a signal to a process (`feeds/signalling.py`), and says what came of it. Without it nothing is sent.
+    `driver` is what draws on the terminal, Textual's own without it.
+    """
 
     TITLE = "gputune"
     ENABLE_COMMAND_PALETTE = True
@@ -97,18 +93,19 @@ class Gputune(App[None]):
             super().__init__()
             self.error = error
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is shown, how it looks and what it may do
         self,
         make: Callable[[], Feed],
         *,
         start: View | None = None,
+        send: Callable[[TaskRow, str], str] | None = None,
         dark: bool = True,
         plain: bool = False,
         colour: bool = True,
+        driver: type[Driver] | None = None,
     ) -> None:
-        super().__init__(ansi_color=None if colour else True)
+        super().__init__(driver_class=driver, ansi_color=None if colour else True)
         self.failed: Exception | None = None
-        self.signal_met = 0
         self.store = Store()
         self._views = [start or View("nodes")]
         self._settled = start is not None
@@ -118,6 +115,11 @@ class Gputune(App[None]):
         self._cursor: float | None = None
         self._said = ""
         self._marks: dict[View, str] = {}
+        self._send = send
+        self._pending: tuple[TaskRow, str] | None = None  # what will be sent if the answer is yes
+        self._listed: tuple[object, NodesPage] | None = None  # the last list of nodes, and what it was made of
+        self._ours: asyncio.AbstractEventLoop | None = None
+        self._leaves = False
         self._plain = plain
         self._colour = colour
         self._dark = dark
@@ -145,15 +147,22 @@ class Gputune(App[None]):
                 self.register_theme(theme)
             self.theme = DARK_NAME if self._dark else LIGHT_NAME
         self._sheet.focus()
-        if not self.is_headless:
-            for number in LEAVES:
-                asyncio.get_running_loop().add_signal_handler(number, self._leave_by, number)
+        self._ours = asyncio.get_running_loop()
+        if self._leaves:
+            self.exit()
         self.call_after_refresh(self._asking.start)  # the first page first: what it imports takes the interpreter
 
-    def _leave_by(self, number: int) -> None:
-        """Give the terminal back before a signal ends us."""
-        self.signal_met = number
-        self.exit()
+    @property
+    def began(self) -> bool:
+        """Return whether it has come to the terminal, and so has left it as it was."""
+        return self._ours is not None
+
+    def leave_soon(self) -> None:
+        """Leave. May be called by any thread, and before there is anything to leave."""
+        self._leaves = True
+        if self._ours is not None:
+            with suppress(RuntimeError):  # it has been left
+                self._ours.call_soon_threadsafe(self.exit)
 
     def on_unmount(self) -> None:
         """Stop asking."""
@@ -196,41 +205,57 @@ class Gputune(App[None]):
         size = self._sheet.size
         look = Look(size.width - 1, size.height, self._plain)  # the last column is the scroll bar's
         keep = self._marks.get(self.view, "") if anew else self._sheet.key
-        self._sheet.show(self._page(look), self._foot(), self._message(), keep=keep, anew=anew)
+        keys = keys_of(self.view.kind, deep=len(self._views) > 1, plain=self._plain)
+        self._sheet.show(self._page(look), keys, self._message(), keep=keep, anew=anew)
 
     def _page(self, look: Look) -> Page:
         view = self.view
         if not self.store.version:
-            return Lines((line((" looking …", "dim")),), ())
+            return looking()
         if view.kind in RUNS:
             run = self.store.runs.get(view.target)
             return self._page_of(run, look) if run is not None else _gone("run", view.target)
         if view.kind == "node":
             node = self.store.nodes.get(view.target)
-            return node_page(node, self.store.runs_of(node), look) if node else _gone("node", view.target)
-        return keys_page(look) if view.kind == "keys" else NodesPage(self.store, self._shown, look)
+            key = no_key if self._send is None else task_key
+            return node_page(node, self.store.runs_of(node), look, key) if node else _gone("node", view.target)
+        if view.kind == "signal":
+            return self._signal_page(look)
+        return keys_page(look) if view.kind == "keys" else self._nodes_page(look)
+
+    def _nodes_page(self, look: Look) -> NodesPage:
+        """Return the list of nodes: sorted once for all keys that are pressed between two updates."""
+        of = (self.store.version, self._shown, look)
+        if self._listed is None or self._listed[0] != of:
+            self._listed = (of, NodesPage(self.store, self._shown, look))
+        return self._listed[1]
+
+    def _signal_page(self, look: Look) -> Page:
+        task = self._process()
+        if task is None:
+            return _gone("process", self.view.detail.partition(".")[0])
+        return signals_page(task, self.store.runs.get(task.run), look)
 
     def _page_of(self, run: RunRow, look: Look) -> Page:
         if self.view.kind == "share":
-            return share_page(run, look)
+            return share_page(run, look, key=self._process_key(run))
         if self.view.kind == "finding":
             wanted = self.view.detail
             found = [f for f in (run.verdict.findings if run.verdict else ()) if f.id == wanted]
             return finding_page(run, found[0], look) if found else _gone("finding", wanted)
         return run_page(run, look, cursor=self._cursor, window=self._window)
 
-    def _foot(self) -> Sequence[Key]:
-        own: dict[str, tuple[Key, ...]] = {
-            "nodes": (("/", "filter", "filter"), ("g", "group", "group"), ("nbmpwsfl", "sort", "keys")),
-            "run": (("←→" if not self._plain else "<->", "time", "time(-1)"), ("w", "window", "letter('w')")),
-        }
-        back: tuple[Key, ...] = (("Esc", "back", "out"),) if len(self._views) > 1 else ()
-        return (
-            ("q", "leave", "quit"), ("?", "keys", "keys"), *back, ("Enter", "open", "open"), ("Tab", "next", "next(1)"),
-            *own.get(self.view.kind, ()), ("t", "theme", "turn_theme"), ("^p", "commands", "command_palette"),
-        )  # fmt: skip
+    def _process_key(self, run: RunRow) -> Callable[[ShareRow], str]:
+        """Return what Enter opens on a process of a shared device."""
+        node = self.store.nodes.get(run.node)
+        if self._send is None or node is None:
+            return unkeyed
+        keys = {task.pid: task_key(node, task) for task in node.tasks}
+        return lambda row: keys.get(row.pid or 0, "")
 
     def _message(self) -> str:
+        if self._pending is not None:
+            return question(*self._pending)
         if self._typing:
             return f"/{self._shown.text}_"
         return clean(self._said or self.store.note, 200) if self._said or self.store.note else ""
@@ -243,6 +268,7 @@ class Gputune(App[None]):
 
     def _leave(self) -> None:
         """Remember what was marked; look at the present again."""
+        self._pending = None
         self._marks[self.view] = self._sheet.key
         self._said = ""
         self._typing = False
@@ -253,7 +279,12 @@ class Gputune(App[None]):
     # ---- what keys do
 
     def on_key(self, event: events.Key) -> None:
-        """Take letters for the filter while one is typed."""
+        """Take letters for the filter while one is typed, and the answer to a question."""
+        if self._pending is not None:
+            self._answer(yes=event.key == "y")
+            event.stop()
+            event.prevent_default()
+            return
         if not self._typing:
             if self._said:
                 self._said = ""
@@ -273,20 +304,46 @@ class Gputune(App[None]):
         event.prevent_default()
         self._draw()
 
+    def _answer(self, *, yes: bool) -> None:
+        """Send what was asked about, or do not."""
+        pending, self._pending = self._pending, None
+        if yes and pending is not None and self._send is not None:
+            self._said = self._send(*pending)
+        else:
+            self._said = "nothing was sent"
+        self._draw()
+
     def on_sheet_opened(self, message: Sheet.Opened) -> None:
-        """Open what was chosen."""
+        """Open what was chosen, or do it."""
         kind, _, target = message.key.partition(":")
+        view = self._chosen(kind, target)
+        if view is not None:
+            self._go(view)
+            return
         if kind == "copy":
             self.copy_to_clipboard(target)
             self._said = f"copied: {target}"
-            self._draw()
-        elif kind == "finding":
-            self._go(View("finding", self.view.target, target))
-        elif kind == "run":
+        elif kind == "signal":
+            task = self._process()
+            self._pending = (task, target) if task is not None and self._send is not None else None
+        self._draw()
+
+    def _chosen(self, kind: str, target: str) -> View | None:
+        """Return the view that the key of a line stands for, None where it is something to be done."""
+        if kind == "finding":
+            return View("finding", self.view.target, target)
+        if kind == "run":
             run = self.store.runs.get(target)
-            self._go(View("share" if run is not None and run.procs and run.verdict is None else "run", target))
-        elif kind == "node":
-            self._go(View("node", target))
+            return View("share" if run is not None and run.procs else "run", target)
+        if kind == "task":
+            run = self.store.runs.get(self.view.target)
+            return View("signal", self.view.target if run is None else run.node, target)
+        return View("node", target) if kind == "node" else None
+
+    def _process(self) -> TaskRow | None:
+        """Return the process that may be sent a signal now, None where there is none any more."""
+        node = self.store.nodes.get(self.view.target)
+        return task_of(node, self.view.detail) if node is not None else None
 
     def on_sheet_headed(self, message: Sheet.Headed) -> None:
         """Sort by the column whose title was clicked."""
@@ -354,6 +411,7 @@ class Gputune(App[None]):
         ring = [View("nodes")]
         ring += [View("node", node.name)] if node is not None else []
         ring += [View("run", run.id)] if run is not None else []
+        ring += [View("share", run.id)] if run is not None and run.procs else []
         findings = run.verdict.findings if run is not None and run.verdict is not None else []
         if run is not None and findings:
             chosen = target if kind == "finding" else self.view.detail
@@ -459,29 +517,3 @@ def _gone(what: str, name: str) -> Lines:
 def _plainly(text: str) -> str:
     """Return a name without what Textual would take for markup."""
     return clean(text, 60).replace("[", "(").replace("]", ")")
-
-
-def show(make: Callable[[], Feed], *, start: View | None = None, dark: bool = True, plain: bool = False) -> int:
-    """Show a feed until somebody leaves; return the signal that ended it, 0 for none. Raises what the feed raised.
-
-    `make` is called in the screen's own thread, once the first page has been drawn.
-
-    Without colour where `NO_COLOR` is set and not empty.
-    """
-    colour = not os.environ.get("NO_COLOR")
-    if colour:
-        os.environ.pop("NO_COLOR", None)  # set and empty: Textual would take it for set
-    app = Gputune(make, start=start, dark=dark, plain=plain or not _draws(sys.stdout.encoding), colour=colour)
-    app.run()
-    if app.failed is not None:
-        raise app.failed
-    return app.signal_met
-
-
-def _draws(encoding: str | None) -> bool:
-    """Return whether blocks and braille can be written."""
-    try:
-        "█⣿▁".encode(encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True

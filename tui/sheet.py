@@ -15,13 +15,13 @@ from textual.widget import Widget
 
 from gputune.tui.lines import EMPTY, Line, Lines, Page, harmless
 from gputune.tui.roles import Roles
+from gputune.tui.views import Key, foot_line
 
 WHEEL = 3  # lines a notch
 THUMB, PLAIN_THUMB = "▐", "|"
 LETTERS = str.maketrans({
     "×": "x", "–": "-", "·": "|", "…": "~", "°": " ", "→": ">", "←": "<", "≤": "<", "≥": ">", "µ": "u",
 })  # fmt: skip
-Key = tuple[str, str, str]  # what is pressed, what it does, the action
 
 
 class Sheet(Widget, can_focus=True):
@@ -195,15 +195,7 @@ class Sheet(Widget, can_focus=True):
     def _footing(self) -> Line:
         if self._said:
             return Line(((f" {self._said}", "value"),))
-        spans: list[tuple[str, str]] = []
-        taken = 1
-        for key, says, _ in self._foot:
-            size = len(key) + len(says) + 3
-            if taken + size > self.size.width:
-                break
-            spans += [(f" {key}", "key"), (f" {says} ", "label")]
-            taken += size
-        return Line(tuple(spans))
+        return foot_line(self._foot, self.size.width)
 
     def render_line(self, y: int) -> Strip:
         """Return one line as Textual wants it."""

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from gputune.errors import BadUsage
+from gputune.feeds import signalling
 from gputune.hygiene import clean
 from gputune.launch import signals
 from gputune.scene import Feed, Node, RunRow, Update
@@ -39,6 +40,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--credentials", metavar="DIR", type=FILE, help="Where they lie.  [default: ~/.config/gputune/agent]")
 @click.option("--ascii", "plain", is_flag=True, help="Plain letters only: no blocks, no braille.")
 @click.option("--light", is_flag=True, help="Begin with light colours; `t` turns them.")
+@click.option(
+    "--allow-signals", is_flag=True, help="Let Enter send TERM, KILL, STOP or CONT to processes of runs here."
+)
 @click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_TUI_JSON", help="Print what is known now, once.")
 def command(  # noqa: PLR0913 - one parameter an option: click's way
     run: Path | None,
@@ -48,26 +52,39 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     *,
     plain: bool,
     light: bool,
+    allow_signals: bool,
     as_json: bool,
 ) -> None:
+    _agree(run, elsewhere=bool(nodes or hostfile), allow_signals=allow_signals, as_json=as_json)
     if not as_json:
         typed = "gputune tui" if run is None else f"gputune tui {clean(str(run))}"
         terminal.check(f"`{typed} --json` prints what it would show")
     if nodes or hostfile:
-        if run is not None:
-            raise BadUsage("a recording is of one machine", hint="either RUN, or `--nodes` or `--hostfile`")
         _elsewhere(nodes, hostfile, credentials, plain=plain, light=light, as_json=as_json)
         return
     shown = "" if run is None else _identity(run)  # what is no run is told before there is a screen
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_once(_feed(run))), indent=2))
         return
-    from gputune.tui.app import View, show  # noqa: PLC0415 - Textual, only where there is a screen
+    from gputune.tui.showing import Wish, show  # noqa: PLC0415 - only where there is a screen
+    from gputune.tui.views import View  # noqa: PLC0415 - as above
 
     start = View("run", shown) if shown else None
-    met = show(lambda: _feed(run), start=start, dark=not light, plain=plain)
-    if met:
-        signals.die_of(met)
+    send = signalling.send if allow_signals else None
+    left = show(lambda: _feed(run), Wish(start, send, dark=not light, plain=plain))
+    if left.death:
+        signals.die_of(left.death)
+
+
+def _agree(run: Path | None, *, elsewhere: bool, allow_signals: bool, as_json: bool) -> None:
+    """Refuse what does not go together. Raises BadUsage."""
+    if run is not None and elsewhere:
+        raise BadUsage("a recording is of one machine", hint="either RUN, or `--nodes` or `--hostfile`")
+    if allow_signals and (run is not None or elsewhere or as_json):
+        raise BadUsage(
+            "`--allow-signals` is for the processes of this machine, on its screen",
+            hint="`gputune tui --allow-signals`, on the machine where they run",
+        )
 
 
 def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
@@ -89,17 +106,18 @@ def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
     from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - as above
 
     feed = NodesFeed(places, known, file=hostfile)
-    met = 0
+    left = None
     if as_json:
         feed.settle()
         click.echo(msgspec.json.format(msgspec.json.encode(_once(feed)), indent=2))
     else:
-        from gputune.tui.app import show  # noqa: PLC0415 - Textual, only where there is a screen
+        from gputune.tui.showing import Wish, show  # noqa: PLC0415 - only where there is a screen
 
-        met = show(lambda: feed, dark=not light, plain=plain)
-    feed.leave(0 if not met else 128 + met)
-    if met:
-        signals.die_of(met)
+        left = show(lambda: feed, Wish(dark=not light, plain=plain))
+    death = 0 if left is None else left.death
+    feed.leave(0 if not death else 128 + death)
+    if death:
+        signals.die_of(death)
 
 
 def _identity(run: Path) -> str:

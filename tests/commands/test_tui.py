@@ -105,10 +105,19 @@ def test_a_recording_from_the_future_is_one_sentence(gputune: Run, folder: Path)
     assert "pip install --upgrade gputune" in done.stderr
 
 
-class Terminal:
-    """A `gputune` on a terminal of its own. `said` is all that it has written."""
+CONTROLLED = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "gputune", *sys.argv[1:]])
+"""  # of a session of its own: the terminal's end is told by SIGHUP
 
-    def __init__(self, *arguments: str, cwd: Path, size: tuple[int, int] = (24, 80), **environ: str) -> None:
+
+class Terminal:
+    """A `gputune` on a terminal of its own, which may be that of its session. `said` is all that it has written."""
+
+    def __init__(
+        self, *arguments: str, cwd: Path, size: tuple[int, int] = (24, 80), controls: bool = False, **environ: str
+    ) -> None:
         self.said = b""
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
@@ -116,7 +125,7 @@ class Terminal:
             name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_") and name != "NO_COLOR"
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gputune", *arguments],
+            [sys.executable, *(("-c", CONTROLLED) if controls else ("-m", "gputune")), *arguments],
             cwd=cwd, env={**plain, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **environ},
             stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
         )  # fmt: skip
@@ -139,6 +148,11 @@ class Terminal:
             pass
         return self.process.wait(PATIENCE)
 
+    def vanish(self) -> None:
+        """Take the terminal away, as a terminal that is killed does."""
+        os.close(self._master)
+        self._master = -1
+
     def _read(self, end: float) -> bool:
         ready, _, _ = select.select([self._master], [], [], max(0.0, end - time.monotonic()))
         try:
@@ -153,7 +167,8 @@ class Terminal:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)
 
 
 @pytest.fixture
@@ -184,10 +199,11 @@ def test_a_run_is_shown_on_a_terminal_and_q_leaves(terminal: Callable[..., Termi
 def test_this_machine_is_shown_on_a_terminal(terminal: Callable[..., Terminal]) -> None:
     screen = terminal("tui", "--ascii")
     screen.until(b"memory")
-    screen.press(b"q")
-    assert screen.leave() == 0
-    drawn = screen.said.decode("utf-8", "replace")
-    assert not any("\u2580" <= c <= "\u28ff" for c in drawn)
+    screen.press(b"\x10")
+    screen.until(b"Sort by")  # the command palette, too
+    screen.process.send_signal(signal.SIGTERM)
+    assert screen.leave() == -signal.SIGTERM
+    assert screen.said.isascii()
 
 
 def test_without_colour_none_is_written(terminal: Callable[..., Terminal], folder: Path) -> None:
@@ -253,3 +269,40 @@ def test_a_signal_gives_the_terminal_back_first(terminal: Callable[..., Terminal
     screen.process.send_signal(signal.SIGTERM)
     assert screen.leave() == -signal.SIGTERM
     assert b"\x1b[?1049l" in screen.said
+
+
+@pytest.mark.parametrize("controls", [True, False])
+def test_a_terminal_that_vanishes_ends_the_screen(
+    terminal: Callable[..., Terminal], folder: Path, *, controls: bool
+) -> None:
+    screen = terminal("tui", str(folder), controls=controls)
+    screen.until(b"loader.wait")
+    screen.vanish()
+    assert screen.process.wait(PATIENCE) == -signal.SIGHUP
+
+
+def test_a_screen_whose_terminal_takes_nothing_any_more_is_ended_by_a_signal(
+    terminal: Callable[..., Terminal], folder: Path
+) -> None:
+    screen = terminal("tui", str(folder), size=(300, 500))  # more than a terminal keeps for who does not read
+    screen.until(b"\x1b[?1049h")
+    screen.process.send_signal(signal.SIGTERM)
+    assert screen.process.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_a_command_goes_on_when_its_screen_has_vanished(terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    screen = terminal("watch", "--tui", "--out", "shown", "--", sys.executable, "train.py")
+    screen.until(b"leave")
+    screen.vanish()
+    (tmp_path / "enough").touch()
+    assert screen.process.wait(PATIENCE) == 7
+    assert json.loads((tmp_path / "shown" / "run.json").read_text())["exit_code"] == 7
+
+
+@pytest.mark.parametrize("more", [("run",), ("--nodes", "m8"), ("--json",)])
+def test_signals_are_for_processes_of_this_machine(gputune: Run, more: tuple[str, ...]) -> None:
+    done = gputune("tui", "--allow-signals", *more)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: `--allow-signals` is for the processes of this machine")
+    assert "hint: `gputune tui --allow-signals`" in done.stderr

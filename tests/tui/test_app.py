@@ -1,17 +1,16 @@
 """The application by keys, with a feed that was made up: what each key shows, and what it asks of the feed."""
 
 import asyncio
-import os
 import threading
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from gputune.errors import GputuneError
-from gputune.scene import Update
+from gputune.scene import ShareRow, TaskRow, Update
 from gputune.tui.app import Gputune, View
 from gputune.tui.sheet import Sheet
 
@@ -310,32 +309,121 @@ def test_the_command_palette_knows_runs_and_takes_no_markup(node: Make, run: Mak
     play(app, act)
 
 
-PICTURES = Path(__file__).parent / "pictures"
+def local(node: Make, run: Make) -> Update:
+    """Return this machine, with a live run of three processes on it."""
+    tasks = tuple(replace(task, started=7) for task in node().tasks)
+    return Update(until=1, nodes=(node(link="local", tasks=tasks),), runs=(run(state="live"),))
 
 
-@pytest.mark.parametrize(
-    ("name", "view", "size", "plain"),
-    [
-        ("nodes", View("nodes"), (80, 24), False),
-        ("node", View("node", "m8"), (120, 40), False),
-        ("run", View("run", "m8/run"), (80, 24), False),
-        ("run-plain", View("run", "m8/run"), (80, 24), True),
-        ("finding", View("finding", "m8/run", "few-workers"), (80, 24), False),
-    ],
-)
-def test_a_screen_looks_as_it_is_drawn_here(
-    scene: Update, name: str, view: View, size: tuple[int, int], plain: bool
-) -> None:
-    """`GPUTUNE_PICTURES=write` draws them anew, and what is different shows in the commit."""
-    app = Gputune(lambda: Told(scene), start=view, plain=plain)
-    file = PICTURES / f"{name}.txt"
+def test_a_signal_is_sent_once_it_was_confirmed_and_not_before(node: Make, run: Make) -> None:
+    sent: list[tuple[int, int, str]] = []
+
+    def send(task: TaskRow, name: str) -> str:
+        sent.append((task.pid, task.started, name))
+        return f"SIG{name} was sent to {task.pid}"
+
+    app = Gputune(lambda: Told(local(node, run)), send=send)
 
     async def act(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: app.store.version > 0)
-        await pilot.pause()
-        drawn = "\n".join(lines(app)) + "\n"
-        if os.environ.get("GPUTUNE_PICTURES") == "write":
-            file.write_text(drawn, encoding="utf-8")
-        assert drawn == file.read_text(encoding="utf-8")
+        await until(pilot, lambda: app.view == View("node", "m8"))
+        await pilot.press("down", "enter")
+        assert app.view == View("signal", "m8", "4711.7")
+        await pilot.press("down", "enter")
+        assert "send SIGKILL to 4711 (python)?" in lines(app)[-1]
+        await pilot.press("enter")
+        assert "nothing was sent" in lines(app)[-1]
+        await pilot.press("enter", "tab")
+        assert (app.view.kind, sent) == ("signal", [])
+        await pilot.press("up", "enter", "y")
+        assert sent == [(4711, 7, "TERM")]
+        assert "SIGTERM was sent to 4711" in lines(app)[-1]
+        await pilot.press("escape")
+        assert app.view == View("node", "m8")
+        await pilot.press("y")
+        assert len(sent) == 1
 
-    play(app, act, size)
+    play(app, act)
+
+
+def test_without_leave_no_process_can_be_chosen(node: Make, run: Make) -> None:
+    app = Gputune(lambda: Told(local(node, run)))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.view == View("node", "m8"))
+        await pilot.press("end", "enter")
+        assert app.view.kind in {"node", "run"}
+        app.query_one(Sheet).post_message(Sheet.Opened("signal:KILL"))
+        await pilot.pause()
+        assert "SIGKILL" not in lines(app)[-1]
+
+    play(app, act)
+
+
+def test_a_process_that_has_ended_meanwhile_is_gone(node: Make, run: Make) -> None:
+    here = local(node, run)
+    without = Update(until=2, nodes=(replace(here.nodes[0], tasks=()),))
+    feed = Told(here)
+    app = Gputune(lambda: feed, send=lambda task, name: "")
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.view == View("node", "m8"))
+        await pilot.press("down", "enter")
+        assert app.view.kind == "signal"
+        app.post_message(Gputune.News(without))
+        await until(pilot, lambda: "process 4711 is not there" in "\n".join(lines(app)))
+        await pilot.press("enter")
+        assert "send SIG" not in lines(app)[-1]
+
+    play(app, act)
+
+
+def test_a_shared_device_has_a_screen_of_its_own(node: Make, run: Make, procs: Make) -> None:
+    shared = run(procs=procs(), state="live")
+    app = Gputune(lambda: Told(Update(until=1, nodes=(node("a"), node("m8")), runs=(shared,))))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "2 nodes" in lines(app)[0])
+        await pilot.press("down", "enter", "enter")
+        assert app.view == View("share", "m8/run")
+        assert "3 processes" in lines(app)[0]
+        await pilot.press("tab")
+        assert app.view.kind == "finding"
+        await pilot.press("shift+tab", "shift+tab")
+        assert app.view.kind == "run"
+
+    play(app, act)
+
+
+EVIL = "\x1b]52;c;cm0=\x07\x9b31m\u202e[@click=app.quit]x[/]\r\n"
+
+
+def test_no_name_reaches_the_terminal_as_a_command(node: Make, run: Make, verdict: Make, finding: Make) -> None:
+    found = finding(id=EVIL, says=EVIL, do=EVIL, where=EVIL, basis=EVIL)
+    shared = ShareRow(index=0, name=EVIL, pid=4711, state=EVIL, why=EVIL, unit=EVIL, log=EVIL)
+    bad = run(
+        id=EVIL, name=EVIL, folder=EVIL, why=EVIL, command=(EVIL,), verdict=verdict(findings=[found], abstained=EVIL),
+        procs=(shared,), packed=EVIL, node=EVIL,
+    )  # fmt: skip
+    tasks = tuple(replace(task, name=EVIL, started=7, run=EVIL) for task in node().tasks)
+    here = node(
+        EVIL, rack=EVIL, job=EVIL, finding=EVIL, runs=(EVIL,), tasks=tasks, link="local", unavailable={EVIL: EVIL}
+    )
+    update = Update(until=1, nodes=(here, node("b")), runs=(bad,), note=EVIL)
+    app = Gputune(lambda: Told(update), send=lambda task, name: EVIL)
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: bool(app.store.runs))
+        views = (
+            View("nodes"), View("node", EVIL), View("run", EVIL), View("share", EVIL), View("finding", EVIL, EVIL),
+            View("signal", EVIL, "4711.7"),
+        )  # fmt: skip
+        for view in views:
+            app._go(view)
+            await pilot.pause()
+            assert not [c for each in lines(app) for c in each if not c.isprintable()], view.kind
+        await pilot.press("enter")
+        assert "send SIGTERM to 4711" in lines(app)[-1]
+        await pilot.press("y")
+        assert lines(app)[-1].strip().isprintable()
+
+    play(app, act, (100, 60))

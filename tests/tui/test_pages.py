@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from gputune.document import LedgerRow
-from gputune.scene import Update
+from gputune.scene import NetRow, Update
 from gputune.tui.lines import Look, Page
 from gputune.tui.pages.finding import finding_page
 from gputune.tui.pages.keys import keys_page
@@ -18,6 +18,7 @@ from gputune.tui.pages.node import node_page
 from gputune.tui.pages.nodes import NodesPage, Shown, order_at
 from gputune.tui.pages.run import next_commands, run_page
 from gputune.tui.pages.share import share_page
+from gputune.tui.pages.signals import question, signals_page, task_key, task_of
 from gputune.tui.store import Store
 
 Make = Callable[..., Any]
@@ -43,6 +44,7 @@ def every(node: Any, run: Any, look: Look, finding: Any) -> dict[str, Page]:
         "run": run_page(run, look),
         "then": run_page(run, look, cursor=12.0, window=True),
         "share": share_page(run, look),
+        "signals": signals_page(node.tasks[0], run, look),
         "finding": finding_page(run, finding, look),
         "keys": keys_page(look),
     }
@@ -182,6 +184,55 @@ def test_a_share_is_a_row_a_process(run: Make, procs: Make) -> None:
     assert "1 failed" in lines
     assert "logs/2.log" in lines
     assert lines.count("30%") == 3
+
+
+def test_a_share_says_who_runs_how_they_end_and_what_they_do_together(run: Make, procs: Make) -> None:
+    first, second, third = procs()
+    rows = (
+        replace(first, exit_code=-9, why="out of memory"),
+        replace(second, state="running", unit="samples/s", host_memory=2e9),
+        replace(third, state="waiting", rate=None, pid=None, name="fold1"),
+    )
+    shown = run(procs=rows, verdict=None, state="live", packed="3 at once did 160 samples/s")
+    lines = text(share_page(shown, Look(100, 24)))
+    for told in ("3 processes", "80.0 samples/s together", "1 ended", "1 failed", "signal 9", "out of memory"):
+        assert told in lines
+    for told in ("running", "waiting", "fold1", "1.86G", "3 at once did 160 samples/s", "pace in samples/s"):
+        assert told in lines
+    assert "as they are now" in text(run_page(shown, Look(100, 24), cursor=12.0))
+
+
+def test_disks_and_networks_take_the_lines_that_they_need(node: Make) -> None:
+    nets = tuple(NetRow(name=f"eth{k}", received=1e6, sent=2e6) for k in range(5))
+    lines = text(node_page(node(nets=nets), [], Look(79, 24))).split("\n")
+    assert sum("MB/s in" in each for each in lines) > 1
+    assert all(any(f"eth{k} 1.00MB/s in 2.00MB/s out" in each for each in lines) for k in range(5))
+
+
+def test_only_processes_of_runs_on_this_machine_can_be_chosen(node: Make, run: Make) -> None:
+    tasks = tuple(replace(task, started=7) for task in node().tasks)
+    here, away = node(link="local", tasks=tasks), node(link="up", tasks=tasks)
+    page = node_page(here, [run()], Look(100, 40), task_key)
+    keys = [page.key(k) for k in range(len(page)) if page.key(k)]
+    assert keys == ["run:m8/run", "task:4711.7", "task:4712.7", "task:4713.7"]
+    assert not any(
+        page.key(k).startswith("task") for page in [node_page(away, [], Look(), task_key)] for k in range(len(page))
+    )
+    for other in (node_page(away, [], Look(), task_key), node_page(here, [], Look())):
+        assert not any(other.key(k) for k in range(len(other)))
+    assert task_of(here, "4711.7") == tasks[0]
+    assert task_of(here, "4711.8") is None
+    assert task_of(here, "99.7") is None
+
+
+def test_a_signal_is_explained_and_asked_about(node: Make, run: Make) -> None:
+    task = node().tasks[0]
+    page = signals_page(task, run(), Look(80, 24))
+    assert [page.key(k) for k in range(len(page)) if page.key(k)] == [
+        f"signal:{n}" for n in ("TERM", "KILL", "STOP", "CONT")
+    ]
+    assert "this process trains" in text(page)
+    assert question(task, "KILL").startswith("send SIGKILL to 4711 (python)?  y sends it")
 
 
 HOSTILE = (

@@ -1,11 +1,14 @@
 """One node: its devices, its CPUs, what it waits for, disks and network, its runs, and its processes by role."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from rich.cells import cell_len
 
 from gputune.scene import DeviceRow, Node, RunRow, TaskRow
 from gputune.tui import words
 from gputune.tui.drawing import bar, heat
-from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, line, paragraph, titled
+from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, harmless, line, paragraph, titled
 from gputune.tui.pages.nodes import FINE, FULL, tone
 
 HOT = 85.0  # °C of a die: from there on products slow themselves down
@@ -15,10 +18,18 @@ NAMES = {"main": "trains", "worker": "worker", "other": "of the run", "foreign":
 TASKS = 60  # rows of processes
 DEVICE = 59  # cells of a device's line beside its name and its bar
 SATURATED = 0.9  # of the CPUs
+BETWEEN = " · "  # two of the things that share a line
+
+KeyOf: TypeAlias = Callable[[Node, TaskRow], str]
 
 
-def node_page(node: Node, runs: Sequence[RunRow], look: Look) -> Lines:
-    """Return the page of a node."""
+def no_key(_node: Node, _task: TaskRow) -> str:
+    """Return what Enter opens on a process where nothing can be done to it."""
+    return ""
+
+
+def node_page(node: Node, runs: Sequence[RunRow], look: Look, key: KeyOf = no_key) -> Lines:
+    """Return the page of a node. `key`: what Enter opens on the line of a process."""
     width = look.width
     lines: list[Line] = []
     if node.link not in FINE:
@@ -26,7 +37,7 @@ def node_page(node: Node, runs: Sequence[RunRow], look: Look) -> Lines:
     lines += [*devices(node, look), EMPTY, *host(node, look), EMPTY]
     if runs:
         lines += [titled(" RUNS", width), *(run_line(run, look) for run in runs), EMPTY]
-    lines += tasks(node.tasks, look)
+    lines += tasks(node, look, key)
     if node.unavailable:
         lines += [EMPTY, titled(" NOT MEASURED", width)]
         for probe, why in sorted(node.unavailable.items()):
@@ -100,7 +111,7 @@ def host(node: Node, look: Look) -> list[Line]:
             line(("  cores   " if not first else " " * 10, "label"), (heat(part, len(part), plain=look.plain), "cpu"))
         )
     found += [_memory(node, look), _pressure(node)]
-    found += [_traffic(node, look)] if node.disks or node.nets else []
+    found += _traffic(node, look)
     return found
 
 
@@ -124,7 +135,8 @@ def _pressure(node: Node) -> Line:
     return line(*spans)
 
 
-def _traffic(node: Node, look: Look) -> Line:
+def _traffic(node: Node, look: Look) -> list[Line]:
+    """Return disks and networks, each whole, in as many lines as they need."""
     parts = [
         *(
             f"{d.name} {words.flow(d.read)} read {words.flow(d.written)} written {words.percent(d.busy)} busy"
@@ -132,7 +144,15 @@ def _traffic(node: Node, look: Look) -> Line:
         ),
         *(f"{n.name} {words.flow(n.received)} in {words.flow(n.sent)} out" for n in node.nets),
     ]
-    return line(("  traffic ", "label"), (fit(" · ".join(parts), max(10, look.width - 10)), ""))
+    room = max(10, look.width - 10)
+    rows: list[str] = []
+    for part in map(harmless, parts):
+        text = fit(part, min(room, max(1, cell_len(part))))
+        if rows and cell_len(rows[-1]) + len(BETWEEN) + cell_len(text) <= room:
+            rows[-1] += BETWEEN + text
+        else:
+            rows.append(text)
+    return [line(("  traffic " if not at else " " * 10, "label"), (text, "")) for at, text in enumerate(rows)]
 
 
 def run_line(run: RunRow, look: Look) -> Line:
@@ -158,8 +178,9 @@ def run_line(run: RunRow, look: Look) -> Line:
     return line(*spans, key=f"run:{run.id}")
 
 
-def tasks(rows: Sequence[TaskRow], look: Look) -> list[Line]:
+def tasks(node: Node, look: Look, key: KeyOf = no_key) -> list[Line]:
     """Return the processes: what each role comes to together, then those that use most."""
+    rows = node.tasks
     if not rows:
         return []
     found = [line((fit("     PID ROLE        CPU  MEMORY  DEVICE           NAME", look.width), "section"))]
@@ -180,7 +201,7 @@ def tasks(rows: Sequence[TaskRow], look: Look) -> list[Line]:
             (fit(device, 16) + " ", "memory"),
             (fit(row.name, max(8, look.width - 52)), "name"),
         ]
-        found.append(line(*spans))
+        found.append(line(*spans, key=key(node, row)))
     return found
 
 

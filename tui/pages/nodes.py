@@ -68,6 +68,7 @@ class NodesPage:
     def __init__(self, store: Store, shown: Shown, look: Look) -> None:
         self._store = store
         self._look = look
+        self._made: dict[int, Line] = {}
         self.columns = widths(look.width, most_devices(store))
         nodes = ordered(store.nodes.values(), shown.by, turned=shown.turned, group=shown.group, text=shown.text)
         self._rows: list[Node | str] = list(_grouped(nodes, shown.group))
@@ -82,6 +83,12 @@ class NodesPage:
 
     def line(self, index: int) -> Line:
         """Return the line of a node, or of a group."""
+        made = self._made.get(index)
+        if made is None:
+            made = self._made[index] = self._line(index)
+        return made
+
+    def _line(self, index: int) -> Line:
         row = self._rows[index]
         if isinstance(row, str):
             count = self._groups[row]

@@ -34,7 +34,7 @@ def run_page(run: RunRow, look: Look, *, cursor: float | None = None, window: bo
     lines += ledger_lines(verdict, look, part=verdict is not run.verdict) if verdict else [_nothing_yet(run)]
     lines += [EMPTY, *finding_lines(run, verdict, look)] if verdict is not None else []
     lines += [EMPTY, *history_lines(run.history, look, run.length, cursor)]
-    lines += [EMPTY, *share_lines(run.procs, look)] if run.procs else []
+    lines += [EMPTY, *share_lines(run, look, now=cursor is None)] if run.procs else []
     if verdict is not None:
         lines += [EMPTY, *ranks] if (ranks := rank_lines(verdict.processes, look)) else []
         lines += [EMPTY, *loaders] if (loaders := loader_lines(verdict.loaders, look)) else []

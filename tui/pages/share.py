@@ -1,44 +1,90 @@
-"""`gputune share`: several processes on one device, a row each."""
+"""`gputune share`: several processes on one device, a row each, and how the device and their pace went."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import TypeAlias
 
 from gputune.scene import RunRow, ShareRow
 from gputune.tui import words
 from gputune.tui.drawing import bar
-from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, line, titled
+from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, line, paragraph, titled
+from gputune.tui.pages.history import history_lines
+
+FIXED = 63  # cells of a row beside its log
+STATES = {"running": "good", "trial": "good", "waiting": "dim", "paused": "warn", "unknown": "warn"}
+KeyOf: TypeAlias = Callable[[ShareRow], str]
 
 
-def share_page(run: RunRow, look: Look) -> Lines:
-    """Return the page of a shared device."""
-    together = sum(row.rate or 0.0 for row in run.procs)
-    done = sum(row.exit_code is not None for row in run.procs)
+def no_key(_row: ShareRow) -> str:
+    """Return what Enter opens on a process where nothing can be done to it."""
+    return ""
+
+
+def share_page(run: RunRow, look: Look, *, cursor: float | None = None, key: KeyOf = no_key) -> Lines:
+    """Return the page of a shared device. `key`: what Enter opens on the row of a process."""
+    lines = [EMPTY]
+    if run.why:
+        lines += paragraph(run.why, look.width, "bad")
+    if run.packed:
+        lines += [*paragraph(run.packed, look.width - 2, "value", " "), EMPTY]
+    lines += share_lines(run, look, now=cursor is None, key=key)
+    lines += [EMPTY, *history_lines(run.history, look, run.length, cursor)]
+    return Lines((head(run, look),), lines)
+
+
+def head(run: RunRow, look: Look) -> Line:
+    """Return how many there are, and what those that run do together."""
+    running = [row for row in run.procs if row.exit_code is None and row.state not in {"waiting", "unknown"}]
+    ended = sum(row.exit_code is not None for row in run.procs)
     failed = sum(bool(row.exit_code) for row in run.procs)
-    facts = [run.name, f"{len(run.procs)} processes", f"{words.pace(together)} samples/s together"]
-    facts += [f"{done} ended"] if done else []
+    facts = [run.name, run.state, words.clock(run.at), f"{len(run.procs)} processes"]
+    units = {row.unit for row in running if row.rate is not None}
+    if len(units) == 1:
+        together = sum(row.rate or 0.0 for row in running)
+        facts += [f"{words.pace(together)} {units.pop() or 'samples/s'} together"]
+    facts += [f"{ended} ended"] if ended else []
     ill = f"{failed} failed " if failed else ""
-    head = line((fit(" " + " · ".join(facts), max(1, look.width - len(ill))), "title"), (ill, "bad"))
-    return Lines((head,), [EMPTY, *share_lines(run.procs, look)])
+    return line((fit(" " + " · ".join(facts), max(1, look.width - len(ill))), "title"), (ill, "bad"))
 
 
-def share_lines(rows: Sequence[ShareRow], look: Look) -> list[Line]:
-    """Return a line a process: how it goes, its part of the device, its log."""
+def share_lines(run: RunRow, look: Look, *, now: bool = True, key: KeyOf = no_key) -> list[Line]:
+    """Return a line a process: how it goes, its part of the device, its log. `now`: the moment shown is the present."""
+    units = sorted({row.unit for row in run.procs if row.unit})
+    note = f"pace in {units[0]} " if len(units) == 1 else ""
+    if not now:
+        note = "as they are now: of them no earlier moment is kept "
     lines = [
-        titled(" PROCESSES", look.width),
-        line((fit("   #      PID STATE         SMP/S  DEVICE             MEMORY  LOG", look.width), "head")),
+        titled(" PROCESSES", look.width, note),
+        line((fit("   #      PID STATE        PACE  DEVICE        MEMORY    HOST  LOG", look.width), "head")),
     ]
-    for row in rows:
-        ended = row.exit_code is not None
-        state = f"ended {row.exit_code}" if ended else row.state or "runs"
-        role = "bad" if row.exit_code else "dim" if ended else "good"
-        spans: list[Span] = [
-            (fit(str(row.index), 4, ">") + " ", "label"),
-            (fit("–" if row.pid is None else str(row.pid), 8, ">") + " ", "dim"),
-            (fit(state, 11) + " ", role),
-            (fit(words.pace(row.rate), 7, ">") + "  ", ""),
-            (bar(row.share, 10, plain=look.plain), "busy"),
-            (words.percent(row.share).rjust(5) + " ", ""),
-            (fit(words.size(row.memory), 8, ">") + "  ", "memory"),
-            (fit(row.log, max(4, look.width - 60)), "dim"),
-        ]
-        lines.append(line(*spans))
+    for row in run.procs:
+        lines += _row(row, look, key(row))
     return lines
+
+
+def _row(row: ShareRow, look: Look, key: str) -> list[Line]:
+    state, role = _state(row)
+    named = " ".join(filter(None, (row.name, row.log)))
+    spans: list[Span] = [
+        (fit(str(row.index), 4, ">") + " ", "label"),
+        (fit("–" if row.pid is None else str(row.pid), 8, ">") + " ", "dim"),
+        (fit(state, 9) + " ", role),
+        (fit(words.pace(row.rate), 7, ">") + "  ", ""),
+        (bar(row.share, 8, plain=look.plain), "busy"),
+        (words.percent(row.share).rjust(5) + " ", ""),
+        (fit(words.size(row.memory), 6, ">") + " ", "memory"),
+        (fit(words.size(row.host_memory), 7, ">") + "  ", ""),
+        (fit(named, max(4, look.width - FIXED)), "dim"),
+    ]
+    lines = [line(*spans, key=key)]
+    if row.why:
+        lines.append(line((fit(f"{'':14}{row.why}", look.width), "bad" if row.exit_code else "dim")))
+    return lines
+
+
+def _state(row: ShareRow) -> tuple[str, str]:
+    """Return in a word how a process is, and the role of that word."""
+    if row.exit_code is None:
+        return row.state, STATES.get(row.state, "")
+    if row.exit_code < 0:
+        return f"signal {-row.exit_code}", "bad"
+    return f"ended {row.exit_code}", "bad" if row.exit_code else "dim"

@@ -1,0 +1,51 @@
+"""One process of a watched run, and the signals that may be sent to it: only with `--allow-signals`."""
+
+from gputune.scene import Node, RunRow, TaskRow
+from gputune.tui import words
+from gputune.tui.lines import EMPTY, Line, Lines, Look, fit, line, paragraph, titled
+from gputune.tui.pages.node import NAMES
+
+SIGNALS = (
+    ("TERM", "asks it to end; most trainings end at once, without a checkpoint"),
+    ("KILL", "ends it where it stands: it cannot save, clean up or end its workers"),
+    ("STOP", "stops it where it is: it keeps its memory and its part of the device's"),
+    ("CONT", "lets it go on after STOP"),
+)
+MAIN = "this process trains: whoever waits for it (other ranks, a launcher) is held up or fails as well"
+
+
+def task_key(node: Node, task: TaskRow) -> str:
+    """Return what Enter opens on a process's line: empty unless it belongs to a run that is watched on this machine."""
+    mine = node.link == "local" and task.run and task.role != "foreign" and task.started
+    return f"task:{task.pid}.{task.started}" if mine else ""
+
+
+def task_of(node: Node, named: str) -> TaskRow | None:
+    """Return the process with that key; none once it has ended, also where its number is another's by now."""
+    return next((task for task in node.tasks if task_key(node, task) == f"task:{named}"), None)
+
+
+def signals_page(task: TaskRow, run: RunRow | None, look: Look) -> Lines:
+    """Return the page of a process: who it is, and a line a signal."""
+    role = NAMES.get(task.role, task.role)
+    facts = [f"{task.pid} {task.name}", role, *([run.name] if run is not None else [])]
+    used = f"{words.cores(task.cpu)} CPUs, {words.size(task.memory)} of memory"
+    lines = [
+        EMPTY,
+        line((fit(f" {used}", look.width), "dim")),
+        *(paragraph(MAIN, look.width - 2, "warn", " ") if task.role == "main" else ()),
+        EMPTY,
+        titled(" SEND", look.width, "Enter asks once more "),
+        *(_signal(name, says, look) for name, says in SIGNALS),
+    ]
+    return Lines((line((fit(" " + " · ".join(facts), look.width), "title")),), lines)
+
+
+def _signal(name: str, says: str, look: Look) -> Line:
+    text = fit(says, max(8, look.width - 10))
+    return line((f"  {name:<6}", "bad" if name == "KILL" else "value"), (text, ""), key=f"signal:{name}")
+
+
+def question(task: TaskRow, name: str) -> str:
+    """Return what is asked before anything is sent."""
+    return f"send SIG{name} to {task.pid} ({task.name})?  y sends it, any other key does not"
