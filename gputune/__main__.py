@@ -5,6 +5,7 @@ at once and stay small. What is parsed and printed happens in `gputune/cli.py`, 
 """
 
 import sys
+from collections.abc import Callable
 
 from gputune import __version__
 from gputune.isolation import own_modules_first
@@ -15,6 +16,7 @@ SUPERVISED = frozenset({"watch", "run", "share"})  # the commands that run someb
 # Where a proof is to follow, or a screen is shown, another process is supervised and this one waits for it; with a pid
 # nobody is started.
 DIRECT = ("--prove", "--tui", "--pid")
+TALK = frozenset({"--help", "-h", "--dry-run"})  # of `share`: nothing runs
 
 
 def main() -> None:
@@ -76,7 +78,14 @@ def _supervised(arguments: list[str]) -> None:
 
         return recorder.record(link, restored(run), resumed=True)
 
-    supervise(first, again)
+    supervise(first, again, _launcher if arguments[0] == "share" and not TALK & set(arguments) else None)
+
+
+def _launcher() -> Callable[[], None]:
+    """Load what runs the tasks of `share`."""
+    from gputune.sharing.launcher import main as launch  # noqa: PLC0415 - in the fork
+
+    return launch
 
 
 if __name__ == "__main__":

@@ -79,6 +79,7 @@ LIMITS = {
     "gpu.pcie.rx": 1e12,
     "gpu.ecc": 2.0**40,
     "gpu.capability": 99.0,
+    "gpu.compute.mode": 9.0,
     "gpu.sm.active": 1.001,
     "gpu.tensor.active": 1.001,
     "gpu.dram.active": 1.001,
@@ -190,6 +191,11 @@ def capability(card: Card) -> list[Value]:
     """Compute capability: 8.6 is major 8, minor 6. Tensor cores came with 7.0."""
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(card.handle)
     return [("gpu.capability", major + minor / 10)]
+
+
+def compute_mode(card: Card) -> list[Value]:
+    """Who may compute on it: 0 all, 2 nobody, 3 one process at a time (1 is an older form of it)."""
+    return [("gpu.compute.mode", float(pynvml.nvmlDeviceGetComputeMode(card.handle)))]
 
 
 def power_limit(card: Card) -> list[Value]:
@@ -366,6 +372,7 @@ FIELDS = (
     Field("PCIe link", 5.0, link),  # lower while the device idles: it has to be met at work
     Field("memory errors", 10.0, ecc),
     Field("compute capability", CONSTANT, capability),
+    Field("compute mode", CONSTANT, compute_mode),
     Field("highest clock", CONSTANT, clock_max),
     Field("power limit", CONSTANT, power_limit),
     Field("NVML's latency", CONSTANT, latency),

@@ -1,7 +1,7 @@
-"""The shape of `share --json`: several processes on one card, a row for each. docs/share.md describes it.
+"""The shape of `share.json`: several processes on one card, a row for each. docs/share.md describes it.
 
-Fields are only ever added within one `schema_version`. Times in s, memory in B, shares 0 to 1, null where nothing
-was measured.
+It is in the run folder from the first seconds on, and `share --json` prints its last state. Fields are only ever added
+within one `schema_version`. Times in s, memory in B, shares 0 to 1, null where nothing was measured.
 """
 
 from pathlib import Path
@@ -14,7 +14,11 @@ SCHEMA_VERSION: Final = 1
 
 
 class ProcRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One process. `exit_code` is negative for a signal, null if it never ran; `device_share` of the SMs' time."""
+    """One process. `exit_code` is negative for a signal, null if it has not ended; `device_share` of the SMs' time.
+
+    `state`: waiting, running, paused (by us), ended. `samples_per_s` is its mean, `recent` that of its last seconds,
+    both in `unit`. A `trial` copy is only to be measured (`--procs auto`): its end is not the run's.
+    """
 
     index: int
     pid: int
@@ -28,15 +32,23 @@ class ProcRow(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 1
     batches: int = 0
     unit: str = ""
+    recent: float | None = None
     device_memory: float | None = None
     host_memory: float | None = None
     device_share: float | None = None
+    card: str = ""  # its CUDA_VISIBLE_DEVICES, where it was chosen here
+    trial: bool = False
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole document. `alone` and `together` are in `unit`, of one process by itself and of `at_once` at a time."""
+    """The whole document. `alone` and `together` are in `unit`, of one process by itself and of `at_once` at a time.
+
+    `phase` is one of alone, trying, clearing and packed while it is `running`; `exit_code` is null until it has ended.
+    """
 
     schema_version: int = SCHEMA_VERSION
+    running: bool = False
+    phase: str = ""
     procs: list[ProcRow]
     mps: bool
     alone: float | None
@@ -46,11 +58,12 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     at_once: int = 0
     limit: str = ""  # what keeps all together from doing more: `device`, `CPUs`; "" where nothing is full
     device: str = ""
+    compute_mode: str = ""  # of the card, as nvidia-smi calls it; "" where it was not told
     device_busy: float | None = None
     cpu_busy: float | None = None
     verdict: str = ""
     notes: list[str] = []
-    exit_code: int = 0
+    exit_code: int | None = 0
     wall_s: float = 0.0
 
 
@@ -60,7 +73,7 @@ def to_json(document: Packed) -> bytes:
 
 
 def read(folder: Path) -> Packed | None:
-    """Return the document in a run folder, None where it was no packed run, or has not ended."""
+    """Return the document in a run folder, None where it was no packed run. It may still be running, or cut off."""
     try:
         return msgspec.json.decode((folder / FILE).read_bytes(), type=Packed)
     except (OSError, msgspec.DecodeError):

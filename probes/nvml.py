@@ -48,6 +48,7 @@ METRICS = (
     Metric("gpu.pcie.width.max", "1", "PCIe lanes that device and slot have.", per="gpu"),
     Metric("gpu.ecc", "1", "Uncorrected memory errors since the driver was loaded.", kind="counter", per="gpu"),
     Metric("gpu.capability", "1", "Compute capability, major and minor as in 8.6.", per="gpu"),
+    Metric("gpu.compute.mode", "1", "Who may compute: 0 all, 2 nobody, 1 and 3 one process at a time.", per="gpu"),
     Metric("gpu.sm.active", "ratio", "Share of SMs that were busy since the last reading (GPM).", per="gpu"),
     Metric("gpu.tensor.active", "ratio", "Share of time the SMs did tensor operations (GPM).", per="gpu"),
     Metric("gpu.dram.active", "ratio", "Share of the memory bandwidth in use (GPM).", per="gpu"),

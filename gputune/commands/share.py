@@ -5,7 +5,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,12 @@ AUTO_WORD = "auto"
 FLAG = re.compile(r"-{1,2}[A-Za-z][\w.-]*")
 PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESTARTS = 3  # new starts of a process that keeps failing
+IN_THE_FILE = {  # options of one task, and how a jobs file says the same
+    "memory": "its own `memory`",
+    "host_memory": "its own `host-memory`",
+    "no_index_args": "its own `index-args`",
+    "python": "its own `command`",
+}
 
 
 class Share(click.Command):
@@ -203,8 +209,8 @@ def command(ctx: click.Context, /, **asked: Any) -> int:
     from gputune.sharing import preparing  # noqa: PLC0415 - not for a mistake in the options
 
     if asked["dry_run"]:
-        shown = msgspec.structs.replace(spec, logs=asked["log_dir"] or asked["out"] or "gputune-runs/…")
-        click.echo(preparing.dry(shown))
+        preparing.check(spec)
+        _rehearse(msgspec.structs.replace(spec, logs=asked["log_dir"] or asked["out"] or "gputune-runs/…"))
         return 0
     if not isinstance(ctx.obj, Link):
         raise GputuneError(
@@ -213,12 +219,28 @@ def command(ctx: click.Context, /, **asked: Any) -> int:
     return preparing.share(spec, asked["out"], asked["log_dir"], ctx.obj, ctx.meta.get(config.UNKNOWN, ()))
 
 
+def _rehearse(spec: Spec) -> None:
+    """Print the plan. Raises BadUsage where the run would be refused, after the plan was printed."""
+    from gputune.sharing import planning  # noqa: PLC0415 - a run has no need of it
+
+    plan, refused = planning.rehearse(spec)
+    shown = msgspec.json.format(msgspec.json.encode(plan)).decode() if spec.as_json else planning.text(plan)
+    click.echo(shown)
+    if refused is not None:
+        raise refused
+
+
 def _jobs(asked: dict[str, Any], *, commands: bool) -> tuple[Job, ...]:
     """Return the jobs. Raises BadUsage where nothing, or two things at once, are to be run."""
     words: tuple[str, ...] = asked["task"]
     if asked["jobs"] is not None:
         if words or asked["procs"] is not None:
             raise BadUsage("`--jobs` says what runs and how often", hint="leave TASK and `--procs` out")
+        if said := [name for name in IN_THE_FILE if asked[name]]:
+            option = f"--{said[0].replace('_', '-')}"
+            raise BadUsage(
+                f"with `--jobs`, `{option}` is said in the file", hint=f"each job has {IN_THE_FILE[said[0]]}"
+            )
         return jobsfile.read(asked["jobs"])
     if not words:
         raise BadUsage("no task to run", hint="like `gputune share --procs 3 train.py`")
@@ -230,7 +252,7 @@ def _jobs(asked: dict[str, Any], *, commands: bool) -> tuple[Job, ...]:
                 "`--procs auto` is for copies of one task", hint="`--queue` lets several jobs wait their turn"
             )
         texts = [word for word in words if word != "--"]
-        return tuple(_plain(text, number, count or 1) for number, text in enumerate(texts))
+        return tuple(_plain(text, number, count or 1, asked) for number, text in enumerate(texts))
     if asked["procs"] is None:
         raise BadUsage("how many processes?", hint="like `--procs 3`, or `--procs auto`")
     argv = _argv(words, asked["python"], commands=commands)
@@ -239,13 +261,20 @@ def _jobs(asked: dict[str, Any], *, commands: bool) -> tuple[Job, ...]:
     return (job,)
 
 
-def _plain(text: str, number: int, count: int) -> Job:
+def _plain(text: str, number: int, count: int, asked: Mapping[str, Any]) -> Job:
     """Return the job of one quoted command among several."""
     try:
         argv = tuple(shlex.split(text))
     except ValueError as error:
         raise BadUsage(f"`{clean(text, 80)}` is no command: {error}", hint="quote it as for a shell") from None
-    return Job(argv=argv, name=f"job{number}", count=count, index_args=count > 1)
+    return Job(
+        argv=argv,
+        name=f"job{number}",
+        count=count,
+        memory=asked["memory"],
+        host_memory=asked["host_memory"],
+        index_args=count > 1 and not asked["no_index_args"] and not asked["index_env"],
+    )
 
 
 def _argv(words: tuple[str, ...], python: str | None, *, commands: bool) -> tuple[str, ...]:

@@ -277,6 +277,7 @@ SLOW = frozenset(
         "gpu.memory.total",
         "gpu.clock.sm.max",
         "gpu.capability",
+        "gpu.compute.mode",
         "gpu.power.limit",
     }
 )

@@ -139,12 +139,13 @@ class Link:
 
 def pair() -> "tuple[Link, Link]":
     """Return two linked ends. None of their descriptors takes the place of a closed stdin, stdout or stderr."""
-    here_reads, there_writes = _pipe()
-    there_reads, here_writes = _pipe()
+    here_reads, there_writes = pipe()
+    there_reads, here_writes = pipe()
     return Link(here_reads, here_writes), Link(there_reads, there_writes)
 
 
-def _pipe() -> "tuple[int, int]":
+def pipe() -> "tuple[int, int]":
+    """Return the two ends of a pipe, to read and to write; neither takes the place of a closed standard one."""
     low = []
     ends = []
     for end in os.pipe():

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from gputune.errors import TOO_LOW
 from gputune.launch import family, signals
+from gputune.launch.ahead import Ahead, Load
 from gputune.launch.descriptors import close_others, is_open, null, say
 from gputune.launch.folders import hold, remove_rings
 from gputune.launch.link import Ended, Failed, Link, Message, Plan, Spoken, Started, pair
@@ -27,11 +28,15 @@ Record = Callable[[Link, "dict[str, object]"], int]
 
 
 class Supervisor:
-    """Starts `first` as the recorder's first life, and `again` as its next ones (with the plan's `run`)."""
+    """Starts `first` as the recorder's first life, and `again` as its next ones (with the plan's `run`).
 
-    def __init__(self, first: Record, again: Record) -> None:
+    `ahead` loads the command where that is a part of gputune.
+    """
+
+    def __init__(self, first: Record, again: Record, ahead: "Load | None" = None) -> None:
         self._first = first
         self._again = again
+        self._load = ahead
         self._lives = 0
         self._recorder = 0
         self._recorder_status = 0
@@ -46,15 +51,22 @@ class Supervisor:
         """Run the command to its end; return its exit code, negative if it died of a signal."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent that ignored it would cost us the exit status
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WATCHED)
+        ahead = Ahead(self._load) if self._load is not None else None
         self._begin_recorder(self._first, {}, mask)
         plan = self._plan(mask)
         if plan is None:
+            if ahead is not None:
+                ahead.drop()
             return self._recorder_status
         lock = hold(plan.rings) if plan.rings else -1
         if plan.family:
             family.adopt()
         try:
-            self._command = start(plan.argv, _environment(plan), mask)
+            if ahead is not None:
+                self._command = ahead.go(_environment(plan))
+            else:
+                held: Mask = {*signals.WATCHED} if plan.family else mask
+                self._command = start(plan.argv, _environment(plan), held)
         except Refused as refused:
             say(str(refused))
             self._tell(Failed(refused.status))
@@ -118,14 +130,14 @@ class Supervisor:
         close_others({lock, *((self._link.reads, self._link.writes) if self._link else ())})
 
     def _watch(self, plan: Plan, mask: Mask) -> Ended:
-        while True:
+        ended = self._reap(plan, mask) if plan.family else None  # loaded ahead, it may have ended before we listened
+        while ended is None:
             info = signal.sigwaitinfo(signals.WATCHED)
             if info.si_signo == signal.SIGCHLD:
                 ended = self._reap(plan, mask)
-                if ended is not None:
-                    return ended
             else:
                 self._forward(info)
+        return ended
 
     def _forward(self, info: signal.struct_siginfo) -> None:
         number = info.si_signo
@@ -167,7 +179,10 @@ class Supervisor:
         return self._heard is not None
 
     def _stopped(self, number: int) -> None:
-        if time.monotonic() - self._stop_asked < STOP_WINDOW:
+        asked = signal.sigtimedwait(signals.STOPS, 0)  # the one that has stopped it may wait here for us, too
+        if asked is not None:
+            self._forward(asked)
+        elif time.monotonic() - self._stop_asked < STOP_WINDOW:
             self._stop(self._stop_signal)
         elif _has_terminal():  # a shell waits there: it should see that its job has stopped, and can continue it
             self._stop(number)
@@ -200,10 +215,10 @@ class Supervisor:
                 return
 
 
-def supervise(first: Record, again: Record) -> None:
+def supervise(first: Record, again: Record, ahead: "Load | None" = None) -> None:
     """Run a command under a recorder and leave as the command left. Does not return."""
     try:
-        code = Supervisor(first, again).run()
+        code = Supervisor(first, again, ahead).run()
     except BaseException as error:  # noqa: BLE001 - the last line of defence: one sentence, never a traceback
         say(f"error: gputune could not supervise the command: {type(error).__name__}: {error}\n\nhint: try again\n")
         code = OURS

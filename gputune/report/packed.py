@@ -24,6 +24,8 @@ def render(packed: Packed, *, width: int = 80) -> str:
     lines = [clip(_line(row, wide), width) for row in rows]
     if packed.procs:
         lines.append(clip(f"logs in {clean(_near(str(PurePath(packed.procs[0].log).parent)), TEXT)}/", width))
+    if packed.running:
+        lines.append("these had not ended when this was written")
     if packed.verdict:
         lines += wrap(clean(packed.verdict, 2 * TEXT), width)
     return "\n".join(lines)

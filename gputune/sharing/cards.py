@@ -12,8 +12,11 @@ from gputune.nvml_process import Answer, Device, subscribe
 State = Literal["starting", "there", "none"]
 SETTLE = 0.35  # s after a mark in which the driver's readings are still of before it: its period is 1/6 s, ours 0.2 s
 LOOK = 0.02  # s between looks, where one waits for an answer
-NO_DRIVER = "no GPU can be read here"
+TOLD_S = 3.0  # s for the first readings of a device: it is read five times a second
 ABSENT = "no answer from NVML yet"
+MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}  # nvmlComputeMode_t
+EXCLUSIVE = frozenset({1, 3})  # one process at a time has a context
+PROHIBITED = frozenset({2})
 
 
 @dataclass(slots=True, eq=False)
@@ -26,8 +29,11 @@ class Card:
     used: float | None = None
     busy: float | None = None
     capability: float | None = None
+    mode: int | None = None  # of computing: MODES
+    most_used: float = 0.0  # B, since it was last set
     people: Mapping[int, tuple[int | None, float | None]] = field(default_factory=dict)  # pid to memory and SM share
     heard: float = 0.0  # s, when its processes were last told
+    met: float = field(default_factory=time.monotonic)  # s
     _since: float = 0.0
     _sum: float = 0.0
     _count: int = 0
@@ -36,6 +42,16 @@ class Card:
     def name(self) -> str:
         """Return what people call it."""
         return f"GPU {self.device.index} ({self.device.name})"
+
+    @property
+    def told(self) -> bool:
+        """Return whether its first readings are there, or will not come."""
+        return self.used is not None or time.monotonic() - self.met > TOLD_S
+
+    @property
+    def mode_name(self) -> str:
+        """Return its compute mode as nvidia-smi calls it, nothing where it was not told."""
+        return "" if self.mode is None else MODES.get(self.mode, str(self.mode))
 
     @property
     def room(self) -> float | None:
@@ -59,12 +75,15 @@ class Card:
                 self._count += 1
         elif name == "gpu.memory.used":
             self.used = value
+            self.most_used = max(value, self.most_used)
         elif name == "gpu.memory.total":
             self.total = value
         elif name == "gpu.memory.reserved":
             self.reserved = value
         elif name == "gpu.capability":
             self.capability = value
+        elif name == "gpu.compute.mode":
+            self.mode = int(value)
 
 
 class Cards:

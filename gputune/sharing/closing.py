@@ -1,6 +1,6 @@
 """The end of a packed run: a row for each process, what they did together, and whether that paid."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gputune.packed import Packed, ProcRow
@@ -16,18 +16,30 @@ PAYS = 1.05  # gain from which it is worth the trouble
 LOSES = 0.98  # gain below which one after the other is faster
 
 
-def document(crew: Crew, course: Course, eyes: Eyes, notes: Sequence[str], *, seconds: float) -> Packed:
-    """Return what came of a run that took `seconds`."""
+def document(  # noqa: PLR0913 - all that there is to tell of
+    crew: Crew,
+    course: Course,
+    eyes: Eyes,
+    notes: Sequence[str],
+    recent: Mapping[int, Pace],
+    *,
+    seconds: float,
+    running: bool,
+) -> Packed:
+    """Return what came of a run that took `seconds`, or so far. `recent`: the pace of late, by slot."""
     several = len(crew.members) > 1  # one of several by itself says nothing of all together
     best = longest([kept for kept in course.pack.kept if kept.copies > 1 or not several])
     alone = course.alone
     comparable = best is not None and alone is not None and best.pace.unit == alone.unit and alone.rate > 0
     gain = best.pace.rate / alone.rate if comparable and best is not None and alone is not None else None
-    card = eyes.card
+    card = eyes.places.card
     cores = best.cores / host.cores() if best is not None and best.cores is not None else None
     limit = _limit(best.busy if best is not None else None, cores)
+    told = verdict(alone, best, gain, limit, has_card=not eyes.places.is_without_card)
     return Packed(
-        procs=[_row(member, eyes) for member in crew.members],
+        running=running,
+        phase=course.phase if running else "",
+        procs=[_row(member, eyes, recent.get(member.task.slot), over=not running) for member in crew.members],
         mps=course.pack.through_mps,
         alone=alone.rate if alone is not None else None,
         together=best.pace.rate if best is not None else None,
@@ -36,11 +48,12 @@ def document(crew: Crew, course: Course, eyes: Eyes, notes: Sequence[str], *, se
         at_once=best.copies if best is not None else 0,
         limit=limit,
         device=card.device.name if card is not None else "",
+        compute_mode=card.mode_name if card is not None else "",
         device_busy=best.busy if best is not None else None,
         cpu_busy=cores,
-        verdict=verdict(alone, best, gain, limit, has_card=card is not None),
+        verdict="" if running else told,
         notes=list(notes),
-        exit_code=crew.status,
+        exit_code=None if running else crew.status,
         wall_s=seconds,
     )
 
@@ -79,26 +92,29 @@ def verdict(alone: Pace | None, best: Kept | None, gain: float | None, limit: st
     return "; ".join(parts)
 
 
-def _row(member: Member, eyes: Eyes) -> ProcRow:
+def _row(member: Member, eyes: Eyes, recent: Pace | None, *, over: bool) -> ProcRow:
     task = member.task
     use, count = eyes.gauge.use(task.slot), eyes.progress.count(task.slot)
     speed = eyes.logs.metrics[task.slot].mean() if eyes.logs.has_metric else _mean(eyes, task.slot, count)
     return ProcRow(
         index=task.slot,
         pid=member.pid,
-        exit_code=member.code,
+        exit_code=member.code if over or member.state == "ended" else None,  # else that of an earlier start
         log=str(Path(task.log).absolute()),
         wall_s=member.wall,
         samples_per_s=speed.rate if speed is not None else None,
         name=task.name if task.job.name else "",
-        state=member.state,
+        state="paused" if member.paused else member.state,
         why=member.why,
         attempts=max(1, member.attempts),
         batches=count.batches,
         unit=speed.unit if speed is not None else "",
+        recent=recent.rate if recent is not None and speed is not None and recent.unit == speed.unit else None,
         device_memory=use.device_peak,
         host_memory=max(use.host_peak or 0.0, float(member.peak)) or None,
         device_share=use.share,
+        card=task.card,
+        trial=member.trial,
     )
 
 

@@ -5,22 +5,23 @@ where the number is to be found out: copies that are ended again), `packed`.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
 
-from gputune.errors import BadUsage, GputuneError
+from gputune.errors import BadUsage
 from gputune.figures import size
 from gputune.sharing import fitting
 from gputune.sharing.climb import Climb
 from gputune.sharing.crew import Crew
 from gputune.sharing.fitting import Need, Room
 from gputune.sharing.logs import Logs
-from gputune.sharing.member import Member, tail
-from gputune.sharing.pack import Pack, last_line
-from gputune.sharing.placing import Places
+from gputune.sharing.member import Member
+from gputune.sharing.pack import HANGS, Pack, on_cards
+from gputune.sharing.placing import OneAtATime, Places
 from gputune.sharing.progress import Pace
+from gputune.sharing.refusals import DoesNotFit, NoFlags, TrialFailed, refuses
 from gputune.sharing.space import Space
 from gputune.sharing.spec import AUTO, Spec
 from gputune.sharing.tasks import Task, tasks
@@ -31,36 +32,8 @@ BLIND_S = 10.0  # s after which a task without any batch is not waited for, unle
 PATIENCE_S = 60.0  # s likewise, if it has
 DRIVER_S = 20.0  # s that the driver gets beyond the trial: waking up cards takes it seconds
 LISTED_S = 4.0  # s that it gets to list a process: it is asked seldom, and a task may use no card at all
-USAGE = 2  # status of argparse and its like
-
-
-class DoesNotFit(BadUsage):
-    """More copies were asked for than fit."""
-
-    def __init__(self, says: str, fits: int) -> None:
-        hint = f"`--procs {fits}` fits; with `--queue` the others wait their turn" if fits else "not even one fits"
-        super().__init__(says, hint=hint)
-
-
-class NoFlags(BadUsage):
-    """The task does not know the flags that it was given."""
-
-    def __init__(self, member: Member) -> None:
-        super().__init__(
-            f"the task does not take the flags that tell it its number: {last_line(member)}",
-            hint=f"`--no-index-args` leaves them out (the variables stay); its output is in `{member.task.log}`",
-        )
-
-
-class TrialFailed(GputuneError):  # noqa: N818 - named for what happened
-    """A copy that was to be measured has failed."""
-
-    def __init__(self, member: Member) -> None:
-        said = last_line(member)
-        super().__init__(
-            f"a copy that was to be measured left with status {member.code}{f': {said}' if said else ''}",
-            hint=f"its output is in `{member.task.log}`; `--procs N` starts a number of your own",
-        )
+UNSEEN = "no batches were seen of one alone (`--metric-regex` would read its own numbers)"
+UNREAD = "`--metric-regex` met no number in what one alone wrote"
 
 
 class Course:
@@ -90,14 +63,15 @@ class Course:
         self._window: Window | None = None
         self._climb: Climb | None = None
         self._copies = 1
+        self._stops = 0
         crew.may_start = self._may_start
+        crew.seat = self._seat
 
     def begin(self) -> None:
         """Choose cards, refuse what is known not to fit, and say who may start. Raises GputuneError."""
         spec = self._spec
         known = any(job.memory or job.host_memory for job in spec.jobs)
         self._places.choose(needed=known)
-        self._eyes.card = self._places.card
         if any(job.count == AUTO for job in spec.jobs):
             self.phase = "alone"
             self._try(1)
@@ -114,14 +88,15 @@ class Course:
         """Refuse what cannot fit by what was said of it. Raises BadUsage."""
         if self._spec.queue:
             everything = [max(everything, key=lambda task: task.job.memory or 0)]
-        for here in _by_card(everything).values():
-            room = self._space.room(self._places.card_of(here[0]))
+        for here in on_cards(Member(task) for task in everything).values():
+            room = self._space.room(self._places.card_of(here[0].task))
             if len(self._spec.jobs) == 1 or len(here) == 1:
-                need = Need(device=here[0].job.memory, host=here[0].job.host_memory, given=True)
+                job = here[0].task.job
+                need = Need(device=job.memory, host=job.host_memory, given=True)
                 if says := fitting.refusal(len(here), need, room):
                     raise DoesNotFit(says, fitting.fits(need, room))
                 continue
-            whole = float(sum(task.job.memory or 0 for task in here))
+            whole = float(sum(member.task.job.memory or 0 for member in here))
             if room.device_free is not None and whole > room.device_free:
                 says = f"the jobs do not fit on {room.name}: together they take {size(whole)}, as given, and"
                 raise BadUsage(f"{says} {size(room.device_free)} are free", hint="with `--queue` some wait their turn")
@@ -164,9 +139,12 @@ class Course:
 
     def tick(self) -> None:
         """Decide what is to be decided. Raises GputuneError where the run is refused."""
-        if self._eyes.card is None:
+        if self._places.card is None:
             self._places.meet()
-            self._eyes.card = self._places.card
+        if self._crew.stops != self._stops:
+            self._stops, self._window = self._crew.stops, None
+            self.pack.keep()
+        self.pack.watch()
         if not self._crew.running:
             self._places.remember()
         if self._crew.closing:
@@ -183,10 +161,11 @@ class Course:
 
     def ended(self, member: Member) -> None:
         """Learn that a process of a task has ended. Raises GputuneError where that says that none will do better."""
-        index_args = member.task.job.index_args
-        if member.code == USAGE and index_args and self._spec.index_flag.encode() in tail(member.task.log):
+        deaf = member.code and member.task.job.index_args and not self._eyes.progress.count(member.task.slot).batches
+        if deaf and refuses(member, self._spec.index_flag, self._spec.num_flag):
             raise NoFlags(member)
-        if member.trial and member.code and not member.kill_at and not self._crew.closing:
+        hung = member.why == HANGS
+        if member.trial and member.code and (hung or not member.kill_at) and not self._crew.closing:
             raise TrialFailed(member)
 
     # one alone
@@ -205,9 +184,7 @@ class Course:
             if self._is_seen(first, self._window.seconds - self._spec.trial):
                 self._measured(first, self._window)
         elif self._is_blind(first):
-            self._note(
-                "no batches were seen of one alone, so its pace is not known; `--metric-regex` reads its own numbers"
-            )
+            self._note(f"{UNREAD if self._eyes.logs.has_metric else UNSEEN}, so its pace is not known")
             self._measured(first, None)
 
     def _is_seen(self, first: Member, over: float) -> bool:
@@ -248,11 +225,11 @@ class Course:
             self._admit(host_own)
 
     def _admit(self, host_own: float) -> None:
-        """Let the others join the first, unless they do not fit. Raises DoesNotFit."""
+        """Let the others join the first, unless they do not fit. Raises DoesNotFit and OneAtATime."""
         self.phase = "packed"
-        on = _by_card(member.task for member in self._crew.members)
-        for here in on.values():
-            room = self._space.room(self._places.card_of(here[0]), host_own=host_own)
+        at_once = 0
+        for here in on_cards(self._crew.members).values():
+            room = self._space.room(self._places.card_of(here[0].task), host_own=host_own)
             procs, most = min(self._at_once or len(here), len(here)), fitting.fits(self.need, room)
             if self._spec.queue:
                 self._at_once = max(1, min(procs, most))
@@ -260,6 +237,15 @@ class Course:
                     self._note(f"{self._at_once} of {len(here)} run at once: {self._words(room)}")
             elif says := fitting.refusal(procs, self.need, room):
                 raise DoesNotFit(says, most)
+            at_once += min(procs, self._at_once or procs)
+        self._places.open(at_once, sure=self.need.device is not None)
+        self._places.divide(at_once, tuple(self._crew.env))
+        for member in self._crew.waiting:
+            member.task = self._places.threaded(member.task)
+
+    def _seat(self, member: Member) -> None:
+        """Give a task that is about to start CPUs of its own."""
+        member.task = self._places.seated(member.task, [other.task.cpus for other in self._crew.running])
 
     def _words(self, room: Room) -> str:
         """Return what one takes of what there is."""
@@ -299,6 +285,11 @@ class Course:
         copies, first = fitting.best(self.need, room)
         why = f" ({first} is the limit)" if first else ""
         self._note(f"{self._words(room)}: {copies} at once should do most{why}")
+        try:
+            self._places.open(copies, sure=self.need.device is not None)
+        except OneAtATime as one:
+            self._note(str(one.args[0]))
+            copies = 1
         if copies == 1 or self.alone is None:
             self._choose(copies)
             return
@@ -351,10 +342,3 @@ class Course:
         self._window = None
         self._take(tasks(self._spec, self._places.names, count=self._copies))
         self.phase = "packed"
-
-
-def _by_card(found: Iterable[Task]) -> dict[str, list[Task]]:
-    on: dict[str, list[Task]] = {}
-    for task in found:
-        on.setdefault(task.card, []).append(task)
-    return on

@@ -29,6 +29,8 @@ class Crew:
         self.members: list[Member] = []
         self.closing = False  # nobody starts any more
         self.may_start: Callable[[Member], bool] = lambda _member: True
+        self.seat: Callable[[Member], None] = lambda _member: None  # called right before a start
+        self.stops = 0  # how often all of us were stopped: what was measured across a stop is worth nothing
         self.first_failure: int | None = None
         self._spec = spec
         self.env = env
@@ -74,6 +76,7 @@ class Crew:
 
     def _start(self, member: Member) -> None:
         try:
+            self.seat(member)
             member.start(self.env, self._mask)
         except Refused as refused:
             self._say(str(refused).rstrip())
@@ -161,15 +164,21 @@ class Crew:
             if number == signal.SIGCONT and member.paused:
                 continue
             member.send(number, group=terminal or number == signal.SIGCONT)
+            if number in LEAVES and member.paused:
+                member.resume()  # a stopped one would not notice
 
     def _stop(self) -> None:
         """Stop with all of them, as the shell has asked; go on with those that were not paused by us."""
+        began = time.monotonic()
         for member in self.running:
-            member.send(signal.SIGSTOP, group=True)
+            member.sleep()
         os.kill(os.getpid(), signal.SIGSTOP)
+        signal.sigtimedwait({signal.SIGCONT}, 0)  # the one that woke us: each of them gets one by itself
+        slept = time.monotonic() - began
+        self.stops += 1
+        self._left = {pid: when + slept for pid, when in self._left.items()}
         for member in self.running:
-            if not member.paused:
-                member.send(signal.SIGCONT, group=True)
+            member.wake(slept)
 
     def look(self) -> None:
         """Kill who was asked to end and did not, and see to what ended tasks have left behind."""

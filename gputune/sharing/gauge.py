@@ -9,8 +9,9 @@ from gputune.sharing.cards import Card, Cards, held
 from gputune.sharing.crew import Crew
 from gputune.sharing.member import Member
 
-FAMILY_S = 1.0  # s between looks at who belongs to a task
-PSS_S = 2.0  # s between sums over one task's memory; tasks take turns: adding up pages costs milliseconds
+FAMILY_S = 1.0  # s between looks at who belongs to a task, at the least
+PSS_S = 2.0  # s between sums over one task's memory, likewise; tasks take turns: adding up pages costs milliseconds
+DEAREST = 0.001  # of a core, for each of the two: what was dear is done less often
 
 
 @dataclass(slots=True)
@@ -59,10 +60,15 @@ class Gauge:
         """Begin anew: the tasks were trials."""
         self._uses.clear()
 
-    def fresh(self, member: Member) -> Use:
-        """Return what is known of a task, with what the devices last told."""
+    def meet(self, member: Member) -> Use:
+        """Look who belongs to a task now; return what is known of it."""
         use = self.use(member.task.slot)
         use.pids = {member.pid, *family.descendants(member.pid)}
+        return use
+
+    def fresh(self, member: Member) -> Use:
+        """Return what is known of a task, with what the devices last told."""
+        use = self.meet(member)
         for card in self._cards.all.values():
             use.take(card)
         return use
@@ -72,27 +78,28 @@ class Gauge:
         at = time.monotonic()
         running = self._crew.running
         if at >= self._family_at:
-            self._family_at = at + FAMILY_S
+            spent = time.thread_time()
             for member in running:
-                self.use(member.task.slot).pids = {member.pid, *family.descendants(member.pid)}
+                self.meet(member)
+            self._family_at = at + max(FAMILY_S, (time.thread_time() - spent) / DEAREST)
         for index, card in self._cards.all.items():
             if card.heard != self._heard.get(index):
                 self._heard[index] = card.heard
                 for member in running:
                     self.use(member.task.slot).take(card)
         if running and at >= self._pss_at:
-            self._pss_at = at + PSS_S
+            spent = time.thread_time()
             self._turn += 1
             self.weigh(running[self._turn % len(running)])
+            self._pss_at = at + max(PSS_S, (time.thread_time() - spent) / DEAREST)
 
     def weigh(self, member: Member) -> float:
         """Return the B of host memory that a task holds now."""
-        use = self.use(member.task.slot)
-        use.pids = {member.pid, *family.descendants(member.pid)}
+        use = self.meet(member)
         size = host.memory_of(use.pids)
         use.host_peak = max(size, use.host_peak or 0.0)
         return size
 
     def cpu_time(self, member: Member) -> float:
-        """Return the s of CPU that a task's processes have used so far."""
-        return host.cpu_time({member.pid, *family.descendants(member.pid)})
+        """Return the s of CPU that a task's processes have used so far, as far as they were met."""
+        return host.cpu_time({member.pid, *self.use(member.task.slot).pids})

@@ -26,6 +26,7 @@ from gputune.sharing.spec import Job
 
 KEYS = ("command", "name", "count", "memory", "host-memory", "weight", "index-args", "cwd", "env")
 HINT = "docs/share.md shows a jobs file"
+OWN_NAME = "give each a `name` of its own: it names its log"
 HEAD = re.compile(r"\s*\[\[\s*jobs\s*\]\]")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
 SIZE = re.compile(r"(?P<count>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?)(?P<binary>i?)B?", re.IGNORECASE)
@@ -68,10 +69,17 @@ def read(file: Path) -> tuple[Job, ...]:
     jobs = tuple(_job(file, lines, number, job) for number, job in enumerate(found))
     names = [job.name for job in jobs]
     for number, name in enumerate(names):
-        if name in names[:number]:
+        alone = jobs[number].count == 1
+        if name in names[:number] or (alone and any(_numbered(name, job) for job in jobs)):
             line = _line(lines, "name", number)
-            raise BadJob(file, line, f"two jobs are called `{name}`", "give each a `name` of its own: it names its log")
+            raise BadJob(file, line, f"two jobs would have the log `{name}.log`", OWN_NAME)
     return jobs
+
+
+def _numbered(name: str, job: Job) -> bool:
+    """Return whether a name is that of one of a job's processes: `a-1` is the second of `a`."""
+    number = name.removeprefix(f"{job.name}-")
+    return job.count > 1 and number != name and number.isdecimal() and int(number) < job.count
 
 
 def _job(file: Path, lines: list[str], number: int, told: Mapping[str, object]) -> Job:

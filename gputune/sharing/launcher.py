@@ -9,23 +9,26 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from msgspec import structs
 
 from gputune.errors import GputuneError
 from gputune.hygiene import clean
 from gputune.launch import family, signals
 from gputune.launch.descriptors import is_open, null, say
-from gputune.packed import FILE, Packed, to_json
+from gputune.packed import Packed, to_json
 from gputune.sharing.cards import Cards
 from gputune.sharing.course import Course
 from gputune.sharing.crew import Crew
 from gputune.sharing.gauge import Gauge
+from gputune.sharing.living import Living, Recent
 from gputune.sharing.logs import Logs, painted
 from gputune.sharing.member import Mask, Member
 from gputune.sharing.metric import metric
 from gputune.sharing.placing import Places
-from gputune.sharing.progress import Progress
+from gputune.sharing.progress import Pace, Progress
 from gputune.sharing.spec import VARIABLE, Spec, decode
 from gputune.sharing.window import Eyes
 
@@ -38,29 +41,32 @@ OURS = 1
 class Launcher:
     """One packed run, from its first task to its last."""
 
-    def __init__(self, spec: Spec, mask: Mask) -> None:
+    def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._notes: list[str] = []
         self._began = time.monotonic()
         self._orphaned_at = 0.0
         self._cards = Cards()
+        mask: Mask = set(spec.mask)
         self._crew = Crew(spec, dict(os.environ), mask, self._tell)
         progress = Progress(Path(spec.rings or os.devnull), self._crew.slot_of)
         self._pattern = metric(spec.metric) if spec.metric else None
-        self._eyes = Eyes(progress, self._logs_of(()), Gauge(self._crew, self._cards))
         self._places = Places(spec, self._cards, self._note)
+        self._eyes = Eyes(progress, self._logs_of(()), Gauge(self._crew, self._cards), self._places)
         self._course = Course(spec, self._crew, self._places, self._eyes, self._logs_of, self._note)
+        self._living = Living(spec.folder, Recent(self._eyes), self._present)
 
     def run(self) -> int:
         """Run all tasks; return the exit code to leave with, negative for a signal."""
         status = None
         try:
-            self._cards.poll()
+            self._listen(0)  # a Ctrl-C that came while we were being loaded: nobody starts
             self._course.begin()
             self._live()
         except GputuneError as refused:
             self._clear()
             say(f"{refused}\n")
+            self._notes.append(clean(str(refused.args[0]), 400))
             status = refused.status
         finally:
             self._crew.kill()
@@ -69,15 +75,17 @@ class Launcher:
         self._course.pack.keep()
         if status is None:
             self._speak()
+        elif self._living.written:
+            self._living.put(structs.replace(self._document({}, running=False), exit_code=status, verdict=""))
         return self._crew.status if status is None else status
 
     def _live(self) -> None:
         """Beat by beat, until all have ended. Raises GputuneError where the run is refused."""
         while True:
+            self._course.tick()
+            self._crew.start()  # before anything else of this beat: the first one starts nothing but the tasks
             self._cards.poll()
             self._look()
-            self._course.tick()
-            self._crew.start()
             self._crew.look()
             if self._course.phase == "packed" and self._crew.over:
                 return
@@ -92,6 +100,9 @@ class Launcher:
         self._eyes.progress.look()
         self._eyes.logs.look(self._crew.running)
         self._eyes.gauge.look()
+        members = self._crew.members
+        states = tuple((member.state, member.paused, member.attempts) for member in members)
+        self._living.look(self._crew.running, (self._course.phase, states))
 
     def _listen(self, longest: float) -> None:
         """Wait for a signal, and take all that are there."""
@@ -146,11 +157,11 @@ class Launcher:
         """Print the summary, and keep the document."""
         from gputune.report.packed import render  # noqa: PLC0415 - the tasks start sooner without it
         from gputune.report.terminal import encodable  # noqa: PLC0415 - as above
-        from gputune.sharing.closing import document  # noqa: PLC0415 - as above
 
-        seconds = time.monotonic() - self._began
-        made = document(self._crew, self._course, self._eyes, self._notes, seconds=seconds)
-        self._keep(made)
+        made = self._document({}, running=False)
+        self._living.put(made)
+        if self._living.trouble:
+            self._tell(self._living.trouble)
         width = os.get_terminal_size(2).columns if os.isatty(2) else WIDTH
         text = render(made, width=width)
         if self._spec.folder:
@@ -159,16 +170,14 @@ class Launcher:
         if self._spec.as_json:
             _put(to_json(made))
 
-    def _keep(self, made: Packed) -> None:
-        from gputune.recording.folder import Folder  # noqa: PLC0415 - as above
+    def _present(self, recent: Mapping[int, Pace]) -> Packed:
+        return self._document(recent, running=True)
 
-        if not self._spec.folder:
-            return
-        try:
-            with Folder(Path(self._spec.folder)) as folder:
-                folder.write(FILE, to_json(made))
-        except OSError as error:
-            self._tell(f"`{FILE}` was not written ({error.strerror or error})")
+    def _document(self, recent: Mapping[int, Pace], *, running: bool) -> Packed:
+        from gputune.sharing.closing import document  # noqa: PLC0415 - as above
+
+        seconds = time.monotonic() - self._began
+        return document(self._crew, self._course, self._eyes, self._notes, recent, seconds=seconds, running=running)
 
     def _typed(self) -> str:
         """Return the run folder as the user would type it."""
@@ -193,11 +202,11 @@ def main() -> None:
         if not is_open(standard):
             null(standard)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WATCHED)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals.WATCHED)  # as they are since our start, for a family
     family.adopt()
     family.die_with_parent(signal.SIGTERM)
     try:
-        code = Launcher(decode(os.environ.pop(VARIABLE)), mask).run()
+        code = Launcher(decode(os.environ.pop(VARIABLE))).run()
     except BaseException as error:  # noqa: BLE001 - one sentence, never a traceback; what ran is ended below
         what = f"{type(error).__name__}: {clean(str(error))}"
         say(f"error: the launcher stumbled over something unexpected: {what}\n\nhint: try again\n")

@@ -1,5 +1,6 @@
 """The tasks' logs read while they are written: for the terminal, for a metric, and as a sign of life."""
 
+import math
 import os
 import re
 import time
@@ -135,9 +136,10 @@ class Logs:
     def _number(self, line: str) -> float | None:
         match = self._pattern.search(line) if self._pattern is not None else None
         try:
-            return float(match[1].replace(",", "")) if match else None
+            found = float(match[1].replace(",", "")) if match else None
         except (ValueError, AttributeError):
             return None
+        return found if found is not None and math.isfinite(found) else None
 
     def _prefixed(self, member: Member, line: str) -> str:
         return f"{_label(member):>{self._width}} | {clean(line, LONGEST)}"

@@ -88,13 +88,35 @@ class Member:
     def pause(self) -> None:
         """Stop it where it is: it keeps its memory and gives up its share of everything else."""
         self.paused = True
-        self.send(signal.SIGSTOP, group=True)
+        self._each(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on."""
         self.paused = False
         self.resumed = time.monotonic()
-        self.send(signal.SIGCONT, group=True)
+        self._each(signal.SIGCONT)
+
+    def sleep(self) -> None:
+        """Stop it with all of us."""
+        self._each(signal.SIGSTOP)
+
+    def wake(self, slept: float) -> None:
+        """Go on with all of us after `slept` seconds, which are not its own: no deadline of it has come nearer."""
+        self.started += slept
+        self.resumed = time.monotonic()
+        self.kill_at += slept if self.kill_at else 0.0
+        if not self.paused:
+            self._each(signal.SIGCONT)
+
+    def _each(self, number: int) -> None:
+        """Send this to each of its processes once, whatever group they have made themselves."""
+        if self.state != "running":
+            return
+        below = family.descendants(self.pid)
+        self.send(number, group=True)
+        for pid in below:
+            if not _in_group(pid, self.pid):
+                signals.send(pid, number)
 
     def end(self, why: str, grace: float) -> None:
         """Ask it to end, and see to it that it does within `grace` seconds."""
@@ -111,6 +133,13 @@ class Member:
         self.send(signal.SIGKILL, group=True)
         for pid in below:
             signals.send(pid, signal.SIGKILL)
+
+
+def _in_group(pid: int, group: int) -> bool:
+    try:
+        return os.getpgid(pid) == group
+    except ProcessLookupError:
+        return True
 
 
 def _prepare(task: Task, log: int, launcher: int) -> None:

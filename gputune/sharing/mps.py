@@ -18,12 +18,14 @@ from gputune.sharing.spec import Mps as Wish
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 PERCENTAGE, PINNED = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 DEADLINE = 5.0  # s for an answer of the daemon's control
 STARTING = 10.0  # s for its start
 VOLTA = 7.0  # compute capability
 CLIENTS = 48  # of one card, Volta and later
 OLD_CLIENTS = 16  # before
+LONGEST = 80  # bytes of the folder of its sockets: their names hold 107 with what it appends
 SLICED = "processes take turns on the card (time slicing)"
 
 
@@ -37,11 +39,17 @@ class NoDaemon(GputuneError):  # noqa: N818 - named for what happened
 class Mps:
     """The daemon of one run. `says` is what people are told of it."""
 
-    def __init__(self, wish: Wish, procs: int, capability: float | None, folder: str) -> None:
-        """Find a daemon, or start one where that was asked for. Raises NoDaemon where it was, and cannot be had."""
+    def __init__(
+        self, wish: Wish, procs: int, capability: float | None, folder: str, cards: Sequence[str] = ()
+    ) -> None:
+        """Find a daemon for `procs` on each card, or start one where that was asked for, on `cards` or on all.
+
+        Raises NoDaemon where it was asked for, and cannot be had.
+        """
         self.active = self.ours = False
         self.says = ""
         self._env: dict[str, str] = {}
+        self._own: list[Path] = []  # folders to be removed with the daemon
         if wish == "off":
             self.says = f"MPS was not asked for: {SLICED}"
             return
@@ -49,7 +57,7 @@ class Mps:
         if not why and self._ask("get_server_list") is not None:
             self.active, self.says = True, "an MPS daemon runs, and is used"
         elif wish == "on" and not why:
-            self._start(folder)
+            self._start(folder, cards)
         elif wish == "on":
             raise NoDaemon(why)
         else:
@@ -63,19 +71,18 @@ class Mps:
         most = OLD_CLIENTS if capability is not None and capability < VOLTA else CLIENTS
         return f"MPS takes {most} clients on this card, and {procs} are to run" if procs > most else ""
 
-    def _start(self, folder: str) -> None:
+    def _start(self, folder: str, cards: Sequence[str]) -> None:
         """Start a daemon of our own, with pipes that nobody else meets."""
-        pipes, logs = Path(folder, "mps"), Path(folder, "mps-log")
         try:
-            pipes.mkdir(mode=0o700)
-            logs.mkdir(mode=0o700)
+            pipes, logs = self._folders(folder)
         except OSError as error:
             raise NoDaemon(f"`{error.filename}`: {error.strerror}") from None
         self._env = {PIPE: str(pipes), LOG: str(logs)}
+        only = {VISIBLE: ",".join(cards)} if cards else {}  # a MIG instance is reached by a daemon of its own only
         try:
             done = subprocess.run(
                 [CONTROL, "-d"],
-                env={**os.environ, **self._env},
+                env={**os.environ, **self._env, **only},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -83,13 +90,29 @@ class Mps:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
+            self._remove()
             raise NoDaemon(f"`{CONTROL} -d` did not start it: {clean(str(error))}") from None
         if done.returncode or self._ask("get_server_list") is None:
+            self._remove()
             raise NoDaemon(
                 f"`{CONTROL} -d` did not start it: {clean((done.stderr or done.stdout).strip() or 'no answer')}"
             )
         self.active = self.ours = True
         self.says = "an MPS daemon was started for this run"
+
+    def _folders(self, folder: str) -> tuple[Path, Path]:
+        """Make the folders of its pipes and its logs. Raises OSError."""
+        logs = Path(folder, "mps-log")
+        logs.mkdir(mode=0o700)
+        pipes = Path(folder, "mps")
+        if len(os.fsencode(pipes)) > LONGEST:
+            import tempfile  # noqa: PLC0415 - rare, and the tasks start sooner without it
+
+            pipes = Path(tempfile.mkdtemp(prefix="gputune-mps-"))
+            self._own.append(pipes)
+        else:
+            pipes.mkdir(mode=0o700)
+        return pipes, logs
 
     def environment(self, weight: float, weights: Sequence[float], memory: int | None) -> dict[str, str]:
         """Return what a task is told: the way to our daemon, and its limits where weights or a need were given.
@@ -123,6 +146,11 @@ class Mps:
         if self.ours:
             self.ours = self.active = False
             self._ask("quit -t 5")
+            self._remove()
+
+    def _remove(self) -> None:
+        for folder in self._own:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _ask(self, command: str) -> str | None:
         """Return what the daemon's control answers, None where nobody does."""

@@ -1,12 +1,12 @@
 """Where tasks run: which cards, which CPUs, how many threads, and whether through MPS."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
 from gputune.sharing import cpus, host
-from gputune.sharing.cards import Card, Cards
+from gputune.sharing.cards import EXCLUSIVE, PROHIBITED, Card, Cards
 from gputune.sharing.crew import Tell
 from gputune.sharing.mps import Mps, NoDaemon
 from gputune.sharing.spec import Spec
@@ -25,11 +25,22 @@ class NoSuchCard(BadUsage):
         super().__init__(f"there is no GPU `{clean(wish, 60)}` here", hint=f"those that may be used: {have}")
 
 
+class OneAtATime(BadUsage):
+    """A card's compute mode lets one process use it, and more are to run."""
+
+    def __init__(self, card: Card, procs: int) -> None:
+        says = (
+            f"{card.name} is in compute mode {card.mode_name}: one process at a time may use it, and {procs} are to run"
+        )
+        reset = f"`sudo nvidia-smi -i {card.device.index} -c DEFAULT` lets all use it"
+        super().__init__(says, hint=f"`--mps on` takes them through one daemon, `--at-once 1` in turn; {reset}")
+
+
 class Places:
     """The cards that were chosen, and what each task is told of its place."""
 
     def __init__(self, spec: Spec, cards: Cards, note: Tell) -> None:
-        self.card: Card | None = None  # whose time and memory count; of several, the first
+        self.card: Card | None = None  # the first of them
         self.names: tuple[str, ...] = ()  # values of CUDA_VISIBLE_DEVICES; none: left to the environment
         self.mps: Mps | None = None
         self._spec = spec
@@ -37,6 +48,9 @@ class Places:
         self._note = note
         self._before: dict[int, float] = {}  # B in use on a device before we came
         self._named: dict[str, Card] = {}
+        self._sets: list[frozenset[int]] = []  # of CPUs, one for each that runs at a time
+        self._threads = 0  # for each; 0: as they are
+        self._said = False  # that nobody may compute
 
     def baseline(self, card: Card) -> float | None:
         """Return the B that were in use on a device before we came, None where the driver told of it too late."""
@@ -51,11 +65,15 @@ class Places:
         """Return whether the driver has told of its cards, or never will."""
         return self._cards.state != "starting"
 
+    @property
+    def is_without_card(self) -> bool:
+        """Return whether it is known that there is no card."""
+        return self._cards.state == "none" or (self.told and self.card is None)
+
     def choose(self, *, needed: bool) -> None:
         """Choose the cards that were wished for; wait for the driver if they are `needed`. Raises GputuneError."""
         wishes = self._spec.gpus
-        weighted = len({job.weight for job in self._spec.jobs}) > 1 or any(job.weights for job in self._spec.jobs)
-        if wishes or needed or weighted or self._spec.mps == "on":
+        if wishes or needed or self._weighted or self._spec.mps == "on":
             self._cards.wait(CARDS_S)
         if wishes and self._cards.state != "there":
             hint = "without `--gpu` the tasks run on what there is"
@@ -65,6 +83,15 @@ class Places:
         self._named = {wish if wish.startswith("MIG-") else card.device.uuid: card for wish, card in pairs}
         self.names = tuple(self._named)
         self.meet(chosen)
+        if needed and self.card is not None and self.card.device.mig:
+            self._note(
+                f"{self.card.name} is parted (MIG): what is free in an instance is not read, so nothing is refused"
+            )
+
+    @property
+    def _weighted(self) -> bool:
+        jobs = self._spec.jobs
+        return len({job.weight for job in jobs}) > 1 or any(len(set(job.weights)) > 1 for job in jobs)
 
     def _chosen(self, wish: str) -> Card:
         card = self._cards.emptiest(EMPTIEST_S) if wish == "auto" else self._cards.of(wish)
@@ -86,36 +113,79 @@ class Places:
         for card in (self.card, *self._named.values()):
             if card is not None and card.used is not None:
                 self._before[card.device.index] = card.used
+                card.most_used = card.used
 
-    def placed(self, found: Sequence[Task], at_once: int, environ: Sequence[str]) -> list[Task]:
-        """Return tasks with their CPUs, their threads and the way to MPS, for so many at once. Raises NoDaemon."""
-        split = self._spec.cpus == "split" and at_once > 1
-        sets = cpus.sets(host.nodes(), at_once) if split else []
-        threads = cpus.threads(host.cores(), at_once)
+    def placed(self, found: Sequence[Task], at_once: int, environ: Collection[str]) -> list[Task]:
+        """Return tasks with their threads and the way to MPS, for so many at once. Raises GputuneError."""
+        self.divide(at_once, environ)
         self.open(at_once)
         weights = [task.weight for task in found]
         placed = []
-        for place, task in enumerate(found):
-            env = dict(task.env)
-            if split and THREADS not in environ:
-                env.setdefault(THREADS, str(threads))
-            if self.mps is not None:
-                env |= self.mps.environment(task.weight, weights, task.job.memory)
-            own = sets[place % len(sets)] if sets else frozenset[int]()
-            placed.append(replace(task, env=env, cpus=own))
+        for task in found:
+            env = {} if self.mps is None else self.mps.environment(task.weight, weights, task.job.memory)
+            placed.append(self.threaded(replace(task, env={**task.env, **env})))
         return placed
 
-    def open(self, procs: int) -> None:
-        """Find the MPS daemon, once it is known that several are to run, and on which card. Raises NoDaemon."""
-        if self.mps is not None or procs < 2:
+    def divide(self, at_once: int, environ: Collection[str]) -> None:
+        """Divide the CPUs among so many at once."""
+        split = self._spec.cpus == "split" and at_once > 1
+        self._sets = cpus.sets(host.nodes(), at_once) if split else []
+        self._threads = cpus.threads(host.cores(), at_once) if split and THREADS not in environ else 0
+
+    def threaded(self, task: Task) -> Task:
+        """Return a task with its part of the threads, unless it was told another number."""
+        if not self._threads or THREADS in task.job.env:
+            return task
+        return replace(task, env={**task.env, THREADS: str(self._threads)})
+
+    def seated(self, task: Task, taken: Sequence[frozenset[int]]) -> Task:
+        """Return a task with CPUs of its own: the set that overlaps least with those that are `taken`."""
+        if not self._sets:
+            return task
+        return replace(task, cpus=min(self._sets, key=lambda own: sum(len(own & other) for other in taken)))
+
+    def open(self, procs: int, *, sure: bool = False) -> None:
+        """Find the MPS daemon, once it is known that so many are to run at once, and on which card.
+
+        Raises NoDaemon; OneAtATime where the card's compute mode does not take them and they are `sure` to use it.
+        """
+        card = self.card
+        if card is not None and card.mode in PROHIBITED and not self._said:
+            self._said = True
+            self._note(f"{card.name} is in compute mode {card.mode_name}: no process may use it")
+        if procs < 2 or (self.mps is not None and not sure):
             return
-        if self.card is None:
+        if card is None:
             if self._spec.mps == "on":
                 raise NoDaemon(self._cards.why)
             return
-        self.mps = Mps(self._spec.mps, procs, self.card.capability, self._spec.folder or self._spec.logs)
+        if not card.told:
+            return
+        each = -(-procs // max(1, len(self.names)))
+        self._join(card, each)
+        if each > 1 and card.mode in EXCLUSIVE and not (self.mps and self.mps.active):
+            if sure:
+                raise OneAtATime(card, each)
+            self._note(f"{card.name} is in compute mode {card.mode_name}: one process at a time may use it")
+
+    def _join(self, card: Card, each: int) -> None:
+        """Find the daemon, or start one, and say so."""
+        if self.mps is not None:
+            return
+        place = self._spec.folder or self._spec.logs
+        self.mps = Mps(self._spec.mps, each, card.capability, place, cards=self.names)
         if self._spec.mps != "off":
-            self._note(self.mps.says)
+            self._note(self._sentence(self.mps, card))
+        if self._weighted and not self.mps.active:
+            self._note("weights count under MPS only: here each gets the same part")
+
+    @staticmethod
+    def _sentence(mps: Mps, card: Card) -> str:
+        """Return what is said of MPS, with what the card's compute mode means for it."""
+        if not mps.active or card.mode is None:
+            return mps.says
+        alone = "nobody gets past it" if card.mode in EXCLUSIVE else "a process could go past it, which is looked for"
+        return f"{mps.says}; compute mode {card.mode_name}: {alone}"
 
     def close(self) -> None:
         """Give back what was started for this run."""

@@ -5,7 +5,8 @@ An allocator that has taken its part and stays there is no danger, however full 
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from gputune.figures import size
@@ -15,62 +16,95 @@ from gputune.sharing.spec import Guard
 
 LOOK = 0.5  # s between looks
 BACK = 10.0  # s over which growth is seen
+GROWS = 0.005  # of a memory, within BACK
 DEVICE_FULL = 0.97  # of what a card has for processes
-DEVICE_GROWS = 0.005  # of it, within BACK
-HOST_LEFT = 0.04  # of the host's memory
-HOST_GROWS = 0.005  # of it, within BACK
-EASED = 0.85  # of the card's memory, below which a paused task goes on
-HOST_EASED = 0.15  # of the host's memory that is left then
+HOST_FULL = 0.96  # of the host's memory
+DEVICE_EASED = 0.85  # of the card's memory, below which a paused task goes on
+HOST_EASED = 0.85  # of the host's memory, likewise
 CALM = 5.0  # s between two steps: what was ended gives its memory back meanwhile
 
 Action = Literal["pause", "end", "resume"]
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is wrong, in words, and what to do about the newest task on `card`; None: on any of them."""
+
+    says: str
+    action: Action
+    card: Card | None = None
+
+
+class Strain:
+    """One memory: what of it was in use of late."""
+
+    def __init__(self, full: float, eased: float) -> None:
+        self.is_eased = True
+        self._full, self._low = full, eased
+        self._past: deque[tuple[float, float]] = deque()
+        self._calm_until = 0.0
+
+    def ends(self, at: float, used: float, whole: float) -> bool:
+        """Learn what is in use; return whether it is nearly all, and grows."""
+        grown = _grown(self._past, at, used)
+        self.is_eased = used < self._low * whole
+        if at < self._calm_until or used <= self._full * whole or grown <= GROWS * whole:
+            return False
+        self._calm_until = at + CALM
+        self._past.clear()
+        return True
+
+
 class Pressure:
-    """What was in use of late. `memory` tells what the host has and what is left of it, in B."""
+    """All memories. `memory` tells what the host has and what is left of it, in B."""
 
     def __init__(self, guard: Guard, memory: Callable[[], tuple[float, float]] = host.memory) -> None:
         self._guard = guard
         self._memory = memory
         self._look_at = self._calm_until = 0.0
         self._held = False  # somebody was paused for it
-        self._device: deque[tuple[float, float]] = deque()
-        self._host: deque[tuple[float, float]] = deque()
+        self._host = Strain(HOST_FULL, HOST_EASED)
+        self._devices: dict[int, Strain] = {}
 
-    def look(self, card: Card | None) -> tuple[str, Action | None]:
-        """Return what is wrong, in words, and what to do about the newest task."""
+    def look(self, cards: Sequence[Card]) -> list[Step]:
+        """Return what is to be done now."""
         at = time.monotonic()
         if self._guard == "off" or at < self._look_at:
-            return "", None
+            return []
         self._look_at = at + LOOK
-        total, left = self._memory()
-        host_grown = _grown(self._host, at, total - left)
-        used, room = (card.used, card.room) if card is not None else (None, None)
-        device_grown = _grown(self._device, at, used) if used is not None else 0.0
-        if at < self._calm_until:
-            return "", None
-        says = ""
-        if (
-            card is not None
-            and used is not None
-            and room
-            and used > DEVICE_FULL * room
-            and device_grown > DEVICE_GROWS * room
-        ):
-            says = f"{size(room - used)} of {size(room)} are left on {card.name}, and it grows"
-        elif left < HOST_LEFT * total and host_grown > HOST_GROWS * total:
-            says = f"{size(left)} of {size(total)} of the host's memory are left, and it shrinks"
-        if says:
+        steps = [*self._on_cards(at, cards), *self._on_host(at)]
+        if steps:
             self._calm_until = at + CALM
-            self._device.clear()
-            self._host.clear()
             self._held = self._held or self._guard == "pause"
-            return says, "end" if self._guard == "end" else "pause"
-        eased = (used is None or not room or used < EASED * room) and left > HOST_EASED * total
-        if self._held and eased:
+        elif self._held and at >= self._calm_until and self._is_eased():
             self._calm_until = at + CALM
-            return "", "resume"
-        return "", None
+            return [Step("", "resume")]
+        return steps
+
+    @property
+    def _action(self) -> Action:
+        return "end" if self._guard == "end" else "pause"
+
+    def _is_eased(self) -> bool:
+        return self._host.is_eased and all(strain.is_eased for strain in self._devices.values())
+
+    def _on_cards(self, at: float, cards: Sequence[Card]) -> list[Step]:
+        found = []
+        for card in cards:
+            if card.used is None or not card.room:
+                continue
+            strain = self._devices.setdefault(card.device.index, Strain(DEVICE_FULL, DEVICE_EASED))
+            if strain.ends(at, card.used, card.room):
+                says = f"{size(card.room - card.used)} of {size(card.room)} are left on {card.name}, and it grows"
+                found.append(Step(says, self._action, card))
+        return found
+
+    def _on_host(self, at: float) -> list[Step]:
+        total, left = self._memory()
+        if not self._host.ends(at, total - left, total):
+            return []
+        says = f"{size(left)} of {size(total)} of the host's memory are left, and it shrinks"
+        return [Step(says, self._action)]
 
 
 def _grown(past: "deque[tuple[float, float]]", at: float, value: float) -> float:

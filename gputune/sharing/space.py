@@ -29,7 +29,7 @@ class Space:
         if card is None or card.used is None or self._mixed(card):
             return peak
         before = self._places.baseline(card)
-        return peak if before is None else max(peak or 0.0, card.used - before) or None
+        return peak if before is None else max(peak or 0.0, card.most_used - before) or None
 
     def room(self, card: Card | None, *, host_own: float = 0.0) -> Room:
         """Return what there is when none of ours runs; `host_own` B of the host's memory are ours now."""

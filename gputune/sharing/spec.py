@@ -38,6 +38,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = ""  # of the run, "" where nothing is recorded
     logs: str = ""
     rings: str = ""
+    mask: tuple[int, ...] = ()  # signals that the tasks start with as blocked
     index_flag: str = "--process_index"
     num_flag: str = "--process_num"
     index_env: str = ""

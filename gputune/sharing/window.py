@@ -1,13 +1,14 @@
 """A stretch of time in which the same tasks run: how fast they go in it, and how busy the machine is."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gputune.sharing.cards import Card
 from gputune.sharing.gauge import Gauge
 from gputune.sharing.logs import Logs
 from gputune.sharing.member import Member
+from gputune.sharing.placing import Places
 from gputune.sharing.progress import Count, Pace, Progress, pace, together
 
 WARM = 5  # batches that each task makes first: caches, allocators, autotuning
@@ -30,12 +31,17 @@ class Kept:
 
 @dataclass(slots=True)
 class Eyes:
-    """All that tasks are seen by. `card` is the device whose time counts, None while none is known."""
+    """All that tasks are seen by."""
 
     progress: Progress
     logs: Logs
     gauge: Gauge
-    card: Card | None = None
+    places: Places
+
+    def cards(self, members: Iterable[Member]) -> tuple[Card, ...]:
+        """Return the devices that these are on, as far as they are known."""
+        found = (self.places.card_of(member.task) for member in members)
+        return tuple({card.device.index: card for card in found if card is not None}.values())
 
 
 class Window:
@@ -47,7 +53,7 @@ class Window:
         self._logs = eyes.logs
         self._gauge = eyes.gauge
         self._eyes = eyes
-        self._card: Card | None = None  # the one that counts when it begins
+        self._cards: tuple[Card, ...] = ()  # those that count when it begins
         self.kept: Kept | None = None
         self._kept_at = self._warm_at = 0.0
         self._came = {m.task.slot: self._done(m) for m in members}
@@ -83,12 +89,14 @@ class Window:
         """Begin now."""
         self.began = self._kept_at = time.monotonic()
         self._marks = {m.task.slot: self._progress.count(m.task.slot) for m in self.members}
+        for member in self.members:
+            self._gauge.meet(member)
         self._cpu = sum(self._gauge.cpu_time(m) for m in self.members)
         for member in self.members:
             self._logs.metrics[member.task.slot].mark()
-        self._card = self._eyes.card
-        if self._card is not None:
-            self._card.mark()
+        self._cards = self._eyes.cards(self.members)
+        for card in self._cards:
+            card.mark()
 
     def _done(self, member: Member) -> int:
         count = self._progress.count(member.task.slot)
@@ -125,8 +133,10 @@ class Window:
         return together(self.pace_of(m) for m in self.members)
 
     def busy(self) -> float | None:
-        """Return the device's mean busy share in it."""
-        return self._card.mean_busy() if self._card is not None else None
+        """Return the mean busy share of the devices in it, None where that of one is not known."""
+        shares = [card.mean_busy() for card in self._cards]
+        known = [share for share in shares if share is not None]
+        return sum(known) / len(known) if known and len(known) == len(shares) else None
 
     def cores(self) -> float | None:
         """Return the CPUs that they used, as long as all of them run."""

@@ -89,6 +89,7 @@ def main() -> int:  # noqa: C901, PLR0912 - one loop with everything that can go
         time.sleep(asked.idle)
         if asked.metric and step % 10 == 9:
             print(f"speed: {(step + 1) / (time.monotonic() - began):.3f} it/s", flush=True)
+    print(f"loop {time.monotonic() - began:.4f} s", flush=True)
     print(f"end {index}", flush=True)
     return asked.status if wrong else 0
 

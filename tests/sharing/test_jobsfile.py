@@ -59,7 +59,12 @@ def test_jobs_have_what_the_file_says(tmp_path: Path) -> None:
         ('[[jobs]]\ncommand = "a"\nenv = { A = 1 }', "line 3: `env` is no table of texts", ""),
         (
             '[[jobs]]\ncommand = "a"\nname = "n"\n[[jobs]]\ncommand = "b"\nname = "n"',
-            "line 6: two jobs are called `n`",
+            "line 6: two jobs would have the log `n.log`",
+            "",
+        ),
+        (
+            '[[jobs]]\ncommand = "a"\nname = "n"\ncount = 2\n[[jobs]]\ncommand = "b"\nname = "n-1"',
+            "line 7: two jobs would have the log `n-1.log`",
             "",
         ),
         ("jobs = 3", "it has no `[[jobs]]`", ""),

@@ -148,7 +148,7 @@ def test_nobody_is_left_whoever_is_killed(  # noqa: PLR0917 - fixtures
     with started(*shell(code, "--log-dir", "l")) as running:
         eventually(lambda: len([f for f in tmp_path.glob("l/*.log") if "up" in f.read_text()]) == 2)
         everyone = family(running.pid)
-        launcher = next(p for p in everyone if "sharing.launcher" in " ".join(p.cmdline()))
+        launcher = next(p.parent() for p in everyone if p.name() == "sh" and p.parent().ppid() == running.pid)
         recorder = next(p for p in running_children(running.pid) if p != launcher)
         for name, process in (("typed", everyone[0]), ("launcher", launcher), ("recorder", recorder)):
             if name in who:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.sharing.mps import PERCENTAGE, PINNED, PIPE, Mps, NoDaemon, seen
+from gputune.sharing.mps import LONGEST, PERCENTAGE, PINNED, PIPE, Mps, NoDaemon, seen
 
 # Answers from files beside it; `-d` makes a daemon, whose place is its pipe directory.
 CONTROL = """#!/bin/sh
@@ -64,11 +64,22 @@ def test_a_daemon_that_runs_is_used_and_never_ended(control: Path, tmp_path: Pat
 def test_one_of_our_own_is_started_told_to_the_tasks_and_ended(control: Path, tmp_path: Path) -> None:
     mps = Mps("on", 2, 9.0, str(tmp_path))
     told = mps.environment(2.0, [2.0, 1.0], 6_000_000_000)
-    assert told[PIPE] == str(tmp_path / "mps")
+    pipes = Path(told[PIPE])
+    assert pipes.is_dir()
     assert (told[PERCENTAGE], told[PINNED]) == ("67", "0=5723M")
     assert PERCENTAGE not in mps.environment(1.0, [1.0, 1.0], None)
     mps.stop()
-    assert not (tmp_path / "mps" / "up").exists()
+    assert not (pipes / "up").exists()
+
+
+def test_sockets_have_short_names(control: Path, tmp_path: Path) -> None:
+    deep = tmp_path / ("long" * 25)
+    deep.mkdir()
+    mps = Mps("on", 2, 9.0, str(deep), cards=("MIG-1",))
+    pipes = Path(mps.environment(1.0, [1.0], None)[PIPE])
+    assert len(str(pipes)) <= LONGEST
+    mps.stop()
+    assert not pipes.exists()
 
 
 def test_a_daemon_that_does_not_start_is_said(control: Path, tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_mps_clients_are_told_from_those_that_are_none(  # noqa: PLR0917 - fixtu
     control.chmod(0o755)
     monkeypatch.setenv("PATH", f"{control.parent}:{os.environ['PATH']}")
     done = share("--procs", "2", "--trial", "0", "--json", TASK, "--idle", "0.02", "--steps", "600")
-    assert "an MPS daemon runs, and is used" in done.stderr
+    assert "an MPS daemon runs, and is used; compute mode Default: a process could go past it" in done.stderr
     found = told(done)
     assert found["mps"] is (through == 2)
     assert says in done.stderr
@@ -222,3 +222,24 @@ def test_each_card_gets_its_own(share, simgpu, log) -> None:
     first, second = log("process0").split(), log("process1").split()
     assert first[0] != second[0]
     assert first[1] == second[1] == "2"
+
+
+def test_a_card_for_one_process_at_a_time_is_not_packed(share, simgpu) -> None:
+    simgpu().set(compute_mode=3)
+    done = share("--procs", "2", *QUICK, "--kernel", "0.002", "--idle", "0.02", "--steps", "4000")
+    assert done.returncode == 2, done.stderr
+    assert "is in compute mode Exclusive_Process: one process at a time may use it, and 2 are to run" in done.stderr
+    assert "hint: `--mps on` takes them through one daemon, `--at-once 1` in turn" in done.stderr
+
+
+def test_a_card_that_nobody_may_use_is_said(share, simgpu) -> None:
+    simgpu().set(compute_mode=2)
+    done = share("--procs", "1", "--trial", "0", TASK, "--idle", "0.02", "--steps", "150")
+    assert "compute mode Prohibited: no process may use it" in done.stderr
+
+
+def test_weights_without_mps_are_said_to_mean_nothing(share, simgpu) -> None:
+    simgpu()
+    done = share("--procs", "2", "--weights", "2,1", "--trial", "0", TASK, "--idle", "0.01", "--steps", "20")
+    assert done.returncode == 0, done.stderr
+    assert "weights count under MPS only" in done.stderr

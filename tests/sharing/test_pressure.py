@@ -25,7 +25,7 @@ def looks(monkeypatch: pytest.MonkeyPatch):
         found = []
         for value in used:
             card.used = value
-            found.append(guarded.look(card)[1])
+            found.append(next((step.action for step in guarded.look([card])), None))
         return found
 
     return run

@@ -187,6 +187,7 @@ nvmlReturn nvmlDeviceGetMemoryInfo_v2(struct handle *h, struct memory_v2 *out) {
 }
 
 SCALAR(nvmlDeviceGetIndex, unsigned, h->index)
+SCALAR(nvmlDeviceGetComputeMode, unsigned, p[P_compute_mode])
 SCALAR(nvmlDeviceGetMinorNumber, unsigned, h->index)
 SCALAR(nvmlDeviceGetPowerUsage, unsigned, d->power)
 SCALAR(nvmlDeviceGetEnforcedPowerLimit, unsigned, p[P_power_limit])

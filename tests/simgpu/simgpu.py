@@ -218,7 +218,8 @@ class Cards:
     """The hand on the cards of one state: what a test or the command line switches on and off.
 
     Parameters are the names in sim.h: clocks in MHz, power in mW, memory in B, `throttle` NVML's bit mask, `lost`,
-    `mig`, `gpm` and `fields` 0 or 1, `gen` and `width` of the PCIe link, `pid_offset` what is added to every pid.
+    `mig`, `gpm` and `fields` 0 or 1, `compute_mode` NVML's number, `gen` and `width` of the PCIe link, `pid_offset`
+    what is added to every pid.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,0 +1,217 @@
+"""The dry run: what would be started, where, and the memory's arithmetic. Nothing is started."""
+
+import os
+import shlex
+from collections.abc import Sequence
+
+import msgspec
+
+from gputune.errors import BadUsage
+from gputune.figures import size
+from gputune.hygiene import clean, mask
+from gputune.sharing import fitting, host
+from gputune.sharing.cards import Card, Cards
+from gputune.sharing.fitting import Need, Room
+from gputune.sharing.mps import Mps
+from gputune.sharing.placing import NoSuchCard, Places
+from gputune.sharing.refusals import DoesNotFit
+from gputune.sharing.spec import Job, Spec, total
+from gputune.sharing.spec import Mps as Wish
+from gputune.sharing.tasks import Task, tasks
+
+DRIVER_S = 3.0  # s that the driver gets to tell of its cards
+WORD = 400  # characters of a command, or of its variables, that are shown
+OWN = "GPUTUNE_SHARE"  # variables between us and our launcher
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """One process: its command and its variables, secrets masked."""
+
+    index: int
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    log: str
+    cwd: str
+    cpus: list[int]
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is of one memory, in B. `asked` is what all at once take of it, as given; null: nobody said."""
+
+    name: str
+    free: float
+    total: float
+    asked: float | None
+    fits: bool | None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The document of `--dry-run --json`. `procs` is one of them where their number is to be found out (`auto`)."""
+
+    schema_version: int = 1
+    auto: bool
+    procs: list[Planned]
+    at_once: int
+    memory: list[Memory]
+    device: str  # what is known of the card, or why nothing is
+    mps: str
+    first: str  # what happens first
+
+
+def rehearse(spec: Spec) -> tuple[Plan, BadUsage | None]:
+    """Return the plan, and what it would be refused with. Raises BadUsage for a card that is not there."""
+    cards = Cards()
+    try:
+        cards.wait(DRIVER_S)
+        chosen = _chosen(spec, cards)
+        return _plan(spec, cards, chosen), _refused(spec, chosen)
+    finally:
+        cards.close()
+
+
+def _chosen(spec: Spec, cards: Cards) -> list[Card]:
+    """Return the cards that count: without a wish the first visible one."""
+    if cards.state != "there":
+        return []
+    found = []
+    for wish in spec.gpus:
+        card = cards.of(wish) if wish != "auto" else next(iter(cards.allowed()), None)
+        if card is None:
+            raise NoSuchCard(wish, cards)
+        found.append(card)
+    return found or cards.allowed()[:1]
+
+
+def _plan(spec: Spec, cards: Cards, chosen: Sequence[Card]) -> Plan:
+    found = tasks(spec, [_name(wish, card) for wish, card in zip(spec.gpus, chosen, strict=False)] or spec.gpus)
+    at_once = _at_once(spec, found)
+    places = Places(spec, cards, lambda _text: None)
+    places.divide(at_once, tuple(os.environ))
+    seats: list[Task] = []
+    for task in found:
+        taken = [other.cpus for other in seats[max(0, len(seats) - at_once + 1) :]]
+        seats.append(places.seated(places.threaded(task), taken))
+    return Plan(
+        auto=not total(spec.jobs, len(spec.gpus)),
+        procs=[_planned(task) for task in seats],
+        at_once=at_once,
+        memory=[_host(spec, at_once), *(_device(spec, card) for card in chosen if card.used is not None)],
+        device=_device_words(cards, chosen),
+        mps=_mps(spec, chosen, at_once),
+        first=_first(spec),
+    )
+
+
+def _name(wish: str, card: Card) -> str:
+    """Return what CUDA_VISIBLE_DEVICES would be; the emptiest card is only known when it is looked for."""
+    return wish if wish == "auto" or wish.startswith("MIG-") else card.device.uuid
+
+
+def _at_once(spec: Spec, found: Sequence[Task]) -> int:
+    return min(len(found), spec.at_once * max(1, len(spec.gpus)) or len(found))
+
+
+def _planned(task: Task) -> Planned:
+    told = {name: value for name, value in task.env.items() if not name.startswith(OWN)}
+    pairs = (pair.partition("=") for pair in mask([f"{name}={value}" for name, value in told.items()]))
+    return Planned(
+        index=task.slot,
+        name=task.name,
+        command=list(mask(task.argv)),
+        environment={name: value for name, _, value in pairs},
+        log=task.log,
+        cwd=task.cwd,
+        cpus=sorted(task.cpus),
+    )
+
+
+def _all(jobs: Sequence[Job], needs: Sequence[int | None], at_once: int) -> float | None:
+    """Return the B that so many at once take, as far as it was said; None where nothing was."""
+    each = [need or 0 for job, need in zip(jobs, needs, strict=True) for _ in range(max(1, job.count))]
+    return float(sum(sorted(each, reverse=True)[:at_once])) if any(each) else None
+
+
+def _memory(name: str, free: float, whole: float, asked: float | None) -> Memory:
+    return Memory(name=name, free=free, total=whole, asked=asked, fits=None if asked is None else asked <= free)
+
+
+def _host(spec: Spec, at_once: int) -> Memory:
+    whole, left = host.memory()
+    asked = _all(spec.jobs, [job.host_memory for job in spec.jobs], at_once)
+    return _memory("host", left, whole, asked)
+
+
+def _device(spec: Spec, card: Card) -> Memory:
+    whole = card.room or card.total or 0.0
+    most = spec.at_once or sum(max(1, job.count) for job in spec.jobs)
+    asked = _all(spec.jobs, [job.memory for job in spec.jobs], most)
+    return _memory(card.name, max(0.0, whole - (card.used or 0.0)), whole, asked)
+
+
+def _device_words(cards: Cards, chosen: Sequence[Card]) -> str:
+    if not chosen:
+        return f"none ({cards.why or 'CUDA_VISIBLE_DEVICES leaves none'})"
+    modes = (f"{card.name}{f', compute mode {card.mode_name}' if card.mode_name else ''}" for card in chosen)
+    parted = "; parted (MIG): what is free in an instance is not read" if any(c.device.mig for c in chosen) else ""
+    return ", ".join(modes) + parted
+
+
+def _mps(spec: Spec, chosen: Sequence[Card], at_once: int) -> str:
+    if not chosen or at_once < 2:
+        return ""
+    wish: Wish = "off" if spec.mps == "off" else "auto"  # a daemon is looked for, and none is started
+    found = Mps(wish, -(-at_once // len(chosen)), chosen[0].capability, "")
+    return "an MPS daemon would be started for this run" if spec.mps == "on" and not found.active else found.says
+
+
+def _first(spec: Spec) -> str:
+    if spec.trial > 0 and len(spec.jobs) == 1 and total(spec.jobs, len(spec.gpus)) != 1:
+        return f"the first one runs alone until it has made batches for {spec.trial:g} s; the others join if they fit"
+    return "all start at once; nothing is measured of one alone"
+
+
+def _refused(spec: Spec, chosen: Sequence[Card]) -> BadUsage | None:
+    """Return what the run would be refused with, by what was said of it."""
+    if spec.queue or len(spec.jobs) > 1:
+        return None
+    job, (whole, left) = spec.jobs[0], host.memory()
+    need = Need(device=job.memory, host=job.host_memory, given=True)
+    rooms = [_room(card, min(left, whole)) for card in chosen] or [Room(host_free=min(left, whole))]
+    for room in rooms:
+        if says := fitting.refusal(max(1, job.count), need, room):
+            return DoesNotFit(says, fitting.fits(need, room))
+    return None
+
+
+def _room(card: Card, left: float) -> Room:
+    free = card.room - card.used if card.room and card.used is not None else None
+    return Room(name=card.name, device=card.total, device_free=free, host_free=left)
+
+
+def text(plan: Plan) -> str:
+    """Return the plan in words."""
+    lines = []
+    for one in plan.procs:
+        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in one.environment.items())
+        lines += [
+            f"{one.name}: {clean(variables, WORD)} {clean(shlex.join(one.command), WORD)}",
+            f"  log {clean(one.log, WORD)}",
+            *([f"  in {clean(one.cwd, WORD)}"] if one.cwd else []),
+            *([f"  CPUs {','.join(map(str, one.cpus))}"] if one.cpus else []),
+        ]
+    if plan.auto:
+        lines.append("how many: found out by trying, from one copy's memory, busy share and pace")
+    elif plan.at_once < len(plan.procs):
+        lines.append(f"{plan.at_once} of {len(plan.procs)} at a time")
+    lines += [_line(memory) for memory in plan.memory]
+    lines += [f"device: {plan.device}", *([f"MPS: {plan.mps}"] if plan.mps else []), plan.first]
+    return "\n".join(lines)
+
+
+def _line(memory: Memory) -> str:
+    free = f"{memory.name} memory: {size(memory.free)} of {size(memory.total)} are free"
+    if memory.asked is None:
+        return free
+    verdict = "that fits" if memory.fits else "that does not fit"
+    return f"{free}; as given, all at once take {size(memory.asked)}: {verdict}"

@@ -1,0 +1,65 @@
+"""The dry run says what would be started, and starts nothing."""
+
+import json
+import sys
+
+import pytest
+
+GB = 10**9
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path) -> None:
+    (tmp_path / "train.py").write_text("open('started', 'w')\n")
+
+
+def test_it_prints_commands_variables_and_the_memorys_arithmetic(share, simgpu, tmp_path) -> None:
+    simgpu().set(memory_total=80 * GB, memory_reserved=0)
+    done = share(
+        *("--procs", "2", "--memory", "30GB", "--index-env", "PART", "--python", sys.executable, "--dry-run"),
+        *("train.py", "--lr", "1"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "PART_INDEX=1 PART_NUM=2" in done.stdout
+    assert f"{sys.executable} train.py --lr 1\n" in done.stdout
+    assert "80 GB of 80 GB are free; as given, all at once take 60 GB: that fits" in done.stdout
+    assert "compute mode Default" in done.stdout
+    assert "the first one runs alone until it has made batches for 5 s" in done.stdout
+    assert not (tmp_path / "started").exists()
+    assert not (tmp_path / "gputune-runs").exists()
+
+
+def test_what_would_be_refused_is_refused_with_the_same_words(share, simgpu) -> None:
+    simgpu().set(memory_total=80 * GB, memory_reserved=0)
+    done = share("--procs", "3", "--memory", "30GB", "--dry-run", "train.py")
+    assert done.returncode == 2
+    assert "all at once take 90 GB: that does not fit" in done.stdout
+    assert "one takes 30 GB (as given), 3 take 90 GB, and 80 GB of its 80 GB are free" in done.stderr
+    assert "hint: `--procs 2` fits" in done.stderr
+
+
+def test_it_is_a_document_too(share, simgpu) -> None:
+    simgpu(devices=2)
+    done = share("--procs", "1", "--gpus", "0,1", "--dry-run", "--json", "train.py", "--token", "sk-verysecret12345678")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert (plan["schema_version"], plan["auto"], plan["at_once"]) == (1, False, 2)
+    cards = {row["environment"]["CUDA_VISIBLE_DEVICES"] for row in plan["procs"]}
+    assert len(cards) == 2
+    assert all(card.startswith("GPU-") for card in cards)
+    assert plan["procs"][1]["command"][-4:] == ["--process_index", "1", "--process_num", "2"]
+    assert [memory["name"].split(" (")[0] for memory in plan["memory"]] == ["host", "GPU 0", "GPU 1"]
+    assert "verysecret" not in done.stdout
+
+
+def test_a_card_that_is_not_there_is_refused(share, simgpu) -> None:
+    simgpu()
+    done = share("--procs", "1", "--gpu", "3", "--dry-run", "train.py")
+    assert done.returncode == 2
+    assert "there is no GPU `3` here" in done.stderr
+
+
+def test_a_number_that_is_to_be_found_out_is_said(share) -> None:
+    done = share("--procs", "auto", "--dry-run", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "how many: found out by trying" in done.stdout
