@@ -1,7 +1,8 @@
 """Somebody else uses the CPUs that this job works on, and the training waits for them.
 
 What it sees: the cores that foreign processes use on the CPUs of this job, the heaviest of them by pid and name, and
-for how long makers of batches and the training itself were runnable without a CPU (`/proc/PID/schedstat`).
+for how long makers of batches and the training itself were runnable without a CPU (`/proc/PID/schedstat`). Where no
+CPU is left and nobody waits long enough for a gain to be sure, it says so without a promise.
 
 Why it matters: a worker that has half a CPU makes half as many batches; and a step of many threads is as late as the
 last of them.
@@ -18,13 +19,17 @@ Sources: Linux, Documentation/scheduler/sched-stats; the prediction is `gputune/
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gputune.features import Features, Machine, Process
-from gputune.finding import Finding, Speedup
+from gputune.finding import NO_CHANGE, Finding, Speedup
 from gputune.prediction import ERROR, Outlook, outlooks
 from gputune.workload import CROWD, LEAST_BATCHES, step_queued_of
 
 WAITING = 0.03  # of making a batch, or of a step, without a CPU: below it, nobody stands in the way
+WORTH = 1.05  # what the end of the others must promise to be told as a gain
+FULL = 0.95  # of the CPUs in use: nobody finds one that is free
+MANY = 0.5  # cores used by others that are worth a word where they cost nothing that is known
 NAMED = 3  # neighbours in the sentence
 TEAM = 1.5  # threads of a step: from here on, their number is worth a word
 MOST_WAITED = 0.9  # of a loop spent waiting for a CPU: beyond it, the clocks and not the crowd are to be doubted
@@ -33,6 +38,14 @@ MOST_WAITED = 0.9  # of a loop spent waiting for a CPU: beyond it, the clocks an
 def advise(run: Features) -> Iterator[Finding]:
     if (run.machine.others or 0.0) < CROWD:
         return
+    found = list(_slowed(run))
+    yield from found
+    if all(f.speedup.sure < WORTH for f in found):
+        yield from _full(run)
+
+
+def _slowed(run: Features) -> Iterator[Finding]:
+    """Speak for the loop that the others cost most."""
     found = outlooks(run)
     waiting = [o for o in found if o.queued >= WAITING or _queued(o) >= WAITING]
     if waiting:
@@ -60,29 +73,54 @@ def _of_steps(run: Features) -> Iterator[Finding]:
     team = max(1.0, (process.cpu or 0.0) + (process.queued or 0.0))
     queued = min(MOST_WAITED, (process.queued or 0.0) / team)
     if queued >= WAITING:
-        likely = 1 / (1 - queued * _theirs(run.machine, process))
+        likely = 1 / (1 - queued * _foreign(run.machine, process))
         speedup = Speedup(low=max(0.01, likely * (1 - 2 * ERROR)), likely=likely, high=likely * (1 + 2 * ERROR) * team)
         yield _finding(run.machine, speedup, queued, 0.0, team)
 
 
-def _theirs(machine: Machine, process: Process) -> float:
+def _foreign(machine: Machine, process: Process) -> float:
     """Return the share of the crowd on the CPUs that is not of the job."""
     others = machine.others or 0.0
     ours = max(0.0, (machine.job or 0.0) - (process.cpu or 0.0) * machine.ranks)
     return others / (others + ours)
 
 
+def _full(run: Features) -> Iterator[Finding]:
+    """Say that the CPUs are all in use, and by whom, where nobody can say what that costs this training.
+
+    Two CPUs of a virtual machine may be one core, and who shares a core is slow without ever waiting for a CPU.
+    """
+    machine = run.machine
+    others, ours = machine.others or 0.0, machine.job or 0.0
+    trains = any(p.guest == "ring" and p.loop > 0 for p in run.processes)
+    if not trains or others < MANY or others + ours < FULL * machine.cpus:
+        return
+    yield replace(
+        _finding(machine, NO_CHANGE, 0.0, 0.0, 1.0),
+        says=f"others use {_theirs(machine)}, this job {ours:.1f}: none is left",
+        risk="what more workers or threads promise on CPUs of one's own, they do not keep here",
+        basis="the CPU time of all processes on the CPUs of this job, against what these have",
+        falsified_by=f"CPUs that idle for more than {1 - FULL:.0%} of the time while it trains",
+    )
+
+
+def _theirs(machine: Machine) -> str:
+    """Name the CPUs that others use, and who they are."""
+    heavy = machine.neighbours[:NAMED]
+    who = f" ({', '.join(f'{n.name}, pid {n.pid}: {n.cores:.1f}' for n in heavy)})" if heavy else ""
+    return f"{machine.others or 0.0:.1f} of the {machine.cpus:g} CPUs{who}"
+
+
 def _finding(machine: Machine, speedup: Speedup, stepping: float, making: float, width: float) -> Finding:
     others = machine.others or 0.0
     left = max(1, math.floor(machine.cpus - others))
     heavy = machine.neighbours[:NAMED]
-    who = f" ({', '.join(f'{n.name}, pid {n.pid}: {n.cores:.1f}' for n in heavy)})" if heavy else ""
     fewer = (
         f"; until then torch.set_num_threads({left})" if width >= TEAM and left < machine.cpus / machine.ranks else ""
     )
     return Finding(
         id="busy-host",
-        says=f"others use {others:.1f} of the {machine.cpus:g} CPUs{who}; {_waits(stepping, making)}",
+        says=f"others use {_theirs(machine)}; {_waits(stepping, making)}",
         do=f"end or move the others, or give this job CPUs of its own{fewer}",
         share_lost=max(0.0, 1 - 1 / speedup.likely),
         speedup=speedup,

@@ -3,6 +3,7 @@
 Wall times become CPU seconds, blocked seconds and a crowd: the form in which they can be replayed under other settings.
 """
 
+import math
 from collections.abc import Iterable
 
 from gputune import storage
@@ -14,6 +15,7 @@ from gputune.replay import DELIVERY_S, Job, Work
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
+CLOCKS = 0.1  # threads: by so much the CPU clock of some steps and the queue of the whole loop may disagree
 LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
 
@@ -72,11 +74,15 @@ def step_cpu_of(loader: Loader) -> float:
 def step_queued_of(loader: Loader) -> float:
     """Return the s that the training process queues for a CPU in a step: of the loop's, what the step leaves room for.
 
-    In a step that was timed on both clocks it can only be what neither computing nor a pause explains.
+    In a step that was timed on both clocks it can only be what neither computing nor a pause explains. The queue is the
+    first thread's, the CPU time that of all: it is shared out over as many threads as must have been at work, for one
+    cannot compute and queue for longer than the loop takes.
     """
     if len(loader.step_cpus) < LEAST_SAMPLED:
         return loader.step_queued
-    explained = mean(loader.step_cpus) + sum(mean(series) for series in loader.pauses.values())
+    cpu, per_batch = mean(loader.step_cpus), mean(loader.waits) + mean(loader.steps)
+    threads = max(1, math.ceil((cpu + loader.step_queued) / per_batch - CLOCKS)) if per_batch else 1
+    explained = cpu / threads + sum(mean(series) for series in loader.pauses.values())
     return min(loader.step_queued, max(0.0, mean(loader.steps) - explained))
 
 

@@ -289,6 +289,14 @@ def test_a_step_queues_no_longer_than_computing_and_pauses_leave_room_for() -> N
     assert step_queued_of(replace(timed, step_cpus=())) == pytest.approx(0.009)
 
 
+def test_threads_that_spin_for_each_other_do_not_explain_away_the_queue_of_the_first() -> None:
+    """Two threads on one CPU: the process computes all of the time, and its first thread queues for half of it."""
+    tangled = loader(step=0.020, wait=0.0, step_cpus=(0.0195,) * 20, step_queued=0.0095)
+    assert step_queued_of(tangled) == pytest.approx(0.0095)
+    alone = loader(step=0.020, wait=0.0, step_cpus=(0.0195,) * 20, step_queued=0.0015)
+    assert step_queued_of(alone) == pytest.approx(0.0005)
+
+
 def test_a_loop_without_its_pauses_is_held_against_the_loader_at_its_present_pace() -> None:
     """Two workers that need 15 ms a batch between them, and a pause of 10 ms in which they catch up."""
     kept = loader(workers=2, blocked=0.030, step=0.015, wait=0.001, pauses={"logging": (0.010,) * 100})

@@ -6,6 +6,7 @@ import pytest
 
 from gputune.advisors.busy_host import advise
 from gputune.features import Features, Neighbour
+from gputune.finding import Finding
 
 ENCODER = Neighbour(pid=4711, name="ffmpeg", cores=0.98)
 
@@ -83,3 +84,23 @@ def test_a_loop_without_a_loader_is_known_by_its_own_queue(crowded) -> None:
 def test_others_can_have_cost_no_more_than_they_used(crowded) -> None:
     (finding,) = advise(crowded(others=0.22))
     assert finding.speedup.likely <= 1 / (1 - 0.22) + 1e-6
+
+
+def test_full_cpus_are_told_without_a_promise_where_nobody_waits(crowded) -> None:
+    """On two CPUs that are one core, a training is slow without ever waiting for a CPU."""
+
+    def full(job: float, **more: object) -> list[Finding]:
+        found = crowded(queued=0.0, **more)
+        return list(advise(replace(found, machine=replace(found.machine, job=job))))
+
+    (finding,) = full(0.97)
+    assert finding.says == "others use 1.0 of the 2 CPUs (ffmpeg, pid 4711: 1.0), this job 1.0: none is left"
+    assert finding.risk
+    assert (finding.speedup.low, finding.speedup.high) == (1.0, 1.0)
+    assert full(0.6) == []
+    assert full(1.75, others=0.25) == []
+
+
+def test_full_cpus_without_a_training_are_nobodys_business(crowded) -> None:
+    found = crowded()
+    assert list(advise(replace(found, processes=(), machine=replace(found.machine, job=0.97)))) == []

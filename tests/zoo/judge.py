@@ -47,6 +47,8 @@ LATER = 2.0  # s before a script that failed is tried again: what was in its way
 KNOWN = 0.02  # standard error from which on what a change realised is known: well below the bar for its prediction
 ALIKE = 0.03  # runs of which one had a machine so much faster are not held against each other, if there are others
 NEIGHBOUR = "busy-host"  # what has to be named on a machine with busy neighbours, beside the cause
+WORTH = 1.05  # what a change must realise to be worth a word: gputune's own bar
+SLOWED = 1.1  # by a busy neighbour: from here on it is to be named
 ROUND = "round.json"  # beside a kept recording: what the script's own clock said
 
 
@@ -93,6 +95,7 @@ class Outcome:
     trouble: str = ""
     missing: str = ""  # why the script cannot run on this machine: then it counts for nothing
     named: bool | None = None  # on a loaded machine: whether the neighbour was
+    slowed: float | None = None  # and its pace on a quiet one over its pace beside the neighbour
     right: bool = False
     realised: float | None = None
     error: float | None = None
@@ -283,15 +286,20 @@ def _held(outcome: Outcome, *, loaded: bool) -> Outcome:
     """Hold what was found and predicted against what was planted and realised."""
     if loaded:
         outcome.named = all(NEIGHBOUR in found for found in outcome.found)
-    aside = {NEIGHBOUR} if loaded else set()
+    aside = {NEIGHBOUR} - {outcome.planted} if loaded else set()
     tops = [next((i for i in found if i not in aside), None) for found in outcome.found]
-    outcome.right = all(top == outcome.planted for top in tops)
+    outcome.right = all(top == outcome.planted for top in tops) or (loaded and _gone(outcome, tops))
     if outcome.mended and outcome.predicted:
         outcome.realised = realised(outcome)
         low, likely, high = (statistics.median(values) for values in zip(*outcome.predicted, strict=True))
         outcome.error = abs(likely / outcome.realised - 1)
         outcome.inside = low <= outcome.realised <= high
     return outcome
+
+
+def _gone(outcome: Outcome, tops: list[str | None]) -> bool:
+    """Return whether nobody spoke of what a busy neighbour has made worthless: more workers where no CPU is left."""
+    return not any(tops) and bool(outcome.mended) and realised(outcome) < WORTH
 
 
 def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
@@ -357,6 +365,17 @@ def rejudged(folder: Path, wanted: Callable[[str], bool]) -> list[Outcome]:
     return [_held(outcome, loaded=loaded) for outcome in outcomes.values()]
 
 
+def compare(outcomes: list[Outcome], quiet: Path) -> None:
+    """Note by how much busy neighbours slowed each script, against recordings of a run without any."""
+    paces: dict[str, list[float]] = {}
+    for path in quiet.glob(f"*/{ROUND}"):
+        kept = json.loads(path.read_text())
+        paces.setdefault(kept["name"], []).append(kept["pace"])
+    for outcome in outcomes:
+        if outcome.name in paces and outcome.paces:
+            outcome.slowed = statistics.median(paces[outcome.name]) / statistics.median(outcome.paces)
+
+
 def row(outcome: Outcome) -> str:
     """Return a case's line of the table."""
     tops = " / ".join(found[0] if found else "-" for found in outcome.found)
@@ -394,6 +413,11 @@ def totals(outcomes: list[Outcome]) -> tuple[list[str], bool]:
     met = first >= (FIRST_LOADED if loaded else FIRST) * len(planted) and quiet == len(healthy)
     if loaded:
         lines.append(f"busy neighbour named: {sum(bool(o.named) for o in loaded)} of {len(loaded)}")
+    slowed = [o for o in loaded if o.slowed and o.slowed >= SLOWED]
+    if slowed:
+        lines.append(
+            f"and where it slowed the script by a tenth: {sum(bool(o.named) for o in slowed)} of {len(slowed)}"
+        )
     if errors:
         median, p90 = statistics.median(errors), errors[min(len(errors) - 1, math.ceil(0.9 * len(errors)) - 1)]
         covered = sum(bool(o.inside) for o in planted)
@@ -416,6 +440,7 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="go on where the recordings of --keep end")
     parser.add_argument("--again", type=Path, help="judge the recordings of this folder anew; nothing runs")
     parser.add_argument("--loaded", type=int, default=0, help="busy neighbours on the CPUs during all runs")
+    parser.add_argument("--quiet", type=Path, help="with --loaded: recordings of a quiet run, for what the load cost")
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the run under way is ended with us
@@ -436,6 +461,8 @@ def main() -> int:
     for case in chosen:
         outcomes.append(judge(case, way))
         print(row(outcomes[-1]), flush=True)
+    if args.quiet:
+        compare(outcomes, args.quiet)
     lines, met = totals(outcomes)
     print("", *lines, "bars met" if met else "BELOW THE BARS", sep="\n")
     if not args.only and not args.again and not args.loaded:

@@ -1,6 +1,7 @@
 """The zoo in small: every script is well declared, and the quickest ones get the right verdict."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -85,6 +86,31 @@ def test_beside_a_busy_neighbour_the_cause_still_comes_first_and_the_neighbour_i
     assert not judge._held(judge.Outcome("d", "few-workers", found=both.found), loaded=False).right
 
 
+def test_a_cause_that_the_neighbour_makes_worthless_need_not_be_named() -> None:
+    def held(gain: float, found: list[str], *, loaded: bool = True) -> bool:
+        outcome = judge.Outcome("a", "few-workers", found=[found], paces=[100.0], mended=[100.0 * gain])
+        return judge._held(outcome, loaded=loaded).right
+
+    assert held(1.02, ["busy-host"])
+    assert held(1.02, [])
+    assert not held(1.3, ["busy-host"])
+    assert not held(1.02, ["busy-host", "low-prefetch"])
+    assert not held(1.02, [], loaded=False)
+
+
+def test_a_neighbour_counts_where_it_costs_something(tmp_path) -> None:
+    for number, pace in enumerate((100.0, 110.0, 120.0)):
+        (tmp_path / f"a-{number}").mkdir()
+        (tmp_path / f"a-{number}" / judge.ROUND).write_text(json.dumps({"name": "a", "pace": pace}))
+    slow, other = (
+        judge.Outcome("a", None, paces=[55.0], named=False),
+        judge.Outcome("b", None, paces=[55.0], named=True),
+    )
+    judge.compare([slow, other], tmp_path)
+    assert (slow.slowed, other.slowed) == (2.0, None)
+    assert "and where it slowed the script by a tenth: 0 of 1" in judge.totals([slow, other])[0]
+
+
 def test_a_script_that_fails_is_tried_once_more(monkeypatch) -> None:
     outcomes = iter([RuntimeError("1"), judge.Run(10.0, {}, 0.0, 0.001), RuntimeError("2"), RuntimeError("x")])
 
@@ -132,9 +158,9 @@ def test_a_resumed_case_counts_the_rounds_that_were_kept(monkeypatch, tmp_path: 
 def test_the_verdict_is_what_was_planted(name: str, tmp_path: Path) -> None:
     case = ALL[name]
     found = []
-    for turn in range(3):  # a busy neighbour is a cause too, and not the planted one
+    for turn in range(3):  # a busy neighbour is a cause too, and not the planted one; it may hide that one
         verdict = judge.run_once(case, [], mended=False, kept=tmp_path / f"run{turn}").verdict
-        found.append([finding["id"] for finding in verdict["findings"]])
+        found.append([finding["id"] for finding in verdict["findings"] if finding["id"] != judge.NEIGHBOUR])
         if found[-1][:1] == ([case.cause] if case.cause else []):
             return
     pytest.fail(f"planted: {case.cause}, found: {found}")
