@@ -46,6 +46,31 @@ class _Awaited(torch.Tensor):
 READING = frozenset({"item", "cpu", "tolist", "numpy"})
 
 
+class _OnHost(torch.Tensor):
+    """A batch in the host's memory: `to` moves it over the card's link, and waits for that as CUDA does."""
+
+    card = None  # the one that it is moved to
+    pinned = False  # it lies in page-locked memory
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        if name == "is_pinned":
+            return args[0].pinned
+        if name == "to":
+            batch = args[0]
+            size = batch.element_size() * batch.nelement()
+            cls.card.copy_h2d(size, pinned=batch.pinned, non_blocking=kwargs.get("non_blocking", False))
+            return super().__torch_function__(torch.Tensor.as_subclass, types, (batch, _OnCard))
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+class _OnCard(_OnHost):
+    """The same on the card."""
+
+    is_cuda = True
+
+
 class SimNet(torch.nn.Module):
     """A network of `kernels` kernels a step that keep the card busy for `fixed + per_sample * samples` seconds.
 
@@ -70,11 +95,17 @@ class SimNet(torch.nn.Module):
         self.tensor, self.launching, self.awaited = tensor, launching, awaited
         self.card = simgpu.Device()
         self.card.alloc(memory)
-        _Awaited.card = self.card
+        _Awaited.card = _OnHost.card = self.card
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         loss = _Work.apply(self.weight, self, len(batch))
         return loss.as_subclass(_Awaited) if self.awaited else loss
+
+    def held(self, batch: torch.Tensor, *, pinned: bool) -> torch.Tensor:
+        """Return a batch as it lies on a host with a card: `.to("cuda")` moves it there."""
+        held = batch.as_subclass(_OnHost)
+        held.pinned = pinned
+        return held
 
     def queue(self, samples: int, part: float) -> None:
         """Put this part of a step's kernels on the card."""
