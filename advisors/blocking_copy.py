@@ -20,12 +20,11 @@ from collections.abc import Iterator
 
 from gputune.features import Features
 from gputune.finding import Finding
-from gputune.transfers import Held, gain, held
+from gputune.transfers import ASKED, Held, beside, held
 
 CHECKLIST = ("1.6",)
 
 PINNED = 0.5  # of the bytes of a place: else unpinned-memory is the cause
-ASKED = 0.5  # of the bytes without waiting: then most of it is right already
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -39,7 +38,7 @@ def advise(run: Features) -> Iterator[Finding]:
 def _finding(found: Held) -> Finding:
     step = found.lanes
     then = step.then(1.0, unattended=True)
-    speedup = gain(step.step, (step.step + then) / 2, then, then)
+    speedup = beside(step.step, then, then)
     return Finding(
         id="blocking-copy",
         says=(

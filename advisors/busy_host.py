@@ -21,10 +21,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputune.enough import settled
 from gputune.features import Features, Machine, Process
 from gputune.finding import NO_CHANGE, Finding, Speedup
 from gputune.prediction import ERROR, Outlook, outlooks
-from gputune.workload import CROWD, LEAST_BATCHES, step_queued_of
+from gputune.workload import CROWD, step_queued_of
 
 WAITING = 0.03  # of making a batch, or of a step, without a CPU: below it, nobody stands in the way
 WORTH = 1.05  # what the end of the others must promise to be told as a gain
@@ -68,7 +69,7 @@ def _of_steps(run: Features) -> Iterator[Finding]:
     """
     heard = [p for p in run.processes if p.guest == "ring" and p.queued and p.cpu and p.loop > 0]
     process = max(heard, key=lambda p: p.queued or 0.0, default=None)
-    if process is None or (process.batches or process.optimizer_steps) < LEAST_BATCHES:
+    if process is None or not settled(process):
         return
     team = max(1.0, (process.cpu or 0.0) + (process.queued or 0.0))
     queued = min(MOST_WAITED, (process.queued or 0.0) / team)

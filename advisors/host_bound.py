@@ -20,10 +20,10 @@ Sources: PyTorch blog, "Accelerating PyTorch with CUDA Graphs", 2021 (up to x5 a
 
 from collections.abc import Iterator
 
+from gputune.enough import settled
 from gputune.features import Features, Process
 from gputune.finding import Finding
 from gputune.overlapping import Lanes, gain, lanes
-from gputune.workload import LEAST_BATCHES
 
 UNDERUSED = 0.7  # busy share: above it, less than a third of a step can be won by launching faster
 UNUSED = 0.02  # busy share: below it, the job does not compute on this device
@@ -48,7 +48,7 @@ def advise(run: Features) -> Iterator[Finding]:
 def _bound(run: Features, process: Process) -> Lanes | None:
     """Return the step of a process whose host computes under torch while its device waits; None of any other."""
     step = lanes(run, process)
-    if step is None or (process.batches or process.optimizer_steps) < LEAST_BATCHES:
+    if step is None or not settled(process):
         return None
     waits = step.waiting + step.synced + step.copying
     own = max(0.0, step.step - waits)

@@ -2,7 +2,8 @@
 
 What it sees: the time from the return of `next()` (or, in a loop without a DataLoader, from the end of the
 optimizer's step) to the first call of a torch module, measured in the training process on sampled steps, and the
-stacks of that time.
+stacks of that time. In a loop without a DataLoader, work on the weights (a moving average of them, clipping, their
+gradients) lies there, too: torch tells in some of the first steps how much of the time it is, and that is left out.
 
 Why it matters: this work runs one after the other with the step: no worker does it ahead of time, and the device
 waits.
@@ -11,15 +12,18 @@ What to do: move it into the dataset's `__getitem__` or `collate_fn` and give th
 that draws its own batches (`get_batch`), prepare the next batch in a thread or process while the step runs.
 
 When it is wrong: when the work needs the model's last output (reinforcement learning, hard-negative mining). In a loop
-without a DataLoader also when what follows the optimizer's step is work on the weights, like a moving average of them:
-it is silent where the stacks show such a function calling torch's modules or optimizers, and cannot know it otherwise.
+without a DataLoader also when what follows the optimizer's step makes no batch and is no work on the weights either,
+like a step of a simulator. With torch before 2.0, or under a TorchFunctionMode of the script's own (a default device is
+one), torch tells nothing of that work: then it is silent where the stacks show a function that goes through a model.
 
 Sources: the checklist of causes in docs/causes.md (preprocessing coupled with training).
 """
 
 from collections.abc import Iterator
 
+from gputune.enough import sure
 from gputune.features import Features, Process
+from gputune.figures import mean
 from gputune.finding import Finding
 from gputune.moving import moved_to_workers
 
@@ -38,20 +42,25 @@ WITHOUT_LOADER = (
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
         steps = process.batches or process.optimizer_steps
-        if len(process.before_forward) < LEAST or not steps or not process.loop:
+        if not steps or not process.loop or not _known(process, process.loop / steps):
             continue
-        each = sum(process.before_forward) / len(process.before_forward)
-        if each * steps / process.loop >= NOTABLE and not _on_weights(process):
+        each = mean(process.before_forward) * (1 - (process.on_weights or 0.0))
+        if each * steps / process.loop >= NOTABLE and not _through_a_model(process):
             yield _finding(run, process, each, steps)
 
 
-def _on_weights(process: Process) -> bool:
-    """Return whether the work after an optimizer's step is on the model, like a moving average of its weights.
+def _known(process: Process, step: float) -> bool:
+    """Return whether enough steps, of `step` s, were sampled."""
+    return len(process.before_forward) >= LEAST or sure(process.before_forward, of=step)
+
+
+def _through_a_model(process: Process) -> bool:
+    """Return whether the work after an optimizer's step is on the model, by the stacks, where torch did not tell.
 
     After a next() there is a batch to work on. After an optimizer's step it may be either: a function beside the loop's
     own whose stacks are now in torch's modules and now not goes through a model, and no worker can do that.
     """
-    if process.batch_gotten:
+    if process.batch_gotten or process.on_weights is not None:
         return False
     worked = next((f.function for f in process.frames if not f.compute), None)
     computing = dict.fromkeys((frame.function for frame in process.frames), 0.0)
@@ -62,7 +71,8 @@ def _on_weights(process: Process) -> bool:
 
 def _finding(run: Features, process: Process, each: float, steps: int) -> Finding:
     workers, speedup = moved_to_workers(run, process, each)
-    frame = next((f for f in process.frames if not f.compute), None)
+    on_weights = mean(process.before_forward) * (process.on_weights or 0.0) * steps / process.loop
+    frame = next((f for f in process.frames if not f.compute and f.share > on_weights), None)  # else it may be that
     place = f", mostly in {frame.function}" if frame else ""
     since, move = AFTER_NEXT if process.batch_gotten else WITHOUT_LOADER
     share = each * steps / process.loop
@@ -75,6 +85,11 @@ def _finding(run: Features, process: Process, each: float, steps: int) -> Findin
         basis="that work moved to workers, replayed within the CPUs of this job",
         falsified_by="samples/s that stay the same when one prepared batch is used again and again",
         effect="same-order",
-        evidence={"share": share, "before_forward_s": each, "steps": steps, "workers": workers},
+        evidence={"share": share, "before_forward_s": each, "steps": steps, "workers": workers, **_left_out(process)},
         where=frame.where if frame else "",
     )
+
+
+def _left_out(process: Process) -> dict[str, float]:
+    """Return the share of that time in which torch worked on the weights, where it is known."""
+    return {} if process.on_weights is None else {"on_weights": process.on_weights}

@@ -17,6 +17,7 @@ Amdahl's law for a device that works behind the host.
 from collections.abc import Iterator
 
 from gputune.enlarging import turn
+from gputune.enough import settled
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding, Speedup
 
@@ -31,13 +32,12 @@ MOST = 16  # times the batch: beyond it, learning changes too much to advise it 
 WORTHWHILE = 0.8  # of what an endless batch would buy is enough
 EASILY = 0.5  # of a step to make a batch in: such a loader is never late
 PAUSES = ("checkpoint", "logging", "reporting", "evaluation", "collective")
-LEAST_BATCHES = 20  # below it, nothing is predicted
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for process, loader in ((p, x) for p in run.processes for x in p.loaders if x.training and x.batch_size):
         used = [d for d in run.devices if d.busy is not None and d.memory_used is not None and d.memory_total]
-        if len(used) != len(run.devices) or not used or loader.batches < LEAST_BATCHES:
+        if len(used) != len(run.devices) or not used or not settled(process):
             continue
         device = max(used, key=lambda d: d.busy or 0.0)
         full = (device.memory_used or 0) / (device.memory_total or 1)

@@ -23,10 +23,10 @@ Sources: PyTorch documentation, "Performance Tuning Guide: Avoid unnecessary CPU
 
 from collections.abc import Iterator
 
+from gputune.enough import settled
 from gputune.features import Features, Place, Process
 from gputune.finding import Finding
 from gputune.overlapping import Lanes, gain, lanes
-from gputune.workload import LEAST_BATCHES
 
 CHECKLIST = ("loss computation", "3.3")
 
@@ -40,7 +40,7 @@ HALF = 0.5  # of it where copies have to be changed as well
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
         step = lanes(run, process)
-        if step is None or (process.batches or process.optimizer_steps) < LEAST_BATCHES:
+        if step is None or not settled(process):
             continue
         places = [p for p in process.places if p.span == "sync"]
         if places and step.synced >= NOTABLE * step.step:

@@ -18,12 +18,12 @@ torch.utils.data.distributed.DistributedSampler, PyTorch documentation.
 
 from collections.abc import Iterator, Sequence
 
+from gputune.enough import settled
 from gputune.features import Features, Process
 from gputune.figures import mean
 from gputune.finding import Finding, Speedup
 from gputune.prediction import ERROR
 from gputune.team import job, named
-from gputune.workload import LEAST_BATCHES
 
 UNEVEN = 1.05  # the largest share over their mean: padding and a last batch are less
 
@@ -68,7 +68,7 @@ def _of_samples(ranks: Sequence[Process], counts: Sequence[int]) -> tuple[float,
 
 def _counts(ranks: Sequence[Process]) -> list[int]:
     """Return how much each rank got: samples where all are known, else batches; [] if too little."""
-    if not ranks or min(p.batches for p in ranks) < LEAST_BATCHES:
+    if not ranks or not all(p.batches and settled(p) for p in ranks):
         return []
     samples = [p.samples for p in ranks]
     return samples if all(samples) else [p.batches for p in ranks]

@@ -31,13 +31,14 @@ from gputune.sample import Target
 from gputune.ticker import Ticker
 from gputune.tree import Tree
 
-WINDOWS = 16
+WINDOWS, FEWER = 16, 8
 WINDOW = 5.0  # s
 SETTLED = 14.0  # s for imports, workers, the first bursts of stacks, and to be no longer young
 HZ = 10
 PAIRS = 60
 MACHINE = ("cpu", "disk", "memory", "network", "processes")  # what the other loop reads
 BUDGETS = {0: 0.0035, 8: 0.006}  # of a core, by devices
+LOGGING = 0.02  # of a core, beside a training that does little else than to log
 JOB = """
 import time
 from torch.utils.data import DataLoader
@@ -52,6 +53,25 @@ for batch in DataLoader(Items(), batch_size=4, num_workers=8):
     time.sleep(0.02)
 """
 
+LOGGED = """
+import os, torch
+from torch.utils.data import DataLoader, TensorDataset
+
+model = torch.nn.Linear(256, 256)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+torch.set_num_threads(1)
+with open(__file__ + ".log", "w") as log:
+    while True:
+        for step, (x,) in enumerate(DataLoader(TensorDataset(torch.randn(64 * 200, 256)), batch_size=64)):
+            optimizer.zero_grad()
+            (model(x) - x).abs().mean().backward()
+            optimizer.step()
+            for line in range(8):
+                print(step, line, "#" * 60, file=log, flush=True)
+                os.fsync(log.fileno())
+        log.seek(0)
+"""
+
 
 def cpu_of(pid: int) -> float:
     """Return the CPU seconds of a process, of its live children and of those it has waited for: ns where there are."""
@@ -64,11 +84,11 @@ def cpu_of(pid: int) -> float:
 
 
 @contextmanager
-def watched(folder: Path, devices: int) -> Iterator[tuple[int, int]]:
+def watched(folder: Path, devices: int, job: str = JOB) -> Iterator[tuple[int, int]]:
     """Run the training under `gputune watch`; give the pids of the recorder and of the training."""
     script = folder / "train.py"
-    script.write_text(JOB)
-    out = str(folder / f"run-{devices}")
+    script.write_text(job)
+    out = tempfile.mkdtemp(dir=folder) + "/run"
     command = [
         sys.executable,
         "-m",
@@ -106,12 +126,8 @@ def watched(folder: Path, devices: int) -> Iterator[tuple[int, int]]:
 
 def recorder(folder: Path, devices: int) -> list[Figure]:
     """Return the whole recorder's share of a core, window by window, and its memory."""
-    shares = []
     with watched(folder, devices) as (pid, _):
-        for _ in range(WINDOWS):
-            before, began = cpu_of(pid), time.monotonic()
-            time.sleep(WINDOW)
-            shares.append((cpu_of(pid) - before) / (time.monotonic() - began))
+        shares = windows(pid, WINDOWS)
         resident = int(read_bytes(f"/proc/{pid}/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     what = f"9 processes, {devices} devices, {HZ} Hz"
     return [
@@ -119,6 +135,23 @@ def recorder(folder: Path, devices: int) -> list[Figure]:
         Figure(f"recorder: the same, mean over all windows ({what})", "ratio", *interval(shares, statistics.fmean)),
         Figure(f"recorder: memory ({what})", "MB", resident, resident, resident, 80),
     ]
+
+
+def windows(pid: int, count: int) -> list[float]:
+    """Return the share of a core that a process and its children use, window by window."""
+    shares = []
+    for _ in range(count):
+        before, began = cpu_of(pid), time.monotonic()
+        time.sleep(WINDOW)
+        shares.append((cpu_of(pid) - before) / (time.monotonic() - began))
+    return shares
+
+
+def logging(folder: Path) -> list[Figure]:
+    """Return the same beside a training that prints and syncs eight lines a step, some thousand lines a second."""
+    with watched(folder, 0, LOGGED) as (pid, _):
+        shares = windows(pid, FEWER)
+    return [figure("recorder: share of a core (8 lines printed and synced each step)", "ratio", shares, LOGGING)]
 
 
 def with_psutil(training: int) -> None:
@@ -178,13 +211,19 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--per-probe", action="store_true", help="print what each probe costs, and no figures")
     options.add_argument("--probes", action="store_true", help="only compare the probes with psutil")
+    options.add_argument("--logging", action="store_true", help="only beside a training that logs")
     chosen = options.parse_args()
     if chosen.per_probe:
         per_probe.table(JOB)
         return
     with tempfile.TemporaryDirectory() as folder:
+        if chosen.logging:
+            emit(logging(Path(folder)))
+            return
         for devices in () if chosen.probes else BUDGETS:
             emit(recorder(Path(folder), devices))
+        if not chosen.probes:
+            emit(logging(Path(folder)))
         emit(probes(Path(folder)))
 
 

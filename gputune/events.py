@@ -34,7 +34,9 @@ class Kind(IntEnum):
     SPAN = 3  # code SpanCode; a site id (0 none), b bytes, d iterator id (loader.start), e 0 on the training
     #           thread else a thread id; c 1 = workers being shut down (loader.start), else a sum:
     #            1 = from pinned memory, 2 = non_blocking (copy.h2d); collective: d the call's number, the same on
-    #            every rank (0: not all ranks make it), c ranks that meet
+    #            every rank (0: not all ranks make it), c ranks that meet; logging, reporting: calls in close
+    #            succession, told as if all had come at their end: c those at the site, b ns of those at a second one, d
+    #            its id | their count << 16 (0: there is none); c 0 is one call, as older guests told each
     STEP = 4  # one optimizer step is over: t0 = t1 its end, a optimizer id
     GAP = 5  # device clock, at a batch boundary: a ns the device idled between the end of a step's work and
     #          the start of the next one's, b ns of the step's work, d batch index, e iterator id
@@ -44,7 +46,8 @@ class Kind(IntEnum):
     #               e 1 = gradients are on; t0 to t1 is its construction (also written as a loader.start span)
     MEMBER = 9  # a worker process of an iterator: a iterator id, b pid, c worker id
     FORWARD = 10  # sampled steps only: t0 the return of next() (or the end of the optimizer step where there was no
-    #               next()), t1 the first call of a torch module after it; code: 1 = t0 is an optimizer step's end
+    #               next()), t1 the first call of a torch module after it; code: 1 = t0 is an optimizer step's end,
+    #               LOOKED: a ns of it in which torch worked on the weights
     GUEST = 11  # a sampled next() (t0 to t1, from entry to exit) and the step after it, at whose end it is written:
     #             a ns that the guest's hooks took of both, b CPU ns of the thread in theirs, d iterator id,
     #             e CPU ns of the whole process in the step, c ns that the sampling itself took beside a
@@ -93,6 +96,8 @@ TFDATA = 4  # FETCH: by the stages of a tf.data pipeline, a mean of the batches 
 #            what all stages took together, a CPU ns of the whole process with its step, d ns of the slowest stage,
 #            which is number code >> 8 of those in the note `pipeline`
 DIRECT = 2  # READS: files were opened past the page cache (O_DIRECT)
+NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()
+LOOKED = 2  # FORWARD: what was done to the weights is known
 
 
 class Record(NamedTuple):

@@ -244,6 +244,8 @@ class Process:
     frames: tuple[Frame, ...] = ()
     stack_samples: int = 0
     before_forward: tuple[float, ...] = ()  # s of a step before its first module call, spans left out, sampled steps
+    on_weights: float | None = None  # share of these s in which torch works on the weights; None: nobody looked
+    beats: tuple[float, ...] = ()  # s from each of the first optimizer steps to the next one
     backward: float = 0.0  # s in the loop that the training thread was inside of backward passes
     batch_gotten: bool = True  # before_forward counts from a next(); else from an optimizer step: no DataLoader
     cpu: float | None = None  # cores that the process itself used, mean over the loop

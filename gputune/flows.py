@@ -7,13 +7,14 @@ pipeline measured of its stages.
 
 from dataclasses import replace
 
+from gputune.enough import enough
 from gputune.features import Features, Fetch, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.prediction import TINY, TYPICAL_PREFETCH, Outlook, Setting
 from gputune.replay import Job, Work
 from gputune.stages import Making, Pipeline
-from gputune.workload import LEAST_BATCHES, device_time
+from gputune.workload import device_time
 
 LEAST_READINGS = 3  # of the stages; each is a mean of at least four batches
 ENDLESS = 1e9  # batches: what is made ahead is bounded by its stages, not by /dev/shm
@@ -43,8 +44,8 @@ class Flow(Outlook):
     @property
     def known(self) -> bool:
         """Return whether enough was measured to predict anything."""
-        enough = len(self.loader.waits) >= LEAST_BATCHES and len(self.pipeline.makings) >= LEAST_READINGS
-        return enough and self.pipeline.culprit is not None and self.process.loop > 0
+        seen = enough(self.loader) and len(self.pipeline.makings) >= LEAST_READINGS
+        return seen and self.pipeline.culprit is not None and self.process.loop > 0
 
     @property
     def in_line(self) -> float:

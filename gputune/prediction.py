@@ -12,6 +12,7 @@ from functools import cached_property
 
 from gputune import storage
 from gputune.aftermath import aftermath
+from gputune.enough import alike
 from gputune.features import Epoch, Features, Fetch, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
@@ -78,7 +79,8 @@ class Outlook:
     def known(self) -> bool:
         """Return whether enough was measured to predict anything."""
         loader = self.loader
-        return len(loader.waits) >= LEAST_BATCHES and len(loader.fetches) >= LEAST_BATCHES and self.process.loop > 0
+        many = len(loader.waits) >= LEAST_BATCHES and len(loader.fetches) >= LEAST_BATCHES
+        return self.process.loop > 0 and (many or bool(loader.fetches and alike(loader)))
 
     @cached_property
     def per_batch(self) -> float:

@@ -16,7 +16,9 @@ from gputune.workload import device_time, device_work
 BESIDE = 0.5  # of a copy that runs beside the queueing of kernels, where the loop waits for the device once a step
 SYNCED = 0.02  # of the loop waiting for the device elsewhere: then the lanes are joined once a step in any case
 TINY = 1e-9  # s; no step is shorter
+ASKED = 0.5  # of the bytes of a place without waiting: then most of it is right already
 NOTABLE = 0.03  # of the loop held by such copies: below it, there is nothing to win
+SURE = 0.5  # of what is saved: waits for the device that no span shows (a masked index) may take the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,11 @@ def held(run: Features, process: Process, copies: Sequence[Copy]) -> Held | None
     return Held(process, tuple(copies), step)
 
 
-def gain(now: float, low: float, likely: float, high: float) -> Speedup:
-    """Return the speed-up from steps of `now` s to steps of that length, longest first."""
-    ratios = sorted((now / low * (1 - ERROR), now / likely, now / high * (1 + ERROR)))
+def beside(now: float, then: float, best: float) -> Speedup:
+    """Return what it buys that nobody waits for copies: steps of `now` s become `then` s long, `best` at best.
+
+    The low end is what is sure of it: the host's lane may hold a wait that no span shows.
+    """
+    sure = now - SURE * (now - then)
+    ratios = sorted((now / sure * (1 - ERROR), now / then, now / best * (1 + ERROR)))
     return Speedup(low=ratios[0], likely=ratios[1], high=ratios[2])

@@ -19,6 +19,7 @@ from gputune.document import (
     UnavailableRow,
     Verdict,
 )
+from gputune.enough import enough, settled
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text
@@ -101,10 +102,10 @@ def abstained(heard: Sequence[Process]) -> str:
         return "no training was seen"
     loaders = [loader for p in heard for loader in p.loaders if loader.training]
     # Without a DataLoader a step of the optimizer is what repeats.
+    if any(map(enough, loaders)) or (not loaders and any(map(settled, heard))):
+        return ""
     count = max((len(loader.waits) for loader in loaders), default=max(p.optimizer_steps for p in heard))
-    if count < LEAST_BATCHES:
-        return f"too few batches: {count} after the warm-up, and a prediction needs {LEAST_BATCHES}"
-    return ""
+    return f"too few batches: {count} after the warm-up, and a prediction needs {LEAST_BATCHES}"
 
 
 def _together(features: Features) -> float | None:

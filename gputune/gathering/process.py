@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gputune.events import END, SPAN_NAMES, Kind, Record, SpanCode
+from gputune.events import END, LOOKED, NO_NEXT, SPAN_NAMES, Kind, Record, SpanCode
 from gputune.features import Frame, Place, Precision, Process, Trend
 from gputune.gathering.copies import Copies
-from gputune.gathering.loader import LoaderState, maybe
+from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
 from gputune.gathering.precision import precise
 from gputune.gathering.settling import Settling
@@ -23,10 +23,13 @@ ALIVE = 64  # iterators of one process that are listened to: a loop that never e
 LATE = 4096  # iterators whose workers' records may still come
 PENDING = 256  # batches made in the training process that wait for the next() they belong to
 DEVICES = 32  # devices of files kept
+BEATS = 32  # steps whose distances are kept, the first ones: then their number says enough
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS)})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
 FSYNC = frozenset({"os.fsync", "os.fdatasync"})
+JOINED = frozenset({int(SpanCode.LOGGING), int(SpanCode.REPORTING)})  # records of these stand for several calls
+SITE_BITS, SITE = 16, 0xFFFF  # of field d in such records
 WRITES = frozenset({"checkpoint", "logging", "reporting"})
 JOIN = 100_000  # ns; writes of one kind that follow each other so closely are one pause, with the work to make them
 
@@ -97,12 +100,15 @@ class Training:
         self._loop_began = 0
         self._loop_end = 0
         self.steps = 0
+        self._stepped = 0
+        self._beats: list[float] = []
         self._gaps: deque[float] = deque(maxlen=GAPS)
         self._works: deque[float] = deque(maxlen=GAPS)
         self._last_span = ""
         self._last_end = 0  # t1 of the last span, 0 where anything else came after it
         self._forwards: deque[float] = deque(maxlen=FORWARDS)
         self._gotten = True
+        self._looked = self._on_weights = 0  # ns before the first module call that were looked at, and on the weights
         self._backward = 0  # ns inside of backward passes
         self.costs: deque[tuple[float, float]] = deque(maxlen=FORWARDS)  # s that the guest took of sampled batches and
         #                                                                  their steps, and s for sampling them beside
@@ -164,8 +170,7 @@ class Training:
         elif kind == Kind.SPAN:
             self._span(record)
         elif kind == Kind.STEP:
-            self.steps += 1
-            self._begin(record.t0)
+            self._step(record)
             self._looped(record)
             self.meetings.step(record)
         elif kind == Kind.ITERATOR:
@@ -174,6 +179,14 @@ class Training:
             self._forward(record)
         else:
             self._measured(record)
+
+    def _step(self, record: Record) -> None:
+        """Take the end of an optimizer's step."""
+        if self.steps and len(self._beats) < BEATS:
+            self._beats.append((record.t1 - self._stepped) / NS)
+        self._stepped = record.t1
+        self.steps += 1
+        self._begin(record.t0)
 
     def _measured(self, record: Record) -> None:
         """Take what clocks said of a step: the guest's, the device's, those of passes and meetings."""
@@ -190,8 +203,12 @@ class Training:
     def _forward(self, record: Record) -> None:
         """Take the time before a step's first module call, less what spans explain of it."""
         spans = self.ledger.covered(record.t0, record.t1)
-        self._forwards.append(max(0, record.t1 - record.t0 - spans) / NS)
-        self._gotten = not record.code
+        before = max(0, record.t1 - record.t0 - spans)
+        self._forwards.append(before / NS)
+        self._gotten = not record.code & NO_NEXT
+        if record.code & LOOKED:
+            self._looked += before
+            self._on_weights += min(before, record.a)
 
     def _sampled(self, record: Record) -> None:
         """Take what the clocks said of a sampled batch and of the step after it."""
@@ -294,7 +311,7 @@ class Training:
         if name is None or record.e:
             return
         site = self._sites.get(record.a)
-        if site is not None and site.what in FSYNC and self._last_span == "checkpoint":
+        if site is not None and site.what in FSYNC and self._last_span == "checkpoint" and self._last_end:
             name = "checkpoint"  # syncing what was just saved is a part of saving it
         claim = self.ledger.span(name, self._since(name, record.t0), record.t1)
         self._last_span, self._last_end = name, record.t1
@@ -308,7 +325,7 @@ class Training:
         elif record.code == SpanCode.COLLECTIVE:
             self.meetings.called(record)
         self._pause(name, claim)
-        self._place(name, site, record, claim)
+        self._places_of(name, site, record, claim)
         if record.code == SpanCode.COPY_H2D:
             self._copies.take(record)
 
@@ -333,14 +350,24 @@ class Training:
             if iterator.returned and claim.t0 >= iterator.returned:
                 iterator.pauses[name] = iterator.pauses.get(name, 0) + claim.fresh
 
-    def _place(self, name: str, site: _Site | None, record: Record, claim: Claim) -> None:
+    def _places_of(self, name: str, site: _Site | None, record: Record, claim: Claim) -> None:
+        """Count a span at its place, and calls that were told with it at theirs."""
+        ns, inside = record.t1 - record.t0, claim.self_ns.get("loader.wait", 0)
+        if record.code not in JOINED:
+            self._place(name, site, 1, ns, inside)
+            return
+        self._place(name, site, record.c or 1, max(0, ns - record.b), inside)  # a recording rounds
+        if record.d:
+            self._place(name, self._sites.get(record.d & SITE), record.d >> SITE_BITS, record.b, 0)
+
+    def _place(self, name: str, site: _Site | None, count: int, ns: int, inside: int) -> None:
         key = (name, site.where if site else "", site.what if site else "")
         if key not in self._places and len(self._places) >= PLACES:
             return
         entry = self._places.setdefault(key, [0, 0, 0])
-        entry[0] += 1
-        entry[1] += record.t1 - record.t0
-        entry[2] += claim.self_ns.get("loader.wait", 0)
+        entry[0] += count
+        entry[1] += ns
+        entry[2] += inside
 
     def features(self, until: int, host: Means, stacks: Piles, *, ranks: int) -> Process:
         """Return what is known of this process at `until` (ns), or at its end."""
@@ -399,6 +426,8 @@ class Training:
             frames=frames,
             stack_samples=samples,
             before_forward=tuple(self._forwards),
+            beats=tuple(self._beats[WARM_UP:]),
+            on_weights=self._on_weights / self._looked if self._looked else None,
             backward=self._backward / NS,
             batch_gotten=self._gotten,
             cpu=None if cores is None else cores / ranks,

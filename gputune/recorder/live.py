@@ -31,6 +31,7 @@ FIRST = 0.3  # s of CPU to begin with: one or two judgements, so that a verdict 
 SHARE = 0.0005  # of a core, beyond that
 BEAT = 0.8  # s between two writings at the least: each time that we are asked, at first
 AGE_A_BEAT = 0.5  # of its age a loop has to be older before the next writing
+EARLY = 0.1  # likewise, before anything was judged: the first verdict is not to be late
 SLOWEST = 30.0  # s between two writings at the most
 OLDER = 4.0  # times as old, and a loop is judged again though nothing seems new
 CHANGED = 0.05  # of the loop, or of its pace: a smaller change makes no other verdict
@@ -88,7 +89,8 @@ class Living:
             return
         self._progress = progress
         self._began = age if self._began is None else self._began
-        self._due = age + min(SLOWEST, max(BEAT, AGE_A_BEAT * (age - self._began)))
+        slower = EARLY if self._judged is None else AGE_A_BEAT
+        self._due = age + min(SLOWEST, max(BEAT, slower * (age - self._began)))
         began, judging = time.thread_time(), 0.0
         try:
             whole = self._siblings.together(gatherer.features(at, unavailable=unavailable))

@@ -24,7 +24,12 @@ def test_is_silent_when_the_model_runs_at_once(run) -> None:
 
 
 def test_is_silent_with_too_few_sampled_steps(run) -> None:
-    assert list(advise(run(before_forward=(0.008,) * 19))) == []
+    assert list(advise(run(before_forward=(0.008,) * 9))) == []
+    assert list(advise(run(before_forward=(0.001, 0.015) * 9))) == []
+
+
+def test_a_dozen_that_are_all_alike_are_enough(run) -> None:
+    assert list(advise(run(before_forward=(0.008,) * 12)))
 
 
 def test_is_silent_where_nothing_was_sampled(run) -> None:
@@ -70,6 +75,32 @@ def test_an_average_of_the_weights_is_no_preprocessing(run) -> None:
         Frame(where="train.py:19", function="update_ema", share=0.03, compute=True),
     )
     assert list(advise(without_loader(run(before_forward=(0.010,) * 30, frames=stacks)))) == []
+
+
+def test_what_torch_did_to_the_weights_is_left_out_wherever_it_is_written(run) -> None:
+    """Cached lists of tensors: no stack shows a module, and the loop's own lines are like those of data work."""
+    stacks = (
+        Frame(where="train.py:27", function="main", share=0.5, compute=True),
+        Frame(where="train.py:25", function="main", share=0.4, compute=False),
+    )
+    plain = without_loader(run(before_forward=(0.010,) * 30, frames=stacks))
+    average = replace(plain, processes=(replace(plain.processes[0], on_weights=0.9),))
+    assert list(advise(average)) == []
+    both = replace(plain, processes=(replace(plain.processes[0], on_weights=0.5),))
+    (finding,) = advise(both)
+    assert "5 ms a step" in finding.says
+    assert finding.evidence["on_weights"] == pytest.approx(0.5)
+
+
+def test_a_function_that_goes_through_a_model_may_make_batches_if_torch_says_so(run) -> None:
+    stacks = (
+        Frame(where="train.py:27", function="<module>", share=0.5, compute=True),
+        Frame(where="train.py:20", function="get_batch", share=0.4, compute=False),
+        Frame(where="train.py:19", function="get_batch", share=0.03, compute=True),
+    )
+    plain = without_loader(run(before_forward=(0.010,) * 30, frames=stacks))
+    (finding,) = advise(replace(plain, processes=(replace(plain.processes[0], on_weights=0.0),)))
+    assert finding.where == "train.py:20"
 
 
 def test_data_work_written_into_the_loop_itself_is_told(run) -> None:

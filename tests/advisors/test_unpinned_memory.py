@@ -42,12 +42,27 @@ def test_names_the_copies_and_what_pinning_buys(half) -> None:
     assert finding.id == "unpinned-memory"
     assert "60 MB a step in 10 ms" in finding.says
     assert finding.where == "train.py:52"
-    assert finding.change == {"pin_memory": True}
+    assert finding.change == {"pin_memory": True, "non_blocking": True}
     assert "non_blocking=True" in finding.do
     assert finding.effect == "identical"
     assert 1.0 < finding.speedup.low < finding.speedup.likely <= finding.speedup.high
     # The host has 30 ms of its own, the device 20 and 5 more for the copy, side by side: 30 instead of 40.
     assert finding.speedup.likely == pytest.approx(40.5 / 30.5, rel=0.02)
+
+
+def test_where_nobody_means_to_wait_the_dataloader_alone_is_to_be_changed(half) -> None:
+    (finding,) = advise(copying(half, non_blocking=1.0))
+    assert finding.change == {"pin_memory": True}
+    assert finding.do == "set pin_memory=True in the DataLoader"
+
+
+def test_is_sure_of_half_of_it_where_the_link_itself_is_quick(half) -> None:
+    """As in the zoo: the copy waits for the kernels before it, and its own part is small."""
+    (finding,) = advise(copying(half, size=400 * 12_000_000))
+    assert "12 MB a step in 10 ms" in finding.says
+    assert finding.evidence["link_s"] == pytest.approx(0.002)
+    assert finding.speedup.likely == pytest.approx(40.5 / 30.5, rel=0.02)
+    assert finding.speedup.low == pytest.approx(40.5 / 35.5 * 0.95, rel=0.02)
 
 
 def test_promises_only_the_link_where_the_device_is_busy(run, device) -> None:

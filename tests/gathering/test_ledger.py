@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import Kind, SpanCode
+from gputune.events import LOOKED, NO_NEXT, Kind, SpanCode
 
 
 def test_a_run_of_which_nothing_was_told_has_no_process(empty) -> None:
@@ -92,6 +92,32 @@ def test_writes_that_follow_each_other_closely_are_one_pause_with_the_work_in_be
     (process,) = story.features().processes
     expected = 0.003 + (2 * apart / 1000 if one else 0.0)
     assert process.ledger["logging"] == process.in_loop["logging"] == pytest.approx(expected)
+
+
+def test_calls_that_were_told_together_count_at_both_their_places(story) -> None:
+    story.note(n="site", id=5, where="train.py:70", what="print")
+    story.note(n="site", id=6, where="train.py:71", what="os.fsync")
+    story.iterator()
+    story.epoch(2)
+    for _ in range(3):
+        story.span(SpanCode.LOGGING, 5, a=6, c=8, b=2_000_000, d=5 | 9 << 16)
+        story.epoch(1)
+    (process,) = story.features().processes
+    places = [(p.what, p.count, round(p.seconds, 6)) for p in process.places if p.span == "logging"]
+    assert places == [("os.fsync", 24, 0.009), ("print", 27, 0.006)]
+    assert process.ledger["logging"] == pytest.approx(0.015)
+
+
+def test_syncing_a_log_long_after_a_model_was_saved_stays_logging(story) -> None:
+    story.note(n="site", id=6, where="train.py:71", what="os.fsync")
+    story.iterator()
+    story.epoch(2)
+    story.span(SpanCode.CHECKPOINT, 20)
+    for _ in range(2):
+        story.epoch(1)
+        story.span(SpanCode.LOGGING, 30, a=6)
+    (process,) = story.features().processes
+    assert process.ledger["logging"] == pytest.approx(0.060)
 
 
 def test_what_lies_between_writes_of_two_kinds_or_with_a_step_in_between_is_none_of_theirs(story) -> None:
@@ -204,6 +230,28 @@ def test_time_before_the_first_module_call_leaves_spans_out(story) -> None:
     (process,) = story.features().processes
     assert process.before_forward == pytest.approx((0.006,))
     assert process.batch_gotten
+    assert process.on_weights is None
+
+
+def test_what_torch_did_to_the_weights_is_a_share_of_the_time_before_the_model(story) -> None:
+    for took in (8, 2):
+        story.step()
+        stepped = story.at
+        story.at += 10
+        story.record(Kind.FORWARD, stepped, story.at, code=NO_NEXT | LOOKED, a=took * 1_000_000)
+    story.step()
+    story.record(Kind.FORWARD, story.at, story.at + 10, code=NO_NEXT)
+    (process,) = story.features().processes
+    assert process.on_weights == pytest.approx(0.5)
+    assert len(process.before_forward) == 3
+    assert not process.batch_gotten
+
+
+def test_the_first_steps_are_timed_from_one_to_the_next(story) -> None:
+    for _ in range(60):
+        story.step(25)
+    (process,) = story.features().processes
+    assert process.beats == pytest.approx((0.025,) * 29)
 
 
 def test_a_training_that_no_guest_spoke_from_is_named_with_the_reason(empty) -> None:

@@ -1,5 +1,6 @@
 """Pauses: each counts once, for the outermost call, and names the line that made it."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,25 @@ def test_checkpoints_and_logging_are_recorded_where_they_happen(watched: Callabl
     saves = run.spans(SpanCode.CHECKPOINT, "torch.save")
     assert [s.b for s in saves] == [(tmp_path / f"{name}.pt").stat().st_size for name in ("model", "other", "thread")]
     assert [bool(s.e) for s in saves] == [False, False, True]  # the last one on another thread
-    assert 1 <= len(run.spans(SpanCode.LOGGING, "logging")) <= 3  # one burst, unless something came between
-    assert len(run.spans(SpanCode.LOGGING, "print")) == 1
-    assert len(run.spans(SpanCode.LOGGING, "os.fsync")) <= 1  # a fast disk may be below what is worth a record
+    calls = told(run, SpanCode.LOGGING)
+    assert (calls["logging"][0], calls["print"][0]) == (3, 1)
+    assert calls["os.fsync"][0] <= 1  # a fast disk may be below what is told
     where = {note["what"]: note["where"] for note in run.notes("site")}
     assert where["logging"] == "train.py:9"
     assert where["print"] == "train.py:10"
     assert run.out == "y" * 100_000 + "\n"
+
+
+def told(run: Any, code: SpanCode) -> dict[str, tuple[int, int]]:
+    """Calls and ns of each kind of logging or reporting, as the records tell them."""
+    names = {note["id"]: note["what"] for note in run.notes("site")}
+    found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for span in run.spans(code):
+        whole = span.t1 - span.t0
+        for site, count, ns in ((span.a, span.c, whole - span.b), (span.d & 0xFFFF, span.d >> 16, span.b)):
+            before = found[names.get(site, "")]
+            found[names.get(site, "")] = (before[0] + count, before[1] + ns)
+    return found
 
 
 REPORTING = """
@@ -58,7 +71,7 @@ def test_reporting_is_what_the_training_thread_sends(watched: Callable[..., Any]
     run = watched(REPORTING).healthy()
     assert len(run.spans(SpanCode.REPORTING, "http.request")) == 1
     assert len(run.spans(SpanCode.REPORTING, "http.getresponse")) == 1
-    assert len(run.spans(SpanCode.REPORTING, "tensorboard.add_scalar")) == 1
+    assert told(run, SpanCode.REPORTING)["tensorboard.add_scalar"][0] == 1
     assert {s.e for s in run.spans(SpanCode.REPORTING)} == {0}
 
 
@@ -203,9 +216,61 @@ for batch in torch.utils.data.DataLoader(list(range(3)), batch_size=1):
         log.warning("sample %d", number)
 """
     run = watched(code).healthy()
+    assert told(run, SpanCode.LOGGING)["logging"][0] == 1200
     spans = run.spans(SpanCode.LOGGING, "logging")
     batches = run.records(Kind.BATCH)
     assert 6 <= len(spans) < 100  # a preemption may part a burst
     assert [s.t0 for s in spans] == sorted(s.t0 for s in spans)
     for span in spans:  # none reaches into a next()
         assert all(span.t1 <= b.t0 or span.t0 >= b.t1 for b in batches)
+
+
+def test_lines_that_are_synced_one_by_one_are_one_record_a_step_with_their_counts(watched: Callable[..., Any]) -> None:
+    code = """
+import os, time, torch
+log = open("log", "w")
+for batch in torch.utils.data.DataLoader(list(range(20)), batch_size=1):
+    for line in range(8):
+        print("line", line, "#" * 4000, file=log, flush=True)
+        os.fsync(log.fileno())
+"""
+    run = watched(code).healthy()
+    calls = told(run, SpanCode.LOGGING)
+    assert calls["print"][0] == calls["os.fsync"][0] == 160
+    assert len(run.spans(SpanCode.LOGGING)) < 160  # of 320; a busy machine may part many
+    whole = sum(s.t1 - s.t0 for s in run.spans(SpanCode.LOGGING))
+    assert calls["print"][1] + calls["os.fsync"][1] == whole
+
+
+def test_what_lies_between_calls_is_a_part_of_them_only_where_it_is_short(watched: Callable[..., Any]) -> None:
+    code = """
+import sys, torch
+from gputune_guest.spans import APART, Burst
+us, frame = 1000, sys._getframe()
+burst = Burst(7, 0)
+burst.add(0, 10 * us, "print", frame)
+burst.add(60 * us, 90 * us, "os.fsync", frame)  # 50 us later
+burst.add(1090 * us, 1100 * us, "print", frame)  # 1 ms later
+kind, code, t0, t1, site, second_ns, second, thread, count = burst.fields()
+assert (code, t1 - t0, t1, thread) == (7, 100 * us, 1100 * us, 0)
+assert (count, second_ns, second >> 16) == (1, 20 * us, 2)
+assert site != second & 0xFFFF
+assert burst.takes(7, 1200 * us, "print") and burst.takes(7, 1200 * us, "os.fsync")
+assert not burst.takes(8, 1200 * us, "print") and not burst.takes(7, 1200 * us, "tqdm")
+assert not burst.takes(7, 1100 * us + APART, "print")
+"""
+    watched(code).healthy()
+
+
+def test_syncing_a_model_that_was_just_saved_is_told_by_itself(watched: Callable[..., Any]) -> None:
+    code = """
+import os, torch
+with open("model.pt", "wb") as file:
+    torch.save(torch.ones(1000), file)
+    os.fsync(file.fileno())
+print("saved")
+"""
+    run = watched(code).healthy()
+    spans = run.records(Kind.SPAN)
+    assert [s.code for s in spans][:2] == [SpanCode.CHECKPOINT, SpanCode.LOGGING]
+    assert len(run.spans(SpanCode.LOGGING, "os.fsync")) == 1

@@ -75,15 +75,15 @@ def test_the_first_seconds_are_told_and_judged_once_there_are_batches_enough(tra
     assert training.told["whole"]["batches"] == 10
     training.second()
     training.second()
-    assert training.judged == [3]
-    assert training.told["judged_s"] == 3.0
+    assert training.judged == [2]
+    assert training.told["judged_s"] == 2.0
     assert training.told["whole"]["spent"]["cost"] == pytest.approx(3.0)
 
 
 def test_what_goes_on_as_it_was_is_judged_ever_more_rarely(training) -> None:
     for _ in range(100):
         training.second()
-    assert training.judged[0] == 3
+    assert training.judged[0] == 2
     assert len(training.judged) == 3
     assert training.told["updated_s"] >= 60
 

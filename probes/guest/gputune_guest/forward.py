@@ -11,8 +11,8 @@ import functools
 import os
 import sys
 
-from gputune_guest import patching, precision, ring, spans
-from gputune_guest.words import FORWARD
+from gputune_guest import patching, precision, ring, spans, weights
+from gputune_guest.words import FORWARD, LOOKED
 
 here = ring.here
 now = ring.now
@@ -23,8 +23,11 @@ _compiles = False  # torch.compile was called
 _window = None  # (t0, code, object, its count): the step that is waited in, and how to know that it is over
 
 
-def begin(t0, code, whose, count):
-    """Wait for the first module call after `t0`, as long as `whose.count` is `count`: else the step is over."""
+def begin(t0, code, whose, count, optimizer=None):
+    """Wait for the first module call after `t0`, as long as `whose.count` is `count`: else the step is over.
+
+    What is done to the weights of `optimizer` until then is told as well, where that is due.
+    """
     global _window, _handle
     if here.phase is not None or _register is None or spans.silent or spans.get_ident() != spans.trainer:
         return
@@ -33,6 +36,10 @@ def begin(t0, code, whose, count):
     _window = (t0, code, whose, count)
     if _handle is None:
         _handle = _register(_called)
+    if here.burst is not None:
+        ring.end_burst()  # what was logged before is no part of it
+    if optimizer is not None:
+        weights.begin(optimizer)
 
 
 def _compiled():
@@ -48,12 +55,14 @@ def _called(module, args):
         return
     try:
         t1 = now()
+        spent = weights.end()
         window, _window = _window, None
         handle, _handle = _handle, None
         if handle is not None:
             handle.remove()
         if window is not None and here.phase is None and window[2].count == window[3]:
-            ring.record(FORWARD, window[1], window[0], t1)
+            looked = LOOKED if spent >= 0 else 0
+            ring.record(FORWARD, window[1] | looked, window[0], t1, max(0, spent))
             precision.look(module)
     except Exception as error:
         ring.failed(error)

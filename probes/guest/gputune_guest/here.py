@@ -31,9 +31,7 @@ class Here:
         self.count = iter(())  # yields the next seq; exhausted while there is no ring, which is how that is noticed
         self.base = self.mask = 0
         self.late = []  # (kind, t0, t1, a) of records that may wait a moment
-        self.burst = (
-            None  # [kind, code, t0, t1, site, what] of a span that the next call may prolong: see spans.prolong
-        )
+        self.burst = None  # calls that more of their kind may follow: see spans.prolong
         self.look = True  # a step or a backward pass may mean something now: evaluation.on_step wants to know
         self.waiting = False  # the training thread is in next()
         self.phase = None  # the evaluation phase that is open

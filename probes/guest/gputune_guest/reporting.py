@@ -18,13 +18,13 @@ def _writer(what):
         writer = module.SummaryWriter
         for name in [*vars(writer)]:
             if name.startswith("add_") or name in {"flush", "close"}:
-                patching.patch(writer, name, spans.timed(REPORTING, what + name, least=spans.SHORT))
+                patching.patch(writer, name, spans.timed(REPORTING, what + name, least=spans.SHORT, joined=True))
 
     return hook
 
 
 def _wandb(module):
-    patching.patch(module.Run, "log", spans.timed(REPORTING, "wandb.log", least=spans.SHORT))
+    patching.patch(module.Run, "log", spans.timed(REPORTING, "wandb.log", least=spans.SHORT, joined=True))
 
 
 def _mlflow(module):

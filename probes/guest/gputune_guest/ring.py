@@ -58,8 +58,8 @@ here.writer = record
 def end_burst():
     """Write the burst that is open, if it was long enough: whatever is written next came after it."""
     burst, here.burst = here.burst, None
-    if burst is not None and burst[3] - burst[2] >= SHORT:
-        record(*burst[:5])
+    if burst is not None and burst.took >= SHORT:
+        record(*burst.fields())
 
 
 def again(error, *fields):

@@ -10,7 +10,7 @@ import os
 import sys
 
 from gputune_guest import places, ring
-from gputune_guest.words import SPAN
+from gputune_guest.words import CHECKPOINT, SPAN
 
 now = ring.now
 record = ring.record
@@ -20,10 +20,15 @@ get_ident = _thread.get_ident
 
 MOST_SITES = 512  # places that are told apart; the ones that come later have none
 SHORT = ring.SHORT
-JOIN = 50_000  # ns; calls that follow each other so closely are one pause, with the work in between to make them
+JOIN = 100_000  # ns; calls that follow each other so closely are one pause, with the work in between to make them
+APART = 2_000_000  # ns; those that do so are one record, without it: there are no more than 500 of these a second
+KINDS = 2  # that a record has room for
+LONGEST = 200_000_000  # ns that a record may wait for more of its kind
+SYNCS = frozenset(["os.fsync", "os.fdatasync"])
 
 trainer = get_ident()  # the training thread: the one that imported torch, until another makes the first step
 silent = False  # in a worker
+last = 0  # code of the last span that was written as it ended
 _sites = {}  # (code, line, what) to id
 
 
@@ -59,7 +64,7 @@ def timed(  # noqa: PLR0913, PLR0917 - options
 ):
     """Return a function for `patching.patch` that puts a span of `code` around the original.
 
-    `least` ns is worth a record; `joined`: calls of the training thread in close succession are one span; `marked`:
+    `least` ns is worth a record; `joined`: calls of the training thread in close succession are one record; `marked`:
     say that it begins, because it may be long; `anywhere`: on all threads; `wanted(args)` decides before the call,
     `size(args, kwargs)` tells the bytes after it.
     """
@@ -92,16 +97,58 @@ def timed(  # noqa: PLR0913, PLR0917 - options
     return make
 
 
+class Burst:
+    """Calls of the training thread, of one kind or two, that follow each other closely: one record.
+
+    It is written when anything else is. `took` is ns in them, and between those that are next to each other; `parts`
+    are the site, the count and the ns of each `what`.
+    """
+
+    __slots__ = ("code", "parts", "t0", "t1", "took")
+
+    def __init__(self, code, t0):
+        self.code, self.t0, self.t1, self.took, self.parts = code, t0, t0, 0, {}
+
+    def takes(self, code, t0, what):
+        """Return whether a call that began at `t0` belongs to it."""
+        fits = what in self.parts or len(self.parts) < KINDS
+        return code == self.code and fits and t0 - self.t1 < APART and t0 - self.t0 < LONGEST
+
+    def add(self, t0, t1, what, frame):
+        """Add a call."""
+        gap = t0 - self.t1
+        self.took += t1 - t0 + (gap if gap < JOIN else 0)
+        self.t1 = t1
+        part = self.parts.get(what)
+        if part is None:
+            part = self.parts[what] = [site(frame, what), 0, 0]
+        part[1] += 1
+        part[2] += t1 - t0
+
+    def fields(self):
+        """Return those of its record, as if all calls had come at its end."""
+        kinds = sorted(self.parts.values(), key=_took, reverse=True)
+        number, count, ns = kinds[1] if len(kinds) > 1 else (0, 0, 0)
+        return SPAN, self.code, self.t1 - self.took, self.t1, kinds[0][0], ns, number | count << 16, 0, kinds[0][1]
+
+
+def _took(part):
+    return part[2]
+
+
 def prolong(code, t0, t1, what, frame):
-    """Let the span that is open go on until `t1`, or open one. It is written when anything else is."""
+    """Add a call to the burst that is open, or open one. Syncing what was just saved belongs to that."""
     try:
         burst = here.burst
-        if burst is not None:
-            if burst[5] == what and t0 - burst[3] < JOIN:
-                burst[3] = t1
-                return
+        if burst is not None and not burst.takes(code, t0, what):
             ring.end_burst()
-        here.burst = [SPAN, code, t0, t1, site(frame, what), what]
+            burst = None
+        if burst is None:
+            if last == CHECKPOINT and what in SYNCS:
+                write(code, t0, t1, what, frame, 0, 1)
+                return
+            burst = here.burst = Burst(code, t0)
+        burst.add(t0, t1, what, frame)
     except Exception as error:
         ring.failed(error)
 
@@ -118,9 +165,11 @@ def _measured(size, args, kwargs):
 
 def write(code, t0, t1, what, frame, size=0, c=0):  # noqa: PLR0913, PLR0917 - one record's fields
     """Record a span that the code above `frame` made."""
+    global last
     try:
         ident = get_ident()
         record(SPAN, code, t0, t1, site(frame, what), size, 0, 0 if ident == trainer else ident, c)
+        last = code
     except Exception as error:
         ring.failed(error)
 

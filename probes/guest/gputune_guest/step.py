@@ -4,7 +4,7 @@ import functools
 import os
 import weakref
 
-from gputune_guest import dynamo, evaluation, forward, patching, ring, samples, spans
+from gputune_guest import dynamo, evaluation, forward, patching, ring, samples, spans, weights
 from gputune_guest.here import Known, fast
 from gputune_guest.words import BACKWARD, NO_NEXT, STEP
 
@@ -17,12 +17,13 @@ _count = 0
 
 
 class _Optimizer(Known):
-    """What is kept of an optimizer: its number, and how many steps it has made."""
+    """What is kept of an optimizer: its number, how many steps it has made, and a weak reference to it."""
 
-    __slots__ = ()
+    __slots__ = ("theirs",)
 
     def __init__(self, number):
         self.number, self.count = number, 0
+        self.theirs = None
 
 
 def _new(optimizer):
@@ -40,7 +41,7 @@ def _new(optimizer):
         _optimizers.pop(key, None)
         _references.pop(key, None)
 
-    _references[key] = weakref.ref(optimizer, forget)
+    _references[key] = mine.theirs = weakref.ref(optimizer, forget)
     _optimizers[key] = mine
     return mine
 
@@ -59,10 +60,11 @@ os.register_at_fork(after_in_child=_forked)
 def _without_loader(mine, t1):
     """Time what comes before the next module call, in a script that gets its batches without a DataLoader."""
     if mine.number == 1:
+        weights.end()  # no module was called since the last step
         here.left -= 1
         if here.left <= 0:
             samples.again()
-            forward.begin(t1, NO_NEXT, mine, mine.count)
+            forward.begin(t1, NO_NEXT, mine, mine.count, mine.theirs())
 
 
 def _look(mine, t1):

@@ -21,3 +21,4 @@ PLAIN = 2
 TFDATA = 4
 DIRECT = 2
 NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()
+LOOKED = 2

@@ -1,0 +1,47 @@
+"""How much of a run has to be seen before anything is concluded from it.
+
+Twenty batches of the steady state, as a rule. Ten that are all alike tell as much: a mean to within e needs
+(1.96 cv / e)^2 of them, cv being what they vary by.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import stdev
+
+from gputune.features import Loader, Process
+from gputune.figures import mean
+from gputune.workload import LEAST_BATCHES
+
+ALIKE_BATCHES = 10  # below it, not even what they vary by is known
+SURE = 0.05  # of a round, with 95 %: as exact as the model that replays them
+NORMAL = 1.96  # standard errors to either side
+
+
+def enough(loader: Loader) -> bool:
+    """Return whether enough batches of its steady state were seen."""
+    return len(loader.waits) >= LEAST_BATCHES or alike(loader)
+
+
+def alike(loader: Loader) -> bool:
+    """Return whether its batches, few as they may be, took so equally long that their means are known.
+
+    Of workers the waits say nothing of that: one batch is waited for, and the next ones lie ready.
+    """
+    rounds = [w + s for w, s in zip(loader.waits, loader.steps, strict=True)]
+    made = [fetch.wall for fetch in loader.fetches]
+    return sure(made, loader.steps, of=mean(rounds)) if made else sure(rounds, of=mean(rounds))
+
+
+def settled(process: Process) -> bool:
+    """Return whether enough of a process's steady state was seen: of a loader, or without any of its own steps."""
+    if (process.batches or process.optimizer_steps) >= LEAST_BATCHES:
+        return True
+    loaders = [loader for loader in process.loaders if loader.training]
+    return any(map(enough, loaders)) or (not loaders and sure(process.beats, of=mean(process.beats)))
+
+
+def sure(*series: Sequence[float], of: float) -> bool:
+    """Return whether the means of these are all known, together to within `SURE` of so many s."""
+    if min(map(len, series)) < ALIKE_BATCHES:
+        return False
+    return sum(NORMAL * stdev(each) / math.sqrt(len(each)) for each in series) <= SURE * of

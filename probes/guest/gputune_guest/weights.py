@@ -1,0 +1,168 @@
+"""What a training does to its weights between an optimizer's step and the next call of the model.
+
+In a script that gets its batches without a DataLoader, that time makes the next batch, or it is work on the weights (a
+moving average of them, clipping, a look at their gradients), which nobody could do ahead. In some of the first sampled
+steps torch itself tells which: a TorchFunctionMode, its way to stand between a script and its functions, sees what each
+is called with. A call is on the weights if it is handed the memory of a parameter, or of a copy that was made or
+changed with one before; what comes between two such calls goes with them.
+
+The mode is put in only where no other one is, for modes are a stack and theirs would be taken for ours, on the training
+thread, until a module is called, or the next step is over. Nothing of theirs is kept but addresses and weak references.
+"""
+
+import _thread
+import os
+import sys
+import weakref
+
+from gputune_guest import ring
+
+now = ring.now
+
+FIRST, LOOKS = 3, 24  # windows that are let pass, and then looked at: an average every ten steps is met twice
+NEVER = -(1 << 62)  # windows until the next one is looked at, where looking has failed
+MOST = 1 << 14  # copies whose addresses are remembered
+WIDE = 4  # arguments of a call that are looked at
+CHANGES = frozenset(["__setitem__", "__set__", "__iadd__", "__isub__", "__imul__", "__itruediv__"])  # the first of them
+
+_windows = 0
+_mode = None  # in place, or None
+_thread_of = 0  # the one on which it is
+_made = None  # the mode, once made
+_weights = frozenset()  # addresses of the parameters
+_copies = {}  # address of a copy to a weak reference to the tensor there, or None: it was changed in place
+_spent = 0  # ns on the weights in this window
+_since = 0  # when the last call on the weights was over, if it was the last of all
+
+
+def begin(optimizer):
+    """Look at what comes between this step of `optimizer` and the next call of a module, if that is due."""
+    global _windows, _weights, _spent, _since, _mode, _thread_of
+    _windows += 1
+    if not FIRST < _windows <= FIRST + LOOKS:
+        return
+    core = getattr(sys.modules["torch"], "_C", None)
+    count = getattr(core, "_len_torch_function_stack", None)
+    if count is None or count():  # an old torch, or theirs is there
+        return
+    try:
+        _weights = frozenset(_addresses(optimizer))
+    except Exception:  # parameters that lie nowhere, or in pieces elsewhere
+        return
+    if _weights:
+        _spent = _since = 0
+        _mode, _thread_of = _made or _make(), _thread.get_ident()
+        core._push_on_torch_function_stack(_mode)
+
+
+def _addresses(optimizer):
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            address = parameter.data_ptr()
+            if address:
+                yield address
+
+
+def end():
+    """Stop looking; return the ns that were spent on the weights, or -1 where nobody looked."""
+    global _mode
+    if _mode is None or _thread.get_ident() != _thread_of or not _took_out(_mode):
+        return -1
+    _mode = None
+    return _spent if _windows > FIRST + 1 else -1  # copies are known from the first window on
+
+
+def _took_out(mine):
+    """Take our mode from the stack, and leave those of theirs that lie on it; False while torch itself is in it."""
+    core = sys.modules["torch"]._C
+    above, found = [], False
+    while core._len_torch_function_stack() and not found:
+        top = core._pop_torch_function_stack()
+        found = top is mine
+        if not found:
+            above.append(top)
+    for mode in reversed(above):
+        core._push_on_torch_function_stack(mode)
+    return found
+
+
+def _make():
+    global _made
+    tensor_type = sys.modules["torch"].Tensor
+
+    class GputuneLooks(sys.modules["torch.overrides"].TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            t0 = now()
+            result = func(*args, **(kwargs or {}))
+            if _mode is self:
+                try:
+                    _called(tensor_type, func, args, result, t0)
+                except Exception as error:
+                    _give_up(error)
+            return result
+
+    _made = GputuneLooks()
+    return _made
+
+
+def _give_up(error):
+    """Look no more: what these tensors are, nobody here knows."""
+    global _windows
+    _windows = NEVER
+    ring.failed(error)
+
+
+def _called(tensor_type, func, args, result, t0):
+    global _spent, _since
+    touched = _touched(tensor_type, args)
+    if touched is None:
+        _since = 0
+        return
+    t1 = now()
+    _spent += t1 - (_since or t0)
+    _since = t1
+    if len(_copies) > MOST:
+        _copies.clear()
+    if _changes(getattr(func, "__name__", "")):
+        for tensor in args[0] if isinstance(args[0], (list, tuple)) else args[:1]:
+            if isinstance(tensor, tensor_type):
+                _copies[tensor.data_ptr()] = None
+    elif isinstance(result, tensor_type) and result.numel() == touched.numel():
+        _copies[result.data_ptr()] = weakref.ref(result)
+
+
+def _changes(name):
+    """Return whether a function of this name changes its first argument: `add_` does, `__add__` does not."""
+    return name in CHANGES or (name.endswith("_") and not name.endswith("__"))
+
+
+def _touched(tensor_type, args):
+    """Return the first argument that lies where weights do, or a copy of them; None without any."""
+    for value in args[:WIDE]:
+        tensor = value[0] if isinstance(value, (list, tuple)) and value else value
+        if isinstance(tensor, tensor_type):
+            address = tensor.data_ptr()
+            if address in _weights or _is_copy(address):
+                return tensor
+    return None
+
+
+def _is_copy(address):
+    if address not in _copies:
+        return False
+    reference = _copies[address]
+    if reference is None or reference() is not None:
+        return True
+    del _copies[address]  # somebody else's memory by now
+    return False
+
+
+def _forked():
+    global _windows
+    end()
+    _windows = 0
+    _copies.clear()
+
+
+ring.at_farewell(end)
+os.register_at_fork(after_in_child=_forked)
