@@ -19,9 +19,9 @@ top, and losses where the memory's bandwidth is the limit (docs/evidence.md).
 
 from collections.abc import Iterator
 
-from gputune.enough import settled
 from gputune.features import Device, Features, Machine, Process
 from gputune.finding import NO_CHANGE, Finding
+from gputune.workload import LEAST_BATCHES
 
 CHECKLIST = ("sharing",)
 
@@ -39,7 +39,7 @@ def advise(run: Features) -> Iterator[Finding]:
     process, device = alone[0], run.devices[0]
     if device.busy is None or not device.memory_used or not device.memory_total or device.others:
         return
-    if not settled(process) or device.busy < UNUSED:
+    if (process.batches or process.optimizer_steps) < LEAST_BATCHES or device.busy < UNUSED:
         return
     limits = _limits(device, run.machine, device.busy, device.memory_used, device.memory_total)
     fits = int(min(MOST, *limits.values()))

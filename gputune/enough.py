@@ -27,8 +27,10 @@ def alike(loader: Loader) -> bool:
 
     Of workers the waits say nothing of that: one batch is waited for, and the next ones lie ready.
     """
-    rounds = [w + s for w, s in zip(loader.waits, loader.steps, strict=True)]
+    rounds = [w + s for w, s in zip(loader.waits, loader.steps, strict=False)]
     made = [fetch.wall for fetch in loader.fetches]
+    if len(rounds) < ALIKE_BATCHES:
+        return False
     return sure(made, loader.steps, of=mean(rounds)) if made else sure(rounds, of=mean(rounds))
 
 
