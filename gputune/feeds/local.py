@@ -42,8 +42,13 @@ class LocalFeed:
         self._told: dict[str, tuple[int, RunRow]] = {}  # id to when it was last told anew, and how
 
     def poll(self, since: int) -> Update:
-        """Return this machine, always, and the runs that have changed since."""
-        self._look_around()
+        """Return this machine, always, and the runs that have changed since; at first the machine alone.
+
+        What reads recordings takes longer to import than a screen should stay empty.
+        """
+        first = not self._until
+        if not first:
+            self._look_around()
         self._until += 1
         rows = [run.look() for run in self._runs.values()]
         for row in rows:
@@ -59,7 +64,7 @@ class LocalFeed:
             nodes=(replace(node, seen=time.time()),),
             runs=tuple(row for at, row in self._told.values() if at > since),
             runs_gone=gone,
-            more=any(run.behind for run in self._runs.values()),
+            more=first or any(run.behind for run in self._runs.values()),
         )
 
     def seek(self, run: str, at: float | None) -> None:

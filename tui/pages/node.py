@@ -19,6 +19,7 @@ TASKS = 60  # rows of processes
 DEVICE = 59  # cells of a device's line beside its name and its bar
 SATURATED = 0.9  # of the CPUs
 BETWEEN = " · "  # two of the things that share a line
+SIGNALS = "Enter: signals "
 
 KeyOf: TypeAlias = Callable[[Node, TaskRow], str]
 
@@ -183,7 +184,9 @@ def tasks(node: Node, look: Look, key: KeyOf = no_key) -> list[Line]:
     rows = node.tasks
     if not rows:
         return []
-    found = [line((fit("     PID ROLE        CPU  MEMORY  DEVICE           NAME", look.width), "section"))]
+    note = "" if key is no_key else SIGNALS
+    title = "     PID ROLE        CPU  MEMORY  DEVICE           NAME"
+    found = [titled(fit(title, max(1, look.width - len(note))), look.width, note)]
     for role in ROLES:
         mine = [row for row in rows if row.role == role]
         if len(mine) > 1:
