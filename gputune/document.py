@@ -157,6 +157,52 @@ class Attached(msgspec.Struct, frozen=True, kw_only=True):
     looks: int
 
 
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a loader that can change while it is iterated."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    pin_memory: bool
+    persistent_workers: bool
+
+
+class TriedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that served a training for a while: samples/s as predicted and as measured, `low` to `high` with 95 %.
+
+    `state` is `ok`, or `failed` for the reason in `why`.
+    """
+
+    settings: Settings
+    predicted: float | None
+    samples_per_s: float | None
+    low: float | None
+    high: float | None
+    state: str
+    why: str = ""
+
+
+class Tuned(msgspec.Struct, frozen=True, kw_only=True):
+    """What `watch --tune` did to the loader at `where`; docs/tune.md has the states.
+
+    `own` are the script's settings, `now` those in force since `since_s` (s of the run) and the first `since_batch`
+    batches of all processes together; null where nothing was switched. `speedup` is measured in turns: of `now` over
+    `own`, or of the best that was not kept. `differs` says what is not as in an untuned run.
+    """
+
+    mode: str
+    state: str
+    why: str = ""
+    where: str = ""
+    own: Settings | None = None
+    now: Settings | None = None
+    speedup: SpeedupRow | None = None
+    tries: list[TriedRow] = []
+    since_s: float | None = None
+    since_batch: int | None = None
+    draws: list[str] = []
+    differs: str = ""
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The whole document. Times in s, shares 0 to 1, null where nothing was measured."""
 
@@ -185,3 +231,4 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     oom_kills_where: str = ""
     spent: Spent | None = None
     attached: Attached | None = None
+    tuned: Tuned | None = None

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from gputune import judging, recording
+from gputune.document import Tuned
 from gputune.events import Event
 from gputune.features import Features
 from gputune.gathering import Gatherer
@@ -16,6 +17,7 @@ from gputune.recording.about import NotARun, read
 from gputune.sample import Guest, Json, Reading, Sample, Stack
 from gputune.units import NS
 from gputune.verdict import Overhead, Verdict, build
+from gputune.windowing import thin, window
 
 About: TypeAlias = dict[str, Json]
 Beside: TypeAlias = Callable[[list[Reading]], None]
@@ -44,9 +46,13 @@ def rejudge(
     one that it was watched with counts.
     """
     features, guests = relive(folder, until=until, beside=beside)
-    findings = judging.judge(features, failed)
+    tuned = _tuned(folder, until)
+    judged = features
+    if tuned is not None and tuned.since_s is not None:  # before that, its loader was as it is not any more
+        judged = window(thin(relive(folder, until=tuned.since_s)[0]), features)
+    findings = judging.judge(judged, failed)
     paid = _price(folder) if price is None else price
-    return build(features, findings, overhead=_overhead(folder), guests=guests, price=paid)
+    return build(features, findings, overhead=_overhead(folder), guests=guests, price=paid, tuned=tuned)
 
 
 def relive(folder: Path, *, until: float | None = None, beside: Beside | None = None) -> tuple[Features, list[Guest]]:
@@ -110,6 +116,16 @@ def _price(folder: Path) -> float | None:
     except NotARun:  # a job whose ranks still go on
         return None
     return float(price) if isinstance(price, int | float) else None
+
+
+def _tuned(folder: Path, until: float | None) -> Tuned | None:
+    """Return what became of its loader, as it was known when the run ended; None of the time before that was so."""
+    try:
+        tuned = msgspec.convert(read(folder).get("tuned"), Tuned | None)
+    except (NotARun, msgspec.ValidationError):
+        return None
+    early = until is not None and tuned is not None and until <= (tuned.since_s or until)
+    return None if early else tuned
 
 
 def _overhead(folder: Path) -> Overhead:

@@ -16,6 +16,7 @@ from gputune.document import (
     Sighted,
     SpeedupRow,
     Spent,
+    Tuned,
     UnavailableRow,
     Verdict,
 )
@@ -36,17 +37,19 @@ FRAMES = 5  # places of the step named in the document; further ones are below a
 DIGITS = 6  # significant digits kept: more is noise, and makes the document unreadable
 
 
-def build(
+def build(  # noqa: PLR0913 - one parameter a part of the document
     features: Features,
     findings: Sequence[Finding],
     *,
     overhead: Overhead,
     guests: Iterable[Guest] | None = None,
     price: float | None = None,
+    tuned: Tuned | None = None,
 ) -> Verdict:
     """Return the document for one run.
 
-    `guests` are the processes that were sighted, `price` what one device costs an hour, if the caller knows them.
+    `guests` are the processes that were sighted, `price` what one device costs an hour, `tuned` what became of its
+    loader, if the caller knows them.
     """
     heard = [p for p in features.processes if p.guest == SEEN]
     attached = [p for p in features.processes if p.guest == ATTACHED]
@@ -76,6 +79,7 @@ def build(
         stopped_s=_short(features.stopped),
         attached=_attached(attached),
         spent=_spent(spending(features, price=price, samples_per_s=rate)),
+        tuned=tuned,
     )
 
 

@@ -14,7 +14,8 @@ from gputune.launch.run import Run, Wishes
 # Read by gputune itself, not meant for a gputune inside the command: its output would collide with ours.
 RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")  # set by a job's launcher
 # GPUTUNE_ONLY is that of an outer `gputune run`, whose guests measure nothing: inside of this watch they do.
-CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_WATCH_JSON", "GPUTUNE_JSON", "GPUTUNE_ONLY")
+# GPUTUNE_STEER is the channel of an outer watch, which hears nothing of what is listened to here.
+CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_WATCH_JSON", "GPUTUNE_JSON", "GPUTUNE_ONLY", "GPUTUNE_STEER")
 
 
 def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
@@ -27,9 +28,10 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     troubles = list(troubles)
     folder, job = _folders(wishes, troubles)
     rings = _rings(troubles)
+    steer = _channel(wishes, rings, job, troubles)
     wishes.json = _absolute(wishes.json)
     run = Run(wishes, folder=folder, rings=rings, troubles=troubles, job=job)
-    plan = Plan(wishes.command, environment(rings), rings, run.plain(), keeps_stdout=run.json == "-")
+    plan = Plan(wishes.command, environment(rings, steer), rings, run.plain(), keeps_stdout=run.json == "-")
     link.send(plan)
     from gputune import recorder  # noqa: PLC0415 - the command has started; now there is time
 
@@ -41,8 +43,8 @@ def guest_folder() -> str:
     return os.path.realpath(os.path.join(os.path.dirname(__file__), "probes", "guest"))
 
 
-def environment(rings: str) -> dict[str, str | None]:
-    """Return what changes for the command: where its guests come from, and where they write."""
+def environment(rings: str, steer: str = "") -> dict[str, str | None]:
+    """Return what changes for the command: where its guests come from, where they write, and who steers them."""
     changes: dict[str, str | None] = dict.fromkeys(name for name in CONSUMED if name in os.environ)
     guest = guest_folder()
     if not rings or os.pathsep in guest:
@@ -52,6 +54,8 @@ def environment(rings: str) -> dict[str, str | None]:
     changes["PYTHONPATH"] = os.pathsep.join([guest, *others])
     changes["GPUTUNE_RINGS"] = rings
     changes["GPUTUNE_HOST_PID"] = str(os.getppid())
+    if steer:
+        changes["GPUTUNE_STEER"] = steer
     return changes
 
 
@@ -78,6 +82,30 @@ def _rings(troubles: list[str]) -> str:
     except OSError as error:
         troubles.append(f"nothing was heard from inside the training: no folder for its rings ({error.strerror})")
         return ""
+
+
+def _channel(wishes: Wishes, rings: str, job: str, troubles: list[str]) -> str:
+    """Make the file of orders for `--tune` and return its path; "" where there is none, and nothing is tuned then."""
+    if not wishes.tune:
+        return ""
+    why = "no folder for its orders" if not rings else ""
+    if job:
+        why = "each rank has a watch of its own, and all of them would have to change at once"
+    if not why:
+        from pathlib import Path  # noqa: PLC0415 - only where something is tuned
+
+        from gputune.steering import FILE, Orders  # noqa: PLC0415 - as above
+
+        path = os.path.join(rings, FILE)
+        try:
+            Orders(Path(path)).close()
+        except OSError as error:
+            why = error.strerror or str(error)
+        else:
+            return path
+    wishes.tune = ""
+    troubles.append(f"its loader was not tuned: {why}")
+    return ""
 
 
 def check_json(file: str | None) -> None:

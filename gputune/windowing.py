@@ -4,13 +4,14 @@ Totals are subtracted, series are cut to their end, epochs and rounds are those 
 the loop (the machine's and the disks' load) stays that of the whole: it moves slowly.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from gputune.features import Copy, Device, Features, Loader, Place, Process
 
 T = TypeVar("T")
+Key: TypeAlias = tuple[Hashable, ...]  # where a loader was built, its data and its settings
 
 
 def thin(run: Features) -> Features:
@@ -66,13 +67,23 @@ def _process(then: Process, now: Process) -> Process:
         batches=now.batches - then.batches,
         samples=now.samples - then.samples,
         optimizer_steps=now.optimizer_steps - then.optimizer_steps,
-        loaders=tuple(_loader(loaders[_key(x)], x, then.wall) if _key(x) in loaders else x for x in now.loaders),
+        loaders=tuple(_loaders(loaders, now.loaders, then.wall)),
         places=_places(then.places, now.places),
         copies=_copies(then.copies, now.copies),
         gaps=_last(now.gaps, now.optimizer_steps - then.optimizer_steps),
         works=_last(now.works, now.optimizer_steps - then.optimizer_steps),
         meetings=tuple(m for m in now.meetings if not then.meetings or m.number > then.meetings[-1].number),
     )
+
+
+def _loaders(then: Mapping[Key, Loader], now: Sequence[Loader], since: float) -> Iterator[Loader]:
+    """Yield the loaders that gave anything since, or that nobody knew before."""
+    for loader in now:
+        before = then.get(_key(loader))
+        if before is None:
+            yield loader
+        elif loader.batches > before.batches:
+            yield _loader(before, loader, since)
 
 
 def _loader(then: Loader, now: Loader, since: float) -> Loader:
@@ -97,8 +108,9 @@ def _loader(then: Loader, now: Loader, since: float) -> Loader:
     )
 
 
-def _key(loader: Loader) -> tuple[str, int, int | None, str]:
-    return loader.where, loader.num_workers, loader.batch_size, loader.dataset
+def _key(loader: Loader) -> Key:
+    settings = loader.num_workers, loader.prefetch_factor, loader.pin_memory, loader.persistent_workers
+    return loader.where, loader.batch_size, loader.dataset, *settings
 
 
 def _places(then: Sequence[Place], now: Sequence[Place]) -> tuple[Place, ...]:

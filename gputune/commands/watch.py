@@ -28,23 +28,24 @@ Example:
 """
 
 # What an option's value must be, and one that is: said together when it is not.
-KINDS: dict[str, tuple[Callable[[str], float | None], str, str]] = {
+KINDS: dict[str, tuple[Callable[[str], float | str | None], str, str]] = {
     "price": (values.price, "a price: what one device costs an hour", "--price 2.50"),
     "fail_under": (values.share, "a percentage above 0, at most 100", "--fail-under 70"),
     "stop_when": (values.starving, "a condition: `starving`, or `starving:SECONDS`", "--stop-when starving:120"),
+    "tune": (values.tuning, "what may be tuned: `all` or `identical`", "--tune -- CMD` or `--tune=identical -- CMD"),
     "seconds": (values.seconds, "a time of at least a second", "--for 60s"),
 }
 
 
-def _value(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Return what an option of `KINDS` says as a number."""
+def _value(ctx: click.Context, param: click.Parameter, value: str | None) -> float | str | None:
+    """Return what an option of `KINDS` says."""
     if value is None:
         return None
     read, kind, like = KINDS[str(param.name)]
-    number = read(value)
-    if number is None:
+    found = read(value)
+    if found is None:
         raise BadUsage(f"{config.origin(ctx, param, value)} is not {kind}", hint=f"like `{like}`")
-    return number
+    return found
 
 
 def _hz(ctx: click.Context, param: click.Parameter, value: float) -> float:
@@ -108,6 +109,14 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     callback=_value,
     help="End the training once starving[:SECONDS] has held so long (60), and leave 4.",
 )
+@click.option(
+    "--tune",
+    metavar="[=identical]",
+    is_flag=False,
+    flag_value="all",
+    callback=_value,
+    help="Tune the DataLoader while it trains, and keep what pays. =identical: only what changes no number.",
+)
 @click.option("--pid", type=int, metavar="PID", envvar=[], help="Look at a training that runs already, instead of CMD.")
 @click.option("--for", "seconds", metavar="TIME", envvar=[], callback=_value, help="With --pid: how long, like 5m.")
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
@@ -122,6 +131,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     price: float | None,
     fail_under: float | None,
     stop_when: float | None,
+    tune: str | None,
     pid: int | None,
     seconds: float | None,
     cmd: tuple[str, ...],
@@ -135,7 +145,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     from gputune import watching  # noqa: PLC0415 - not for --help
 
     if pid is not None or seconds is not None:
-        _check_attached(ctx, cmd, pid, gates=fail_under is not None or stop_when is not None, prove=prove)
+        _check_attached(ctx, cmd, pid, gates=fail_under is not None or stop_when is not None, prove=prove, tune=tune)
     elif not cmd:
         raise BadUsage("no command to watch", hint="put it after two dashes: `gputune watch -- python train.py`")
     for name, value in (("--out", out), ("--json", json)):
@@ -143,12 +153,8 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
             raise BadUsage(f"`{name}` has no value", hint=f"like `gputune watch {name} NAME -- python train.py`")
     if tui:
         return _on_screen(ctx, out, cmd, prove=prove, pid=pid)
-    if prove and ctx.obj is None:
-        from gputune.proving.watched import watch_then_prove  # noqa: PLC0415 - not before a command starts at once
-
-        return watch_then_prove(sys.argv[1:], out, cmd, prove)
     if prove:
-        raise BadUsage("`--prove` was not given as an option", hint="type it: `gputune watch --prove top -- CMD`")
+        return _proved(ctx, out, cmd, prove, tune)
     if pid is None and not isinstance(ctx.obj, Link):
         raise GputuneError("`watch` was called without its supervisor", hint="start it as `gputune watch -- CMD`")
     wishes = Wishes(
@@ -164,6 +170,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         fail_under=fail_under,
         stop_when=stop_when,
         pid=pid or 0,
+        tune=tune or "",
     )
     unknown = ctx.meta.get(config.UNKNOWN, ())
     if pid is not None:
@@ -171,6 +178,18 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
 
         return attaching.attach(wishes, seconds, unknown)
     return watching.watch(wishes, ctx.obj, unknown)
+
+
+def _proved(ctx: click.Context, out: str | None, cmd: tuple[str, ...], prove: str, tune: str | None) -> int:
+    """Watch it, then prove what was found."""
+    if tune:
+        says = "`--tune` and `--prove` do not go together: a proof runs it as it is, and changed"
+        raise BadUsage(says, hint="`gputune watch --prove top -- CMD`, or `gputune watch --tune -- CMD`")
+    if ctx.obj is not None:
+        raise BadUsage("`--prove` was not given as an option", hint="type it: `gputune watch --prove top -- CMD`")
+    from gputune.proving.watched import watch_then_prove  # noqa: PLC0415 - not before a command starts at once
+
+    return watch_then_prove(sys.argv[1:], out, cmd, prove)
 
 
 def _on_screen(ctx: click.Context, out: str | None, cmd: tuple[str, ...], *, prove: str | None, pid: int | None) -> int:
@@ -185,8 +204,8 @@ def _on_screen(ctx: click.Context, out: str | None, cmd: tuple[str, ...], *, pro
     return watch_on_screen(sys.argv[1:], out, cmd)
 
 
-def _check_attached(
-    ctx: click.Context, cmd: tuple[str, ...], pid: int | None, *, gates: bool, prove: str | None
+def _check_attached(  # noqa: PLR0913 - one parameter an option
+    ctx: click.Context, cmd: tuple[str, ...], pid: int | None, *, gates: bool, prove: str | None, tune: str | None
 ) -> None:
     """Refuse what does not go with looking at a process that runs already."""
     if pid is None:
@@ -196,6 +215,6 @@ def _check_attached(
     if cmd:
         says = "`--pid` looks at a training that runs already, and a command was given, too"
         raise BadUsage(says, hint=f"`gputune watch --pid {pid}`, or `gputune watch -- CMD`")
-    if gates or prove:
-        says = "`--fail-under`, `--stop-when` and `--prove` need a command that gputune starts"
+    if gates or prove or tune:
+        says = "`--fail-under`, `--stop-when`, `--prove` and `--tune` need a command that gputune starts"
         raise BadUsage(says, hint=f"`gputune watch --pid {pid}` without them")

@@ -6,6 +6,7 @@ the ordinary road: `gputune/commands/watch.py`. tests/watch/test_express.py hold
 """
 
 import os
+from collections.abc import Callable
 
 from gputune.launch import values
 from gputune.launch.run import Wishes
@@ -18,11 +19,19 @@ VALUES = {
     "--fail-under": "fail_under",
     "--stop-when": "stop_when",
 }
-NUMBERS = {"hz": values.number, "price": values.price, "fail_under": values.share, "stop_when": values.starving}
+READ: "dict[str, Callable[[str], float | str | None]]" = {
+    "hz": values.number,
+    "price": values.price,
+    "fail_under": values.share,
+    "stop_when": values.starving,
+    "tune": values.tuning,
+}
 FLAGS = {"--quiet": ("quiet", True), "--all-devices": ("all_devices", True), "--no-stacks": ("stacks", False)}
 SCREEN = "--tui"  # a flag that is none of a plain watch
+TUNE = "--tune"  # with a value after a sign, or without one
 FASTEST = 100.0  # readings a second: beyond it the reading itself becomes a load
-INHERITED = frozenset({"GPUTUNE_RINGS", "GPUTUNE_HOST_PID"})  # set for the command of an outer watch: no options
+# Set for the command of an outer watch: no options.
+INHERITED = frozenset({"GPUTUNE_RINGS", "GPUTUNE_HOST_PID", "GPUTUNE_STEER"})
 
 
 def wishes(arguments: "list[str]") -> "Wishes | None":
@@ -38,6 +47,10 @@ def wishes(arguments: "list[str]") -> "Wishes | None":
         name, sign, value = word.partition("=")
         if word in FLAGS:
             field, asked[field] = FLAGS[word][0], FLAGS[word][1]
+        elif name == TUNE:
+            if not sign and rest and not rest[0].startswith("-"):  # a value, or the command: click knows
+                return None
+            asked["tune"] = value if sign else values.TUNING[0]
         elif name in VALUES and (sign or rest):
             asked[VALUES[name]] = value if sign else rest.pop(0)
         else:
@@ -47,23 +60,25 @@ def wishes(arguments: "list[str]") -> "Wishes | None":
 
 def asks(arguments: "list[str]", option: str) -> bool:
     """Return whether `option` stands among the options of `watch`, and not in the command's own."""
-    words = iter(arguments)
-    for word in words:
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
         if word == "--" or not word.startswith("-"):
             return False
         if word == option or word.startswith(f"{option}="):
             return True
-        if "=" not in word and word not in FLAGS and word != SCREEN:
-            next(words, None)  # its value
+        alone = "=" in word or word in FLAGS or word == SCREEN
+        if words and not alone and not (word == TUNE and words[0].startswith("-")):
+            words.pop(0)  # its value
     return False
 
 
 def _checked(command: "tuple[str, ...]", asked: "dict[str, object]") -> "Wishes | None":
     if not command or not all(asked.get(name, "-") not in {"", "--"} for name in ("out", "json")):
         return None
-    for name in NUMBERS.keys() & asked.keys():
-        value = asked[name] = NUMBERS[name](str(asked[name]))
-        if value is None or (name == "hz" and not 0 < value <= FASTEST):
+    for name in READ.keys() & asked.keys():
+        value = asked[name] = READ[name](str(asked[name]))
+        if value is None or (name == "hz" and not 0 < float(value) <= FASTEST):
             return None
     return Wishes(command, **asked)  # type: ignore[arg-type] # by name, as VALUES and FLAGS say
 

@@ -23,6 +23,7 @@ class Wishes:
         "quiet",
         "stacks",
         "stop_when",
+        "tune",
     )
 
     def __init__(  # noqa: PLR0913 - one parameter an option
@@ -40,6 +41,7 @@ class Wishes:
         fail_under: "float | None" = None,
         stop_when: "float | None" = None,
         pid: int = 0,
+        tune: str = "",
     ) -> None:
         self.command = command
         self.out = out
@@ -53,6 +55,7 @@ class Wishes:
         self.fail_under = fail_under  # a share 0 to 1 (`gputune/waiting.py`): a run below it has failed
         self.stop_when = stop_when  # s of starving after which the command is ended
         self.pid = pid  # of a process that ran before us and is only looked at; 0 where we start the command
+        self.tune = tune  # of `values.TUNING`, what of its loader may be tuned while it runs; "" for nothing
 
 
 class Run(Wishes):

@@ -3,6 +3,7 @@
 Each returns None where the text cannot be meant; the ordinary road then says so (`gputune/commands/watch.py`).
 """
 
+TUNING = ("all", "identical")  # what `--tune` may change: whatever pays, or what leaves every number as it is
 STARVING = "starving"
 STARVED = 60.0  # s of starving after which it is given up on, where no number is given
 SHORTEST = 1.0  # s; the share of waiting is measured once a second
@@ -37,6 +38,11 @@ def seconds(text: str) -> "float | None":
     value = number(digits)
     unit = SECONDS.get(text[len(digits) :])
     return None if value is None or unit is None or value * unit < SHORTEST else value * unit
+
+
+def tuning(text: str) -> "str | None":
+    """Return what may be tuned, as it is called."""
+    return text if text in TUNING else None
 
 
 def starving(text: str) -> "float | None":

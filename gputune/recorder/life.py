@@ -3,11 +3,16 @@
 import gc
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+import msgspec
+
+from gputune.document import Tuned
+from gputune.features import Features
 from gputune.gathering import Gatherer
 from gputune.hygiene import mask
 from gputune.launch import folders
+from gputune.launch.descriptors import say
 from gputune.launch.link import Started
 from gputune.launch.run import Run, restored
 from gputune.recorder.end import End
@@ -15,12 +20,14 @@ from gputune.recorder.gate import Gate
 from gputune.recorder.kept import Kept
 from gputune.recorder.live import Living
 from gputune.recorder.outcome import Outcome
-from gputune.sample import Guest, Reading, Target, now
+from gputune.sample import Guest, Json, Reading, Target, now
+from gputune.steering import FILE
 from gputune.units import NS
 from gputune.verdict import Verdict
 
 if TYPE_CHECKING:
     from gputune.ticker import Ticker
+    from gputune.tuning import Tuning
 
 GLANCE = 0.05  # s: a command that ends before has nothing to measure; recording later loses nothing, rings keep it
 GATHER = int(0.9 * NS)  # ns between handing readings to the gatherer: together they cost it half, and it is asked last
@@ -46,6 +53,7 @@ class Life:
         self._target: Target | None = None
         self._gate = Gate(run, end, self._trainers)
         self._living = Living(run)
+        self._tuning = self._tuned(resumed=resumed)
         self._kept = Kept(run, command, started, resumed=resumed)
         for readings in self._kept.earlier():
             self._gather(readings)
@@ -60,6 +68,8 @@ class Life:
         self._gather(self._held)
         ended = self._end.result()
         outcome = Outcome(self._own(), ended, alone=self._end.alone)
+        if self._tuning is not None:
+            outcome.tuned, outcome.since = self._tuning_ended(self._tuning)
         verdict = outcome.judge(self._gatherer, self._unavailable, own_cpu, self._guests.values())
         self._kept.about(exit_code=outcome.exit_code, ended=ended.t, unavailable=dict(self._unavailable))
         self._kept.check()
@@ -133,6 +143,8 @@ class Life:
 
     def _take(self, readings: list[Reading]) -> None:
         self._kept.take(readings)
+        if self._tuning is not None:
+            self._tuning.take(readings)
         self._held += readings
         at = now()
         if at - self._gathered < GATHER:
@@ -152,10 +164,39 @@ class Life:
             return
         try:
             self._gate.look(self._gatherer)
+            if self._tuning is not None:
+                self._tuning.look(self._gatherer, self._unavailable)
+                self._living.tuned = self._tuning.document
             self._living.look(self._gatherer, self._guests.values(), self._unavailable)
         except Exception as error:  # noqa: BLE001 - the recording and the verdict at the end need neither
             self._following = False
             self._troubles.append(f"the run was not followed ({type(error).__name__}: {error})")
+
+    def _tuned(self, *, resumed: bool) -> "Tuning | None":
+        """Begin to tune its loader where that was asked for."""
+        if not self._run.tune:
+            return None
+        try:
+            from gputune.tuning import Tuning  # noqa: PLC0415 - only where something is tuned
+
+            return Tuning(self._run.rings, self._run.tune, self._say, resumed=resumed)
+        except Exception as error:  # noqa: BLE001 - it is recorded all the same
+            self._troubles.append(f"its loader was not tuned ({type(error).__name__}: {error})")
+            return None
+
+    def _tuning_ended(self, tuning: "Tuning") -> tuple[Tuned, Features | None]:
+        """Return what has become of the tuning, and what was known when the settings came that served last."""
+        tuning.end()
+        document = tuning.document
+        self._kept.about(tuned=cast("Json", msgspec.to_builtins(document)))
+        if tuning.trouble:
+            self._troubles.append(tuning.trouble)
+        return document, tuning.since
+
+    def _say(self, text: str) -> None:
+        """Say something while the command runs: what it must be told before, and nothing else."""
+        if not self._end.alone:
+            say(f"gputune: {text}\n")
 
     def _gather(self, readings: list[Reading]) -> None:
         for reading in readings:
@@ -174,7 +215,7 @@ class Life:
 
     def _has_guests(self) -> bool:
         try:
-            return bool(self._run.rings) and any(Path(self._run.rings).iterdir())
+            return bool(self._run.rings) and any(file.name != FILE for file in Path(self._run.rings).iterdir())
         except OSError:
             return False
 

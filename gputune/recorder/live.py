@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from gputune.document import Tuned
 from gputune.features import Features
 from gputune.finding import Finding
 from gputune.gathering import Gatherer
@@ -75,6 +76,7 @@ class Living:
         self._moments: deque[tuple[float, Features]] = deque(maxlen=KEPT)
         self._judged: Judged | None = None
         self._written = False
+        self.tuned: Tuned | None = None  # what becomes of its loader
         self._progress = 0
         self._began: float | None = None  # age of the run at which the training was first seen at work
 
@@ -140,7 +142,7 @@ class Living:
         self._written = True
 
     def _verdict(self, features: Features, findings: list[Finding], guests: list[Guest]) -> Verdict:
-        return build(features, findings, overhead=Overhead(), guests=guests, price=self._price)
+        return build(features, findings, overhead=Overhead(), guests=guests, price=self._price, tuned=self.tuned)
 
     def _earlier(self, age: float) -> Features | None:
         """Return the latest moment that lies a window ago, None in a run that is no older than one."""

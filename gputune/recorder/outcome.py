@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from gputune.document import Tuned
 from gputune.features import Features
 from gputune.finding import Finding
 from gputune.gathering import Gatherer
@@ -13,6 +14,7 @@ from gputune.launch.link import Ended
 from gputune.launch.run import Run
 from gputune.sample import Guest
 from gputune.verdict import Overhead, Verdict, build, to_json
+from gputune.windowing import window
 
 FINDINGS = "findings.json"
 WIDTH = 80  # columns where stderr is no terminal
@@ -27,7 +29,9 @@ class Outcome:
         self._silent = alone
         self._json = b""
         self.troubles: list[str] = []
-        self.features: Features | None = None  # what was judged
+        self.features: Features | None = None  # what was measured
+        self.tuned: Tuned | None = None  # what became of its loader
+        self.since: Features | None = None  # thin: what was known when its loader came to be as it was at the end
         self.exit_code = None if ended.code is None else ended.code if ended.code >= 0 else 128 - ended.code
 
     def judge(
@@ -48,8 +52,11 @@ class Outcome:
         """Return the verdict on what is known, or None where it cannot be made."""
         failed: dict[str, str] = {}
         try:
-            findings = _findings(features, failed) if features.processes else []
-            verdict = build(features, findings, overhead=overhead, guests=guests, price=self._run.price)
+            judged = features if self.since is None else window(self.since, features)
+            findings = _findings(judged, failed) if features.processes else []
+            verdict = build(
+                features, findings, overhead=overhead, guests=guests, price=self._run.price, tuned=self.tuned
+            )
             self._json = to_json(verdict)
         except Exception as error:  # noqa: BLE001 - the recording is still worth keeping
             self.troubles.append(f"the run could not be judged ({type(error).__name__}: {error})")

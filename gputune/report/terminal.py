@@ -17,6 +17,7 @@ from gputune.report import attached, ending
 from gputune.report.bar import bar, legend, parts
 from gputune.report.ranks import rank_rows
 from gputune.report.spent import sentence as spent
+from gputune.report.tuned import sentence as tuned
 from gputune.report.words import clip, number, percent, times
 
 NARROWEST = 40  # columns: below it no sentence can be set
@@ -64,7 +65,8 @@ def render(verdict: Verdict, *, width: int = 80, colour: bool = False, run_folde
 
     above = [*_header(verdict, width, paint), *_ledger(verdict, width, colour=colour)]
     above += rank_rows(verdict.processes, width)
-    below = [*_notes(verdict, width), *_next(verdict, width, run_folder)]
+    below = [*wrap(tuned(verdict), width, subsequent_indent=AFTER_LAST), *_notes(verdict, width)]
+    below += _next(verdict, width, run_folder)
     room = max(LINES, LINES * USUAL // width)
     for findings, each in SIZES:
         lines = [*above, *_findings(verdict, width, paint, findings, each), *below]

@@ -59,6 +59,7 @@ class Live:
         self._status: int | None = None
         started = now()
         asked: dict[str, Json] = {"batches": plan.batches, "seconds": plan.seconds, "seed": plan.seed, **special}
+        asked["host"] = os.getpid()
         try:
             self._process = _started(plan, self.log, self._environment(plan, asked, rules))
         except OSError:

@@ -98,7 +98,10 @@ Tell = Callable[[Setting, Found], None]
 
 
 class Search:
-    """One search. `allowed` is asked before every visit whether there is time for it; `trials` may be spent."""
+    """One search. `allowed` is asked before every visit whether there is time for it; `trials` may be spent.
+
+    `visits`: to one setting at most while it explores.
+    """
 
     def __init__(  # noqa: PLR0913 - one parameter a part of what it works with
         self,
@@ -109,6 +112,7 @@ class Search:
         trials: int,
         allowed: Callable[[Setting], bool],
         tell: Tell,
+        visits: int = VISITS,
     ) -> None:
         self.profile = profile
         self.bench = bench
@@ -116,6 +120,7 @@ class Search:
         self._trials = trials
         self._allowed = allowed
         self._tell = tell
+        self._visits = visits
         self._most_workers = max((s.num_workers for s in found.predicted), default=0)
 
     @property
@@ -124,7 +129,12 @@ class Search:
         return best(self.found.tallies.values(), self.profile.script)
 
     def run(self) -> None:
-        """Measure until nothing is left that may pay, or may be measured."""
+        """Measure until nothing is left that may pay, or may be measured; then make sure of the best one."""
+        self.explore()
+        self._confirm()
+
+    def explore(self) -> None:
+        """Measure the cheapest of those predicted to be best, and its neighbours as long as any of them may pay."""
         script = self.profile.script
         first = self._cheapest(self.found.predicted)
         if first is not None and first != script:
@@ -132,7 +142,6 @@ class Search:
         while (wanted := next(self._hopeful(), None)) is not None:
             if not self._visit(wanted):
                 break
-        self._confirm()
 
     def _cheapest(self, predicted: Mapping[Setting, float]) -> Setting | None:
         """Return the cheapest of the settings that are predicted to be about as fast as the fastest."""
@@ -185,7 +194,7 @@ class Search:
         keep = self.bench.kept
         if not self._measure(wanted, keep):
             return False
-        for _ in range(VISITS - 1):
+        for _ in range(self._visits - 1):
             tally, rival = self.found.tallies.get(wanted), self._rival(wanted)
             if tally is None or rival is None or order(tally, rival) is not Order.UNDECIDED:
                 break

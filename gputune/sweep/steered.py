@@ -7,12 +7,11 @@ measured is started again; a loader that cannot be switched is measured by resta
 import contextlib
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from gputune.figures import mean
-from gputune.hygiene import clean
 from gputune.sample import Json
 from gputune.steering import Orders
 from gputune.sweep.budget import Budget
@@ -22,32 +21,32 @@ from gputune.sweep.search import Outcome
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
 from gputune.sweep.starting import Start, State, failure, outcome, status_words
-from gputune.sweep.timeline import LEAST, WARM_UP
+from gputune.sweep.timeline import WARM_UP
+from gputune.sweep.visiting import (
+    ANSWER_S,
+    MOST,
+    NOISE,
+    SWITCHED,
+    TIMED,
+    Failed,
+    NotSteered,
+    answers,
+    check,
+    length,
+    looping,
+    ready,
+)
 
-NOISE = 0.005  # relative: standard error between two visits in one process
 PROFILE_S, MOST_PROFILE_S = 2.5, 60.0  # s of batches before the first order; and where these are slow
 LOOK_S = 1.0  # s between looks whether enough of them came
-SHORT_S, LONG_S = 0.8, 6.0  # s of timed batches in a visit
-TIMED, MOST = 24, 1000  # batches timed in a visit
-PRECISION = 0.03  # relative, of the mean of a visit's batch times, with a certainty of 95 %
 CEILING_S = 0.8  # s of batches that cost nothing
 STUCK_S = 60.0  # s without a batch after which a setting, or the script, hangs
-ANSWER_S = 75.0  # s for an answer: the guest itself gives up after 60
-FAILURES = ("its workers", "one of its workers", "under it")  # what it says of settings, and not of the loader
 OBEY_S = 10.0  # s for the batch in which it is to end
 END_S = 60.0  # s that its own `finally` and `atexit` may take
 TRAINING_S = 3600.0  # s after which a training that we lost sight of ends by itself
 
 
-class NotSteered(Exception):  # noqa: N818 - named for what happened
-    """The loader cannot be switched while it is iterated; the message says why."""
-
-
-class Failed(Exception):  # noqa: N818 - as above
-    """The loader was not served under a setting, or not for long; the message says why."""
-
-
-class Ended(Exception):  # noqa: N818 - as above
+class Ended(Exception):  # noqa: N818 - named for what happened
     """The script has ended, or hangs; `state` says whether well, the message how."""
 
     def __init__(self, state: State, why: str) -> None:
@@ -192,10 +191,10 @@ class Steered:
             if live.seconds - moved > most:
                 raise Hung(f"no batch came {'for' if came else 'in the first'} {most:.0f} s")
 
-    def _answers(self, live: Live, seq: int) -> dict[int, dict[str, Json]]:
+    @staticmethod
+    def _answers(live: Live, seq: int) -> dict[int, Mapping[str, Json]]:
         """Return the last answer of each process to an order."""
-        notes = ((process, dict(note)) for process, note in live.timeline.notes if note.get("n") == "steer")
-        return {process: note for process, note in notes if note.get("seq") in {seq, 0}}
+        return answers(live.timeline.notes, seq)
 
     def _obeyed(self, live: Live, order: dict[str, Json]) -> int:
         """Give an order, and return when the last rank had its first batch under it (ns).
@@ -211,15 +210,8 @@ class Steered:
             return len(self._answers(live, self._seq)) >= ranks
 
         self._wait(answered, live, ANSWER_S)
-        self._check(live)
-        return max(int(str(answer.get("ready_ns"))) for answer in self._answers(live, self._seq).values())
-
-    def _check(self, live: Live) -> None:
-        """Raise NotSteered or Failed where a rank did not, or does not any more, obey the last order."""
-        for answer in self._answers(live, self._seq).values():
-            if answer.get("state") == "refused":
-                why = clean(str(answer.get("why")), 200)
-                raise Failed(why) if why.startswith(FAILURES) else NotSteered(why)
+        check(self._answers(live, self._seq))
+        return ready(self._answers(live, self._seq))
 
     # what is measured
 
@@ -246,9 +238,7 @@ class Steered:
 
     def looping(self, wanted: Setting) -> float:
         """Return the s that a visit is predicted to take."""
-        skip, timed = self._length(wanted)
-        profile = self._known()
-        return 0.5 + (skip + timed) * profile.batch * profile.ranks / max(1e-9, profile.rate(wanted))
+        return looping(self._known(), wanted)
 
     def allowed(self, wanted: Setting) -> bool:
         """Return whether there is time for a visit."""
@@ -272,12 +262,11 @@ class Steered:
 
     def _timed(self, live: Live, wanted: Setting) -> Outcome:
         where, began = self._starter.where, live.seconds
-        names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
-        settings: dict[str, Json] = {name: wanted.plain[name] for name in names}
+        settings: dict[str, Json] = {name: wanted.plain[name] for name in SWITCHED}
         begin = self._obeyed(live, {"do": "serve", "where": where, "set": settings, "batches": None})
-        skip, timed = self._length(wanted)
+        skip, timed = length(self._known(), wanted)
         self._wait(lambda: live.timeline.counted(where, begin) > skip + timed, live, self._patience)
-        self._check(live)
+        check(self._answers(live, self._seq))
         self._weigh(live, wanted)
         return Outcome(
             state=State.OK,
@@ -291,13 +280,6 @@ class Steered:
         held = live.memory()
         if held:
             self._memory[wanted] = min(held, self._memory.get(wanted, held))
-
-    def _length(self, wanted: Setting) -> tuple[int, int]:
-        """Return how many batches are left out, and how many are timed."""
-        profile = self._known()
-        a_batch = profile.batch * profile.ranks / max(1e-9, profile.rate(wanted))
-        needed = max(TIMED, LEAST + 2, SHORT_S / a_batch, (1.96 * profile.spread / PRECISION) ** 2)
-        return wanted.queue + 2, int(min(needed, MOST, max(TIMED, LONG_S / a_batch)))
 
     def _known(self) -> Profile:
         if self._profile is None:

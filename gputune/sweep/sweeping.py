@@ -28,7 +28,8 @@ from gputune.sweep.search import Found, Search, Stage
 from gputune.sweep.settings import Setting, setting_of
 from gputune.sweep.starter import WRITES, Starter
 from gputune.sweep.starting import Start, State
-from gputune.sweep.steered import NotSteered, Steered
+from gputune.sweep.steered import Steered
+from gputune.sweep.visiting import NotSteered
 from gputune.workload import LEAST_BATCHES
 
 TRIALS = 6  # settings that are measured, the script's own and the ceiling included; batch sizes come on top

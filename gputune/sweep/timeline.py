@@ -21,6 +21,7 @@ LEAST = 8  # batches beyond the warm-up: fewer give no rate
 TOLD = frozenset({"override", "trial", "steer"})
 PAUSES = frozenset({SpanCode.CHECKPOINT, SpanCode.EVALUATION})
 FOREVER = 1 << 62  # batches
+KEPT = 1 << 16  # batches of a loader in a process whose times are kept; the older half of more goes
 
 
 @dataclass(slots=True)
@@ -33,6 +34,21 @@ class Line:
     ends: "array[int]" = field(default_factory=lambda: array("q"))
     clock: "array[int]" = field(default_factory=lambda: array("q"))
     samples: "array[int]" = field(default_factory=lambda: array("q"))
+    gone: int = 0  # batches that are not kept any more
+
+    def __len__(self) -> int:
+        """Return how many batches came."""
+        return self.gone + len(self.ends)
+
+    def add(self, t: int, paused: int, samples: int) -> None:
+        """Take one batch that was there at `t` (ns), `paused` ns of pauses behind it."""
+        if len(self.ends) >= KEPT:
+            self.gone += KEPT // 2
+            for series in (self.ends, self.clock, self.samples):
+                del series[: KEPT // 2]
+        self.ends.append(t)
+        self.clock.append(t - paused)
+        self.samples.append(samples)
 
     def after(self, begin: int, most: int) -> "Line":
         """Return the first `most` batches that came after `begin` (ns)."""
@@ -65,6 +81,7 @@ class Timeline:
         self._places: dict[tuple[int, int], str] = {}
         self._training: dict[tuple[int, int], int] = {}  # (process, iterator) to loader
         self._lines: dict[str, dict[int, Line]] = {}
+        self._ended: set[int] = set()
         self._paused: dict[int, tuple[int, int]] = {}  # process to ns in pauses so far, and the end of the last one
 
     def take(self, readings: Iterable[Reading]) -> None:
@@ -76,6 +93,7 @@ class Timeline:
                 self._note(reading)
             elif isinstance(reading, Guest) and reading.ended:
                 self.pids.pop(reading.process, None)
+                self._ended.add(reading.process)
             elif isinstance(reading, Guest):
                 self.pids[reading.process] = reading.pid
 
@@ -100,15 +118,22 @@ class Timeline:
             if loader is not None:
                 where = self._places.get((event.process, loader), "")
                 line = self._lines.setdefault(where, {}).setdefault(event.process, Line())
-                line.ends.append(record.t1)
-                line.clock.append(record.t1 - self._paused.get(event.process, (0, 0))[0])
-                line.samples.append(record.c)
+                line.add(record.t1, self._paused.get(event.process, (0, 0))[0], record.c)
 
     def batches(self, where: str = "") -> int:
         """Return how many batches came of the loader built at `where` (of any) to the process that had most."""
         places = [where] if where else list(self._lines)
         lines = [line for place in places for line in self._lines.get(place, {}).values()]
-        return max((len(line.ends) for line in lines), default=0)
+        return max((len(line) for line in lines), default=0)
+
+    def living(self, where: str) -> set[int]:
+        """Return the processes that had batches of the loader built at `where`, and have not ended."""
+        return {process for process in self._lines.get(where, {}) if process not in self._ended}
+
+    def since(self, where: str, count: int) -> int:
+        """Return a moment (ns) after which the last `count` batches came, or all that are known, to those that live."""
+        lines = [self._lines[where][process] for process in self.living(where)]
+        return min((line.ends[max(0, len(line.ends) - count)] for line in lines), default=1) - 1
 
     def queue(self, where: str) -> int:
         """Return how many batches the loader at `where` has under way, as its settings were told."""
@@ -119,8 +144,8 @@ class Timeline:
         return workers * (prefetch if isinstance(prefetch, int) else TYPICAL_PREFETCH)
 
     def counted(self, where: str, begin: int) -> int:
-        """Return how many batches came since `begin` (ns), to the process that had fewest."""
-        lines = self._lines.get(where, {}).values()
+        """Return how many batches came since `begin` (ns), to the process that had fewest of those that live."""
+        lines = [self._lines[where][process] for process in self.living(where)]
         return min((len(line.ends) - bisect_right(line.ends, begin) for line in lines), default=0)
 
     def rates(self, where: str, skip: int, begin: int = 0, *, most: int = FOREVER) -> tuple[float, ...]:

@@ -201,3 +201,118 @@ def test_a_script_that_cannot_be_swept_is_one_sentence(
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "gputune.toml").exists()
+
+
+STUCK = """
+import os, torch
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, get_worker_info
+from time import sleep
+
+class Data(Dataset):
+    def __init__(self):
+        self.held = HELD
+    def __len__(self):
+        return 8 * 400
+    def __getitem__(self, i):
+        if DYING and get_worker_info() is not None:
+            os._exit(1)
+        sleep(0.002)
+        return torch.tensor(float(i))
+
+def main():
+    weight = torch.zeros(1, requires_grad=True)
+    loader = LOADER
+    for epoch in range(EPOCHS):
+        for batch in loader:
+            (weight - batch).square().mean().backward()
+            sleep(0.004)
+
+if __name__ == "__main__":
+    torch.multiprocessing.set_start_method("CONTEXT")
+    main()
+"""
+
+
+def stuck(**changes: object) -> str:
+    """Return a script that waits for its loader, and has something that a sweep stumbles over."""
+    plain = {"HELD": None, "DYING": False, "LOADER": "DataLoader(Data(), 8)", "EPOCHS": 40, "CONTEXT": "fork"}
+    code = STUCK
+    for name, value in {**plain, **changes}.items():
+        code = code.replace(name, str(value))
+    return code
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [({"HELD": "lambda: 0", "CONTEXT": "spawn"}, "pickle"), ({"DYING": True}, "worker")],
+    ids=["not to be pickled", "workers that die"],
+)
+def test_settings_that_fail_are_rows_and_the_script_s_own_stay(tmp_path: Path, changes: dict, says: str) -> None:
+    (tmp_path / "train.py").write_text(stuck(**changes))
+    done = sweep(tmp_path, "--json", "train.py")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    failed = [trial for trial in found["trials"] if trial["state"] == "failed"]
+    assert failed
+    assert all(says in trial["why"] for trial in failed), failed
+    assert found["best"] == found["baseline"]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_batch_size_that_the_script_makes_itself_is_said(tmp_path: Path) -> None:
+    own = "DataLoader(Data(), batch_sampler=BatchSampler(RandomSampler(range(3200)), 8, False))"
+    (tmp_path / "train.py").write_text(stuck(LOADER=own))
+    done = sweep(tmp_path, "--batch-sizes", "8,16", "train.py")
+    assert done.returncode == 1, done.stderr
+    assert "the batch size of the loader at `train.py:" in done.stderr
+    assert "hint: change it in the script" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_script_that_ends_before_a_setting_is_measured_is_started_again(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(stuck(EPOCHS=1))
+    done = sweep(tmp_path, "--json", "train.py")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["starts"] > 1
+    assert found["best"]["num_workers"] > 0
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = [*GPUTUNE, "sweep-loader", "--python", sys.executable, "--json", str(tmp_path / "train.py")]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        trials = 0
+        for line in process.stderr:
+            trials += "trial " in line
+            if trials == 2:  # the first one is in the journal
+                break
+        process.kill()
+    until = time.monotonic() + PATIENCE
+    while any(str(tmp_path) in _command(folder) for folder in Path("/proc").iterdir() if folder.name.isdigit()):
+        assert time.monotonic() < until, "a training was left behind"
+        time.sleep(0.05)
+    again = sweep(tmp_path, "--json", "--resume", str(tmp_path / "train.py"))
+    assert again.returncode == 0, again.stderr
+    found = json.loads(again.stdout)
+    assert found["best"]["num_workers"] > 0
+    assert (tmp_path / "gputune.toml").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit('it ran')")
+    script = str(tmp_path / "train.py")
+    for arguments in ([script], ["--write", "-", script], ["--out", "/proc/none", "--write", "-", script]):
+        done = sweep(Path("/proc"), *arguments)  # even root makes no folder there
+        assert done.returncode == 2, done.stderr
+        assert "cannot be written" in done.stderr
+        assert "hint: " in done.stderr
+        assert "it ran" not in done.stderr + done.stdout

@@ -118,3 +118,10 @@ def test_a_wait_under_way_counts_for_the_gate(story) -> None:
     look = story.gatherer.look(story.ns(story.at + 5000))
     assert look.waited == pytest.approx(5.02)
     assert look.processes == {0}
+
+
+def test_a_loader_that_gave_nothing_since_is_no_part_of_it(story) -> None:
+    story.iterator()
+    story.epoch(100)
+    then = thin(story.features())
+    assert window(then, story.features()).processes[0].loaders == ()

@@ -583,3 +583,42 @@ if __name__ == "__main__":
     for draw, workers, found in (("lambda: torch.randn(1)", 0, ["torch"]), (both, 1, ["numpy", "random"])):
         run = watched(HEAD + code.replace("DRAW", draw).replace("WORKERS", str(workers)), env=steered).healthy()
         assert run.notes("draws") == [{"n": "draws", "of": found, "inline": not workers}], draw
+
+
+def test_generators_that_a_dataset_holds_and_each_dataset_of_a_process_are_looked_at(
+    watched: Watched, steered: dict[str, str]
+) -> None:
+    code = """
+import functools
+
+class Held(Dataset):
+    def __init__(self, draw, *more):
+        self.draw, self.more = draw, more
+    def __len__(self):
+        return 32
+    def __getitem__(self, i):
+        self.draw()
+        return i
+    def __getattr__(self, name):  # nothing of it is to be run
+        raise AttributeError(name) if name == "__getitems__" else RuntimeError(name)  # which torch asks for
+
+class Wrapped(Held):
+    def __init__(self, inner):
+        self.inner = {"deep": [inner]}
+    def __getitem__(self, i):
+        return self.inner["deep"][0][i]
+
+def closed(generator):
+    return lambda: generator.random()
+
+mine, theirs = random.Random(3), numpy.random.default_rng(3)
+third = torch.Generator().manual_seed(3)
+kinds = [closed(mine), functools.partial(torch.rand, 1, generator=third), theirs.random]
+for batch in DataLoader(Numbers(64), 4):  # draws nothing
+    pass
+for batch in DataLoader(Wrapped(Held(kinds[KIND], theirs)), 4):
+    pass
+"""
+    for kind in range(3):
+        run = watched(HEAD + code.replace("KIND", str(kind)), env=steered).healthy()
+        assert [note["of"] for note in run.notes("draws")] == [[], ["own"]], kind

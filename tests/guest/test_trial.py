@@ -1,6 +1,7 @@
 """A training that gputune has started to time it: it ends by itself, evenly fed, and cleanly."""
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,3 +113,21 @@ print([name for name in ("loader", "trial", "override") if "gputune_guest." + na
 """
     run = watched(code, path=(fake_torch,)).healthy()
     assert run.out == "['loader']\n"
+
+
+def test_it_ends_once_nobody_is_there_who_reads_what_it_takes(watched: Watched) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    code = """
+if __name__ == "__main__":
+    import time
+    try:
+        for epoch in range(10000):
+            for batch in DataLoader(Numbers(), 4):
+                time.sleep(0.02)
+    finally:
+        print("finally")
+"""
+    run = watched(HEAD + code, env=asked(host=gone.pid)).healthy()
+    assert run.out == "finally\n"
+    assert len(run.notes("trial")) == 1

@@ -9,6 +9,7 @@ import jsonschema
 import msgspec
 import pytest
 
+from gputune.document import Settings, SpeedupRow, TriedRow, Tuned
 from gputune.features import Features, Loader, Process
 from gputune.finding import Finding, Speedup
 from gputune.sample import Guest
@@ -24,10 +25,27 @@ CONTRACT = {
 Make = Callable[..., Any]
 
 
-def document(run: Features, *findings: Finding, guests: tuple[Guest, ...] | None = None) -> dict[str, Any]:
+OWN = Settings(num_workers=0, prefetch_factor=None, pin_memory=False, persistent_workers=False)
+NOW = Settings(num_workers=4, prefetch_factor=2, pin_memory=False, persistent_workers=False)
+TUNED = Tuned(
+    mode="all",
+    state="kept",
+    where="train.py:41",
+    own=OWN,
+    now=NOW,
+    speedup=SpeedupRow(low=3.7, likely=3.8, high=3.9),
+    tries=[TriedRow(settings=NOW, predicted=3000.0, samples_per_s=3100.0, low=3050.0, high=3150.0, state="ok")],
+    since_s=12.5,
+    since_batch=312,
+)
+
+
+def document(
+    run: Features, *findings: Finding, guests: tuple[Guest, ...] | None = None, tuned: Tuned | None = None
+) -> dict[str, Any]:
     """Return the document as an outsider reads it, after holding it against the schema."""
     overhead = Overhead(sampler_cpu_share=0.004, guest_us_per_batch=1.1)
-    read: dict[str, Any] = json.loads(to_json(build(run, findings, overhead=overhead, guests=guests)))
+    read: dict[str, Any] = json.loads(to_json(build(run, findings, overhead=overhead, guests=guests, tuned=tuned)))
     jsonschema.validate(read, SCHEMA)
     return read
 
@@ -44,7 +62,7 @@ def test_holds_every_field_of_the_contract(features: Make, finding: Make) -> Non
 
 def test_the_schema_knows_every_field_and_no_other(features: Make, finding: Make) -> None:
     guests = (Guest(0, 1, 0, 0, 0, "main", "hello"),)
-    read = document(features(unavailable={"nvml": "no driver"}), finding(), guests=guests)
+    read = document(features(unavailable={"nvml": "no driver"}), finding(), guests=guests, tuned=TUNED)
 
     def compare(schema: dict[str, Any], value: Any, path: str) -> None:
         schema = next((s for s in schema.get("anyOf", []) if s.get("type") == "object"), schema)

@@ -4,7 +4,7 @@ import pytest
 
 from gputune.events import END, Event, Kind, Record, SpanCode
 from gputune.sample import Guest, Note
-from gputune.sweep.timeline import Timeline
+from gputune.sweep.timeline import KEPT, Timeline
 from gputune.units import NS
 
 PLACE = "train.py:9"
@@ -95,3 +95,23 @@ def test_queues_and_processes_are_as_they_were_told_last() -> None:
     assert found.pids == {0: 100, 1: 101}
     found.take([Guest(1, 101, 1, 0, 5, "main", "ring")])
     assert found.pids == {0: 100}
+
+
+def test_processes_that_have_ended_are_waited_for_no_more() -> None:
+    found = timeline(0, 1)
+    found.take([batch(process, 1 + 0.1 * n) for n in range(30) for process in (0, 1)])
+    found.take([Guest(0, 100, 1, 0, 5 * NS, "main", "ring")])
+    found.take([batch(1, 10 + 0.1 * n) for n in range(30)])
+    assert found.living(PLACE) == {1}
+    assert found.counted(PLACE, 9 * NS) == 30
+    assert found.rates(PLACE, 2, found.since(PLACE, 20))[0] == pytest.approx(80.0)
+    assert found.since(PLACE, 1000) == NS - 1
+
+
+def test_the_times_of_a_long_training_find_room() -> None:
+    found = timeline(0)
+    for first in range(0, 2 * KEPT, 1000):
+        found.take([batch(0, 1 + 0.001 * n) for n in range(first, first + 1000)])
+    assert found.batches(PLACE) >= 2 * KEPT
+    assert found.rates(PLACE, 5, found.since(PLACE, 2000))[0] == pytest.approx(8000.0)
+    assert len(found._lines[PLACE][0].ends) <= KEPT

@@ -18,6 +18,10 @@ PLAIN = [
     ["--out", "a--", "--", "x"],
     ["--price", "2.50", "--", "x"],
     ["--fail-under", "70", "--stop-when", "starving:90s", "--", "x"],
+    ["--tune", "--", "x"],
+    ["--tune", "--quiet", "x"],
+    ["--tune=identical", "x", "--tune"],
+    ["--tune=all", "--", "x"],
     ["--fail-under=12.5%", "--stop-when=starving", "--", "x"],
 ]
 FOR_CLICK = [
@@ -34,6 +38,11 @@ FOR_CLICK = [
     ["--stop-when", "hungry", "--", "x"],
     ["--stop-when", "starving:", "--", "x"],
     ["--for", "3s", "--", "x"],
+    ["--tune"],
+    ["--tune", "x"],
+    ["--tune", "identical", "--", "x"],
+    ["--tune=fast", "--", "x"],
+    ["--tune=", "--", "x"],
     ["--price", "-1", "--", "x"],
     ["--quie", "--", "x"],
     ["--quiet=1", "--", "x"],
@@ -83,3 +92,17 @@ def test_a_setting_in_a_file_takes_the_ordinary_road(tmp_path, monkeypatch, name
 def test_a_pyproject_of_somebody_else_does_not(tmp_path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.other]")
     assert express.wishes(["--", "x"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (["--tune", "--prove", "top", "--", "x"], True),
+        (["--tune=identical", "--prove", "top", "--", "x"], True),
+        (["--tune", "identical", "--prove", "top", "--", "x"], True),
+        (["--tune", "--", "x", "--prove"], False),
+        (["--tune", "x", "--prove", "top"], True),  # a value that is none, which click will say
+    ],
+)
+def test_an_option_is_found_behind_one_that_needs_no_value(arguments, asked) -> None:
+    assert express.asks(arguments, "--prove") is asked

@@ -1,49 +1,52 @@
 """Whether samples draw random numbers where they are made: then another number of workers makes other samples of them.
 
-Looked at in the first batches of each process that makes any, of a training that may be steered (`GPUTUNE_STEER`): the
-states that everybody shares, of torch, `random` and numpy, before and after. A generator that a dataset holds for
-itself is not seen. In the training process itself such draws also move what the training draws.
+Looked at in the first batches of each dataset, in each process that makes any, of a training that may be steered
+(`GPUTUNE_STEER`): the states that everybody shares, of torch, `random` and numpy, and those of generators that the
+dataset holds, before and after. In the training process itself draws from the shared ones also move what the training
+draws.
 """
 
 import functools
 import os
 
 from gputune_guest import ring
-from gputune_guest.randomness import randomness
+from gputune_guest.randomness import held, randomness
 
-LOOKS = 4  # batches of a process that are looked at
+LOOKS = 4  # batches of a dataset that are looked at
+DATASETS = 32  # that are looked at in a process
 
-_looks = LOOKS
+_left = {}  # id of a dataset to the looks that are left for it
 _drawn = set()
 
 
 def _fetch(original):
     @functools.wraps(original)
     def fetch(self, index):
-        global _looks
-        if not _looks:
+        dataset = getattr(self, "dataset", None)
+        left = _left.get(id(dataset), LOOKS)
+        if not left or len(_left) > DATASETS:
             return original(self, index)
-        _looks -= 1
-        before = _looked()
+        _left[id(dataset)] = left - 1
+        before = _looked(dataset)
         try:
             return original(self, index)
         finally:
-            _compare(before, _looked())
+            _compare(before, _looked(dataset), last=left == 1)
 
     return fetch
 
 
-def _looked():
+def _looked(dataset):
     try:
-        return randomness()
+        return dict(randomness(), own=held(dataset))
     except Exception as error:
         ring.failed(error)
         return {}
 
 
-def _compare(before, after):
+def _compare(before, after, last):
     moved = {name for name in after if after[name] != before.get(name, after[name])}
-    if moved - _drawn or (not _looks and not _drawn):
+    if moved - _drawn or (last and not _drawn):
         _drawn.update(moved)
         ring.note(n="draws", of=sorted(_drawn), inline=not ring.is_worker())
 
@@ -54,8 +57,7 @@ def _hook(module):
 
 
 def _forked():
-    global _looks
-    _looks = LOOKS
+    _left.clear()
     _drawn.clear()
 
 

@@ -4,6 +4,7 @@
 
 - `batches`, `seconds`: after so many batches of one loader, or so long after its first one, `next()` raises SystemExit:
   the script's own `finally` and `atexit` run, and it leaves with status 0.
+- `host`: the pid of who has started it: once that is gone it ends in the same way, for nobody will read what it takes.
 - `seed`: torch's random numbers start there, so that trials which are compared get the same samples.
 - `replay`: each loader makes one batch and hands it out again and again: how fast everything else could be.
 - `files`: the names of the files that are read are appended there, a line each, by the training and its workers.
@@ -22,6 +23,7 @@ import weakref
 from gputune_guest import ring
 
 MOST_FILES = 200000  # names kept by one process
+HOST_S = 2.0  # s between looks whether the host lives
 
 current = None  # the _Trial of this process
 
@@ -35,6 +37,8 @@ class _Trial:
         self.seed = asked.get("seed")
         self.replay = bool(asked.get("replay"))
         self.files = asked.get("files")
+        self.host = int(asked.get("host", 0))
+        self.looked = time.monotonic()
         self.owner = os.getpid()
         self.counts = {}  # kind of a loader to its training batches so far
         self.began = None
@@ -46,10 +50,24 @@ class _Trial:
             return True
         if self.began is None:
             self.began = time.monotonic()
-        if self.counts.get(key, 0) < self.batches and time.monotonic() - self.began < self.seconds:
+        now = time.monotonic()
+        if self.counts.get(key, 0) < self.batches and now - self.began < self.seconds and not self._is_left(now):
             return False
         self.end(max(self.counts.values(), default=0))
         return True
+
+    def _is_left(self, now):
+        """Return whether the host is gone."""
+        if not self.host or now - self.looked < HOST_S:
+            return False
+        self.looked = now
+        try:
+            os.kill(self.host, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+        return False
 
     def end(self, batches):
         """Have every `next()` of training end the script from here on."""

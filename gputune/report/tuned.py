@@ -1,0 +1,70 @@
+"""What `gputune watch --tune` did, in a sentence or two: what serves, since when, what it brings, what was tried."""
+
+from gputune.document import Settings, Tuned, Verdict
+from gputune.hygiene import clean
+from gputune.report.words import times
+
+TEXT = 300  # characters of a reason
+NAME = 60  # and of a place
+
+
+def sentence(verdict: Verdict) -> str:
+    """Return it; nothing where nothing was to be tuned."""
+    tuned = verdict.tuned
+    if tuned is None:
+        return ""
+    if tuned.state == "kept":
+        return _kept(tuned)
+    why, tried = clean(tuned.why, TEXT), _tried(tuned)
+    ends = {
+        "healthy": f"not tuned, and nothing was tried: {why}",
+        "refused": f"not tuned: {why}{tried}",
+        "lost": f"tuned, and given up: {why}; the script's own settings serve again",
+        "unchanged": f"tuned: nothing is kept, for nothing surely pays{tried}",
+        "trying": f"not tuned: it ended in the middle of it{tried}",
+    }
+    return ends.get(tuned.state, f"not tuned: {_too_short(verdict)}")
+
+
+def settings(wanted: Settings, own: Settings | None = None) -> str:
+    """Return settings as they are typed; with `own` only those that differ from these."""
+    fields = {name: getattr(wanted, name) for name in Settings.__struct_fields__}
+    if not wanted.num_workers:  # what only workers have goes with them
+        fields.pop("persistent_workers")
+    shown = {n: v for n, v in fields.items() if v is not None and (own is None or v != getattr(own, n))}
+    return ", ".join(f"{name}={value}" for name, value in shown.items())
+
+
+def _kept(tuned: Tuned) -> str:
+    if tuned.now is None or tuned.speedup is None:
+        return ""
+    since = "" if tuned.since_batch is None else f", since batch {tuned.since_batch:,}"
+    said = (
+        f"tuned: {settings(tuned.now, tuned.own)} at {clean(tuned.where, NAME)}{since}: {times(tuned.speedup)} "
+        f"the script's own settings, measured in turn ({_number(tuned)} tried)"
+    )
+    return f"{said}; {clean(tuned.differs, TEXT)}" if tuned.differs else said
+
+
+def _tried(tuned: Tuned) -> str:
+    """Return what was tried with what came of it, nothing where nothing was."""
+    if not tuned.tries:
+        return ""
+    measured = [row for row in tuned.tries if row.state == "ok" and row.samples_per_s is not None]
+    failed = [row for row in tuned.tries if row.state != "ok"]
+    if not measured:
+        first = f"{settings(failed[0].settings, tuned.own)} failed: {clean(failed[0].why, TEXT)}"
+        return f"; {_number(tuned)} tried, and {first}"
+    gain = f", the best at {times(tuned.speedup)}" if tuned.speedup is not None else ""
+    return f"; {_number(tuned)} tried{gain}"
+
+
+def _number(tuned: Tuned) -> str:
+    count = len({settings(row.settings) for row in tuned.tries})
+    return "1 setting" if count == 1 else f"{count} settings"
+
+
+def _too_short(verdict: Verdict) -> str:
+    if not any(loader.training for loader in verdict.loaders):
+        return "no DataLoader was iterated"
+    return f"it ended after {verdict.batches:,} batches, before anything could be told of its loader"

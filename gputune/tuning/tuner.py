@@ -1,0 +1,243 @@
+"""The course of a tuning: look at the training, try what may pay, prove it, keep it or go back, and stay watchful.
+
+Whatever ends it before something is kept, the script's own settings serve again.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from gputune.errors import GputuneError
+from gputune.features import Features
+from gputune.hygiene import clean
+from gputune.steering import Orders
+from gputune.sweep.choosing import Tally, gain, unsteadiness
+from gputune.sweep.profile import Profile, profile
+from gputune.sweep.search import Found, Outcome, Search
+from gputune.sweep.settings import Setting
+from gputune.sweep.starting import Start, State, most_waited
+from gputune.sweep.timeline import WARM_UP
+from gputune.sweep.visiting import NOISE, Failed, NotSteered
+from gputune.tuning import told
+from gputune.tuning.candidates import IDENTICAL, candidates, changes_workers, healthy, hopeless
+from gputune.tuning.told import Story
+from gputune.tuning.training import Training
+from gputune.tuning.visits import Visits
+from gputune.windowing import thin
+from gputune.workload import LEAST_BATCHES
+
+FIRST_S = 4.0  # s of batches before the first look: allocators and caches have settled by then, as far as they do
+ENOUGH = LEAST_BATCHES + 20  # batches before it, warm-up included
+LOOK_S = 1.0  # s between looks while too little is known
+OLDER = 4.0  # times as long a training has gone on, and it is looked at again
+LONGEST_S = 1800.0  # s between looks at the most
+LATEST = 2000  # batches of which the baseline is made, as many as the features keep
+SETTINGS = 4  # that are tried, beside the script's own
+ROUNDS = 3  # of four visits each, best and own in turn, before what cannot be told apart is left
+WORTH_KEEPING = 1.03  # times as fast: less is not worth workers and memory that nobody asked for
+Say = Callable[[str], None]
+
+
+class Tuner:
+    """One tuning. `run` it in a thread of its own; `story` can be read from any."""
+
+    def __init__(self, training: Training, orders: Orders, mode: str, say: Say) -> None:
+        self.story = Story(mode)
+        self.since: Features | None = None  # what was known when the settings in force had come, thin
+        self._training = training
+        self._orders = orders
+        self._say = say
+        self._visits: Visits | None = None
+        self._began = time.monotonic()
+
+    def run(self) -> None:
+        """Tune until the training ends, which raises Over, or until nothing is left to be done."""
+        story = self.story
+        try:
+            self._tune(*self._look())
+        except (GputuneError, NotSteered, Failed) as why:
+            story.state = told.LOST if story.state == told.KEPT else told.REFUSED
+            story.why = str(why.args[0])
+        if self._visits is not None:
+            with contextlib.suppress(Failed, NotSteered):  # what serves then is the script's own in any case
+                self._visits.serve(self._visits.script)
+            self._settled(self._visits.script)
+
+    def give_up(self) -> None:
+        """Have the script's own settings serve, unless better ones were kept; nobody waits for it."""
+        if self._visits is not None and self.story.state != told.KEPT:
+            self._visits.go_back()
+
+    # to begin with
+
+    def _look(self) -> tuple[Profile, dict[Setting, float]]:
+        """Look at the training until something may pay, now and then again; return what is known by then."""
+        story, draws = self.story, self._training.draws
+        while True:
+            here = self._profile()
+            story.where, story.own = here.loader.where, here.script
+            story.drawn(draws)
+            why = healthy(here)
+            predicted = {} if why else candidates(here, story.mode, draws)
+            why = why or hopeless(here, predicted, story.mode, draws)
+            if not why:
+                return here, predicted
+            story.state, story.why = told.HEALTHY, why
+            self._training.pass_by(min(LONGEST_S, (OLDER - 1) * here.outlook.process.loop))
+
+    def _profile(self) -> Profile:
+        """Wait for batches enough, and return what they show of the loader that is waited for most."""
+        training = self._training
+        wait = FIRST_S
+        while True:
+            training.until(lambda: training.timeline.batches() >= ENOUGH)
+            training.pass_by(wait)
+            wait = LOOK_S
+            found = self._seen(training.features())
+            if found is not None:
+                with contextlib.suppress(GputuneError):  # too few batches yet
+                    return profile(found, "the script", found.where)
+
+    def _seen(self, run: Features) -> Start | None:
+        """Return what is seen of processes that live as if it were a start of a script; None where it is little."""
+        timeline = self._training.timeline
+        living = set(timeline.pids.values())
+        run = replace(run, processes=tuple(p for p in run.processes if p.pid in living))
+        where = most_waited(run)
+        skip = max(WARM_UP, timeline.queue(where) + 2)
+        rates = timeline.rates(where, skip, timeline.since(where, LATEST))
+        if not where or not rates:
+            return None
+        return Start(
+            state=State.OK,
+            log="",
+            memory=run.machine.memory_job,
+            batches=timeline.batches(where),
+            over=True,
+            where=where,
+            rates=rates,
+            run=run,
+            loaders=timeline.loaders,
+        )
+
+    # the tuning
+
+    def _tune(self, here: Profile, predicted: dict[Setting, float]) -> None:
+        """Try the settings that may pay, and keep the best one if it surely does."""
+        short = self._training.room.short()
+        if short:
+            raise NotSteered(short)
+        self._warn(here, predicted)
+        story = self.story
+        story.state, story.why = told.TRYING, ""
+        visits = self._visits = Visits(self._training, self._orders, here)
+        own = Tally(setting=here.script, noise=NOISE, visits=[here.parts])
+        found = Found(predicted=predicted, tallies={here.script: own})
+        search = Search(
+            here,
+            visits,
+            found,
+            trials=SETTINGS,
+            allowed=lambda wanted: not self._forbidden(wanted),
+            tell=lambda _, now: story.found(now),
+            visits=1,  # what is close to the best will do: whether it pays is proved in turn with the script's own
+        )
+        search.explore()
+        best = search.best.setting
+        story.found(found)
+        if best != here.script and self._pays(best, found, visits):
+            self._keep(best, visits)
+        else:
+            story.state = told.UNCHANGED
+
+    def _warn(self, here: Profile, predicted: dict[Setting, float]) -> None:
+        """Say before the first switch what will not be as in an untuned run."""
+        draws = self._training.draws
+        self.story.drawn(draws)
+        if self.story.mode == IDENTICAL or not changes_workers(here, predicted):
+            return
+        self.story.differs = draws.differs()
+        if self.story.differs:
+            self._say(
+                f"the loader at {clean(here.loader.where, 60)} is about to be served by other workers; "
+                f"{self.story.differs}. `--tune={IDENTICAL}` changes nothing of it"
+            )
+
+    def _forbidden(self, wanted: Setting) -> str:
+        """Return why a setting may not serve, or not any more; nothing where it may."""
+        own, draws = self.story.own, self._training.draws
+        if wanted == own:
+            return ""
+        if self.story.mode == IDENTICAL and own and wanted.num_workers != own.num_workers and not draws.harmless:
+            return draws.differs()
+        return self._training.room.short()
+
+    def _pays(self, best: Setting, found: Found, visits: Visits, rounds: int = ROUNDS) -> bool:
+        """Measure a setting and the script's own in turn (ABBA); return whether it surely pays."""
+        own, other = (Tally(setting=s, noise=NOISE) for s in (visits.script, best))
+        for number in range(rounds):
+            first, second = (own, other) if number % 2 == 0 else (other, own)
+            for tally in (first, second, second, first):
+                outcome = self._visited(tally.setting, visits)
+                if outcome.state is not State.OK or not outcome.rates:
+                    found.failed[tally.setting] = outcome
+                    self.story.found(found)
+                    return False
+                tally.visits.append(outcome.rates)
+            surely = self._compared(own, other)
+            found.tallies[best] = other
+            self.story.found(found)
+            if surely is not None:
+                return surely
+        return False
+
+    def _visited(self, wanted: Setting, visits: Visits) -> Outcome:
+        forbidden = self._forbidden(wanted)
+        return Outcome(state=State.FAILED, why=forbidden) if forbidden else visits.measure(wanted)
+
+    def _compared(self, own: Tally, other: Tally) -> bool | None:
+        """Return whether a setting surely pays, or surely does not; None where that is not known yet."""
+        own.noise = other.noise = max(NOISE, unsteadiness((own, other)))
+        found = self.story.gain = gain(own, other)
+        if found.low > 1 and found.likely >= WORTH_KEEPING:
+            return True
+        return False if found.high < WORTH_KEEPING else None
+
+    # afterwards
+
+    def _keep(self, best: Setting, visits: Visits) -> None:
+        """Have the best setting serve for good, and give it up where that must be."""
+        story = self.story
+        visits.serve(best)
+        story.state = told.KEPT
+        self._settled(best)
+        due = OLDER * time.monotonic() - (OLDER - 1) * self._began
+        while not story.why:
+            self._training.beat()
+            story.drawn(self._training.draws)
+            story.why = visits.refused() or self._forbidden(best)
+            if not story.why and time.monotonic() > due:
+                due = OLDER * time.monotonic() - (OLDER - 1) * self._began
+                story.why = self._again(best, visits)
+        story.state = told.LOST
+
+    def _again(self, best: Setting, visits: Visits) -> str:
+        """Hold a kept setting against the script's own once more; return why it is given up, nothing if it is not."""
+        before = self.story.gain
+        found = Found(predicted={})
+        if not self._pays(best, found, visits, rounds=1):
+            if found.failed:
+                return next(iter(found.failed.values())).why
+            if self.story.gain is not None and self.story.gain.high < 1:
+                return "it did not pay any more"
+            self.story.gain = before
+        visits.serve(best)
+        return ""
+
+    def _settled(self, now: Setting) -> None:
+        """Tell which settings serve from here on: findings are about the run from here on, too. Raises Over."""
+        found = self._training.features()
+        self.since = thin(found)
+        self.story.now, self.story.since = now, round(found.wall, 3)
+        self.story.batch = sum(p.batches for p in found.processes)

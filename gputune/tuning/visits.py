@@ -1,0 +1,140 @@
+"""A real training's loader served under a setting for a while, and timed.
+
+Each visit is an order of so many batches, so that a training whose recorder dies is soon as its script has it.
+"""
+
+import math
+import time
+
+from gputune.sample import Json
+from gputune.steering import Orders
+from gputune.sweep.profile import Profile
+from gputune.sweep.search import Outcome
+from gputune.sweep.settings import Setting
+from gputune.sweep.starting import State
+from gputune.sweep.visiting import (
+    ANSWER_S,
+    LONG_S,
+    NOISE,
+    SWITCHED,
+    Failed,
+    NotSteered,
+    answers,
+    check,
+    length,
+    ready,
+    seconds,
+)
+from gputune.tuning.training import Training
+
+SPARE_S = 30.0  # s of batches beyond a visit, until the next order must be there
+UNHEARD = 100  # batches beyond the queue that came without an answer: nobody will give one
+BACK = "back"  # the state in which an order of so many batches is over
+
+
+class Visits:
+    """A bench (`gputune.sweep.search.Bench`) in a training that goes on. Raises Over where that ends."""
+
+    noise = NOISE
+    kept = 0
+
+    def __init__(self, training: Training, orders: Orders, profile: Profile) -> None:
+        self._training = training
+        self._orders = orders
+        self._profile = profile
+        self._where = profile.loader.where
+        self._visited = {profile.script}
+        self.seq = 0  # of the last order
+
+    @property
+    def script(self) -> Setting:
+        """Return the settings that the script has by itself."""
+        return self._profile.script
+
+    def price(self, wanted: Setting) -> int:
+        """Return 1 for a setting that was not visited yet."""
+        return int(wanted not in self._visited)
+
+    def met(self, wanted: Setting) -> None:
+        """Learn that a setting was visited before."""
+        self._visited.add(wanted)
+
+    def measure(self, wanted: Setting) -> Outcome:
+        """Have the loader served under a setting, and time its batches. Raises NotSteered."""
+        self._visited.add(wanted)
+        try:
+            return self._timed(wanted)
+        except Failed as why:
+            return Outcome(state=State.FAILED, why=str(why))
+
+    def _timed(self, wanted: Setting) -> Outcome:
+        training, where = self._training, self._where
+        skip, timed = self._length(wanted)
+        spare = math.ceil(SPARE_S / seconds(self._profile, wanted))
+        begin = self.serve(wanted, batches=skip + timed + spare)
+        training.until(lambda: self._over() or training.timeline.counted(where, begin) > skip + timed)
+        check(self._answers())
+        if self._over():
+            raise Failed("it was over before it was measured")
+        return Outcome(state=State.OK, rates=training.timeline.rates(where, skip, begin))
+
+    def _length(self, wanted: Setting) -> tuple[int, int]:
+        """Return how many batches are left out and timed: whole epochs where these are short, with their starts."""
+        skip, timed = length(self._profile, wanted)
+        epoch = self._profile.epoch
+        if epoch and epoch * seconds(self._profile, wanted) <= LONG_S:
+            timed = math.ceil(timed / epoch) * epoch
+        return skip, timed
+
+    def serve(self, wanted: Setting, batches: int | None = None) -> int:
+        """Have the loader served under a setting; return when the last rank had its first batch so (ns).
+
+        Without `batches` for good. Raises NotSteered or Failed, and Over.
+        """
+        changes = {name: value for name, value in wanted.changes(self.script).items() if name in SWITCHED}
+        self._send(changes, batches)
+        self._wait()
+        check(self._answers())
+        return ready(self._answers())
+
+    def go_back(self) -> None:
+        """Have the script's own settings serve from the next batch on; nobody waits for it."""
+        self._send({}, None)
+
+    def refused(self) -> str:
+        """Return why the last order is not obeyed any more, "" while it is."""
+        try:
+            check(self._answers())
+        except (Failed, NotSteered) as why:
+            return str(why)
+        return ""
+
+    def _send(self, changes: dict[str, Json], batches: int | None) -> None:
+        order: dict[str, Json] = {"do": "serve", "where": self._where, "set": changes, "batches": batches}
+        self.seq = self._orders.send(order)
+
+    def _wait(self) -> None:
+        """Wait until every rank has answered, through evaluations of any length. Raises NotSteered, and Over."""
+        training, where = self._training, self._where
+        sent, before = time.monotonic(), training.timeline.batches(where)
+
+        def answered() -> bool:
+            living = training.timeline.living(where)
+            if living and living <= self._answers().keys():
+                return True
+            came = training.timeline.batches(where) - before
+            if came > UNHEARD + 2 * self.script.queue and time.monotonic() - sent > ANSWER_S:
+                raise NotSteered("nobody has answered")
+            return any(answer.get("state") == "refused" for answer in self._answers().values())
+
+        training.until(answered)
+
+    def _answers(self) -> dict[int, dict[str, Json]]:
+        """Return the last answer of each living rank to the last order."""
+        living = self._training.timeline.living(self._where)
+        found = answers(self._training.timeline.notes, self.seq)
+        return {process: dict(note) for process, note in found.items() if process in living}
+
+    def _over(self) -> bool:
+        """Return whether the last order was obeyed for its batches, and is not any more."""
+        return any(answer.get("state") in {BACK, "refused"} for answer in self._answers().values())
