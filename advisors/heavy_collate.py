@@ -6,7 +6,8 @@ against what the batch's bytes cost when they are stacked once and passed on as 
 
 Why it matters: Python lists that become tensors, padding in loops and batches of many small tensors are made one
 number or one file descriptor at a time. The first keeps a worker busy, the second the training itself: each tensor of a
-batch is opened in the training process one after the other, while the device waits.
+batch is opened in the training process one after the other, while the device waits. They are looked at, put together
+and let go one by one as well: that part of a step lies before its first module call, and is measured there.
 
 What to do: let the dataset return tensors or arrays, not lists; read and convert a whole batch at once
 (`__getitems__`); pad by slicing into one array made in advance; return a few large tensors, not many small ones.
@@ -21,9 +22,11 @@ Sources: `torch.utils.data` documentation, "Working with collate_fn"; the way of
 from collections.abc import Iterator
 
 from gputune.features import Features
+from gputune.figures import mean
 from gputune.finding import Finding, Speedup
-from gputune.prediction import Outlook, outlooks
+from gputune.prediction import TINY, Outlook, outlooks
 from gputune.replay import DELIVERY_S
+from gputune.workload import LEAST_BATCHES
 
 CHECKLIST = ("data loading",)
 
@@ -34,7 +37,12 @@ WORTH = 1.05  # what assembly alone must promise
 HALF = 0.5  # of the excess: what at least goes where assembly cannot be made as cheap as stacking
 LATE = 2.0  # times what one piece takes to arrive: it is worth a word
 QUICK = 0.5  # of the usual time to arrive: what it takes at best
+PACKED_S = 0.002  # s for a batch that was in pieces to arrive: four tensors or so, of values and of where each begins
 PIECES = 0.5  # of a step's CPU time: what looking at and closing many tensors may take of it, beside the model
+HANDLED_S = 0.0003  # s of a step before its first module call that few tensors take as well
+MOST = 0.9  # of a step's CPU time at the most that goes with its pieces
+COUNTED = 127  # tensors of a batch are counted up to here
+FEW = 8  # tensors of a batch: with no more, it is not by their number that it is late
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -42,11 +50,12 @@ def advise(run: Features) -> Iterator[Finding]:
         if outlook.waiting < WAITING:
             continue
         best = _delivered(outlook)
-        excess = _excess(outlook)
-        speedup = outlook.handed_over(excess, best)
+        excess, lighter = _excess(outlook), _lighter(outlook)
+        speedup = outlook.handed_over(excess, best, lighter)
         if speedup.likely >= WORTH:
-            half = outlook.handed_over(HALF * excess, best + HALF * max(0.0, _delivering(outlook) - best))
-            most = outlook.handed_over(excess, QUICK * best, PIECES if _in_pieces(outlook) else 0.0)
+            late = best + HALF * max(0.0, _delivering(outlook) - best)
+            half = outlook.handed_over(HALF * excess, late, HALF * lighter)
+            most = outlook.handed_over(excess, QUICK * best, max(lighter, PIECES) if _in_pieces(outlook) else 0.0)
             low, steady = (min(half.likely, end) for end in (speedup.low, speedup.sure))
             yield _finding(outlook, Speedup(low=low, likely=speedup.likely, high=most.high, steady=steady))
 
@@ -62,9 +71,18 @@ def _collating(outlook: Outlook) -> float:
 
 
 def _excess(outlook: Outlook) -> float:
-    """Return the share of the time in `collate_fn` that stacking does not explain."""
+    """Return the share of the time in `collate_fn` that stacking does not explain; below 0, what it takes longer."""
     collating = _collating(outlook)
-    return max(0.0, 1 - _stacking(outlook) / collating) if collating else 0.0
+    least = -_stacking(outlook) / collating if collating and _in_pieces(outlook) else 0.0
+    return max(least, 1 - _stacking(outlook) / collating) if collating else 0.0
+
+
+def _lighter(outlook: Outlook) -> float:
+    """Return the share of a step's CPU time that few tensors would save: it lies before the model's call."""
+    before = outlook.process.before_forward
+    if not _in_pieces(outlook) or not outlook.process.batch_gotten or len(before) < LEAST_BATCHES:
+        return 0.0
+    return min(MOST, max(0.0, mean(before) - HANDLED_S) / max(TINY, outlook.step_cpu))
 
 
 def _delivering(outlook: Outlook) -> float:
@@ -73,13 +91,27 @@ def _delivering(outlook: Outlook) -> float:
 
 
 def _delivered(outlook: Outlook) -> float:
-    """Return the s that a batch of this size takes to arrive in one piece."""
-    return DELIVERY_S + (outlook.loader.batch_bytes or 0) / STACK_RATE
+    """Return the s that a batch of this size takes to arrive in few pieces."""
+    return (PACKED_S if _in_pieces(outlook) else DELIVERY_S) + (outlook.loader.batch_bytes or 0) / STACK_RATE
 
 
 def _in_pieces(outlook: Outlook) -> bool:
-    """Return whether it is rather the arriving of a batch than its assembly that takes the time: many tensors."""
-    return _delivering(outlook) > max(_collating(outlook), LATE * _delivered(outlook))
+    """Return whether it is rather the arriving of a batch than its assembly that takes the time: many tensors.
+
+    Where they were not counted it is taken to be their number; a worker that holds the GIL delivers late as well.
+    """
+    tensors = outlook.loader.batch_tensors
+    if tensors is not None and tensors <= FEW:
+        return False
+    whole = DELIVERY_S + (outlook.loader.batch_bytes or 0) / STACK_RATE
+    return _delivering(outlook) > max(_collating(outlook), LATE * whole)
+
+
+def _of_tensors(outlook: Outlook) -> str:
+    tensors = outlook.loader.batch_tensors
+    if tensors is None or not _in_pieces(outlook):
+        return ""
+    return f" of {tensors}{' or more' if tensors == COUNTED else ''} tensors"
 
 
 def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
@@ -89,7 +121,7 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
     name = f" in {loader.collate}" if loader.collate else ""
     parts = [f"{collating * 1e3:.3g} of the {making * 1e3:.3g} ms to make a batch are spent{name}"]
     if delivering > LATE * _delivered(outlook):
-        parts.append(f"a finished batch takes {delivering * 1e3:.3g} ms to reach the training")
+        parts.append(f"a finished batch{_of_tensors(outlook)} takes {delivering * 1e3:.3g} ms to reach the training")
     return Finding(
         id="heavy-collate",
         says=f"the loop waits {outlook.waiting:.0%} of its time for batches: {'; '.join(parts)}",
@@ -110,6 +142,7 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
             "batch_s": making,
             "delivery_s": delivering,
             "batch_bytes": loader.batch_bytes or 0,
+            **({"batch_tensors": loader.batch_tensors} if loader.batch_tensors else {}),
         },
         where=loader.where,
     )

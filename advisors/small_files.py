@@ -26,7 +26,7 @@ from gputune.figures import size
 from gputune.finding import Finding, Speedup
 from gputune.prediction import Outlook, outlooks
 from gputune.replay import Job
-from gputune.storage import CLOSING, CLOSING_HIGH, CLOSING_LOW, Demand, demand
+from gputune.storage import Demand, demand
 
 CHECKLIST = ("data loading", "1.3")
 
@@ -49,9 +49,10 @@ def advise(run: Features) -> Iterator[Finding]:
 
 
 def _finding(outlook: Outlook, wanted: Demand) -> Finding:
+    ends = (MOST, AT_MOST if outlook.loader.filing else MOST, AT_MOST)
     low, likely, high = (
         outlook.gain(outlook.now, _packed(outlook, wanted, wanted.opening * (1 + closing), most))
-        for closing, most in ((CLOSING_LOW, MOST), (CLOSING, MOST), (CLOSING_HIGH, AT_MOST))
+        for closing, most in zip(wanted.closing, ends, strict=True)
     )
     speedup = Speedup(low=low.low, likely=likely.likely, high=high.high, steady=low.steady)
     each = (wanted.asked or 0.0) / wanted.opens

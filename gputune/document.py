@@ -50,11 +50,15 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpeedupRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Predicted samples/s after the change over those before it."""
+    """Predicted samples/s after the change over those before it.
+
+    With `at_least` only `low` is known of this run: `likely` and `high` are what such changes have brought elsewhere.
+    """
 
     low: float
     likely: float
     high: float
+    at_least: bool = False
 
 
 class FindingRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -86,6 +86,18 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Filing:
+    """What one small file of a loader costs, in s, opened again as it was opened: a median of a few times, warm.
+
+    `naming` is making its path object out of a string, `ending` reading it to its end and closing it.
+    """
+
+    naming: float
+    opening: float
+    ending: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
     """One pass of one iterator: from its creation or reset to its StopIteration (or to the last batch seen)."""
 
@@ -129,15 +141,19 @@ class Loader:
     pauses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # span to the part of each step spent in it
     step_cpu: float | None = None  # CPU seconds per step of the training process, its loading left out
     step_cpus: tuple[float, ...] = ()  # CPU s of the whole process in some of the steps, from end to end
+    next_cpus: tuple[float, ...] = ()  # CPU s of the training thread in the next() before each of these
     step_queued: float = 0.0  # s per step that the training process was runnable without a CPU
     fetches: tuple[Fetch, ...] = ()  # how batches were made, steady state
     reads: tuple[Reads, ...] = ()  # what sampled ones of them opened and read
+    filing: Filing | None = None  # of one of the files that they open; None where none is small and opened by name
     epochs: tuple[Epoch, ...] = ()
     batch_bytes: int | None = None
     batch_bytes_most: int | None = None  # of the largest batch that was measured
     batch_shared: bool = True  # most of a batch's bytes are tensors: from a worker they come through /dev/shm
+    batch_tensors: int | None = None  # that a batch consists of, 127 where they are more; None where none was counted
     collate: str = ""  # name of the collate function
     deliveries: tuple[float, ...] = ()  # s until a batch that a worker had made was there, once it was asked for
+    ready: tuple[float, ...] = ()  # s of each next() whose batch had been made before, among these
     early: tuple[int, ...] = ()  # batches behind the one that was waited for that had come before it, per next()
     shards: bool | None = None  # whether the dataset asked which worker it runs in; None where that is not known
     worker_threads: int | None = None  # intra-op threads in each worker

@@ -26,13 +26,15 @@ class Speedup:
     """Predicted samples/s after the change over samples/s before it, as an interval (ratios, 1 = no change).
 
     `steady` is the low end on a machine that keeps its pace, where that is higher: that CPUs are now fast, now slow
-    makes the comparison of two runs less sure, and the cause no less so.
+    makes the comparison of two runs less sure, and the cause no less so. `at_least` says that nothing in the run tells
+    more than the low end: the others are what such changes have brought elsewhere, and no prediction.
     """
 
     low: float
     likely: float
     high: float
     steady: float = 0.0
+    at_least: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.likely <= self.high:

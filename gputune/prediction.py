@@ -238,7 +238,7 @@ class Outlook:
         alone = self.process.loop / max(TINY, self._with(job).loop(setting) + rest)
         tangled = SPINNING if (loader.worker_threads or 1) <= self.job.cpus else THROTTLED
         likely = min(MOST, max(alone, crowded, tangled))
-        return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=MOST)
+        return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=MOST, at_least=True)
 
     def _with(self, job: Job) -> "Outlook":
         return Outlook(self.run, self.process, self.loader, job)

@@ -120,7 +120,7 @@ def uncovered(run: Features, finding: Finding) -> Finding:
     if gain.high <= limit * (1 + ERROR):
         return finding
     low, likely, steady = (min(end, limit) for end in (gain.low, gain.likely, gain.steady))
-    cut = Speedup(low=low, likely=likely, high=limit * (1 + ERROR), steady=steady)
+    cut = Speedup(low=low, likely=likely, high=limit * (1 + ERROR), steady=steady, at_least=gain.at_least)
     basis = f"{finding.basis}; no more than {what}" if cut.likely < gain.likely else finding.basis
     return replace(finding, speedup=cut, share_lost=min(finding.share_lost, 1 - 1 / max(1.0, cut.likely)), basis=basis)
 

@@ -19,8 +19,10 @@ LEAST = 8  # sampled batches below which their means say nothing
 MISSED = 0.3  # of the bytes from storage in later epochs: from here on the page cache does not hold the data set
 SEEK_S = 0.002  # s for a request at which platters do seek
 NEARLY = 0.7  # of the time in which the disk at its limit works: from here on readers wait for each other
-CLOSING = 1.0  # of the time to open a small file that naming it, reading it to its end and closing it take
-CLOSING_LOW, CLOSING_HIGH = 0.8, 2.8  # the same where its name is at hand, and through a path object and as text
+CLOSING = (0.8, 1.0, 2.8)  # of the time to open a small file that naming, reading and closing it take: with its name at
+#                            hand; usually; through a path object and as text. Only where no file has shown it
+NAMED = 0.5  # of the time to make a path object: many data sets keep theirs, others make one a file
+AROUND = 1.5  # times: at most it is so much more, for what is done with a file between its opening and its end
 NOISE = 4096  # B a batch: reading the counters is counted as well
 CACHE_RATE = 4e9  # B/s at which one thread copies from the page cache
 NEAR_RATE = 1e9  # B/s of an ordinary local disk of today, or a page cache that is warm every other time
@@ -40,6 +42,7 @@ class Demand:
     disk: float  # s that a disk at its limit needs for it if nobody else reads; 0 where it has room left
     waiting: float  # s for which the making stood still for storage
     blocked: float  # s for which it stood still for anything
+    closing: tuple[float, float, float] = CLOSING  # of `opening` that the rest of a file costs: least, likely, most
 
     @property
     def missed(self) -> float:
@@ -49,7 +52,7 @@ class Demand:
     @property
     def handling(self) -> float:
         """Return the s a batch that go into naming, opening, ending and closing files, whatever is in them."""
-        return self.opening * (1 + CLOSING)
+        return self.opening * (1 + self.closing[1])
 
 
 def demand(run: Features, loader: Loader) -> Demand | None:
@@ -72,7 +75,17 @@ def demand(run: Features, loader: Loader) -> Demand | None:
         disk=disk,
         waiting=_waiting(run, loader, disk) if stored is None or stored > NOISE else 0.0,
         blocked=mean(f.blocked for f in loader.fetches),
+        closing=_closing(loader),
     )
+
+
+def _closing(loader: Loader) -> tuple[float, float, float]:
+    """Return what naming, reading and closing a file cost, of its opening: as one of them has shown it."""
+    filing = loader.filing
+    if filing is None or not filing.opening:
+        return CLOSING
+    ending, naming = filing.ending / filing.opening, filing.naming / filing.opening
+    return ending, ending + NAMED * naming, AROUND * (ending + naming)
 
 
 def _stored(loader: Loader, counted: Sequence[Reads]) -> float | None:

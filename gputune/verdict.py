@@ -197,7 +197,9 @@ def _finding(finding: Finding) -> FindingRow:
         id=finding.id,
         severity=finding.severity.value,
         share_lost=_short(finding.share_lost),
-        speedup=SpeedupRow(low=_short(gain.low), likely=_short(gain.likely), high=_short(gain.high)),
+        speedup=SpeedupRow(
+            low=_short(gain.low), likely=_short(gain.likely), high=_short(gain.high), at_least=gain.at_least
+        ),
         says=finding.says,
         do=finding.do,
         where=finding.where,

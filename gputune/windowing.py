@@ -32,7 +32,18 @@ def thin(run: Features) -> Features:
 
 def _thin(loader: Loader) -> Loader:
     return replace(
-        loader, waits=(), steps=(), pauses={}, step_cpus=(), fetches=(), reads=(), epochs=(), deliveries=(), early=()
+        loader,
+        waits=(),
+        steps=(),
+        pauses={},
+        step_cpus=(),
+        next_cpus=(),
+        fetches=(),
+        reads=(),
+        epochs=(),
+        deliveries=(),
+        ready=(),
+        early=(),
     )
 
 
@@ -100,9 +111,11 @@ def _loader(then: Loader, now: Loader, since: float) -> Loader:
         steps=_last(now.steps, batches),
         pauses={name: _last(series, batches) for name, series in now.pauses.items()},
         step_cpus=_last(now.step_cpus, round(part * len(now.step_cpus))),
+        next_cpus=_last(now.next_cpus, round(part * len(now.next_cpus))),
         fetches=_last(now.fetches, batches),
         reads=_last(now.reads, round(part * len(now.reads))),
         deliveries=_last(now.deliveries, batches),
+        ready=_last(now.ready, round(part * len(now.ready))),
         early=_last(now.early, batches),
         epochs=epochs or now.epochs[-1:],
     )

@@ -5,6 +5,7 @@ Wall times become CPU seconds, blocked seconds and a crowd: the form in which th
 
 import math
 from collections.abc import Iterable
+from statistics import median
 
 from gputune import storage
 from gputune.aftermath import chill
@@ -16,6 +17,8 @@ CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
 CLOCKS = 0.1  # threads: by so much the CPU clock of some steps and the queue of the whole loop may disagree
+AWAITED = 2.0  # times its own CPU time: who takes longer to get a batch waits for a CPU, or for one who holds the GIL
+HANDED = 1.5  # times its own CPU time that a training takes to get a batch: the rest its maker hands over each tensor
 LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
 
@@ -35,13 +38,18 @@ def job_of(run: Features, process: Process, loader: Loader) -> Job:
 
 
 def delivery_of(loader: Loader) -> float:
-    """Return the CPU s that it takes the training to get a batch that is ready: unpickling, opening its memory.
+    """Return the s that it takes the training to get a batch that is ready: unpickling, opening its memory.
 
-    As measured, a low quantile, for the rest waited for a CPU, and without what a thread that slept is late by; else
-    as known of torch.
+    As usual for batches that lay ready. Where they never do, or arrive far later than the training's own CPU time
+    explains, since CPUs are crowded or their maker holds the GIL: by that time, less what it is longer for being cold.
+    Else a low quantile of all arrivals, or as known of torch.
     """
+    getting = _getting(loader)
+    if len(loader.ready) >= LEAST_BATCHES and (usual := median(loader.ready)) <= AWAITED * getting:
+        return usual
     if len(loader.deliveries) >= LEAST_BATCHES:
-        measured = sorted(loader.deliveries)[len(loader.deliveries) // 4]
+        low = sorted(loader.deliveries)[len(loader.deliveries) // 4]
+        measured = low if math.isinf(getting) else HANDED * getting
         return measured - chill(mean(loader.waits) - measured, measured)
     delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
     return min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery
@@ -123,13 +131,23 @@ def steps_of(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
     share = min(1.0, cpu / width / active) if active else 0.0
     wall = sum(f.wall for f in loader.fetches)
     busy = 0.0 if loader.num_workers or not wall else sum(f.cpu for f in loader.fetches) / wall
-    got = delivery if loader.num_workers else 0.0
+    got = min(delivery, _getting(loader)) if loader.num_workers else 0.0
     waited = mean(loader.waits)
     for i, step in enumerate(loader.steps):
         alone = step * active / whole if whole else 0.0
         wait = loader.waits[i - 1] if 0 < i <= len(loader.waits) else waited
         cold = chill(wait - got, alone * share, busy)
         yield Work(max(0.0, alone * share - cold), alone * (1 - share), width)
+
+
+def _getting(loader: Loader) -> float:
+    """Return the CPU s of the training thread in a next(), endless where it was not measured or another thread gets it.
+
+    A batch may take long to arrive because its maker holds the GIL: the training stands still for that, and gets cold.
+    With `pin_memory` another thread gets the batches.
+    """
+    measured = len(loader.next_cpus) >= LEAST_SAMPLED and not loader.pin_memory
+    return mean(loader.next_cpus) if measured else math.inf
 
 
 def device_time(run: Features, process: Process, per_batch: float) -> float:

@@ -283,6 +283,19 @@ def test_a_handover_that_was_measured_is_believed_but_for_what_a_thread_that_sle
     assert 0.0015 < slept.job.delivery < 0.003
 
 
+def test_what_a_handover_waits_for_its_maker_is_no_work_of_the_training() -> None:
+    """A worker that holds the GIL hands over when its next batch is done, and the step of the training begins cold."""
+    late = loader(workers=1, cpu=0.020, blocked=0.0, step=0.004, wait=0.020, step_cpus=(0.004,) * 20)
+    late = replace(late, deliveries=(0.019,) * 50)
+    held = outlook(replace(late, next_cpus=(0.001,) * 20))
+    assert outlook(late).job.delivery > 0.010
+    assert held.job.delivery < 0.002
+    assert held.job.steps[5].cpu < 0.0035
+    assert outlook(replace(late, next_cpus=(0.001,) * 20, pin_memory=True)).job.delivery > 0.010
+    usual = replace(late, deliveries=(0.0002,) * 50, next_cpus=(0.001,) * 20, ready=(0.0014, 0.0015, 0.0031) * 10)
+    assert outlook(usual).job.delivery == pytest.approx(0.0015)  # as batches do that lay ready
+
+
 def test_a_step_queues_no_longer_than_computing_and_pauses_leave_room_for() -> None:
     """The queue is known of the whole loop; of a step that was timed on both clocks it is known better."""
     timed = loader(step=0.020, step_cpus=(0.008,) * 20, step_queued=0.009, pauses={"logging": (0.010,) * 100})
@@ -323,6 +336,7 @@ def test_teams_of_threads_that_spin_promise_much_and_are_sure_of_little(cpus, le
     assert gain.likely >= least
     assert gain.high == MOST
     assert gain.low < 2
+    assert gain.at_least
 
 
 def test_batches_that_come_late_because_the_cpus_are_crowded_are_not_slow_to_hand_over() -> None:

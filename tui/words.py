@@ -111,8 +111,10 @@ def times(gain: float | None) -> str:
     return f"×{min(max(value, 0.0), 9999):.{2 if value < 1.5 else 1 if value < 10 else 0}f}"
 
 
-def interval(low: float, likely: float, high: float) -> str:
-    """Return a speed-up and its interval: `×2.2 (1.9–2.3)`."""
+def interval(low: float, likely: float, high: float, *, at_least: bool = False) -> str:
+    """Return a speed-up and its interval: `×2.2 (1.9–2.3)`; with `at_least` of this run only its low end is known."""
+    if at_least and known(low) is not None:
+        return f"at least {times(low)}"
     digits = 2 if likely < 1.5 else 1 if likely < 10 else 0
     shown = [f"{min(max(v, 0.0), 9999):.{digits}f}" if known(v) is not None else UNKNOWN for v in (low, likely, high)]
     return f"×{shown[1]} ({shown[0]}–{shown[2]})"

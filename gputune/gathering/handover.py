@@ -11,15 +11,17 @@ from gputune.units import NS
 
 KEPT = 2000  # handovers kept, the latest: as many as waits
 APART = 512  # records of one kind that may wait for the other: a recorder that is behind reads ring after ring
+LAIN = 500_000  # ns that a batch has been made for at the least to be called ready: it has passed its maker's queue
 
 
 class Handovers:
-    """Joins the batches of one iterator, pass by pass."""
+    """Joins the batches of one iterator, pass by pass: `kept` gets all handovers, `ready` those made before."""
 
-    def __init__(self, workers: int, kept: deque[float]) -> None:
+    def __init__(self, workers: int, kept: deque[float], ready: deque[float]) -> None:
         self._made: list[deque[tuple[int, int]]] = [deque(maxlen=APART) for _ in range(workers)]
-        self._taken: list[deque[tuple[int, int]]] = [deque(maxlen=APART) for _ in range(workers)]
+        self._taken: list[deque[tuple[int, int, int]]] = [deque(maxlen=APART) for _ in range(workers)]
         self._kept = kept
+        self._ready = ready
         self._began = 0
         self._next = 0
         self._lost = not workers
@@ -37,14 +39,17 @@ class Handovers:
             self._made[worker].append((t0, t1))
             self._join(worker)
 
-    def taken(self, index: int, t0: int, t1: int) -> None:
-        """Take the `next()` that returned batch number `index` of the pass."""
+    def taken(self, index: int, t0: int, t1: int, early: int = 0) -> None:
+        """Take the `next()` that returned batch number `index` of the pass.
+
+        `early` batches had come before it, while another was waited for: it may be one of them, and cost nothing now.
+        """
         if index != self._next:
             self._lost = True
         self._next = index + 1
         if not self._lost:
             worker = index % len(self._taken)
-            self._taken[worker].append((t0, t1))
+            self._taken[worker].append((t0, t1, early))
             self._join(worker)
 
     def _join(self, worker: int) -> None:
@@ -52,8 +57,10 @@ class Handovers:
         while made and made[0][0] < self._began:
             made.popleft()
         while made and taken and not self._lost:
-            _, ready = made.popleft()
-            asked, returned = taken.popleft()
-            self._lost = ready > returned or len(taken) + 1 >= APART
+            _, done = made.popleft()
+            asked, returned, early = taken.popleft()
+            self._lost = done > returned or len(taken) + 1 >= APART
             if not self._lost:
-                self._kept.append((returned - max(asked, ready)) / NS)
+                self._kept.append((returned - max(asked, done)) / NS)
+                if asked - done >= LAIN and early <= 0:
+                    self._ready.append((returned - asked) / NS)

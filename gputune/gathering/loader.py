@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from gputune.events import END, FAILED, PLAIN, TFDATA, UNTIMED, Record
-from gputune.features import Epoch, Fetch, Loader, Trend
+from gputune.features import Epoch, Fetch, Filing, Loader, Trend
 from gputune.gathering.handover import Handovers
 from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.settling import Settling
@@ -62,6 +62,7 @@ class LoaderState:
         self._waits: deque[float] = deque(maxlen=KEPT)
         self._steps: deque[float] = deque(maxlen=KEPT)
         self._step_cpus: deque[float] = deque(maxlen=KEPT)
+        self._next_cpus: deque[float] = deque(maxlen=KEPT)
         self._pauses: dict[str, deque[float]] = {}
         self._fetches: deque[Fetch] = deque(maxlen=KEPT)
         self._fetched = 0
@@ -70,10 +71,13 @@ class LoaderState:
         self._reads = Kept()
         self._bytes = self._most_bytes = 0
         self._plain = False
+        self._tensors = 0
         self._deliveries: deque[float] = deque(maxlen=KEPT)
+        self._ready: deque[float] = deque(maxlen=KEPT)
         self._early: deque[int] = deque(maxlen=KEPT)
         self._handovers: dict[int, Handovers] = {}
         self.shards: bool | None = None
+        self.filing: Filing | None = None
         self._wait_total = 0
         self._first = 0
         self._last = 0
@@ -99,7 +103,7 @@ class LoaderState:
         for iterator in [i for i in self._handovers if i != record.a and i not in self._passes]:
             del self._handovers[iterator]
         if record.a not in self._handovers and self._ordered:
-            self._handovers[record.a] = Handovers(self.num_workers, self._deliveries)
+            self._handovers[record.a] = Handovers(self.num_workers, self._deliveries, self._ready)
         if record.a in self._handovers:
             self._handovers[record.a].begin(record.t0)
         if len(self._passes) >= UNFINISHED:
@@ -123,7 +127,7 @@ class LoaderState:
                 here.complete = bool(record.code & END)
             return
         if record.a in self._handovers:
-            self._handovers[record.a].taken(record.b, record.t0, record.t1)
+            self._handovers[record.a].taken(record.b, record.t0, record.t1, record.d)
         self.settling.take(record.t1)
         self.batches += 1
         self.samples += record.c or self.batch_size or 0
@@ -154,10 +158,14 @@ class LoaderState:
         """Return whether any batch was made, be it that none of them was ever taken."""
         return self._fetched > 0
 
-    def sampled(self, used: int) -> None:
-        """Take the CPU time (ns) of the process in a sampled step that is over, whose BATCH record is yet to come."""
+    def sampled(self, used: int, getting: int) -> None:
+        """Take the CPU time (ns) of the process in a sampled step that is over, whose BATCH record is yet to come.
+
+        And that of the training thread in the next() before it.
+        """
         if self._steps_seen >= WARM_UP:
             self._step_cpus.append(used / NS)
+            self._next_cpus.append(getting / NS)
 
     def fetch(self, record: Record, iterator: int, worker: int) -> None:
         """Take how one batch was made. The first of each worker is warm-up: imports, opened files, cold caches."""
@@ -174,6 +182,7 @@ class LoaderState:
             self._bytes = record.e
             self._most_bytes = max(self._most_bytes, record.e)
             self._plain = bool(record.code & PLAIN)
+            self._tensors = max(self._tensors, record.code >> 8)
         if self._fetched > max(1, self.num_workers):
             wall = (record.t1 - record.t0) / NS
             self._fetches.append(
@@ -239,9 +248,11 @@ class LoaderState:
             pauses={name: tuple(series) for name, series in self._pauses.items()},
             step_cpu=step_cpu,
             step_cpus=tuple(self._step_cpus),
+            next_cpus=tuple(self._next_cpus),
             step_queued=step_queued,
             fetches=tuple(self._fetches),
             reads=tuple(self._reads.reads),
+            filing=self.filing,
             epochs=tuple(self._epoch(p) for p in self._epochs),
             batch_bytes=self._bytes or None,
             worker_threads=self.worker_threads,
@@ -249,8 +260,10 @@ class LoaderState:
             worker_growth=growth,
             batch_bytes_most=self._most_bytes or None,
             batch_shared=not self._plain,
+            batch_tensors=self._tensors or None,
             collate=str(settings.get("collate") or ""),
             deliveries=tuple(self._deliveries),
+            ready=tuple(self._ready),
             early=tuple(self._early),
             shards=self._shards(),
             wait_total=self._wait_total / NS,

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gputune.events import END, LOOKED, NO_NEXT, SPAN_NAMES, Kind, Record, SpanCode
-from gputune.features import Frame, Place, Precision, Process, Trend
+from gputune.features import Filing, Frame, Place, Precision, Process, Trend
 from gputune.gathering.copies import Copies
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
 from gputune.gathering.precision import precise
 from gputune.gathering.settling import Settling
 from gputune.gathering.stops import Stops
+from gputune.gathering.storage import filing
 from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
 from gputune.units import NS
@@ -84,6 +85,7 @@ class Training:
         self.rank: int | None = None
         self.torch = ""
         self._shards = False  # a dataset in this very process asked for its worker
+        self._filing: Filing | None = None  # of a file that batches made in this very process opened
         self._copies = Copies()
         self._settling = Settling()
         self._precision = Precision()
@@ -138,6 +140,8 @@ class Training:
             self._precision = precise(self._precision, fields)
         elif kind == "reads":
             self._files(fields)
+        elif kind == "files":
+            self._filing = filing(fields)
 
     def _stages(self, fields: dict[str, Json]) -> None:
         loader = self._loaders.get(int(str(fields["id"])))
@@ -216,7 +220,7 @@ class Training:
         self.costs.append((record.a / NS, record.c / NS))
         loader = self._loaders.get(self._of.get(record.d, -1))
         if loader is not None:
-            loader.sampled(record.e)
+            loader.sampled(record.e, record.b)
 
     @property
     def batches(self) -> int:
@@ -289,6 +293,8 @@ class Training:
             loader.worker_threads = maybe(fields.get("threads"))
         elif loader is not None and fields.get("n") == "shards":
             loader.shards = True
+        elif loader is not None and fields.get("n") == "files":
+            loader.filing = filing(fields)
         elif fields.get("n") == "reads":
             self._files(fields)
 
@@ -402,6 +408,8 @@ class Training:
             )
         if self._shards:
             loaders = tuple(x if x.num_workers else replace(x, shards=True) for x in loaders)
+        if self._filing:
+            loaders = tuple(x if x.num_workers else replace(x, filing=self._filing) for x in loaders)
         training = [loader for loader in loaders if loader.training]
         return Process(
             pid=self.guest.pid,

@@ -1,11 +1,13 @@
 """The part of the gatherer that knows what was read: batch by batch, epoch by epoch, and from which disk."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from gputune.events import DIRECT, Record
-from gputune.features import Reads, Storage
+from gputune.features import Filing, Reads, Storage
+from gputune.sample import Json
 from gputune.units import NS
 
 KEPT = 400  # sampled batches kept, the latest: one in sixteen of those that the model looks at, and some more
@@ -94,6 +96,12 @@ class Kept:
                 direct=bool(record.code & DIRECT),
             )
         )
+
+
+def filing(fields: Mapping[str, Json]) -> Filing:
+    """Return what one small file costs, out of the note that a guest tells it in."""
+    naming, opening, ending = (int(str(fields[name])) / NS for name in ("naming", "opening", "ending"))
+    return Filing(naming=naming, opening=opening, ending=ending)
 
 
 class Host(Protocol):

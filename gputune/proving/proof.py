@@ -74,7 +74,7 @@ def rows(trials: Sequence[Trial]) -> list[TrialRow]:
 
 def gain(speedup: Speedup) -> SpeedupRow:
     """Return a speed-up as a row."""
-    return SpeedupRow(low=speedup.low, likely=speedup.likely, high=speedup.high)
+    return SpeedupRow(low=speedup.low, likely=speedup.likely, high=speedup.high, at_least=speedup.at_least)
 
 
 def proof(  # noqa: PLR0913 - one parameter a part of the document
@@ -129,6 +129,8 @@ def _possible(proof: Proof) -> str:
 
 
 def _gain(row: SpeedupRow) -> str:
+    if row.at_least:
+        return f"at least ×{row.low:.2f}"
     return f"×{row.likely:.2f} ({row.low:.2f}–{row.high:.2f})"
 
 

@@ -14,7 +14,12 @@ def clip(text: str, width: int) -> str:
 
 
 def times(gain: SpeedupRow) -> str:
-    """Return a speed-up and its interval as a person reads them: `×2.2 (1.9–2.3)`, `×1.10 (1.05–1.15)`."""
+    """Return a speed-up and its interval as a person reads them: `×2.2 (1.9–2.3)`, `×1.10 (1.05–1.15)`.
+
+    Where only its low end is known: `at least ×1.1, ×15 elsewhere`.
+    """
+    if gain.at_least:
+        return f"at least ×{gain.low:.1f}, ×{gain.likely:.0f} elsewhere"
     digits = 2 if gain.likely < 1.5 else 1 if gain.likely < 10 else 0
     return f"×{gain.likely:.{digits}f} ({gain.low:.{digits}f}–{gain.high:.{digits}f})"
 

@@ -10,6 +10,7 @@ from gputune.features import (
     Epoch,
     Features,
     Fetch,
+    Filing,
     Frame,
     Loader,
     Machine,
@@ -75,6 +76,7 @@ def pretend(
     collate: float = 0.0,  # s of the making that are spent in collate_fn
     deliveries: Sequence[float] = (),
     early: Sequence[int] = (),
+    tensors: int | None = None,
 ) -> Features:
     """Return a run of `ranks` equal processes with one loader each. Times in s, per batch."""
     made = list(fetches) or [(cpu, blocked)]
@@ -109,6 +111,7 @@ def pretend(
         fetches=(fetched * kept)[:kept],
         epochs=_epochs(epochs, batches, loop, start=start, first_wait=first_wait, shutdown=shutdown),
         batch_bytes=batch_bytes,
+        batch_tensors=tensors,
         worker_threads=worker_threads,
         deliveries=tuple(deliveries),
         early=tuple(early),
@@ -183,6 +186,7 @@ def reading() -> Callable[..., Features]:
         asleep: float = 0.0,  # makers of batches that wait for storage at a time
         disk: Storage | None = None,
         samples_in_dataset: int | None = 10_000,
+        filing: Filing | None = None,
         mount: Mount | None = None,
         **machine: object,
     ) -> Features:
@@ -198,6 +202,7 @@ def reading() -> Callable[..., Features]:
             reads=(one,) * 40,
             epochs=passes + loader.epochs[len(passes) :],
             samples_in_dataset=samples_in_dataset,
+            filing=filing,
         )
         share = asleep / max(1, loader.num_workers)
         found = disk or Storage(disk="vda", rate=1e8, best=1e9, busy=0.5, queue=1.0, request=4096.0)

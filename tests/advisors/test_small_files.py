@@ -3,6 +3,7 @@
 import pytest
 
 from gputune.advisors.small_files import advise
+from gputune.features import Filing
 
 
 def test_is_silent_where_files_are_large(run, reading) -> None:
@@ -38,6 +39,17 @@ def test_promises_what_a_batch_takes_without_its_files(run, reading) -> None:
     assert "10 of the 20 ms" in finding.says
     assert finding.evidence["opens_per_sample"] == 2
     assert finding.evidence["open_s"] == pytest.approx(0.005 / 64)
+
+
+def test_what_goes_with_an_opening_is_what_one_of_the_files_has_shown(run, reading) -> None:
+    made = run(num_workers=0, cpu=0.020, step=0.005, cpus=2)
+    text = Filing(naming=10e-6, opening=10e-6, ending=15e-6)  # twice as long as its opening, path objects and all
+    (finding,) = advise(reading(made, opens=64, opening=0.004, asked=64 * 1000, filing=text))
+    assert finding.speedup.likely == pytest.approx(25 / 13, rel=0.03)
+    assert finding.speedup.low < 25 / 15 < 25 / 9 < finding.speedup.high
+    quick = Filing(naming=0.0, opening=10e-6, ending=2e-6)
+    (finding,) = advise(reading(made, opens=64, opening=0.004, asked=64 * 1000, filing=quick))
+    assert finding.speedup.likely == pytest.approx(25 / 20.2, rel=0.03)
 
 
 def test_what_opening_waits_for_storage_goes_as_well(run, reading) -> None:

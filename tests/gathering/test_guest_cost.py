@@ -37,8 +37,9 @@ def test_the_cpu_time_of_sampled_steps_is_kept_without_the_warm_up(story: Any) -
     for index in range(8):
         story.batch(7)
         story.step(10)
-        story.record(Kind.GUEST, story.at - 10, story.at - 9, a=3000, d=7, e=5_000_000 + index)
+        story.record(Kind.GUEST, story.at - 10, story.at - 9, a=3000, b=2_000_000, d=7, e=5_000_000 + index)
     story.record(Kind.GUEST, story.at - 10, story.at - 9, a=3000, d=8, e=1)  # of an iterator that nobody told of
     (loader,) = story.features().processes[0].loaders
     assert loader.step_cpus == pytest.approx([0.005] * 5, rel=1e-3)
+    assert loader.next_cpus == pytest.approx([0.002] * 5)
     assert len(loader.steps) == 4  # the last step is over, but no batch says so yet

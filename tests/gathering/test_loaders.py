@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import Kind, SpanCode
+from gputune.events import INLINE, Kind, SpanCode
 from gputune.gathering.loader import EPOCHS, KEPT, UNFINISHED, WARM_UP
 
 
@@ -47,6 +47,16 @@ def test_a_batch_is_delivered_from_when_it_was_made_or_asked_for(untold) -> None
     taken(untold, 1, 150, 153)  # ready before: 3 ms after it was asked for
     (loader,) = untold.features().processes[0].loaders
     assert loader.deliveries == pytest.approx((0.002, 0.003))
+    assert loader.ready == pytest.approx((0.003,))
+
+
+def test_a_batch_that_came_while_another_was_waited_for_tells_nothing_of_its_arrival(untold) -> None:
+    workers(untold, 11, 12)
+    made(untold, 110, 140, 0)
+    made(untold, 110, 120, 1)
+    taken(untold, 0, 115, 142)
+    taken(untold, 1, 150, 150.1, ready=1)
+    assert untold.features().processes[0].loaders[0].ready == ()
 
 
 def test_batches_are_joined_though_the_workers_are_read_late_or_early(untold) -> None:
@@ -247,6 +257,16 @@ def test_what_a_batch_took_is_told_apart(story) -> None:
     assert (fetch.wall, fetch.cpu, fetch.queued, fetch.collate) == pytest.approx((0.010, 0.004, 0.001, 0.002))
     assert fetch.blocked == pytest.approx(0.005)
     assert loader.batch_bytes == 4096
+
+
+def test_the_tensors_of_a_batch_are_known_where_they_were_counted(story) -> None:
+    story.iterator()
+    for count in (0, 288, 0):
+        t0, story.at = story.at, story.at + 10
+        code = INLINE | min(127, count) << 8
+        story.record(Kind.FETCH, t0, story.at, code=code, a=4_000_000, b=-1, e=4096 if count else 0, c=32)
+        story.record(Kind.BATCH, t0, story.at, a=1, c=32)
+    assert story.features().processes[0].loaders[0].batch_tensors == 127
 
 
 def test_an_unknown_wait_for_a_cpu_counts_as_none(story) -> None:

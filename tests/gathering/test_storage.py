@@ -3,6 +3,7 @@
 import pytest
 
 from gputune.events import DIRECT, INLINE, Kind
+from gputune.features import Filing
 from gputune.gathering.storage import Rate
 from gputune.mounts import Mount
 from gputune.sample import Note
@@ -62,6 +63,24 @@ def test_the_folders_of_files_are_known_whoever_read_them(story) -> None:
     story.record(Kind.READS, story.at, story.at + 5, 1, b=1, d=1, e=1, c=1)
     story.batch()
     assert story.features().processes[0].folders == {"254:0": "/data", "0:45": "/mnt/share"}
+
+
+def test_what_a_small_file_costs_is_known_of_the_loader_whose_batches_opened_it(story) -> None:
+    price = {"n": "files", "naming": 3_000, "opening": 10_000, "ending": 8_000}
+    story.note(**price)
+    story.loader(id=2, where="train.py:42", num_workers=1)
+    story.iterator(1)
+    story.iterator(2, loader=2, workers=1)
+    story.inline(1)
+    story.batch(2)
+    mine, others = story.features().processes[0].loaders
+    assert mine.filing == Filing(naming=3e-6, opening=1e-5, ending=8e-6)
+    assert others.filing is None
+    story.process(1, pid=200, role="worker")
+    story.note(1, **price | {"naming": 0})
+    story.record(Kind.MEMBER, story.at, story.at, a=2, b=200, c=0)
+    story.record(Kind.READS, story.at, story.at + 5, 1, b=1, d=1, e=1, c=1)
+    assert story.features().processes[0].loaders[1].filing.naming == 0
 
 
 def test_the_disk_that_was_read_most_during_the_loop_is_known(story) -> None:

@@ -85,6 +85,20 @@ if __name__ == "__main__":
 """
     run = watched(HEAD + code).healthy()
     assert [bool(f.code & PLAIN) for f in run.records(Kind.FETCH)] == [False, False, True]
+    assert [f.code >> 8 for f in run.records(Kind.FETCH)][-1] == 1
+
+
+def test_the_tensors_of_a_batch_are_counted(watched: Callable[..., Any]) -> None:
+    code = """
+def each(items):
+    return [torch.zeros(2) for _ in range(COUNT)], {"more": torch.zeros(3), "word": "w"}
+
+if __name__ == "__main__":
+    for COUNT in (2, 300):
+        assert len(list(DataLoader(Numbers(), batch_size=22, num_workers=1, collate_fn=each))) == 1
+"""
+    run = watched(HEAD + code).healthy()
+    assert [f.code >> 8 for worker in run.workers for f in run.records(Kind.FETCH, worker)] == [3, 127]
 
 
 def test_iterators_of_every_shape(watched: Callable[..., Any]) -> None:

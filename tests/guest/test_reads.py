@@ -148,6 +148,32 @@ if __name__ == "__main__":
     assert watched(script).healthy().out == ""
 
 
+@pytest.mark.parametrize("way", ["pathlib.Path(name).read_bytes()", "open(name).read()"])
+def test_what_a_small_file_costs_beside_its_opening_is_told_once(watched: Callable[..., Any], way: str) -> None:
+    run = watched(loop(way, workers=2)).healthy()
+    notes = run.notes("files")
+    assert len(notes) == 2
+    for note in notes:
+        assert 0 <= note["naming"] < note["opening"] + note["ending"]
+        assert min(note["opening"], note["ending"]) > 0
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "io.FileIO(name).read()",  # not by a name that `open` was given
+        "open(os.open(name, os.O_RDONLY)).close()",
+        'open("large.bin", "rb").close()',
+        'open("/dev/zero", "rb").close()',
+        "open(name, opener=lambda path, flags: os.open(path, flags)).close()",
+    ],
+)
+def test_no_other_file_is_opened_again(watched: Callable[..., Any], way: str) -> None:
+    large = 'pathlib.Path("large.bin").write_bytes(bytes(100_000))\n'
+    run = watched(loop(way).replace("class Files", large + "class Files")).healthy()
+    assert run.notes("files") == []
+
+
 def test_under_every_interpreter(watched: Callable[..., Any], python: str, fake_torch: Path) -> None:
     run = watched(loop(WAYS[2], workers=2), python=python, path=(fake_torch,)).healthy()
     assert {r.c for r in reads(run)} == {4}

@@ -55,7 +55,7 @@ def test_holds_every_field_of_the_contract(features: Make, finding: Make) -> Non
     assert read.keys() >= CONTRACT
     assert read["device"] == {"name": "NVIDIA H200", "busy": 0.41, "count": 1}
     assert read["loaders"][0].items() >= {"where": "train.py:41", "num_workers": 0, "batch_size": 16}.items()
-    assert read["findings"][0]["speedup"] == {"low": 1.9, "likely": 2.2, "high": 2.3}
+    assert read["findings"][0]["speedup"] == {"low": 1.9, "likely": 2.2, "high": 2.3, "at_least": False}
     assert read["findings"][0]["change"] == {"num_workers": 6}
     assert read["overhead"] == {"sampler_cpu_share": 0.004, "guest_us_per_batch": 1.1}
 

@@ -8,6 +8,7 @@ def test_numbers_read_as_a_person_writes_them() -> None:
     assert [number(n) for n in (0.1234, 8.123, 812.4, 12345)] == ["0.123", "8.12", "812", "12,300"]
     assert times(SpeedupRow(low=1.05, likely=1.1, high=1.15)) == "×1.10 (1.05–1.15)"
     assert times(SpeedupRow(low=11, likely=14.2, high=17)) == "×14 (11–17)"
+    assert times(SpeedupRow(low=1.1, likely=15, high=100, at_least=True)) == "at least ×1.1, ×15 elsewhere"
     assert clip("abcdef", 4) == "abc…"
 
 

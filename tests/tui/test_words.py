@@ -41,3 +41,4 @@ def test_no_number_is_too_much(say, value: float) -> None:
 def test_an_interval_has_the_digits_of_its_middle() -> None:
     assert words.interval(1.9, 2.2, 2.3) == "×2.2 (1.9–2.3)"
     assert words.interval(1.05, 1.1, 1.15) == "×1.10 (1.05–1.15)"
+    assert words.interval(1.1, 15.0, 100.0, at_least=True) == "at least ×1.10"

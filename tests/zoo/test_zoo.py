@@ -75,6 +75,20 @@ def test_the_bars_are_failed_by_a_wrong_prediction(worse) -> None:
     assert not judge.totals([judge.Outcome("c", "few-workers", **found)])[1]
 
 
+def test_a_lower_bound_has_no_error_and_is_held_to_what_it_says() -> None:
+    told = {"found": [["oversubscribed-workers"]], "predicted": [[1.1, 15.0, 100.0]], "at_least": True, "paces": [10.0]}
+    held, broken = (
+        judge._held(judge.Outcome("a", "oversubscribed-workers", **told, mended=[pace]), loaded=False)
+        for pace in (300.0, 10.5)
+    )
+    assert [(o.error, o.inside) for o in (held, broken)] == [(None, True), (None, False)]
+    found = judge.Outcome("c", "few-workers", found=[["few-workers"]], right=True, error=0.04, inside=True)
+    lines, met = judge.totals([held, found])
+    assert met
+    assert lines[-1].endswith("1, of which 1 held")
+    assert not judge.totals([broken, found])[1]
+
+
 def test_beside_a_busy_neighbour_the_cause_still_comes_first_and_the_neighbour_is_named() -> None:
     both = judge.Outcome("a", "few-workers", found=[["busy-host", "few-workers"]])
     alone = judge.Outcome("b", "few-workers", found=[["few-workers"]])

@@ -25,7 +25,7 @@ def finding_page(run: RunRow, finding: FindingRow, look: Look) -> Lines:
     """Return the page of a finding."""
     width = look.width
     gain = finding.speedup
-    worth = words.interval(gain.low, gain.likely, gain.high) if gain.likely > 1 else ""
+    worth = words.interval(gain.low, gain.likely, gain.high, at_least=gain.at_least) if gain.likely > 1 else ""
     head = line(
         (f" {fit(finding.id, max(8, min(40, len(finding.id))))}  ", "title"),
         (f"{worth}  ", "value"),

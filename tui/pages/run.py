@@ -140,7 +140,7 @@ def finding_lines(run: RunRow, verdict: Verdict, look: Look) -> list[Line]:
 
 def _finding(number: int, finding: FindingRow, look: Look) -> list[Line]:
     gain = finding.speedup
-    worth = words.interval(gain.low, gain.likely, gain.high) if gain.likely > 1 else ""
+    worth = words.interval(gain.low, gain.likely, gain.high, at_least=gain.at_least) if gain.likely > 1 else ""
     kind = "risk" if finding.risk else "offer" if finding.offer else ""
     where = min(WHERE, max(0, look.width - 52))
     spans: list[Span] = [

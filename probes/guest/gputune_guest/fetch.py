@@ -14,6 +14,7 @@ cpu_of_process = time.process_time_ns
 
 FIRST, EVERY = 3, 64  # batches whose bytes are counted: the first ones and each 64th, for counting walks the batch
 MOST = 4096  # parts of a batch that are looked at to count its bytes
+MANY = 127  # tensors of a batch beyond which they are not counted
 SHORT = 1_000_000  # ns; after a fetch in the training process shorter than this, only
 SELDOM = 16  # each 16th is asked how long it waited for a CPU: asking costs two system calls
 
@@ -77,8 +78,8 @@ def _queued(inline):
 
 
 def _bytes(data):
-    """Return the bytes of tensors, arrays and strings in lists, tuples and dicts, and those that are no tensors'."""
-    total, plain, looked, stack = 0, 0, 0, [data]
+    """Return the bytes of tensors, arrays and strings in lists, tuples and dicts, those of no tensors, and tensors."""
+    total, plain, tensors, looked, stack = 0, 0, 0, 0, [data]
     while stack and looked < MOST:
         looked += 1
         part = stack.pop()
@@ -98,7 +99,8 @@ def _bytes(data):
             if type(size) is int:
                 total += size
                 plain += 0 if tensor else size
-    return total, plain
+                tensors += tensor
+    return total, plain, min(MANY, tensors)
 
 
 def _fetch(original):
@@ -156,12 +158,13 @@ def _tell(used, lead):
 
 def _write(t0, t1, used, waited, collate, data, inline):  # noqa: PLR0913, PLR0917 - one record's fields
     global _written
-    size = plain = 0
+    size = plain = tensors = 0
     if _written < FIRST or _written % EVERY == 0:
-        size, plain = _bytes(data)
+        size, plain, tensors = _bytes(data)
     _written += 1
     ns, count = (collate.ns, collate.count) if type(collate) is _Collate else (0, 0)
-    record(FETCH, (INLINE if inline else 0) | (PLAIN if plain * 2 > size else 0), t0, t1, used, waited, ns, size, count)
+    code = (INLINE if inline else 0) | (PLAIN if plain * 2 > size else 0) | tensors << 8
+    record(FETCH, code, t0, t1, used, waited, ns, size, count)
 
 
 def _worker_loop(original):

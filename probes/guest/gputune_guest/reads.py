@@ -4,6 +4,9 @@ Only sampled batches are looked at. While one is being made, and in the thread t
 and `os.open` stand behind a wrapper that counts and takes the time; then they are back. `PIL.Image.open`, `numpy.load`,
 `torch.load` and `pathlib` open their files through one of the three. Readers in C (OpenCV, HDF5) do not: of them the
 bytes are known, and from the files that the process holds open, the mounts.
+
+What follows the opening of a file lies in their code. So one small file a process is opened and read again when its
+batch is made, and timed: it tells how much more a file costs than its opening, on this machine and opened in this way.
 """
 
 import _thread
@@ -24,20 +27,25 @@ FIRST, EVERY = 5, 16  # batches 1 to 4 of each process that makes them, and each
 FEW = 2  # files of a sampled batch that are asked which device they lie on
 MOST_DEVICES = 8  # told a process
 LARGE = 65536  # bytes; a file held open that is smaller is no data set
+TRIES = 5  # times that one small file is opened and read again, once a process
+SMALL = 65536  # bytes of it at the most
+LONG = 2_000_000  # ns; where one of these takes longer they end: the file is a while away
 _WRITES = frozenset("wax+")
+_BUILT_IN = type(len)
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
 _seen = 0  # batches made here
 _look = None  # the batch that is being looked at
 _told = set()  # devices
 _searched = False
+_priced = False
 _io = None  # descriptor of this process's own
 
 
 class _Look:
     """One sampled batch, while it is being made."""
 
-    __slots__ = ("after", "asked", "before", "code", "depth", "descriptor", "ident", "ns", "opens", "originals")
+    __slots__ = ("after", "asked", "before", "code", "depth", "descriptor", "file", "ident", "ns", "opens", "originals")
 
     def __init__(self, descriptor, code):
         self.ident, self.depth = get_ident(), 0
@@ -46,6 +54,7 @@ class _Look:
         self.code = code
         self.descriptor = descriptor
         self.after = (-1, -1)
+        self.file = None  # how the first one was opened
 
 
 def begin(inline):
@@ -90,7 +99,7 @@ def stop(look):
 
 def end(look, t0, t1, samples):
     """Record what was seen of a batch of so many samples (0 unknown)."""
-    global _searched
+    global _searched, _priced
     asked, read = -1, -1
     if look.before[0] >= 0 and look.after[0] >= 0:
         asked, read = look.after[0] - look.before[0], look.after[1] - look.before[1]
@@ -98,6 +107,9 @@ def end(look, t0, t1, samples):
         _searched = True
         _search(look)
     ring.record(READS, look.code, t0, t1, look.ns, asked, read, samples, look.opens)
+    if look.file is not None and not _priced:
+        _priced = True
+        _price(*look.file)
 
 
 def _counters(inline):
@@ -146,6 +158,8 @@ def _counted(original):
             name = args[0] if args else kwargs.get("file")
             if type(name) is not int and not _WRITES.intersection(mode):
                 _took(look, took, file.fileno() if look.asked < FEW else -1)
+                if look.file is None:
+                    look.file = (original, args, kwargs)
         except Exception as error:
             ring.failed(error)
         return file
@@ -208,6 +222,37 @@ def _place(look, fd, least):
         ring.note(n="reads", device=device, folder=os.path.dirname(path))
 
 
+def _price(original, args, kwargs):
+    """Tell what a small file costs beside being opened: one of theirs is named, opened, read and closed again.
+
+    Done once a process, for a regular file that Python's own `open` was given by its name.
+    """
+    name = args[0] if args else kwargs.pop("file", None)
+    kind, text = type(name), os.fspath(name)
+    plain = kind is str or kind.__module__.startswith("pathlib")
+    if type(original) is not _BUILT_IN or type(text) is not str or not plain or kwargs.get("opener"):
+        return
+    about = os.stat(text)
+    if not stat.S_ISREG(about.st_mode) or about.st_size > SMALL:
+        return
+    naming, opening, ending = [], [], []
+    while len(naming) < TRIES and not (opening and opening[-1] > LONG):
+        t0 = now()
+        named = kind(text)
+        t1 = now()
+        file = original(named, *args[1:], **kwargs)
+        t2 = now()
+        try:
+            file.read()
+        finally:
+            file.close()
+        ending.append(now() - t2)
+        opening.append(t2 - t1)
+        naming.append(t1 - t0)
+    naming, opening, ending = (sorted(times)[len(times) // 2] for times in (naming, opening, ending))
+    ring.note(n="files", naming=naming, opening=opening, ending=ending)
+
+
 def _search(look):
     """Look through the files that are held open for those which bytes may have come from: nobody was seen to open any.
 
@@ -226,10 +271,10 @@ def _held(look, fd):
 
 
 def _forked():
-    global _seen, _look, _told, _searched, _io
+    global _seen, _look, _told, _searched, _priced, _io
     if _look is not None:  # the dataset forks while it makes a batch: the child's is nobody's sample
         stop(_look)
-    _seen, _look, _told, _searched = 0, None, set(), False
+    _seen, _look, _told, _searched, _priced = 0, None, set(), False, False
     _io = spans.local.io = None
 
 
