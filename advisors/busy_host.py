@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputune.enough import settled
-from gputune.features import Features, Machine, Process
+from gputune.features import Features, Machine
 from gputune.finding import NO_CHANGE, Finding, Speedup
-from gputune.prediction import ERROR, Outlook, outlooks
+from gputune.prediction import ERROR, Outlook, foreign, outlooks
 from gputune.workload import CROWD, step_queued_of
 
 WAITING = 0.03  # of making a batch, or of a step, without a CPU: below it, nobody stands in the way
@@ -74,16 +74,9 @@ def _of_steps(run: Features) -> Iterator[Finding]:
     team = max(1.0, (process.cpu or 0.0) + (process.queued or 0.0))
     queued = min(MOST_WAITED, (process.queued or 0.0) / team)
     if queued >= WAITING:
-        likely = 1 / (1 - queued * _foreign(run.machine, process))
+        likely = 1 / (1 - queued * foreign(run.machine, process))
         speedup = Speedup(low=max(0.01, likely * (1 - 2 * ERROR)), likely=likely, high=likely * (1 + 2 * ERROR) * team)
         yield _finding(run.machine, speedup, queued, 0.0, team)
-
-
-def _foreign(machine: Machine, process: Process) -> float:
-    """Return the share of the crowd on the CPUs that is not of the job."""
-    others = machine.others or 0.0
-    ours = max(0.0, (machine.job or 0.0) - (process.cpu or 0.0) * machine.ranks)
-    return others / (others + ours)
 
 
 def _full(run: Features) -> Iterator[Finding]:

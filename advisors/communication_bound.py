@@ -1,8 +1,9 @@
 """The ranks have done their work, and the step waits for their gradients to be exchanged.
 
 What it sees: the shortest time that any rank stands at the reduction of a step, which is communication alone, for
-the last one to come waits for nobody; the bytes, the messages they went in, and what ran hidden beside the backward
-pass. Of it the share is left out in which the ranks' threads stood in a queue for a CPU: that is no link's fault.
+the last one to come waits for nobody; the bytes, the messages they went in, what ran hidden beside the backward
+pass, and what a ring would take over the interface that they left by. The share is left out in which the ranks' threads
+would queue for a CPU in any case, as they do in forward passes: that is no link's fault.
 
 Why it matters: a ring of n ranks sends each gradient 2(n-1)/n times over the slowest link and waits for 2(n-1)
 latencies a message. While it does, all devices idle. More ranks do not help then: each gets less to compute for the
@@ -10,10 +11,13 @@ same exchange.
 
 What to do: exchange less often (gradient accumulation under `no_sync()`), less (`bf16_compress_hook`), in fewer
 messages where latency counts (`bucket_cap_mb`, coalesced calls), over a faster link (NCCL over InfiniBand or NVLink
-instead of TCP), or give each rank more to compute (a larger batch, fewer ranks).
+instead of TCP), or give each rank more to compute (a larger batch, fewer ranks). Where a ring over the link would take
+much less than was measured, the link is not the limit: look at who else uses it, at `GLOO_SOCKET_IFNAME` or
+`NCCL_SOCKET_IFNAME`, and at the CPUs that copy.
 
 When it is wrong: when all ranks are held up by something that they share and that is not the link, such as a file
-system that each of them writes to; on devices only DistributedDataParallel's own clocks are known.
+system that each of them writes to; on devices only DistributedDataParallel's own clocks are known. What a link can do
+is what the kernel says of it (`/sys/class/net/*/speed`): virtual ones say nothing, a switch behind it may be slower.
 
 Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009 (the cost of a
 ring); Li et al., "PyTorch Distributed: experiences on accelerating data parallel training", VLDB 2020 (buckets,
@@ -23,8 +27,11 @@ overlap, `no_sync`); `torch.distributed.algorithms.ddp_comm_hooks.default_hooks`
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.features import Features
+from gputune.features import Features, Network
+from gputune.figures import size as bytes_of
 from gputune.finding import Finding, Speedup
+from gputune.hygiene import clean
+from gputune.prediction import TINY
 from gputune.team import Team, team
 
 CHECKLIST = ("network wait",)
@@ -35,23 +42,28 @@ SMALL = 0.05  # of the round that communication may keep after the advice
 STEPS = (2, 4, 8)  # micro-batches between two exchanges that people type
 HALF = 0.5  # bfloat16 instead of float32
 OWN_WIDENS = 0.5  # of what ran hidden beside the backward pass: how much of it a CPU gives back when it stays away
+CARRIED = 0.5  # of what a ring sends: an interface that sent less is not the one that it went over
 
 
 def advise(run: Features) -> Iterator[Finding]:
     ranks = team(run)
     if ranks is not None and exchange(ranks) >= LEAST * ranks.seconds:
-        yield _finding(ranks)
+        yield _finding(ranks, link(run.network, ranks))
 
 
 def exchange(ranks: Team) -> float:
-    """Return the mean s of a round that the exchange holds all ranks up, queues at the CPUs left out."""
-    own = ranks.mean(lambda m: m.own)
-    return ranks.communication * (1 - min(1.0, ranks.mean(lambda m: m.queued) / own if own else 0.0))
+    """Return the mean s of a round that the exchange holds all ranks up, other queues at the CPUs left out."""
+    return ranks.communication * (1 - ranks.crowded)
 
 
 def ring(size: float, ranks: int, messages: float, rate: float, alpha: float = ALPHA) -> float:
     """Return the s of an all-reduce of `size` B by a ring of `ranks` over links of `rate` B/s."""
-    return 2 * (ranks - 1) / ranks * size / rate + latency(ranks, messages, alpha)
+    return sent(size, ranks) / rate + latency(ranks, messages, alpha)
+
+
+def sent(size: float, ranks: int) -> float:
+    """Return the B that an all-reduce of `size` B sends over each link of a ring."""
+    return 2 * (ranks - 1) / ranks * size
 
 
 def latency(ranks: int, messages: float, alpha: float = ALPHA) -> float:
@@ -59,22 +71,31 @@ def latency(ranks: int, messages: float, alpha: float = ALPHA) -> float:
     return 2 * (ranks - 1) * alpha * messages
 
 
-def _finding(ranks: Team) -> Finding:
+def link(network: Network | None, ranks: Team) -> Network | None:
+    """Return the interface that the exchange went over; None where that is not known, or where it left no machine."""
+    needed = sent(ranks.mean(lambda m: m.size), len(ranks.ranks)) / ranks.seconds
+    if network is None or network.rate is None or not needed or network.sent < CARRIED * needed:
+        return None
+    return network
+
+
+def _finding(ranks: Team, over: Network | None) -> Finding:
     count = len(ranks.ranks)
     size, calls = ranks.mean(lambda m: m.size), ranks.mean(lambda m: m.calls)
     exposed = exchange(ranks)
     hidden = ranks.mean(lambda m: m.hidden)
     waits = min(exposed, latency(count, calls))  # of what is exposed, what latency alone explains
-    rate = 2 * (count - 1) / count * size / max(1e-9, exposed + hidden - waits)
+    rate = sent(size, count) / max(TINY, exposed + hidden - waits)
     every = next((n for n in STEPS if exposed / n <= SMALL * ranks.seconds), STEPS[-1])
     gain = accumulated(ranks, every)
     halved = ranks.gain(max, ranks.communication - (exposed - waits) * HALF)
-    link = f"{size / 1e6:.3g} MB in {calls:.3g} messages at {rate / 1e6:.3g} MB/s"
+    told, could = _of_link(over, size, count, calls)
     return Finding(
         id="communication-bound",
         says=(
             f"{exposed / ranks.seconds:.0%} of each step all {count} ranks wait for the exchange of gradients: "
-            f"{link}, {exposed * 1e3:.3g} ms beside {ranks.working * 1e3:.3g} ms of work"
+            f"{bytes_of(size)} in {calls:.3g} messages at {bytes_of(rate)}/s, {exposed * 1e3:.3g} ms beside "
+            f"{ranks.working * 1e3:.3g} ms of work{told}"
         ),
         do=(
             f"exchange every {every} batches (gradient accumulation under no_sync()); or send bfloat16 "
@@ -90,6 +111,7 @@ def _finding(ranks: Team) -> Finding:
             "exchange_s": exposed,
             "hidden_s": hidden,
             "working_s": ranks.working,
+            "displaced_s": ranks.displaced,
             "size_B": size,
             "messages": calls,
             "ranks": float(count),
@@ -99,17 +121,30 @@ def _finding(ranks: Team) -> Finding:
             "ring_s": ring(size, count, calls, rate),
             "accumulate": float(every),
             "bf16": halved.likely,
+            **could,
         },
         change={"gradient_accumulation": every},
     )
 
 
+def _of_link(over: Network | None, size: float, ranks: int, calls: float) -> tuple[str, dict[str, float]]:
+    """Return what a ring over the known link would take, in words and as evidence; nothing where none is known."""
+    if over is None or over.rate is None:
+        return "", {}
+    least = ring(size, ranks, calls, over.rate)
+    said = f"; a ring over {clean(over.interface)} ({bytes_of(over.rate)}/s) takes {least * 1e3:.3g} ms"
+    return said, {"link_B_per_s": over.rate, "link_ring_s": least}
+
+
 def accumulated(ranks: Team, every: int) -> Speedup:
     """Return what it buys to exchange and step only once in `every` batches.
 
-    The transfer that ran beside the backward pass took CPU and memory bandwidth from it: that may come back, too.
+    Where the exchange shares CPUs with the ranks, they queue less without it. The memory bandwidth that it took from
+    them beside the backward pass may come back, too: how much was not measured.
     """
-    spared = (1 - 1 / every) * min(ranks.mean(lambda m: m.update), ranks.working)
-    gain = ranks.gain(lambda own: max(own) - spared, ranks.communication - exchange(ranks) * (1 - 1 / every))
-    back = OWN_WIDENS * min(ranks.mean(lambda m: m.hidden), HALF * ranks.working) * (1 - 1 / every)
-    return replace(gain, high=gain.high * (1 + back / max(1e-9, ranks.working - spared)))
+    less = 1 - 1 / every
+    displaced = ranks.displaced
+    spared = less * (min(ranks.mean(lambda m: m.update), ranks.working) + displaced)
+    gain = ranks.gain(lambda own: max(0.0, max(own) - spared), ranks.communication - exchange(ranks) * less)
+    hidden = max(0.0, min(ranks.mean(lambda m: m.hidden), HALF * ranks.working) - displaced)
+    return replace(gain, high=gain.high * (1 + OWN_WIDENS * hidden * less / max(TINY, ranks.working - spared)))

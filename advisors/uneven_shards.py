@@ -59,11 +59,15 @@ def _of_batches(ranks: Sequence[Process]) -> tuple[float, float]:
 
 
 def _of_samples(ranks: Sequence[Process], counts: Sequence[int]) -> tuple[float, float]:
-    """Return the s saved where batches of equal number differ in size: each rank's work, at its pace, evened out."""
+    """Return the s saved where batches of equal number differ in size: likely, and at the least.
+
+    A batch costs something by itself, and something for each sample: then the mean of what ranks work is what each of
+    them works for as many samples. At the least each keeps its own pace a sample.
+    """
     worked = [max(0.0, p.loop - p.in_loop.get("collective", 0.0)) for p in ranks]
     usual = mean(counts)
-    saved = max(worked) - max(work * usual / count for work, count in zip(worked, counts, strict=True))
-    return saved, saved
+    paced = max(work * usual / count for work, count in zip(worked, counts, strict=True))
+    return max(worked) - mean(worked), max(worked) - paced
 
 
 def _counts(ranks: Sequence[Process]) -> list[int]:

@@ -58,7 +58,8 @@ class Kind(IntEnum):
     RENDEZVOUS = 13  # sampled steps of DistributedDataParallel: t0 this rank's gradients were done, t1 the last of them
     #                  was reduced; a the iteration, b bytes of gradients, d ns since the meeting before it ended,
     #                  e ns of reducing that ran beside the backward pass, c ranks that meet | buckets << 16;
-    #                  code: thousandths of d that the thread was runnable without a CPU, or ON_DEVICE
+    #                  code: ON_DEVICE, or in ten bits the thousandths of d that the thread was runnable without a
+    #                  CPU, and above them 1 + the thirtieths of the latest forward passes that it was (0 unknown)
 
 
 class SpanCode(IntEnum):
@@ -87,6 +88,7 @@ SPAN_NAMES: dict[int, str] = {
 
 END = 1  # BATCH: this next() raised StopIteration
 FAILED = 2  # BATCH: this next() raised something else
+QUEUED_BITS, CALM_PARTS = 10, 30  # RENDEZVOUS: of the code, and in which parts forward passes are told above them
 ON_DEVICE = 0x8000  # RENDEZVOUS: times are the device's; the training thread did not stand there
 UNTIMED = 4  # BATCH: it was counted, but nothing is known of the wait for it: t0 = t1
 INLINE = 1  # FETCH, READS: made in the training process itself (num_workers=0)

@@ -216,6 +216,7 @@ class Meeting:
     ranks: int = 0  # that meet
     hidden: float = 0.0  # s of communication beside the backward pass, which holds nobody up
     queued: float = 0.0  # s of `own` that the training thread was runnable without a CPU, as far as it was measured
+    calm_queued: float | None = None  # share of forward passes, in which nothing is exchanged, that it was so
     update: float = 0.0  # s of `own` from the meeting to the end of the optimizer's step
 
 
@@ -378,6 +379,15 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """The network interface over which the machine sent most during the loop, for anyone."""
+
+    interface: str
+    sent: float  # B/s, mean
+    rate: float | None = None  # B/s that it can carry each way, as the kernel tells; None where it does not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
     """One run."""
 
@@ -387,6 +397,7 @@ class Features:
     processes: tuple[Process, ...] = ()
     devices: tuple[Device, ...] = ()
     storage: Storage | None = None  # None where no disk could be read
+    network: Network | None = None  # None where no interface could be read
     read_rate_limit: float | None = None  # B/s that control groups let this job read from its slowest device
     read_request_limit: float | None = None  # requests/s, likewise
     mounts: tuple[Mount, ...] = ()

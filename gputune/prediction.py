@@ -6,6 +6,7 @@ interval: the model's own error at the present settings, where the truth is know
 Over 300 lines because all predictions share one view of a loop and one error, and the advisors must not have their own.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from functools import cached_property
 from gputune import storage
 from gputune.aftermath import aftermath
 from gputune.enough import alike
-from gputune.features import Epoch, Features, Fetch, Loader, Process
+from gputune.features import Epoch, Features, Fetch, Loader, Machine, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.replay import DELIVERY_S, Job, Work
@@ -38,6 +39,7 @@ PREFETCHES = (2, 4, 8, 16)
 FAR = 3.0  # a gain beyond which the interval widens no more: the error is one of the model, not of the distance
 MOST = 100.0  # times as fast: beyond it, what was left out of the model sets the pace
 MOST_HELD = 0.9  # of a loop held up by others: beyond it, the clocks and not the crowd are to be doubted
+PARTLY = 0.25  # of what strangers hold up by their use of the CPUs: by how much that may be wrong
 TINY = 1e-9  # s; no loop is shorter
 GOOD_ENOUGH = 1.03  # a smaller setting this close to the best one is the better advice
 STRESS = 1.15  # blocked times for which a number of workers must still do: storage is slower at other hours
@@ -204,11 +206,17 @@ class Outlook:
         """Return what it would buy to have the CPUs to oneself.
 
         Threads of one step that wait for each other are late by the last of them, and some burn CPU meanwhile: where
-        a step has several, it may be more by that factor.
+        a step has several, it may be more by that factor. Without strangers nobody may have to queue, as the replay
+        has it, or the job's own threads may stand in each other's way instead: what is likely lies between.
         """
         found = self.gain(self.now, replace(self.job, others=0.0))
         width = max((step.width for step in self.job.steps), default=1.0)
-        return within(replace(found, high=found.high * width), 1 / (1 - min(MOST_HELD, self._held_by_others())))
+        found = within(replace(found, high=found.high * width), 1 / (1 - min(MOST_HELD, self._held_by_others())))
+        least, turns = (1 / (1 - min(MOST_HELD, self._taken_in_turns(part))) for part in (1 - PARTLY, 1.0))
+        if found.likely <= turns:
+            return found
+        low, steady = (min(end, least * (1 - ERROR)) for end in (found.low, found.sure))
+        return replace(found, low=low, likely=math.sqrt(found.likely * turns), steady=steady)
 
     def _held_by_others(self) -> float:
         """Return the share of the loop for which others can have held it up at the most.
@@ -218,6 +226,20 @@ class Outlook:
         """
         queued = step_queued_of(self.loader) / self.per_batch if self.per_batch else 0.0
         return min(self.run.machine.others or 0.0, queued + self.waiting)
+
+    def _taken_in_turns(self, part: float) -> float:
+        """Return the share of the loop that others hold up if a thread that queues does so for whoever uses the CPUs.
+
+        The training queues in its step, and with its workers while a batch that is made is handed over. `part` is how
+        much of what falls to strangers by their use does so in truth. Waiting for a batch to be made is all theirs.
+        """
+        loader = self.loader
+        handing = mean(loader.deliveries)  # of batches that were made: what it takes at the least stays in any case
+        late = max(0.0, handing - self.job.delivery) if handing else 0.0
+        making = max(0.0, mean(loader.waits) - handing) if loader.num_workers else 0.0
+        inline = 0.0 if loader.num_workers else mean(fetch.queued for fetch in loader.fetches)
+        awake = (step_queued_of(loader) + late + inline) * part * foreign(self.run.machine, self.process)
+        return min(self.run.machine.others or 0.0, (awake + making) / max(TINY, self.per_batch))
 
     def relieved(self, setting: Setting) -> Speedup:
         """Return what `setting` would buy if all that the model cannot explain now is the crowd on the CPUs.
@@ -384,6 +406,13 @@ def _cheaper(work: Work, fetch: Fetch, excess: float) -> Work:
     wanted = fetch.cpu + fetch.queued
     saved = excess * fetch.collate * (fetch.cpu / wanted if wanted else 1.0)
     return replace(work, cpu=max(PREPARED * work.cpu, work.cpu - saved))
+
+
+def foreign(machine: Machine, process: Process) -> float:
+    """Return the share of the crowd on the CPUs, beside a training process, that is not of its job."""
+    others = machine.others or 0.0
+    ours = max(0.0, (machine.job or 0.0) - (process.cpu or 0.0))
+    return others / max(TINY, others + ours)
 
 
 def doubt(run: Features) -> float:

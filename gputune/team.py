@@ -13,7 +13,7 @@ from statistics import stdev
 from gputune.features import Features, Meeting, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
-from gputune.prediction import ERROR, interval
+from gputune.prediction import ERROR, TINY, interval
 
 LEAST_ROUNDS = 20  # that all ranks have told: below it a mean says nothing
 ROUNDS = 512  # the latest that are looked at
@@ -53,6 +53,23 @@ class Team:
         """Return the mean of something over all rounds and ranks."""
         return mean([what(m) for met in self.rounds for m in met])
 
+    @property
+    def crowded(self) -> float:
+        """Return the share of its own time for which a rank would queue for a CPU if nothing was exchanged.
+
+        As in forward passes, in which nothing is; where these were not timed, all that it queues counts.
+        """
+        own = self.mean(lambda m: m.own)
+        share = min(1.0, self.mean(lambda m: m.queued) / own) if own else 0.0
+        known = [m.calm_queued for met in self.rounds for m in met if m.calm_queued is not None]
+        return min(share, mean(known)) if known else share
+
+    @property
+    def displaced(self) -> float:
+        """Return the s of a round that a rank queues for a CPU because the exchange, beside its work, has it."""
+        own, queued = self.mean(lambda m: m.own), self.mean(lambda m: m.queued)
+        return max(0.0, queued - self.crowded * own) / max(TINY, 1 - self.crowded)
+
     def last(self, members: Collection[int]) -> float:
         """Return the share of rounds in which one of these comes last."""
         came = [max(range(len(met)), key=lambda r: met[r].own) for met in self.rounds]
@@ -67,9 +84,9 @@ class Team:
         rest = self.communication if communication is None else communication
         now = [max(m.own for m in met) + self.communication for met in self.rounds]
         after = [then([m.own for m in met]) + rest for met in self.rounds]
-        ratio = mean(now) / max(1e-9, mean(after))
+        ratio = mean(now) / max(TINY, mean(after))
         residuals = [n - ratio * a for n, a in zip(now, after, strict=True)]
-        return interval(ratio, ERROR + _unsure(residuals) / max(1e-9, ratio * mean(after)))
+        return interval(ratio, ERROR + _unsure(residuals) / max(TINY, ratio * mean(after)))
 
 
 def _unsure(series: Sequence[float]) -> float:

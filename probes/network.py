@@ -1,9 +1,11 @@
-"""What the network interfaces of this machine received and sent, for anyone."""
+"""What the network interfaces of this machine received and sent, for anyone, and what they can carry."""
 
+import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from gputune.procfs import Kept, read_text
-from gputune.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
+from gputune.sample import Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
 
 PERIOD = 1.0  # s
 RECEIVED = Metric("net.received", "B", "Bytes received since the interface came up, by anyone.", "counter", "interface")
@@ -14,6 +16,8 @@ MOST = 16  # interfaces; a container host has hundreds, and the recording a colu
 BEFORE = b" \n"  # what stands before an interface's name
 LONGEST = 400  # B; of a row: sixteen numbers of 20 digits, and a name
 LANE_BYTES = 4  # InfiniBand counts data in units of four bytes
+NOBODY = -1  # whose notes are the machine's own
+MEGABIT, GIGABIT = 1e6 / 8, 1e9 / 8  # B/s: the units of `speed` and of `rate` in /sys
 
 
 def attach(target: Target) -> Ticks:
@@ -31,8 +35,13 @@ def attach(target: Target) -> Ticks:
         ports = sorted((target.sys / "class" / "infiniband").glob("*/ports/*/counters"))[:MOST]
         if not marks and not ports:
             raise Unavailable("no network interface but the loopback is visible here")
+        readings = [*_links(target.sys, marks), *_port_links(ports)]
         while True:
-            yield _tick(file.read(), marks) + [reading for port in ports for reading in _port(port)]
+            readings += _tick(file.read(), marks)
+            for port in ports:
+                readings += _port(port)
+            yield readings
+            readings = []
     finally:
         file.close()
 
@@ -70,10 +79,38 @@ def _tick(data: bytes, marks: dict[str, bytes]) -> list[Reading]:
 
 def _port(counters: Path) -> list[Reading]:
     """Return the traffic of one InfiniBand port, `mlx5_0/ports/1/counters`."""
-    name = f"{counters.parts[-4]}:{counters.parts[-2]}"
+    name = _name(counters)
     readings: list[Reading] = []
     for metric, file in ((RECEIVED, "port_rcv_data"), (SENT, "port_xmit_data")):
         text = (read_text(counters / file) or "").strip()
         if text.isdigit():
             readings.append(Sample(metric, now(), int(text) * LANE_BYTES, name))
     return readings
+
+
+def _links(sys: Path, names: Iterable[str]) -> list[Reading]:
+    """Return what interfaces can carry each way, said once, where the kernel knows it: virtual ones say -1 or nothing.
+
+    Source: the kernel's Documentation/ABI/testing/sysfs-class-net, `speed` in Mbit/s.
+    """
+    told = {name: read_text(sys / "class" / "net" / name / "speed") for name in names}
+    speeds = {name: float(text) for name, text in told.items() if text and text.strip().isdigit()}
+    return [_link(name, speed * MEGABIT) for name, speed in speeds.items() if speed > 0]
+
+
+def _port_links(ports: Iterable[Path]) -> list[Reading]:
+    """Return the same of InfiniBand ports, whose `rate` reads `100 Gb/sec (4X EDR)`."""
+    found: list[Reading] = []
+    for counters in ports:
+        number = (read_text(counters.parent / "rate") or "").partition(" ")[0]
+        with contextlib.suppress(ValueError):
+            found.append(_link(_name(counters), float(number) * GIGABIT))
+    return found
+
+
+def _link(name: str, rate: float) -> Note:
+    return Note(NOBODY, {"n": "link", "interface": name, "rate": rate})
+
+
+def _name(counters: Path) -> str:
+    return f"{counters.parts[-4]}:{counters.parts[-2]}"

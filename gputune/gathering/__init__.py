@@ -11,6 +11,7 @@ from gputune.events import Event, Kind
 from gputune.features import Features
 from gputune.gates import Look
 from gputune.gathering.host import Host
+from gputune.gathering.network import network
 from gputune.gathering.process import Training
 from gputune.gathering.stacks import Stacks
 from gputune.gathering.stops import Stops
@@ -202,6 +203,7 @@ class Gatherer:
             processes=tuple(processes),
             devices=self.host.devices(self.started, until),
             storage=storage(self.host),
+            network=network(self.host),
             read_rate_limit=rate_limit,
             read_request_limit=request_limit,
             mounts=tuple(self.host.mounts),

@@ -29,6 +29,7 @@ class Host:
         self._neighbours: dict[int, str] = {}
         self.rates: dict[tuple[str, str], Rate] = {}
         self.rotational: dict[str, bool] = {}  # disk to whether its platters turn
+        self.links: dict[str, float] = {}  # interface to B/s that it can carry each way
         self.limits: dict[str, tuple[float | None, float | None]] = {}  # device to B/s and requests/s it may be read at
         self.mounts: dict[Mount, None] = {}  # in the order in which they were told
         self.unavailable: dict[str, str] = {}  # probe to what it could not read, while it read the rest
@@ -105,6 +106,8 @@ class Host:
             self._neighbours[int(str(fields.get("pid")))] = str(fields.get("name"))
         elif fields.get("n") == "disk":
             self.rotational[str(fields.get("disk"))] = fields.get("rotational") is True
+        elif fields.get("n") == "link":
+            self.links[str(fields.get("interface"))] = _number(fields.get("rate")) or 0.0
         elif fields.get("n") == "io.limit":
             self.limits[str(fields.get("device"))] = (_number(fields.get("rate")), _number(fields.get("requests")))
         elif fields.get("n") == "mount":

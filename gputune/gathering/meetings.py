@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import replace
 from typing import NamedTuple
 
-from gputune.events import ON_DEVICE, Record
+from gputune.events import CALM_PARTS, ON_DEVICE, QUEUED_BITS, Record
 from gputune.features import Meeting
 from gputune.units import NS
 
@@ -68,7 +68,8 @@ class Meetings:
             apart=(record.t1 - record.t0 + between) / NS,
             hidden=record.e / NS,
             size=record.b,
-            queued=0.0 if record.code & ON_DEVICE else record.d * record.code / 1000 / NS,
+            queued=_queued(record) / NS,
+            calm_queued=_calm(record.code),
             calls=max(1, record.c >> RANK_BITS),
             ranks=record.c & ((1 << RANK_BITS) - 1),
         )
@@ -119,3 +120,14 @@ def _until(steps: list[int], end: int, own: float) -> float:
     place = bisect_left(steps, end)
     update = (steps[place] - end) / NS if place < len(steps) else 0.0
     return update if update < own else 0.0
+
+
+def _queued(record: Record) -> float:
+    """Return the ns since the meeting before it that the thread was runnable without a CPU."""
+    return 0.0 if record.code & ON_DEVICE else record.d * (record.code & ((1 << QUEUED_BITS) - 1)) / 1000
+
+
+def _calm(code: int) -> float | None:
+    """Return the share of the latest forward passes that the thread was so, None where that was not measured."""
+    told = 0 if code & ON_DEVICE else code >> QUEUED_BITS
+    return (told - 1) / CALM_PARTS if told else None

@@ -392,7 +392,7 @@ class Training:
         loaders = tuple(
             state.features(
                 cpu=None if cores is None else cores / ranks,
-                queued=queued,
+                queued=None if queued is None else queued / ranks,
                 memory=host.last("memory.worker"),  # as what is left of the machine's: both grow
                 growth=host.trend("memory.worker", since=state.settling.since),
                 loop=loop,

@@ -11,7 +11,7 @@ from gputune.sample import Json
 from gputune.units import NS
 
 KEPT = 400  # sampled batches kept, the latest: one in sixteen of those that the model looks at, and some more
-RATES = frozenset({"disk.read", "disk.write", "pressure.io"})  # counters of which the pace over the loop is wanted
+RATES = frozenset({"disk.read", "disk.write", "net.sent", "pressure.io"})  # counters whose pace over the loop is wanted
 LEAST_NS = 200_000_000  # between two readings for their pace to count: shorter ones are mostly rounding
 
 

@@ -1,4 +1,4 @@
-"""Rows of single ranks, where they differ: the slowest, one in the middle, the fastest."""
+"""How many ranks there were, and rows of single ones where they differ: the slowest, one in the middle, the fastest."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,15 @@ from gputune.report.words import clip
 DIFFERENT = 1.1  # the slowest rank's own time over the fastest's: below it, ranks are alike
 UNEVEN = 1.05  # the largest number of batches over the smallest, likewise
 HOST = 24  # characters of a machine's name
+
+
+def counted(processes: Sequence[ProcessRow]) -> str:
+    """Return how many trained, in words; of the ranks of one job, of how many. Nothing of a training that is alone."""
+    ranks = {p.rank for p in processes if p.rank is not None}
+    size = max((p.world_size or 0 for p in processes), default=0)
+    if size > 1 and len(ranks) == len(processes):
+        return f"{size} ranks" if len(ranks) == size else f"{len(ranks)} of {size} ranks"
+    return f"{len(processes)} training processes" if len(processes) > 1 else ""
 
 
 def rank_rows(processes: Sequence[ProcessRow], width: int) -> list[str]:

@@ -15,7 +15,7 @@ from gputune.finding import WITHOUT_EDIT
 from gputune.hygiene import clean
 from gputune.report import attached, ending
 from gputune.report.bar import bar, legend, parts
-from gputune.report.ranks import rank_rows
+from gputune.report.ranks import counted, rank_rows
 from gputune.report.spent import sentence as spent
 from gputune.report.tuned import sentence as tuned
 from gputune.report.words import clip, number, percent, times
@@ -101,8 +101,7 @@ def _header(verdict: Verdict, width: int, paint: Paint) -> list[str]:
         facts.append(f"{number(verdict.steps_per_s)} steps/s")
     if verdict.batches:
         facts.append(f"{verdict.batches:,} batches")
-    if len(verdict.processes) > 1:
-        facts.append(f"{len(verdict.processes)} training processes")
+    facts += filter(None, [counted(verdict.processes)])
     if verdict.device.name:
         busy = "" if verdict.device.busy is None else f" {percent(verdict.device.busy)} busy"
         count = f"{verdict.device.count} × " if verdict.device.count > 1 else ""
@@ -217,7 +216,7 @@ def _nothing(verdict: Verdict) -> str:
         return "no training was seen: the command started no Python that gputune could reach"
     if not sighted.torch:
         used = " and did not use torch" if sighted.python == 1 else ", none of them used torch"
-        return f"no training was seen: {_counted(sighted.python)} ran{used}"
+        return f"no training was seen: {_pythons(sighted.python)} ran{used}"
     return "no training was seen: torch was used, but no DataLoader was iterated and no optimizer made a step"
 
 
@@ -239,7 +238,7 @@ def _from_outside(verdict: Verdict) -> str:
     return f"no training was seen from inside; its stacks were {said}"
 
 
-def _counted(count: int) -> str:
+def _pythons(count: int) -> str:
     return "one Python process" if count == 1 else f"{count} Python processes"
 
 

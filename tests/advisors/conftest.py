@@ -224,6 +224,8 @@ def pretend_job(
     *owns: float | Sequence[float],
     communication: float = 0.001,
     queued: Sequence[float] = (),
+    calm: float | None = None,
+    hidden: float = 0.0,
     size: int = 10_000_000,
     calls: int = 1,
     update: float = 0.0,
@@ -248,6 +250,8 @@ def pretend_job(
                 calls=calls,
                 ranks=len(series),
                 queued=queued[rank] if queued else 0.0,
+                calm_queued=calm,
+                hidden=hidden,
                 update=update,
             )
             for k in range(rounds)

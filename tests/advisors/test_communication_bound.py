@@ -1,8 +1,11 @@
 """communication-bound speaks when all ranks wait for the exchange of gradients."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.advisors.communication_bound import advise, ring
+from gputune.features import Features, Network
 
 
 @pytest.mark.parametrize(
@@ -39,6 +42,44 @@ def test_bfloat16_does_not_save_latency(job) -> None:
 
 def test_queues_at_the_cpus_are_no_links_fault(job) -> None:
     assert list(advise(job(0.020, 0.020, communication=0.006, queued=(0.015, 0.015)))) == []
+
+
+def test_a_queue_that_forward_passes_do_not_know_is_the_exchanges_own(job) -> None:
+    facts = {"communication": 0.020, "queued": (0.005, 0.005), "update": 0.004}
+    (alone,) = advise(job(0.020, 0.020, calm=0.0, **facts))
+    assert alone.evidence["exchange_s"] == pytest.approx(0.020)
+    assert alone.evidence["displaced_s"] == pytest.approx(0.005)
+    assert alone.speedup.likely == pytest.approx(40 / (20 - (4 + 5) * 7 / 8 + 20 / 8), rel=0.01)
+    (crowded,) = advise(job(0.020, 0.020, calm=0.25, **facts))
+    assert crowded.evidence["exchange_s"] == pytest.approx(0.015)
+    assert crowded.evidence["displaced_s"] == pytest.approx(0.0)
+    (half,) = advise(job(0.020, 0.020, calm=0.10, **facts))
+    assert half.evidence["displaced_s"] == pytest.approx(0.003 / 0.9)
+    (unknown,) = advise(job(0.020, 0.020, **facts))
+    assert unknown.speedup == crowded.speedup
+
+
+def test_what_ran_beside_the_backward_pass_may_give_more_back(job) -> None:
+    first, second = (advise(job(0.020, 0.020, communication=0.020, hidden=hidden)) for hidden in (0.0, 0.010))
+    (without,), (beside,) = first, second
+    assert without.speedup.likely == beside.speedup.likely
+    assert without.speedup.high < beside.speedup.high
+
+
+def over(run: Features, sent: float, rate: float | None) -> Features:
+    """The run on a machine whose interface sent so many B/s of what it can."""
+    return replace(run, network=Network(interface="eth0", sent=sent, rate=rate))
+
+
+def test_the_exchange_is_held_against_a_ring_over_the_link_that_it_took(job) -> None:
+    run = job(0.020, 0.020, communication=0.020)  # 10 MB in 40 ms are 250 MB/s
+    (finding,) = advise(over(run, 260e6, 1.25e9))
+    assert finding.says.endswith("; a ring over eth0 (1.25 GB/s) takes 8.1 ms")
+    assert finding.evidence["link_ring_s"] == pytest.approx(0.0081)
+    for elsewhere in (over(run, 1e6, 1.25e9), over(run, 260e6, None), run):
+        (finding,) = advise(elsewhere)
+        assert finding.says.endswith("ms of work")
+        assert "link_ring_s" not in finding.evidence
 
 
 def test_is_silent_where_a_rank_was_not_seen(job, without) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import Kind, SpanCode
+from gputune.events import CALM_PARTS, ON_DEVICE, QUEUED_BITS, Kind, SpanCode
 
 
 def called(story, took: float, number: int, size: int = 1000) -> None:
@@ -68,6 +68,14 @@ def test_a_rank_whose_thread_stood_in_the_queue_says_so(story) -> None:
     for iteration in range(1, 9):
         reduced(story, iteration, own=10, apart=5, code=250)
     assert {m.queued for m in told(story)} == {0.0025}
+    assert {m.calm_queued for m in told(story)} == {None}
+
+
+def test_how_forward_passes_were_queued_is_told_above(story) -> None:
+    for iteration in range(1, 9):
+        reduced(story, iteration, own=10, apart=5, code=250 | (1 + CALM_PARTS // 5) << QUEUED_BITS)
+    assert {m.queued for m in told(story)} == {0.0025}
+    assert {m.calm_queued for m in told(story)} == {0.2}
 
 
 def test_calls_between_two_reductions_are_no_work_of_the_rank(story) -> None:
@@ -87,13 +95,11 @@ def test_what_ddp_waits_inside_backward_is_collective_in_the_ledger(story) -> No
 
 
 def test_meetings_on_the_device_hold_up_the_device_and_not_the_thread(story) -> None:
-    from gputune.events import ON_DEVICE
-
     for iteration in range(1, 11):
         reduced(story, iteration, own=10, apart=5, code=ON_DEVICE)
     (process,) = story.features().processes
     assert "collective" not in process.ledger
-    assert {m.queued for m in process.meetings} == {0.0}
+    assert {(m.queued, m.calm_queued) for m in process.meetings} == {(0.0, None)}
 
 
 def test_the_launchers_words_reach_the_process(story) -> None:

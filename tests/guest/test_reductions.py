@@ -1,11 +1,12 @@
 """Where a rank meets the others: the calls of torch.distributed, and DistributedDataParallel's own clocks."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gputune.events import Kind, SpanCode
+from gputune.events import CALM_PARTS, QUEUED_BITS, Kind, SpanCode
 
 pytest.importorskip("torch", reason="a real DistributedDataParallel is trained")
 
@@ -43,7 +44,9 @@ def test_ddps_meetings_are_read_from_its_own_clocks(watched: Callable[..., Any])
     assert [r.a for r in met] == sorted({r.a for r in met})
     assert {r.b for r in met} == {(8 * 4 + 4) * 4}
     assert {r.c for r in met} == {1 | 1 << 16}
-    assert all(0 <= r.code <= 1000 for r in met)
+    assert all(0 <= r.code & ((1 << QUEUED_BITS) - 1) <= 1000 for r in met)
+    assert {bool(r.code >> QUEUED_BITS) for r in met} == {Path("/proc/thread-self/schedstat").exists()}
+    assert max(r.code >> QUEUED_BITS for r in met) <= CALM_PARTS + 1
     assert all(r.t0 <= r.t1 and r.d >= 0 for r in met)
     backward = run.records(Kind.BACKWARD)
     assert all(any(b.t0 <= r.t0 <= r.t1 <= b.t1 for b in backward) for r in met[5:])  # on our clock

@@ -3,7 +3,7 @@
 import pytest
 
 from gputune.probes import network
-from gputune.sample import Unavailable
+from gputune.sample import Note, Unavailable
 
 HEAD = "Inter-|   Receive  |  Transmit\n face |bytes packets\n"
 
@@ -42,3 +42,18 @@ def test_nothing_but_the_loopback_is_said(machine) -> None:
     interfaces(machine, lo=7)
     with pytest.raises(Unavailable, match="loopback"):
         next(network.attach(machine.target()))
+
+
+def links(readings) -> dict[str, float]:
+    return {reading.fields["interface"]: reading.fields["rate"] for reading in readings if isinstance(reading, Note)}
+
+
+def test_what_a_link_can_carry_is_said_once(machine) -> None:
+    interfaces(machine, lo=7, eth0=100, eth1=100)
+    machine.write("sys/class/net/eth0/speed", "10000\n")
+    machine.write("sys/class/net/eth1/speed", "-1\n")  # nobody is at its other end
+    machine.write("sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data", "10\n")
+    machine.write("sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)\n")
+    ticks = network.attach(machine.target())
+    assert links(next(ticks)) == {"eth0": 1.25e9, "mlx5_0:1": 12.5e9}
+    assert links(next(ticks)) == {}

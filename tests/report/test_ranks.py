@@ -3,7 +3,7 @@
 from typing import Any
 
 from gputune.document import ProcessRow
-from gputune.report.ranks import rank_rows
+from gputune.report.ranks import counted, rank_rows
 
 
 def row(rank: int | None, own: float | None, **differs: Any) -> ProcessRow:
@@ -50,3 +50,12 @@ def test_no_row_is_wider_than_the_terminal_and_no_name_acts_on_it() -> None:
 
 def test_ranks_that_were_not_all_seen_are_not_compared() -> None:
     assert rank_rows([row(0, 0.010), row(1, 0.020), row(None, None, seen=False)], 80) == []
+
+
+def test_ranks_are_counted_and_so_are_those_that_are_missing() -> None:
+    assert counted([]) == counted([row(None, None)]) == counted([row(0, None, world_size=1)]) == ""
+    assert counted([row(r, None, world_size=2) for r in range(2)]) == "2 ranks"
+    assert counted([row(r, None, world_size=8) for r in range(2)]) == "2 of 8 ranks"
+    assert counted([row(5, None, world_size=8)]) == "1 of 8 ranks"
+    assert counted([row(None, None), row(None, None)]) == "2 training processes"
+    assert counted([row(0, None, world_size=2), row(None, None, seen=False)]) == "2 training processes"

@@ -208,7 +208,8 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         env = {**os.environ, "ZOO_PACE": str(folder / "pace.json"), "PYTHONWARNINGS": "ignore"}
         argv = command(case, options, verdict, mended=mended, folder=folder)
         began, before = time.monotonic(), busy_s()
-        with neighbours(loaded + (0 if mended else case.neighbours)), Pulse() as pulse:
+        busy = 0 if mended and case.neighbours else loaded + case.neighbours  # without any, where they are the cause
+        with neighbours(busy), Pulse() as pulse:
             done = _finished(argv, env, folder)
         if done.returncode == NOT_HERE:
             raise NotHere(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it does not say why")

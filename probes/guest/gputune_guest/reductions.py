@@ -3,6 +3,8 @@
 DDP keeps clocks of its own around them (`torch/csrc/distributed/c10d/logger.cpp`): when its backward pass was done with
 the gradients, and when the last of them was reduced. They are read, in pairs of iterations, at the following forward
 pass. Nothing is registered with autograd, no gradient is touched and no communication hook is installed.
+
+In a forward pass nothing is exchanged: what the thread queues for a CPU there, it would queue without an exchange, too.
 """
 
 import functools
@@ -11,7 +13,7 @@ import time
 import weakref
 
 from gputune_guest import fetch, patching, ring, spans
-from gputune_guest.words import ON_DEVICE, RENDEZVOUS
+from gputune_guest.words import CALM_PARTS, ON_DEVICE, QUEUED_BITS, RENDEZVOUS
 
 DENSE = 32  # first iterations that are all read
 PAIR = (
@@ -20,19 +22,22 @@ PAIR = (
 EACH, LATER, MANY = 7, 31, 1024  # primes: what users do every 4 or 10 steps is met as often as it comes
 TORCHS_OWN = 100  # DDP's default sampling, left alone on a device, where a sample waits for the device's events
 MOST = 0xFFFF  # buckets, ranks
+LATEST = 32  # forward passes; of more, the earlier ones count half
 
 now = ring.now
 _known = {}  # id of a model to its _Model
 
 
 class _Model:
-    """What is kept of one DDP model: how often it went forward, and its last meeting that was read."""
+    """What is kept of one DDP model: how often it went forward, its last meeting that was read, its forward passes."""
 
-    __slots__ = ("count", "end", "iteration", "on_device", "queued", "read", "reference")
+    __slots__ = ("calm", "count", "end", "forward", "iteration", "on_device", "queued", "read", "reference")
 
     def __init__(self, model, forget):
         self.reference = weakref.ref(model, forget)
         self.count = self.iteration = self.end = self.read = self.queued = 0
+        self.calm = (0, 0, 0)  # forward passes, ns of them, ns queued for a CPU in them
+        self.forward = None  # (ns, ns queued so far) at the beginning of the one under way, if it is timed
         self.on_device = getattr(model, "device_type", "cpu") != "cpu"
         if not self.on_device:
             model._set_ddp_runtime_logging_sample_rate(1)
@@ -57,11 +62,45 @@ def _forward(original):
                     mine.count = count = mine.count + 1
                     if count <= DENSE or count % _each(mine) < PAIR:
                         _read(self, mine)
+                        if not mine.on_device:
+                            mine.forward = now(), fetch._queued(inline=True)
             except Exception as error:
                 ring.failed(error)
         return result
 
     return wrapper
+
+
+def _forwarded(original):
+    tracing = spans.compiling()
+
+    @functools.wraps(original)
+    def wrapper(self, *args, **kwargs):
+        if not (tracing() or spans.silent):
+            try:
+                mine = _known.get(id(self))
+                if mine is not None and mine.forward is not None:
+                    _calm(mine, now(), fetch._queued(inline=True))
+            except Exception as error:
+                ring.failed(error)
+        return original(self, *args, **kwargs)
+
+    return wrapper
+
+
+def _calm(mine, t, queued):
+    """Count a forward pass that is over at `t` (ns), and for how long its thread stood in the queue meanwhile."""
+    (began, before), mine.forward = mine.forward, None
+    if before < 0 or queued < 0:
+        return
+    count, took, waited = mine.calm if mine.calm[0] < LATEST else [part // 2 for part in mine.calm]
+    mine.calm = count + 1, took + t - began, waited + queued - before
+
+
+def _told(mine):
+    """Return the share of forward passes that was queued for a CPU, as a code tells it; 0 where it is not known."""
+    _count, took, waited = mine.calm
+    return (1 + round(CALM_PARTS * min(1.0, waited / took))) << QUEUED_BITS if took > 0 else 0
 
 
 def _each(mine):
@@ -94,7 +133,7 @@ def _read(model, mine):
         shift = t - wall if abs(mine.end - wall) < abs(mine.end - t) else 0  # which clock DDP's is
         t0, t1 = sorted((told["backward_compute_time_end"] + shift, mine.end + shift))
         own = max(0, t0 - end - shift)
-    code = ON_DEVICE if mine.on_device else min(1000, max(0, queued - before) * 1000 // max(1, own))
+    code = ON_DEVICE if mine.on_device else min(1000, max(0, queued - before) * 1000 // max(1, own)) | _told(mine)
     ranks = min(MOST, told.get("world_size", 0)) | min(MOST, told.get("num_buckets_reduced", 0)) << 16
     ring.record(RENDEZVOUS, code, t0, t1, iteration, told.get("total_parameter_size_bytes", 0), own, hidden, ranks)
 
@@ -103,6 +142,7 @@ def _hook(module):
     ddp = module.DistributedDataParallel
     if hasattr(ddp, "_set_ddp_runtime_logging_sample_rate"):
         patching.patch(ddp, "_pre_forward", _forward)
+        patching.patch(ddp, "_post_forward", _forwarded)
 
 
 os.register_at_fork(after_in_child=_known.clear)
