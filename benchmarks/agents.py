@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 from all import row
 from common import Figure, emit, figure
 from recorder_cost import cpu_of
@@ -356,6 +357,14 @@ def cuts(folder: Path, count: int, events: int) -> Iterator[Figure]:
     yield Figure(f"{name}: the median of it", "s", statistics.median(slow), slow[edge], slow[-1 - edge])
 
 
+def kill_all(raylet: int) -> None:
+    """Kill a node of a cluster on one machine as if it lost its power: its raylet, its workers, and their agents."""
+    tree = psutil.Process(raylet)
+    for process in (tree, *tree.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
 def ray_nodes(folder: Path, kills: int) -> Iterator[Figure]:
     """Kill nodes of a real Ray cluster, one after the other, and yield how long it takes until each is marked."""
     from ray.cluster_utils import Cluster as Real  # noqa: PLC0415 - the user's own, and only for this
@@ -379,7 +388,7 @@ def ray_nodes(folder: Path, kills: int) -> Iterator[Figure]:
         look(lambda states: states["up"] == 3)
         for _ in range(kills):
             gone = nodes.pop(0)
-            gone.all_processes["raylet"][0].process.kill()
+            kill_all(gone.all_processes["raylet"][0].process.pid)
             began = time.monotonic()
             look(lambda states: states["up"] == 2)
             waits.append(time.monotonic() - began)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from gputune.advisors.communication_bound import exchange, ring
+from gputune.advisors.communication_bound import ring
 from gputune.errors import BadUsage
 from gputune.figures import size
 from gputune.hygiene import clean
@@ -137,7 +137,7 @@ def _recorded(folder: Path) -> Found:
         ranks=len(ranks.ranks),
         size=ranks.mean(lambda m: m.size),
         messages=ranks.mean(lambda m: m.calls),
-        took=exchange(ranks) + ranks.mean(lambda m: m.hidden),
+        took=ranks.communication + ranks.mean(lambda m: m.hidden),
     ), ""
 
 
@@ -159,13 +159,16 @@ def _of(run: RunRow) -> Iterator[Exchange]:
     verdict = run.verdict
     if verdict is None or len({process.host for process in verdict.processes}) < 2:
         return
+    apart = [
+        process.apart_s for process in verdict.processes if process.apart_s is not None
+    ]  # the last waits for nobody
     for finding in verdict.findings:
         told = finding.evidence
-        if finding.id == FINDING and {"ranks", "size_B", "messages", "exchange_s"} <= told.keys():
+        if apart and finding.id == FINDING and {"ranks", "size_B", "messages"} <= told.keys():
             yield Exchange(
                 run=clean(run.id.partition("/")[2] or run.id),
                 ranks=int(told["ranks"]),
                 size=told["size_B"],
                 messages=told["messages"],
-                took=told["exchange_s"] + told.get("hidden_s", 0.0),
+                took=min(apart) + told.get("hidden_s", 0.0),
             )

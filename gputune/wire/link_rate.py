@@ -4,14 +4,16 @@ Both ends of it. The asking end comes through the other's door, with certificate
 `gputune-link` of TLS in place of Flight's `h2`, since Flight itself moves a fraction of what a fast link does. One line
 says what is wanted: `give` (send, and I count), `take` (I send, and you count), `echo`.
 
-Both ends count how long they waited for the other. Where a link is the limit, both wait; where one end hardly ever
-does, or a process is busy all the time, it was a CPU that set the pace, and the link carries at least so much.
+Whether the link set the pace is what TCP says at the sending end: it was the link for as long as there was something to
+send, and neither the receiver's window nor the sender's buffer held it up. Else one of the ends was too slow, for want
+of a CPU mostly, and the link carries at least so much.
 """
 
 import hmac
 import select
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,8 +35,8 @@ GRACE = 10.0  # s that a slow link may take to carry what was sent by the end
 LONGEST_LINE = 2 * GRACE  # s for a line, from a peer that may send it byte by byte
 PINGS, PINGING = 200, 1.0  # answers that are asked for, and s that they may take together
 PING = b"." * 64
-OWN_PACE = 0.1  # of the time: an end that waited for less of it set the pace itself
-BUSY = 0.9  # cores that one process used: with Python's lock, that is when it may be the limit
+PRESSED = 0.5  # of the time: a link that was to carry more than it could for less of it did not set the pace
+TCP_TIMES = struct.Struct("168x3Q")  # of Linux's struct tcp_info: us busy, held up by the receiver, and by the buffer
 ACCEPTED = b"+"
 END = ord("\n")  # ends a line; what is measured with are zeros
 
@@ -56,17 +58,14 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
-    """One end of one connection: B moved in s, the share of that time it waited, the cores its process used."""
+    """One end of one connection: the B that it moved in so many s.
+
+    `pressed`, at the sending end: the share of that time in which it was the link that TCP waited for, None if unknown.
+    """
 
     moved: int
     seconds: float
-    waited: float
-    cpu: float
-
-    @property
-    def own_pace(self) -> bool:
-        """Return whether this end may have been what set the pace."""
-        return self.waited < OWN_PACE or self.cpu > BUSY
+    pressed: float | None = None
 
 
 def serve(stream: ssl.SSLSocket, token: str) -> None:
@@ -122,9 +121,9 @@ def _rate(flows: Sequence[Ends]) -> float:
 
 
 def _at_least(flows: Sequence[Ends]) -> bool:
-    """Return whether one of the ends may have been the limit, on half of the connections or more."""
-    limited = [any(end.own_pace for end in ends if end is not None) for ends in flows]
-    return 2 * sum(limited) >= len(limited)
+    """Return whether the ends may have been the limit: unless most connections say that the link was."""
+    pressed = [sent.pressed for _, sent in flows if sent is not None and sent.pressed is not None]
+    return 2 * sum(share >= PRESSED for share in pressed) <= len(flows)
 
 
 def _together(one: Callable[[threading.Barrier], Ends]) -> list[Ends]:
@@ -211,14 +210,16 @@ def _echo(stream: ssl.SSLSocket) -> None:
 
 
 class Meter:
-    """Counts bytes and waiting in a window: from what is moved `WARM` after the first byte on, for `seconds`."""
+    """Counts bytes in a window: from what is moved `WARM` after the first byte on, for `seconds`."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, stream: ssl.SSLSocket, seconds: float) -> None:
+        self._stream = stream
         self._seconds = seconds
         self._first: float | None = None
         self._begins: float | None = None
-        self._last = self._waited = self._cpu = 0.0
+        self._last = 0.0
         self._moved = 0
+        self._times: tuple[float, float] | None = None
 
     def count(self, moved: int) -> None:
         """Count bytes that have just been moved. Those that open the window came before it."""
@@ -228,18 +229,10 @@ class Meter:
         if self._begins is None:
             if at >= self._first + WARM:
                 self._begins = self._last = at
-                self._cpu = time.process_time()
+                self._times = _times(self._stream)
         elif at <= self._begins + self._seconds:
             self._moved += moved
             self._last = at
-
-    def wait(self, poll: "select.poll") -> None:
-        """Wait for the other end. Raises TimeoutError."""
-        began = time.monotonic()
-        if not poll.poll(STUCK * 1000):
-            raise TimeoutError("timed out")
-        if self._begins is not None:
-            self._waited += max(0.0, min(time.monotonic(), self._begins + self._seconds) - began)
 
     @property
     def over(self) -> bool:
@@ -248,18 +241,36 @@ class Meter:
 
     @property
     def flow(self) -> Flow:
-        """Return what was counted."""
-        at, begins = time.monotonic(), self._begins
-        if begins is None:
-            return Flow(moved=0, seconds=0.0, waited=1.0, cpu=0.0)
-        cpu = (time.process_time() - self._cpu) / max(1e-9, at - begins)
-        waited = self._waited / max(1e-9, min(at - begins, self._seconds))
-        return Flow(moved=self._moved, seconds=self._last - begins, waited=waited, cpu=cpu)
+        """Return what was counted, at the end of the window."""
+        passed = self._last - self._begins if self._begins is not None else 0.0
+        before, after = self._times, _times(self._stream)
+        pressed = None
+        if before is not None and after is not None and after[0] > before[0]:
+            pressed = (after[1] - before[1]) / (after[0] - before[0])
+        return Flow(moved=self._moved, seconds=passed, pressed=pressed)
+
+
+def _times(stream: ssl.SSLSocket) -> tuple[float, float] | None:
+    """Return the time (s), and for how many s until then it was the link that this end's TCP waited for.
+
+    None on kernels before 4.10. Source: tcp_info in linux/tcp.h, tcpi_busy_time and what follows it.
+    """
+    told = stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_TIMES.size)
+    if len(told) < TCP_TIMES.size:
+        return None
+    busy, by_receiver, by_buffer = TCP_TIMES.unpack(told)
+    return time.monotonic(), (busy - by_receiver - by_buffer) / 1e6
+
+
+def _wait(poll: "select.poll") -> None:
+    """Wait for the other end. Raises TimeoutError."""
+    if not poll.poll(STUCK * 1000):
+        raise TimeoutError("timed out")
 
 
 def pour(stream: ssl.SSLSocket, seconds: float) -> Flow:
     """Send for so long, then say in a line how it went, and return that."""
-    meter, poll, data = Meter(seconds), select.poll(), memoryview(bytes(CHUNK))
+    meter, poll, data = Meter(stream, seconds), select.poll(), memoryview(bytes(CHUNK))
     poll.register(stream, select.POLLOUT)
     stream.settimeout(0)
     begun = False  # a write that was begun has to be finished: TLS has made a record of it
@@ -268,7 +279,7 @@ def pour(stream: ssl.SSLSocket, seconds: float) -> Flow:
             moved = stream.send(data)
         except ssl.SSLWantWriteError:  # noqa: PERF203 - each attempt may meet a full buffer
             begun = True
-            meter.wait(poll)
+            _wait(poll)
         else:
             begun = False
             meter.count(moved)
@@ -279,7 +290,7 @@ def pour(stream: ssl.SSLSocket, seconds: float) -> Flow:
 
 def drain(stream: ssl.SSLSocket, seconds: float) -> Ends:
     """Count what the other end pours, and return that and how it went there; None where its line comes too late."""
-    meter, poll, buffer = Meter(seconds), select.poll(), bytearray(CHUNK)
+    meter, poll, buffer = Meter(stream, seconds), select.poll(), bytearray(CHUNK)
     poll.register(stream, select.POLLIN)
     stream.settimeout(0)
     until = time.monotonic() + WARM + seconds + GRACE
@@ -287,7 +298,7 @@ def drain(stream: ssl.SSLSocket, seconds: float) -> Ends:
         try:
             moved = stream.recv_into(buffer)
         except ssl.SSLWantReadError:
-            meter.wait(poll)
+            _wait(poll)
             continue
         if not moved:
             raise ConnectionResetError("it hung up")

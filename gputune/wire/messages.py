@@ -83,7 +83,7 @@ class WhichLink(msgspec.Struct, frozen=True, kw_only=True):
 class Link(msgspec.Struct, frozen=True, kw_only=True):
     """How fast a link is: B/s to the other agent and back, over `streams` connections at once, counted on arrival.
 
-    `…_at_least`: a CPU at one end may have set that pace, and the link carries at least as much. `answer` is the median
+    `…_at_least`: one of the ends may have set that pace, and the link carries at least as much. `answer` is the median
     time (s) there and back of 64 B, TLS and Python at both ends included, `answer_least` the shortest one.
     """
 

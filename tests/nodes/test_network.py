@@ -112,7 +112,7 @@ def test_what_was_named_is_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_a_run_that_an_agent_shows_counts_where_it_waits_for_its_exchange() -> None:
     process: Any = ProcessRow(
         pid=1, rank=0, seen=True, why="", wall_s=1, startup_s=0, loop_s=1, batches=1, optimizer_steps=1,
-        samples_per_s=None, host="m8",
+        samples_per_s=None, host="m8", apart_s=0.3,
     )  # fmt: skip
     finding = FindingRow(
         id="communication-bound", severity="high", share_lost=0.5, speedup=SpeedupRow(low=1, likely=2, high=3), says="",
@@ -122,7 +122,7 @@ def test_a_run_that_an_agent_shows_counts_where_it_waits_for_its_exchange() -> N
     verdict = Verdict(
         command=[], exit_code=None, wall_s=1, samples_per_s=None, batches=1, device=DeviceRow(name=None, busy=None),
         loaders=[], ledger=[], findings=[finding], overhead=Overhead(), unavailable=[],
-        processes=[process, changed(process, host="m9", rank=1)],
+        processes=[process, changed(process, host="m9", rank=1, apart_s=0.1)],
     )  # fmt: skip
     run = RunRow(id="m8/train", node="m8", name="train.py", verdict=verdict)
     assert list(network._of(run)) == [Exchange(run="train", ranks=2, size=10e6, messages=1, took=pytest.approx(0.12))]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import ANY
 
+import psutil
 import pytest
 
 from gputune.nodes import onray
@@ -133,8 +134,9 @@ def test_a_real_cluster_of_three_nodes_one_of_which_dies(tmp_path: Path, eventua
             far = Far(address, known)
             assert far.hello().runs[0] == "machine"
             far.close()
-        raylet = others[0].all_processes["raylet"][0].process
-        raylet.kill()
+        raylet = psutil.Process(others[0].all_processes["raylet"][0].process.pid)
+        for process in (raylet, *raylet.children(recursive=True)):  # as if the node lost its power
+            process.kill()
         gone = {"silent", "dead"}  # within 5 s, as docs/agents.md says; Ray itself takes longer
         eventually(lambda: cluster.look() or gone & {m.state for m in cluster.members.values()})
         eventually(lambda: cluster.look() or "dead" in {m.state for m in cluster.members.values()})

@@ -82,8 +82,6 @@ def test_a_narrow_link_is_measured_as_it_is(
     link = measure(narrow(behind_a_door(made)), known, 0.8)
     for rate in (link.sent, link.received):
         assert 0.25 * PACE < rate < 1.1 * PACE  # a busy machine sleeps longer than it is told, and never less
-    assert not link.sent_at_least
-    assert not link.received_at_least
     assert 0 < link.answer_least <= link.answer < 20
 
 
@@ -96,12 +94,14 @@ def test_a_quick_link_is_measured_in_a_moment(
 
 
 @pytest.mark.parametrize(
-    ("waited", "cpu", "own"),
-    [(0.5, 0.3, False), (0.05, 0.3, True), (0.5, 1.4, True)],
-    ids=["link", "never waits", "busy"],
+    ("pressed", "at_least"),
+    [([0.9, 0.95, 0.8, 0.2], False), ([0.9, 0.9, 0.1, 0.1], True), ([None] * 4, True), ([], True)],
+    ids=["link", "half", "unknown", "unsaid"],
 )
-def test_an_end_that_hardly_waits_or_is_busy_may_have_set_the_pace(waited: float, cpu: float, own: bool) -> None:
-    assert Flow(moved=1, seconds=1.0, waited=waited, cpu=cpu).own_pace is own
+def test_a_link_that_was_not_waited_for_carries_at_least_so_much(pressed: list[float | None], at_least: bool) -> None:
+    counted = Flow(moved=1, seconds=1.0)
+    flows = [(counted, Flow(moved=1, seconds=1.0, pressed=share)) for share in pressed] or [(counted, None)] * 4
+    assert link_rate._at_least(flows) is at_least
 
 
 @pytest.mark.parametrize("token", ["", "wrong" * 8])
