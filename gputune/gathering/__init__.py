@@ -20,6 +20,7 @@ from gputune.sample import Guest, Json, Note, Open, Reading, Sample, Stack
 from gputune.units import NS
 
 LOOPING = frozenset({int(Kind.BATCH), int(Kind.STEP)})  # made once: it is asked for every record
+MEMBER = int(Kind.MEMBER)  # likewise
 STOPPING = frozenset({"stopped", "continued"})
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS)})
 ORPHANS = 4096  # records of workers kept until their training process has named them
@@ -126,7 +127,7 @@ class Gatherer:
         training.take(record)
         if record.kind in LOOPING:
             self.host.loop(record.t0, record.t1)
-        if record.kind == Kind.MEMBER:
+        elif record.kind == MEMBER:
             self._workers.owner[record.b] = (event.process, record.a, record.c)
             self._settle()
 

@@ -25,6 +25,10 @@ LATE = 4096  # iterators whose workers' records may still come
 PENDING = 256  # batches made in the training process that wait for the next() they belong to
 DEVICES = 32  # devices of files kept
 BEATS = 32  # steps whose distances are kept, the first ones: then their number says enough
+# Looked up for every record, and an enum's members are slow to look up.
+BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), int(Kind.BACKWARD)
+ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
+RENDEZVOUS, GAP = int(Kind.RENDEZVOUS), int(Kind.GAP)
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS)})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
@@ -165,21 +169,21 @@ class Training:
 
     def _take(self, record: Record) -> None:
         kind = record.kind
-        if kind != Kind.SPAN:
+        if kind != SPAN:
             self._last_end = 0
-        if kind == Kind.BATCH:
+        if kind == BATCH:
             self._batch(record)
         elif kind in MADE and len(self._made) < PENDING:
             self._made.append(record)
-        elif kind == Kind.SPAN:
+        elif kind == SPAN:
             self._span(record)
-        elif kind == Kind.STEP:
+        elif kind == STEP:
             self._step(record)
             self._looped(record)
             self.meetings.step(record)
-        elif kind == Kind.ITERATOR:
+        elif kind == ITERATOR:
             self._iterator(record)
-        elif kind == Kind.FORWARD:
+        elif kind == FORWARD:
             self._forward(record)
         else:
             self._measured(record)
@@ -194,13 +198,13 @@ class Training:
 
     def _measured(self, record: Record) -> None:
         """Take what clocks said of a step: the guest's, the device's, those of passes and meetings."""
-        if record.kind == Kind.BACKWARD:
+        if record.kind == BACKWARD:
             self._backward += record.t1 - record.t0
-        elif record.kind == Kind.GUEST:
+        elif record.kind == GUEST:
             self._sampled(record)
-        elif record.kind == Kind.RENDEZVOUS:
+        elif record.kind == RENDEZVOUS:
             self.meetings.reduced(record)
-        elif record.kind == Kind.GAP:
+        elif record.kind == GAP:
             self._gaps.append(record.a / NS)
             self._works.append(record.b / NS)
 

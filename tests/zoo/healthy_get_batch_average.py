@@ -14,7 +14,7 @@ ZOO = {
 DATA = torch.randint(128, (100_000,))
 
 
-def get_batch(batch: int = 4, length: int = 32) -> tuple[torch.Tensor, torch.Tensor]:
+def get_batch(batch: int = 4, length: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
     starts = torch.randint(len(DATA) - length - 1, (batch, 1))
     places = starts + torch.arange(length)
     return DATA[places], DATA[places + 1]
@@ -34,7 +34,7 @@ def main() -> None:
     weights = [p.detach() for p in model.parameters()]
     averages = [w.clone() for w in weights]
     pace = kit.Pace()
-    for _iteration in range(300):
+    for _iteration in range(400):
         x, y = get_batch()
         loss = nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
         optimizer.zero_grad(set_to_none=True)
