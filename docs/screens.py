@@ -91,6 +91,19 @@ def trained(folder: Path) -> Path:
     return out
 
 
+def shared(folder: Path) -> Path:
+    """Share a simulated card among three short trainings; return the run folder."""
+    out = folder / "gputune-runs" / "shared"
+    task = [str(ROOT / "tests" / "sharing" / "task.py"), "--steps", "400", "--kernel", "0.006", "--idle", "0.014"]
+    share = ["-m", "gputune", "share", "--procs", "3", "--trial", "2s", "--python", sys.executable, "--out", str(out)]
+    simulated = [str(ROOT / "tests" / "simgpu" / "run.py"), "--devices", "1", "--", sys.executable, *share]
+    subprocess.run(
+        [sys.executable, *simulated, *task, "--memory", "4e9"],
+        cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    return out
+
+
 def alone(command: str) -> str:
     """Return the command in name spaces of its own, where they are to be had, on a machine called m8."""
     tried = subprocess.run([*APART, "true"], check=False, capture_output=True)
@@ -114,6 +127,8 @@ def main() -> None:
         capture("finding", shown, "FINDINGS", (100, 40), "Enter")
         capture("machine", alone(f"{GPUTUNE} tui"), "HOST", (100, 30))
         capture("keys", shown, "FINDINGS", (80, 36), "?")
+        both = shared(folder).relative_to(folder)
+        capture("share", f"{GPUTUNE} tui {both}", "FINDINGS", (100, 30), "Tab", until="3 processes")
         os.chdir(ROOT)
     bench = f"{shlex.quote(sys.executable)} benchmarks/screen_ours.py 64 --quiet"
     capture("nodes", bench, "n0001", (120, 30), "b", "b")

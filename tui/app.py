@@ -33,6 +33,7 @@ DARK_NAME, LIGHT_NAME = "gputune-dark", "gputune-light"
 SORTS = {"n": "name", "b": "busy", "m": "memory", "p": "power", "w": "wait", "s": "pace", "f": "finding", "l": "link"}
 TYPED = 60  # characters of a filter
 RUNS = frozenset({"run", "finding", "share"})
+TIMED = frozenset({"run", "share"})  # screens with a cursor in time
 LISTED = 50  # runs in the command palette
 NEAR = 48  # steps from one end of a history to the other
 
@@ -238,7 +239,7 @@ class Gputune(App[None]):
 
     def _page_of(self, run: RunRow, look: Look) -> Page:
         if self.view.kind == "share":
-            return share_page(run, look, key=self._process_key(run))
+            return share_page(run, look, cursor=self._cursor, key=self._process_key(run))
         if self.view.kind == "finding":
             wanted = self.view.detail
             found = [f for f in (run.verdict.findings if run.verdict else ()) if f.id == wanted]
@@ -272,7 +273,7 @@ class Gputune(App[None]):
         self._marks[self.view] = self._sheet.key
         self._said = ""
         self._typing = False
-        if self.view.kind == "run" and self._cursor is not None and self.view.target:
+        if self.view.kind in TIMED and self._cursor is not None and self.view.target:
             self._cursor = None
             self._asking.seek(self.view.target, None)
 
@@ -452,7 +453,7 @@ class Gputune(App[None]):
     def action_time(self, by: int) -> None:
         """Look back, or forth again; past the present is the present."""
         run = self.store.runs.get(self.view.target)
-        if self.view.kind != "run" or run is None or not run.history.busy:
+        if self.view.kind not in TIMED or run is None or not run.history.busy:
             return
         step = max(run.history.step, run.length / NEAR)
         at = (run.length if self._cursor is None else self._cursor) + by * step

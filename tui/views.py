@@ -23,9 +23,11 @@ def looking() -> Lines:
 
 def keys_of(kind: str, *, deep: bool = False, plain: bool = False) -> Sequence[Key]:
     """Return the keys of a screen, those first that must be seen. `deep`: there is a view to go back to."""
+    time: Key = ("←→" if not plain else "<->", "time", "time(-1)")
     own: dict[str, tuple[Key, ...]] = {
         "nodes": (("/", "filter", "filter"), ("g", "group", "group"), ("nbmpwsfl", "sort", "keys")),
-        "run": (("←→" if not plain else "<->", "time", "time(-1)"), ("w", "window", "letter('w')")),
+        "run": (time, ("w", "window", "letter('w')")),
+        "share": (time,),
     }
     back: tuple[Key, ...] = (("Esc", "back", "out"),) if deep else ()
     return (

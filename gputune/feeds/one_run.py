@@ -8,6 +8,7 @@ import msgspec
 
 from gputune.document import SCHEMA_VERSION, Verdict
 from gputune.errors import GputuneError
+from gputune.feeds import packs
 from gputune.feeds.board import Board
 from gputune.feeds.history import Historian
 from gputune.feeds.places import first_seat, identity, recorded_on
@@ -108,6 +109,7 @@ class OneRun:
         live = self._kept(self._seat, LIVE, _live, None) if state == "live" else None
         length = self._length(state)
         verdict, recent, judged = self._verdicts(state, live, length)
+        pack = self._kept(self.folder, packs.FILE, packs.load, None)
         return RunRow(
             id=self.id,
             node=self.node,
@@ -124,6 +126,8 @@ class OneRun:
             recent=recent,
             judged=judged,
             history=self._historian.history(),
+            procs=packs.rows(pack, state) if pack is not None else (),
+            packed=packs.words(pack, state) if pack is not None else "",
         )
 
     def _follow(self) -> None:

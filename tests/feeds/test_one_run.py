@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gputune.feeds import packs
 from gputune.feeds.one_run import LIVE, OneRun
 from gputune.recording import NewerRun, NotARun, following
 from gputune.rejudging import FINDINGS, rejudge
@@ -145,3 +146,19 @@ def test_an_ended_run_is_read_once(finished: Make, monkeypatch: pytest.MonkeyPat
     run.look()
     monkeypatch.setattr(following.Follower, "look", lambda self: pytest.fail("it was read again"))
     assert run.look() == row
+
+
+def test_processes_that_share_a_device_are_rows_now_and_when_they_have_ended(recorded: Make) -> None:
+    recording, folder = recorded(2)
+    run = OneRun(folder, "m8")
+    assert looked(run).procs == ()
+    row = packs.Proc(index=0, pid=7, samples_per_s=8.0, state="running", recent=9.0)
+    document = packs.Pack(schema_version=1, procs=[row], phase="alone")
+    (folder / packs.FILE).write_bytes(msgspec.json.encode(document))
+    live = looked(run)
+    assert [(one.pid, one.rate) for one in live.procs] == [(7, 9.0)]
+    assert live.packed.startswith("the first runs alone")
+    (folder / packs.FILE).write_bytes(msgspec.json.encode(msgspec.structs.replace(document, verdict="3 at once")))
+    os.utime(folder / packs.FILE, ns=(1, 1))  # as no two writes within a tick of the clock would be told apart
+    recording.close()
+    assert (looked(run).packed, looked(run).procs[0].state) == ("3 at once", "unknown")

@@ -386,6 +386,11 @@ def test_a_shared_device_has_a_screen_of_its_own(node: Make, run: Make, procs: M
         await pilot.press("down", "enter", "enter")
         assert app.view == View("share", "m8/run")
         assert "3 processes" in lines(app)[0]
+        await pilot.press("left")
+        assert "at 0:59 of 1:01" in lines(app)[0]
+        assert "as they are now" in "\n".join(lines(app))
+        await pilot.press("0")
+        assert " at " not in lines(app)[0]
         await pilot.press("tab")
         assert app.view.kind == "finding"
         await pilot.press("shift+tab", "shift+tab")

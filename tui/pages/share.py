@@ -28,15 +28,16 @@ def share_page(run: RunRow, look: Look, *, cursor: float | None = None, key: Key
         lines += [*paragraph(run.packed, look.width - 2, "value", " "), EMPTY]
     lines += share_lines(run, look, now=cursor is None, key=key)
     lines += [EMPTY, *history_lines(run.history, look, run.length, cursor)]
-    return Lines((head(run, look),), lines)
+    return Lines((head(run, look, cursor),), lines)
 
 
-def head(run: RunRow, look: Look) -> Line:
+def head(run: RunRow, look: Look, cursor: float | None = None) -> Line:
     """Return how many there are, and what those that run do together."""
     running = [row for row in run.procs if row.exit_code is None and row.state not in {"waiting", "unknown"}]
     ended = sum(row.exit_code is not None for row in run.procs)
     failed = sum(bool(row.exit_code) for row in run.procs)
-    facts = [run.name, run.state, words.clock(run.at), f"{len(run.procs)} processes"]
+    moment = words.clock(run.at) if cursor is None else f"at {words.clock(cursor)} of {words.clock(run.length)}"
+    facts = [run.name, run.state, moment, f"{len(run.procs)} processes"]
     units = {row.unit for row in running if row.rate is not None}
     if len(units) == 1:
         together = sum(row.rate or 0.0 for row in running)

@@ -1,0 +1,94 @@
+"""`share.json` of a run folder to the rows of a screen: the processes of `gputune share`, while they run and after."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from gputune.packed import FILE, SCHEMA_VERSION
+from gputune.scene import RunState, ShareRow, harmless
+
+__all__ = ["FILE", "Pack", "Proc", "load", "rows", "words"]
+
+PHASES = {
+    "alone": "the first runs alone: its pace and its needs are measured",
+    "trying": "copies are tried, to find out how many do most together",
+    "clearing": "the trial copies are ended",
+}
+ENDED = "ended"
+UNKNOWN = "unknown"  # how a process is whose launcher has not told its end
+
+
+class Proc(msgspec.Struct, frozen=True, kw_only=True):
+    """What the screen wants of a process (`gputune/packed.py`)."""
+
+    index: int
+    pid: int = 0
+    exit_code: int | None = None
+    log: str = ""
+    samples_per_s: float | None = None
+    recent: float | None = None  # of its last seconds
+    name: str = ""
+    state: str = ENDED
+    why: str = ""
+    unit: str = ""
+    device_memory: float | None = None
+    host_memory: float | None = None
+    device_share: float | None = None
+    trial: bool = False
+
+
+class Pack(msgspec.Struct, frozen=True, kw_only=True):
+    """What it wants of all of them."""
+
+    schema_version: int
+    procs: list[Proc]
+    phase: str = ""
+    verdict: str = ""
+
+
+def load(folder: Path) -> Pack | None:
+    """Return the document of a run, None where it has none that this gputune understands."""
+    try:
+        found = msgspec.json.decode((folder / FILE).read_bytes(), type=Pack)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.schema_version <= SCHEMA_VERSION else None
+
+
+def rows(document: Pack, state: RunState) -> tuple[ShareRow, ...]:
+    """Return a row a process, of a run in this state."""
+    return harmless(tuple(_row(one, state) for one in document.procs))
+
+
+def _row(one: Proc, state: RunState) -> ShareRow:
+    known = state == "live" or one.state == ENDED
+    recent = one.recent if state == "live" and one.state != ENDED else None
+    return ShareRow(
+        index=one.index,
+        name=one.name,
+        pid=one.pid or None,
+        state="trial" if one.trial and one.state == "running" else one.state if known else UNKNOWN,
+        exit_code=one.exit_code if one.state == ENDED else None,
+        why=one.why,
+        rate=one.samples_per_s if recent is None else recent,
+        unit=one.unit,
+        share=one.device_share,
+        memory=one.device_memory,
+        host_memory=one.host_memory,
+        log=_typed(one.log),
+    )
+
+
+def _typed(log: str) -> str:
+    """Return the path of a log as it would be typed from here."""
+    with suppress(ValueError, OSError):
+        return str(Path(log).relative_to(Path.cwd()))
+    return log
+
+
+def words(document: Pack, state: RunState) -> str:
+    """Return what is going on, or what they did together."""
+    if document.verdict:
+        return harmless(document.verdict)
+    return PHASES.get(document.phase, "") if state == "live" else ""

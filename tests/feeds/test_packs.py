@@ -1,0 +1,67 @@
+"""The processes of `gputune share` as rows: while they run, at their end, and after a launcher that was killed."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gputune.feeds import packs
+from gputune.feeds.packs import Pack, Proc
+
+RUNNING = Proc(
+    index=0, pid=100, exit_code=None, log="/elsewhere/process0.log", samples_per_s=80.0, state="running",
+    unit="samples/s", recent=95.0, device_memory=2e9, host_memory=1e9, device_share=0.3,
+)  # fmt: skip
+ENDED = Proc(index=1, pid=101, exit_code=-9, log="process1.log", samples_per_s=70.0, why="out of memory", recent=1.0)
+WAITING = Proc(index=2, pid=0, exit_code=None, log="", samples_per_s=None, state="waiting")
+
+
+def packed(**changes: object) -> Pack:
+    """Return the document of three processes."""
+    facts: dict[str, object] = {"schema_version": 1, "procs": [RUNNING, ENDED, WAITING]}
+    return Pack(**{**facts, **changes})  # type: ignore[arg-type] # a test names the field it is about
+
+
+def test_while_they_run_the_last_seconds_count() -> None:
+    first, second, third = packs.rows(packed(), "live")
+    assert (first.pid, first.state, first.rate, first.unit, first.share) == (100, "running", 95.0, "samples/s", 0.3)
+    assert (first.memory, first.host_memory, first.exit_code) == (2e9, 1e9, None)
+    assert (second.state, second.exit_code, second.rate, second.why) == ("ended", -9, 70.0, "out of memory")
+    assert (third.pid, third.state, third.rate) == (None, "waiting", None)
+
+
+def test_of_a_launcher_that_was_killed_it_is_not_known_how_they_are() -> None:
+    first, second, _ = packs.rows(packed(), "broken")
+    assert (first.state, first.rate) == ("unknown", 80.0)
+    assert second.state == "ended"
+
+
+def test_a_copy_that_is_only_measured_says_so() -> None:
+    trial = Proc(index=0, pid=1, exit_code=None, log="", samples_per_s=None, state="running", trial=True)
+    document = packed(procs=[trial], phase="trying")
+    assert [row.state for row in packs.rows(document, "live")] == ["trial"]
+    assert packs.words(document, "live").startswith("copies are tried")
+    assert packs.words(document, "broken") == ""
+    assert packs.words(packed(verdict="3 at once did 160"), "ended") == "3 at once did 160"
+
+
+def test_what_is_missing_damaged_or_of_the_future_is_none(tmp_path: Path) -> None:
+    assert packs.load(tmp_path) is None
+    (tmp_path / packs.FILE).write_text("{")
+    assert packs.load(tmp_path) is None
+    (tmp_path / packs.FILE).write_bytes(msgspec.json.encode(packed(schema_version=99)))
+    assert packs.load(tmp_path) is None
+    (tmp_path / packs.FILE).write_bytes(msgspec.json.encode(packed()))
+    assert packs.load(tmp_path) == packed()
+
+
+def test_names_are_made_harmless_and_logs_are_as_they_are_typed_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    evil = Proc(
+        index=0, pid=1, exit_code=1, log=f"{tmp_path}/x/process0.log", samples_per_s=None, name="\x1b[2J",
+        why="\x9b31m",
+    )  # fmt: skip
+    (row,) = packs.rows(packed(procs=[evil]), "ended")
+    assert (row.name, row.why, row.log) == ("\\x1b[2J", "\\x9b31m", "x/process0.log")
