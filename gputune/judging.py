@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from gputune import rivals
+from gputune.document import Settings, Tuned
 from gputune.features import Features
 from gputune.finding import Finding
 from gputune.rooms import identity, load, names
@@ -24,6 +25,20 @@ def judge(run: Features, failed: dict[str, str] | None = None) -> list[Finding]:
     founded = [rivals.uncovered(run, f) for f in _founded(run, found)]
     worth = [f for f in founded if rivals.is_told(f) or f.speedup.sure >= WORTH_SAYING]
     return _healthy_offers(rivals.settle(run, _once(worth)))
+
+
+def unrefuted(found: Iterable[Finding], tuned: Tuned | None) -> list[Finding]:
+    """Leave out what was tried while the run went on, and did not bring what it promises: the clock knows better."""
+    measured = tuned.speedup if tuned is not None and tuned.state == "unchanged" else None
+    if tuned is None or measured is None:
+        return list(found)
+    settings = frozenset(Settings.__struct_fields__)
+
+    def refuted(finding: Finding) -> bool:
+        about = finding.where == tuned.where and bool(finding.change) and finding.change.keys() <= settings
+        return about and finding.speedup.low > measured.high
+
+    return [finding for finding in found if not refuted(finding)]
 
 
 def _ask(name: str, run: Features, failed: dict[str, str] | None) -> list[Finding]:

@@ -50,7 +50,7 @@ def rejudge(
     judged = features
     if tuned is not None and tuned.since_s is not None:  # before that, its loader was as it is not any more
         judged = window(thin(relive(folder, until=tuned.since_s)[0]), features)
-    findings = judging.judge(judged, failed)
+    findings = judging.unrefuted(judging.judge(judged, failed), tuned)
     paid = _price(folder) if price is None else price
     return build(features, findings, overhead=_overhead(folder), guests=guests, price=paid, tuned=tuned)
 

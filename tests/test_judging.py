@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import gputune.advisors
+from gputune.document import SpeedupRow, Tuned
 from gputune.features import Features, Machine, Process
-from gputune.judging import WORTH_SAYING, judge
+from gputune.finding import Finding, Speedup
+from gputune.judging import WORTH_SAYING, judge, unrefuted
 from gputune.rivals import CLOSE
 
 NOTHING = Features(command=("true",), wall=0.0, machine=Machine(cpus=1, cpus_seen=1))
@@ -136,3 +138,29 @@ def test_an_offer_waits_until_nothing_is_left_to_mend(room) -> None:
 def test_other_findings_speak_beside_them(room) -> None:
     room("a", says=(("few-workers", "t.py:1", "x", 1.2, 2.0), ("frequent-logging", "t.py:2", "y", 1.2, 1.5)))
     assert [f.id for f in judge(NOTHING)] == ["few-workers", "frequent-logging"]
+
+
+def loader_finding(low: float, where: str = "train.py:9", **change: int) -> Finding:
+    return Finding(
+        id="few-workers", says="says", do="do", share_lost=0.5, basis="b", falsified_by="f", effect="same-order",
+        speedup=Speedup(low=low, likely=2 * low, high=3 * low), evidence={"n": 1.0}, where=where, change=change,
+    )  # fmt: skip
+
+
+def test_what_was_tried_and_brought_less_is_not_advised() -> None:
+    brought = SpeedupRow(low=0.98, likely=1.01, high=1.04)
+    tuned = Tuned(mode="all", state="unchanged", where="train.py:9", speedup=brought)
+    refuted = loader_finding(1.5, num_workers=4)
+    others = [
+        loader_finding(1.5, num_workers=4, where="train.py:50"),
+        loader_finding(1.5, batch_size=64),
+        loader_finding(1.5),
+        loader_finding(1.01, num_workers=4),
+    ]
+    assert unrefuted([refuted, *others], tuned) == others
+    for other in (None, replace_state(tuned, "kept"), replace_state(tuned, "healthy")):
+        assert unrefuted([refuted, *others], other) == [refuted, *others]
+
+
+def replace_state(tuned: Tuned, state: str) -> Tuned:
+    return Tuned(mode=tuned.mode, state=state, where=tuned.where, speedup=tuned.speedup)

@@ -53,7 +53,7 @@ class Outcome:
         failed: dict[str, str] = {}
         try:
             judged = features if self.since is None else window(self.since, features)
-            findings = _findings(judged, failed) if features.processes else []
+            findings = _findings(judged, failed, self.tuned) if features.processes else []
             verdict = build(
                 features, findings, overhead=overhead, guests=guests, price=self._run.price, tuned=self.tuned
             )
@@ -161,10 +161,10 @@ def _trouble(text: str) -> str:
     return f"gputune: {clean(text, 300)}"
 
 
-def _findings(features: Features, failed: dict[str, str]) -> list[Finding]:
+def _findings(features: Features, failed: dict[str, str], tuned: Tuned | None) -> list[Finding]:
     from gputune import judging  # noqa: PLC0415 - only where somebody trained
 
-    return judging.judge(features, failed)
+    return judging.unrefuted(judging.judge(features, failed), tuned)
 
 
 def _put(descriptor: int, data: bytes) -> str:

@@ -12,7 +12,7 @@ from gputune.errors import GputuneError
 from gputune.features import Features
 from gputune.hygiene import clean
 from gputune.steering import Orders
-from gputune.sweep.choosing import Tally, gain, unsteadiness
+from gputune.sweep.choosing import Tally, best, gain, unsteadiness
 from gputune.sweep.profile import Profile, profile
 from gputune.sweep.search import Found, Outcome, Search
 from gputune.sweep.settings import Setting
@@ -144,10 +144,10 @@ class Tuner:
             visits=1,  # what is close to the best will do: whether it pays is proved in turn with the script's own
         )
         search.explore()
-        best = search.best.setting
         story.found(found)
-        if best != here.script and self._pays(best, found, visits):
-            self._keep(best, visits)
+        chosen = _promising(found, own)
+        if chosen is not None and self._pays(chosen, found, visits):
+            self._keep(chosen, visits)
         else:
             story.state = told.UNCHANGED
 
@@ -173,9 +173,9 @@ class Tuner:
             return draws.differs()
         return self._training.room.short()
 
-    def _pays(self, best: Setting, found: Found, visits: Visits, rounds: int = ROUNDS) -> bool:
+    def _pays(self, wanted: Setting, found: Found, visits: Visits, rounds: int = ROUNDS) -> bool:
         """Measure a setting and the script's own in turn (ABBA); return whether it surely pays."""
-        own, other = (Tally(setting=s, noise=NOISE) for s in (visits.script, best))
+        own, other = (Tally(setting=s, noise=NOISE) for s in (visits.script, wanted))
         for number in range(rounds):
             first, second = (own, other) if number % 2 == 0 else (other, own)
             for tally in (first, second, second, first):
@@ -186,7 +186,7 @@ class Tuner:
                     return False
                 tally.visits.append(outcome.rates)
             surely = self._compared(own, other)
-            found.tallies[best] = other
+            found.tallies[wanted] = other
             self.story.found(found)
             if surely is not None:
                 return surely
@@ -206,33 +206,33 @@ class Tuner:
 
     # afterwards
 
-    def _keep(self, best: Setting, visits: Visits) -> None:
+    def _keep(self, chosen: Setting, visits: Visits) -> None:
         """Have the best setting serve for good, and give it up where that must be."""
         story = self.story
-        visits.serve(best)
+        visits.serve(chosen)
         story.state = told.KEPT
-        self._settled(best)
+        self._settled(chosen)
         due = OLDER * time.monotonic() - (OLDER - 1) * self._began
         while not story.why:
             self._training.beat()
             story.drawn(self._training.draws)
-            story.why = visits.refused() or self._forbidden(best)
+            story.why = visits.refused() or self._forbidden(chosen)
             if not story.why and time.monotonic() > due:
                 due = OLDER * time.monotonic() - (OLDER - 1) * self._began
-                story.why = self._again(best, visits)
+                story.why = self._again(chosen, visits)
         story.state = told.LOST
 
-    def _again(self, best: Setting, visits: Visits) -> str:
+    def _again(self, kept: Setting, visits: Visits) -> str:
         """Hold a kept setting against the script's own once more; return why it is given up, nothing if it is not."""
         before = self.story.gain
         found = Found(predicted={})
-        if not self._pays(best, found, visits, rounds=1):
+        if not self._pays(kept, found, visits, rounds=1):
             if found.failed:
                 return next(iter(found.failed.values())).why
             if self.story.gain is not None and self.story.gain.high < 1:
                 return "it did not pay any more"
             self.story.gain = before
-        visits.serve(best)
+        visits.serve(kept)
         return ""
 
     def _settled(self, now: Setting) -> None:
@@ -241,3 +241,15 @@ class Tuner:
         self.since = thin(found)
         self.story.now, self.story.since = now, round(found.wall, 3)
         self.story.batch = sum(p.batches for p in found.processes)
+
+
+def _promising(found: Found, own: Tally) -> Setting | None:
+    """Return the cheapest of the settings about as fast as the fastest that was tried; None where none can pay.
+
+    One visit each is not enough to be sure of anything, so what is not surely useless is worth a proof.
+    """
+    tried = [tally for tally in found.tallies.values() if tally is not own]
+    if not tried:
+        return None
+    chosen = best(tried, own.setting)
+    return chosen.setting if gain(own, chosen).high >= WORTH_KEEPING else None

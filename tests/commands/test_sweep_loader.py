@@ -205,7 +205,7 @@ def test_a_script_that_cannot_be_swept_is_one_sentence(
 
 STUCK = """
 import os, torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, get_worker_info
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 from time import sleep
 
 class Data(Dataset):
@@ -262,7 +262,7 @@ def test_settings_that_fail_are_rows_and_the_script_s_own_stay(tmp_path: Path, c
 
 @pytest.mark.slow
 def test_a_batch_size_that_the_script_makes_itself_is_said(tmp_path: Path) -> None:
-    own = "DataLoader(Data(), batch_sampler=BatchSampler(RandomSampler(range(3200)), 8, False))"
+    own = "DataLoader(Data(), batch_sampler=[list(range(n, n + 8)) for n in range(0, 3200, 8)])"
     (tmp_path / "train.py").write_text(stuck(LOADER=own))
     done = sweep(tmp_path, "--batch-sizes", "8,16", "train.py")
     assert done.returncode == 1, done.stderr

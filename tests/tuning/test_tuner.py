@@ -160,6 +160,8 @@ def test_the_script_s_own_settings_serve_again_where_nothing_pays(tuned) -> None
     world = World(locked)
     found = tuned(world)[0].story.document()
     assert found.state == "unchanged"
+    assert found.speedup is not None
+    assert found.speedup.high < 1.05
     assert last(world) == {}
     assert world.workers == 0
     assert found.tries
