@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -51,6 +52,33 @@ def simgpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., sim
         return simulation.Cards(simulation.create(tmp_path / "simgpu-state", devices))
 
     return make
+
+
+@pytest.fixture
+def ray_cluster() -> Iterator[Callable[..., str]]:
+    """Return a maker of a Ray cluster on loopback: its nodes to its address. For tests that need a real one.
+
+    Ray is the user's own, and no part of `dev`: without it the test is skipped.
+    """
+    pytest.importorskip("ray", reason="Ray is not installed: `pip install 'gputune[ray]'`")
+    import ray
+    from ray.cluster_utils import Cluster
+
+    made: list[Any] = []
+
+    def make(*nodes: dict[str, Any]) -> str:
+        head, *others = nodes
+        started = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, **head})
+        made.append(started)
+        for node in others:
+            started.add_node(**node)
+        started.wait_for_nodes()
+        return str(started.address)
+
+    yield make
+    ray.shutdown()
+    for started in made:
+        started.shutdown()
 
 
 @pytest.fixture(autouse=True)

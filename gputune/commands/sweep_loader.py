@@ -5,18 +5,22 @@ loading allows), and with the settings that a model of its loader predicts to be
 `gputune.toml`, which `gputune run --with gputune.toml -- CMD` applies. What follows SCRIPT is the script's own.
 """
 
+from functools import partial
 from pathlib import Path
 
 import click
 
-from gputune import config
+from gputune import clusters, config
 from gputune.errors import BadUsage
 from gputune.launch import values
 from gputune.proving import trials
-from gputune.sweep import patch, result
+from gputune.sweep import kept, patch, result
 from gputune.sweep.batches import AUTO
-from gputune.sweep.script import script_of
-from gputune.sweep.sweeping import Wishes, sweep
+from gputune.sweep.onray import Cluster, FarStarter, Share
+from gputune.sweep.script import Script, scripts_of
+from gputune.sweep.several import Done, Job, Several, as_csv, summary
+from gputune.sweep.several import as_json as several_json
+from gputune.sweep.sweeping import Wishes
 
 MOST_SIZES = 16
 
@@ -26,6 +30,7 @@ Example:
   gputune sweep-loader train.py --epochs 3
   gputune sweep-loader --batch-sizes auto --budget 2m -m package.train
   gputune sweep-loader -- torchrun --nproc-per-node 2 train.py
+  gputune sweep-loader --ray auto -- 'python a.py --fold 1' -- 'python b.py'
 """
 
 
@@ -37,6 +42,16 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
         raise BadUsage(
             f"{config.origin(ctx, param, value)} is not a time of at least a second", hint="like `60s`, `5m`"
         )
+    return found
+
+
+def _amount(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    found = values.number(value)
+    if found is None or found < 0 or (param.name == "ray_cpus" and found == 0):
+        says = f"{config.origin(ctx, param, value)} is no number of {str(param.name).removeprefix('ray_').upper()}"
+        raise BadUsage(says, hint="like `--ray-cpus 8 --ray-gpus 1`")
     return found
 
 
@@ -68,6 +83,13 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> "tu
 @click.option("--write", metavar="FILE", default="gputune.toml", show_default=True, help="Keep the settings; - for no.")
 @click.option("--patch", "as_patch", is_flag=True, help="Print the change of the script as a diff.")
 @click.option("--apply", is_flag=True, help="Make that change in the script.")
+@click.option("--csv", "csv_file", metavar="FILE", type=click.Path(path_type=Path), help="Write the trials as CSV.")
+@click.option("--ray", metavar="ADDRESS", help="Trials are tasks of that Ray cluster (`auto`: ours): docs/sweep.md.")
+@click.option("--each-node", is_flag=True, help="With --ray: sweep on each of its nodes.")
+@click.option(
+    "--ray-cpus", metavar="N", callback=_amount, help="CPUs that a trial asks for.  [default: all of its node]"
+)
+@click.option("--ray-gpus", metavar="N", callback=_amount, help="GPUs likewise.  [default: 1 where there are any]")
 @click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_SWEEP_LOADER_JSON", help="Print JSON.")
 @click.argument("script", nargs=-1, type=click.UNPROCESSED)
 def command(  # noqa: PLR0913 - one parameter an option: click's way
@@ -86,41 +108,97 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     write: str,
     as_patch: bool,
     apply: bool,
+    csv_file: Path | None,
+    ray: str | None,
+    each_node: bool,
+    ray_cpus: float | None,
+    ray_gpus: float | None,
     as_json: bool,
 ) -> int:
-    asked = script_of(script, module, python)
+    asked = scripts_of(script, module, python)
     if as_patch and as_json:
         raise BadUsage("`--patch` and `--json` both want stdout", hint="ask for one of them; `--apply` goes with both")
-    if as_patch or apply:
-        patch.check()
+    _check(asked, changes=as_patch or apply, each_node=each_node, where=where)
+    if ray is None and (each_node or ray_cpus is not None or ray_gpus is not None):
+        raise BadUsage("`--each-node`, `--ray-cpus` and `--ray-gpus` are for a cluster", hint="like `--ray auto`")
+    if csv_file is not None:
+        kept.check(csv_file, "--csv")
     trials.end_with_us()
-    found = sweep(
-        Wishes(
-            script=asked,
-            out=out,
-            sizes=batch_sizes,
-            budget=budget,
-            within=within,
-            where=where,
-            seed=seed,
-            resume=resume,
-            restarts=restarts,
-            write=None if write == "-" else Path(write),
-            tell=_tell,
-        )
+    wishes = Wishes(
+        script=asked[0],
+        out=out,
+        sizes=batch_sizes,
+        budget=budget,
+        within=within,
+        where=where,
+        seed=seed,
+        resume=resume,
+        restarts=restarts or ray is not None,
+        write=None if write == "-" else Path(write),
+        tell=_tell,
     )
-    made = result.document(found)
-    if as_json:
-        click.echo(result.to_json(made), nl=False)
+    if ray is None:
+        several = Several(jobs=[Job(script=each) for each in asked], wishes=wishes)
+        done = several.run()
     else:
-        click.echo(result.words(made, asked.name), err=as_patch)
-    if found.written:
-        _tell(f"written to {found.written}: `gputune run --with {found.written} -- {' '.join(asked.command[:2])} …`")
+        several, done = _in_cluster(ray, Share(cpus=ray_cpus, gpus=ray_gpus), asked, wishes, each_node=each_node)
+    _show(several, done, as_json=as_json, to_stderr=as_patch)
+    if csv_file is not None:
+        csv_file.write_text(as_csv(done), encoding="utf-8")
     if as_patch or apply:
-        _patch(patch.of_outcomes(found), apply=apply, shown=as_patch)
-    if found.stopped:
+        _patch(patch.of_outcomes(done[0].outcomes), apply=apply, shown=as_patch) if done[0].outcomes else None
+    if several.stopped:
         raise KeyboardInterrupt
-    return 0
+    return int(any(one.error is not None for one in done))
+
+
+def _check(asked: "tuple[Script, ...]", *, changes: bool, each_node: bool, where: str) -> None:
+    """Raise BadUsage for what does not go together; `changes`: the script is to be changed, or a diff of it shown."""
+    if (len(asked) > 1 or each_node) and changes:
+        raise BadUsage("`--patch` and `--apply` change one script", hint="sweep it alone")
+    if len(asked) > 1 and where:
+        raise BadUsage("`--where` is a line of one script", hint="sweep it alone")
+    if changes:
+        patch.check()
+
+
+def _in_cluster(
+    address: str, share: Share, asked: "tuple[Script, ...]", wishes: Wishes, *, each_node: bool
+) -> tuple[Several, list[Done]]:
+    """Sweep in a Ray cluster: each script on a node, or on every node. Raises GputuneError where there is none."""
+    cluster = Cluster(clusters.connect(address), share, _tell)
+    try:
+        if not any(node.gpus for node in cluster.nodes):
+            _tell("no node of the cluster has a GPU that trials may use: they run on CPUs")
+        nodes = cluster.nodes if each_node else cluster.alike(cluster.nodes[0])
+        pairs = [(script, node) for script in asked for node in nodes]
+        if not each_node:
+            pairs = [(script, nodes[place % len(nodes)]) for place, script in enumerate(asked)]
+        jobs = [
+            Job(script=script, node=node.name, starter=partial(FarStarter, cluster=cluster, node=node))
+            for script, node in pairs
+        ]
+        several = Several(jobs=jobs, wishes=wishes, side_by_side=True, leave=cluster.stopping.set)
+        return several, several.run()
+    finally:
+        cluster.close()
+
+
+def _show(several: Several, done: "list[Done]", *, as_json: bool, to_stderr: bool) -> None:
+    """Print what was found: JSON, or a table of each and, of several, one of all."""
+    if as_json:
+        click.echo(several_json(several, done), nl=False)
+    for one in done:
+        if one.error is not None:
+            _tell(f"{one.job.name}: {one.error.args[0]} (hint: {one.error.hint})")
+        elif one.sweep is not None:
+            if not as_json:
+                click.echo(result.words(one.sweep, one.job.name), err=to_stderr)
+            if one.sweep.written:
+                applied = f"gputune run --with {one.sweep.written} -- {' '.join(one.job.script.command[:2])} …"
+                _tell(f"written to {one.sweep.written}: `{applied}`")
+    if len(several.jobs) > 1 and not as_json:
+        click.echo("\n" + summary(done), err=to_stderr)
 
 
 def _patch(change: patch.Change, *, apply: bool, shown: bool) -> None:

@@ -2,11 +2,9 @@
 
 One actor is pinned to each live node and takes no resource there; it starts an agent as a process of its own, which
 listens with TLS and a token. Nodes that join get one, nodes that die are told of. Certificates are made here, for each
-node's address, and go to the actor through Ray: whoever may talk to a Ray cluster may run anything on it anyway. Ray is
-imported in this file alone, and only when it is asked for: it is the user's own.
+node's address, and go to the actor through Ray: whoever may talk to a Ray cluster may run anything on it anyway.
 """
 
-import importlib
 import json
 import os
 import select
@@ -21,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gputune.clusters import connect
 from gputune.errors import GputuneError
 from gputune.hygiene import clean
 from gputune.launch.descriptors import say
@@ -33,14 +32,6 @@ BEAT = 1.0  # s between looks at which nodes live, and whether their agents answ
 PINGS = 16  # at once
 CONNECT = 20.0  # s for an agent to say where it listens
 GENTLE = 5.0  # s that the agents have to end
-HINT = "`pip install ray` of the cluster's version, and `RAY_AUTH_MODE=token` where the cluster wants one"
-
-
-class NoRay(GputuneError):  # noqa: N818 - named for what happened
-    """There is no Ray here, or no cluster at that address."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why, hint=HINT)
 
 
 @dataclass(slots=True)
@@ -235,23 +226,6 @@ def _write(file: Path, hosts: str) -> None:
         new = file.with_name(".hosts.new")
         new.write_text(hosts)
         new.rename(file)
-
-
-def connect(address: str) -> Any:
-    """Return Ray, connected to the cluster at `address` (`auto`: the one that this machine belongs to)."""
-    try:
-        ray = importlib.import_module("ray")
-        importlib.import_module("ray.util.scheduling_strategies")
-    except ImportError:
-        raise NoRay("Ray is not installed in this environment") from None
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", namespace="gputune")
-    except Exception as error:  # noqa: BLE001 - Ray raises what it likes
-        lines = str(error).strip().splitlines()
-        raise NoRay(
-            f"no Ray cluster at `{clean(address)}`: {clean(lines[0] if lines else type(error).__name__)}"
-        ) from None
-    return ray
 
 
 def _say(text: str) -> None:

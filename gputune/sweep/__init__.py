@@ -11,4 +11,7 @@ memory and /dev/shm allow; only the best few are measured, against the script's 
  journal     what was measured so far, to go on from there             budget     how long it may still take
  sweeping    the undertaking                                           result     the document, and its words
  kept        `gputune.toml`, which `gputune run` applies               patch      the same as a change of the script
+ several     several scripts, or nodes                              table      trials as CSV
+ rungs       which trials are hopeless                              onray      starts as tasks of a Ray cluster
+                                                                    faraway    one of them, on its node
 """

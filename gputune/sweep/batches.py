@@ -4,7 +4,9 @@ It grows to the knee of samples/s and not to the largest that fits: beyond it a 
 that the learning may need, and buys nothing. A size that fails is a row like any other.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from gputune.errors import GputuneError
@@ -50,6 +52,7 @@ class Size:
     full: float | None = None
     why: str = ""
     memory: int | None = None
+    node: str = ""  # of a cluster, on which it ran
 
     @property
     def fits(self) -> bool:
@@ -66,6 +69,7 @@ class Sizes:
         self._journal = journal
         self._budget = budget
         self._tell = tell
+        self._judge = starter.judge()
         self.tried: list[Size] = []
 
     def run(self, asked: Sequence[int] | str) -> None:
@@ -73,29 +77,62 @@ class Sizes:
         own = self._profile.script.batch_size
         if own is None:
             raise NotOurs(self._profile.loader.where, "its dataset or a sampler of the script's own makes the batches")
-        for number in self._growing(own) if asked == AUTO else [int(n) for n in asked]:
-            if not self._budget.allows(self._looping(number)):
-                self._tell(f"no time for batch_size={number}")
-                break
-            self._tell(f"batch_size={number}, with batches that cost nothing")
-            found = self._try(number)
+        numbers = self._growing(own) if asked == AUTO else iter([int(n) for n in asked])
+        for found in self._one_by_one(numbers) if self._starter.at_once == 1 else self._side_by_side(numbers):
             if found.state is State.FAILED and found.why.startswith("batch_size: "):
                 raise NotOurs(self._profile.loader.where, found.why.removeprefix("batch_size: "))
             self.tried.append(found)
 
+    def _one_by_one(self, numbers: Iterator[int]) -> Iterator[Size]:
+        for number in numbers:
+            if not self._allowed(number):
+                return
+            yield self._try(number)
+
+    def _side_by_side(self, numbers: Iterator[int]) -> Iterator[Size]:
+        """Yield what came of them in their order, as many at once as may run so."""
+        waiting: deque[Future[Size]] = deque()
+        pool = ThreadPoolExecutor(self._starter.at_once, thread_name_prefix="gputune-trial")
+        try:
+            while True:
+                while len(waiting) < self._starter.at_once:
+                    number = next(numbers, None)
+                    if number is None or not self._allowed(number):
+                        break
+                    waiting.append(pool.submit(self._try, number))
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _allowed(self, number: int) -> bool:
+        """Return whether there is time for a size, and say what is done."""
+        if not self._budget.allows(self._looping(number)):
+            self._tell(f"no time for batch_size={number}")
+            return False
+        self._tell(f"batch_size={number}, with batches that cost nothing")
+        return True
+
     def _growing(self, own: int) -> Iterator[int]:
-        """Yield sizes from the script's own on, doubled as long as that pays."""
+        """Yield sizes from the script's own on, doubled as long as that pays by what is known."""
         samples = self._profile.loader.samples_in_dataset
         most = (
             own * MOST_TIMES if not samples else min(own * MOST_TIMES, samples // LEAST_BATCHES // self._profile.ranks)
         )
-        number, before = own, 0.0
+        number = own
         while number <= max(own, most):
             yield number
-            last = self.tried[-1] if self.tried else None
-            if last is None or last.rate is None or not last.fits or last.rate < before * (1 + KNEE):
+            if not self._still_pays():
                 return
-            number, before = 2 * number, last.rate
+            number *= 2
+
+    def _still_pays(self) -> bool:
+        """Return whether the last size known fits, and did better than the one before; so where none is known."""
+        if not self.tried:
+            return self._starter.at_once > 1
+        last, before = self.tried[-1], self.tried[-2].rate if len(self.tried) > 1 else 0.0
+        return last.rate is not None and last.fits and last.rate >= (before or 0.0) * (1 + KNEE)
 
     def _looping(self, number: int) -> float:
         own = self._profile.script.batch_size or number
@@ -105,7 +142,9 @@ class Sizes:
         wanted = replace(self._profile.script, batch_size=number)
         plan = self._starter.plan(seconds=self._looping(number))
         name = f"batch {number}"
-        found = self._journal.start(name, lambda: self._starter.start(plan, name, wanted, replay=True))
+        found = self._journal.start(
+            name, lambda: self._starter.start(plan, name, wanted, judge=self._judge, spread=True, replay=True)
+        )
         return Size(
             setting=wanted,
             state=found.state,
@@ -113,6 +152,7 @@ class Sizes:
             full=_full(found.run),
             why=found.why,
             memory=found.memory,
+            node=found.node,
         )
 
     def candidates(self) -> list[int]:

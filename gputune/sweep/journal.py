@@ -127,14 +127,14 @@ def _start(folder: Path, told: Mapping[str, Json]) -> Start | None:
     """Return a start as it is remembered, None where its features are lost."""
     try:
         run = decode((folder / Path(str(told["features"])).name).read_bytes()).features
-        fields = {field: told[field] for field in REMEMBERED}
-        return msgspec.convert({**fields, "state": told["state"]}, _Remembered).start(run)
+        fields = {field: told[field] for field in REMEMBERED if field in told}
+        return msgspec.convert({**fields, "state": told["state"]}, Remembered).start(run)
     except (OSError, KeyError, msgspec.DecodeError):
         return None
 
 
-class _Remembered(msgspec.Struct, kw_only=True):
-    """The fields of a start that a line of the journal holds."""
+class Remembered(msgspec.Struct, kw_only=True):
+    """The fields of a start that a line of the journal holds, or that come back from another machine."""
 
     state: State
     log: str
@@ -149,9 +149,17 @@ class _Remembered(msgspec.Struct, kw_only=True):
     rates: tuple[float, ...]
     notes: tuple[dict[str, object], ...]
     loaders: dict[str, dict[str, object]]
+    node: str = ""
 
     def start(self, run: Features) -> Start:
+        """Return the start, with its features."""
         return Start(run=run, **msgspec.structs.asdict(self))
+
+
+def remembered(start: Start) -> Remembered:
+    """Return what is kept of a start beside its features."""
+    fields = {field: getattr(start, field) for field in REMEMBERED}
+    return msgspec.convert(msgspec.to_builtins({**fields, "state": start.state}), Remembered)
 
 
 class Remembering:
@@ -212,7 +220,8 @@ def begun(folder: Path, key: str) -> Journal:
 
 def resumed(script: Script, key: str, folder: Path | None) -> Journal:
     """Return the journal of the last sweep with this key, or of the one in `folder`. Raises NothingToResume."""
-    places = [folder] if folder else sorted(Path(RUNS).glob(f"*/{FILE}"), reverse=True)
+    kept = [*Path(RUNS).glob(f"*/{FILE}"), *Path(RUNS).glob(f"*/*/{FILE}")]  # those of several at once lie deeper
+    places = [folder] if folder else sorted(kept, reverse=True)
     for place in places:
         here = place if place.is_dir() else place.parent
         entries = _entries(here / FILE)

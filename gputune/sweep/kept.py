@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
-from gputune.config import LOADERS, OWN
+from gputune.config import LOADERS
 from gputune.errors import BadUsage
 from gputune.finding import WITHOUT_EDIT
 from gputune.hygiene import clean
@@ -82,16 +82,17 @@ def _toml(value: Json) -> str:
     return str(value)
 
 
-def check(file: Path) -> None:
+def check(file: Path, option: str = "--write") -> None:
     """Raise BadUsage where a sweep could not write the file at its end."""
     folder = file.parent
     if file.is_dir() or not folder.is_dir():
         what = "is a folder" if file.is_dir() else f"lies in `{folder}`, which does not exist"
-        raise BadUsage(f"`{file}` {what}", hint=f"name a file: `--write {OWN}`")
+        raise BadUsage(f"`{file}` {what}", hint=f"name a file: `{option} FILE`")
     if not os.access(file if file.exists() else folder, os.W_OK):
         raise BadUsage(
             f"`{file}` cannot be written: the {'file' if file.exists() else 'folder'} is read-only",
-            hint="name a file that can: `--write FILE`, or `--write -` for none",
+            hint=f"name a file that can: `{option} FILE`"
+            + (", or `--write -` for none" if option == "--write" else ""),
         )
 
 

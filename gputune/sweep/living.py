@@ -147,6 +147,18 @@ class Live:
             os.close(self._lock)
 
 
+def new_log(folder: Path, name: str) -> tuple[Path, int]:
+    """Make the file for the output of the next start in a folder; return it, and its descriptor, open for writing.
+
+    For starts elsewhere, several of which may end at once. Raises OSError where it cannot be made.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        log = _log(folder, name)
+        with contextlib.suppress(FileExistsError):
+            return log, os.open(log, flags, 0o600)
+
+
 def _log(folder: Path, name: str) -> Path:
     """Return the file for the output of the next start in a folder."""
     numbers = (entry.name.partition("-")[0] for entry in folder.iterdir())

@@ -93,7 +93,9 @@ class Restarts:
     ) -> Start:
         self.starts += 1
         plan = self._starter.plan(seconds=looping, batches=batches)
-        return self._starter.start(plan, name, wanted, **({"replay": True} if replay else {}))
+        if replay:
+            return self._starter.start(plan, name, wanted, replay=True)
+        return self._starter.start(plan, name, wanted)
 
     def _length(self, wanted: Setting) -> tuple[int, int]:
         """Return how many batches are left out, and how many are timed: whole epochs where these are short."""

@@ -40,8 +40,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     """One setting that was tried: samples/s as predicted and as measured, `low` to `high` with 95 %.
 
-    `replayed`: with batches that cost nothing, as batch sizes are compared. `memory` (B, all processes) is as measured,
-    `shm` (B) what full queues take.
+    `replayed`: with batches that cost nothing, as batch sizes are compared. `node`: of a cluster, where it is not the
+    whole sweep's. `memory` (B, all processes) is as measured, `shm` (B) what full queues take.
     """
 
     num_workers: int
@@ -59,6 +59,7 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     shm: int | None = None
     replayed: bool = False
     why: str = ""
+    node: str = ""
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +79,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     says: list[str]
     folder: str
     written: str
+    node: str = ""  # of a cluster, on which it ran
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,6 +153,7 @@ def _sizes(what: Outcomes) -> list[TrialRow]:
             measured=each.rate,
             state=each.state.value,
             memory=each.memory,
+            node=each.node,
             replayed=True,
             why=each.why or ("" if each.fits else f"it fills {each.full or 0:.0%} of the device's memory"),
         )
@@ -216,8 +219,8 @@ def words(sweep: Sweep, script: str) -> str:
 
 
 def _cells(row: TrialRow, sweep: Sweep) -> tuple[str, ...]:
-    best = _same(row, sweep.best) and not row.replayed
-    own = _same(row, sweep.baseline) and not row.replayed
+    best = is_same(row, sweep.best) and not row.replayed
+    own = is_same(row, sweep.baseline) and not row.replayed
     remark = "with batches that cost nothing" if row.replayed else "best" if best else "as it is" if own else ""
     if row.state != "ok":
         remark = f"{row.state}: {clean(row.why, 100)}"
@@ -239,7 +242,8 @@ def _cells(row: TrialRow, sweep: Sweep) -> tuple[str, ...]:
     )
 
 
-def _same(row: TrialRow, other: Row) -> bool:
+def is_same(row: TrialRow, other: Row) -> bool:
+    """Return whether a trial was one of these settings."""
     names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")
     return all(getattr(row, name) == getattr(other, name) for name in names)
 

@@ -1,5 +1,6 @@
 """What was typed, as a command: a script, `-m module`, or a command of any kind after two dashes."""
 
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,3 +69,28 @@ def _program(name: str) -> str:
     if shutil.which(name) is None:
         raise NotThere(name, "cannot be executed" if Path(name).exists() else "was not found")
     return name
+
+
+def scripts_of(words: Sequence[str], module: str | None, python: str) -> tuple[Script, ...]:
+    """Return the commands for `words`: one, or several that are each quoted as one word: `'cmd a' -- 'cmd b'`.
+
+    Raises NoScript or NotThere.
+    """
+    parts = [word for word in words if word != "--"]
+    several = "--" in words and parts and all(_is_quoted(word) for word in parts)
+    alone = len(words) == 1 and _is_quoted(words[0])
+    if module is not None or not (several or alone):
+        return (script_of(words, module, python),)
+    return tuple(script_of(_split(word), None, python) for word in parts)
+
+
+def _is_quoted(word: str) -> bool:
+    """Return whether a word is a whole command."""
+    return " " in word.strip() and not Path(word).exists()
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadUsage(f"`{clean(text, 80)}` is no command: {error}", hint="quote it as for a shell") from None

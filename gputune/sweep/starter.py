@@ -6,9 +6,10 @@ from pathlib import Path
 
 from gputune.sample import Json
 from gputune.sweep.living import Live, Plan
+from gputune.sweep.rungs import Rungs
 from gputune.sweep.script import Script
 from gputune.sweep.settings import Setting
-from gputune.sweep.starting import Start, State, refused, start
+from gputune.sweep.starting import Judge, Start, State, refused, start
 
 WRITES = "writes"  # the folder in the sweep's own for what trials write
 
@@ -24,6 +25,15 @@ class Starter:
     where: str = ""
     origin: Setting | None = None
     duplicates: bool = False  # a stream that shares itself out may have more workers
+
+    @property
+    def at_once(self) -> int:
+        """Return how many trials may run side by side without disturbing each other: on one machine one."""
+        return 1
+
+    def judge(self) -> Judge:
+        """Return who tells, of trials that are compared, which of them are hopeless."""
+        return Rungs().goes_on
 
     def plan(self, *, seconds: float, batches: int = 0, environment: Mapping[str, str] | None = None) -> Plan:
         """Return how long a start is."""
@@ -47,10 +57,21 @@ class Starter:
         """Start the script with these settings, and return it as it goes on. Raises OSError where it cannot be."""
         return Live(plan, name, self.rules(wanted), writes=str(self.folder / WRITES))
 
-    def start(self, plan: Plan, name: str, wanted: Setting | None = None, **special: Json) -> Start:
+    def start(
+        self,
+        plan: Plan,
+        name: str,
+        wanted: Setting | None = None,
+        *,
+        judge: Judge | None = None,
+        spread: bool = False,  # noqa: ARG002 - of a cluster: it may run on any machine that is like the others
+        **special: Json,
+    ) -> Start:
         """Start the script with these settings, its own where none are wanted, and wait for its end."""
         rules = self.rules(wanted)
         writes = str(self.folder / WRITES)
-        found = start(plan, name, where=self.where, rules=rules, within=self.within, writes=writes, **special)
+        found = start(
+            plan, name, where=self.where, rules=rules, within=self.within, judge=judge, writes=writes, **special
+        )
         why = refused(found, rules[0] if rules else {}) if found.state is State.OK else ""
         return replace(found, state=State.FAILED, why=why, rates=()) if why else found

@@ -4,16 +4,21 @@
 goes to the trial's own folder, as far as the guest can see to that (docs/sweep.md).
 """
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import sqrt
 from pathlib import Path
+from statistics import fmean, stdev
 
 from gputune.features import Features
 from gputune.hygiene import clean
 from gputune.sample import Json
 from gputune.sweep.living import Live, Plan
+from gputune.sweep.rungs import RUNGS
 from gputune.sweep.timeline import WARM_UP
 
 STUCK_S = 60.0  # s that it may take beyond its own limit: a batch under way, its `finally`, its `atexit`
@@ -33,6 +38,9 @@ NOT_PICKLED = re.compile(
 )
 WORKER_DIED = re.compile(r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) [^\n]*", re.IGNORECASE)
 
+# Asked at a rung with a rate (samples/s) and its relative error: whether the trial goes on.
+Judge = Callable[[float, float, float], bool]
+
 
 class State(Enum):
     """What came of a start."""
@@ -44,7 +52,10 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """One start that is over. Without `rates` (samples/s of parts) too few batches came, and `why` says the reason."""
+    """One start that is over. Without `rates` (samples/s of parts) too few batches came, and `why` says the reason.
+
+    With rates, `why` says that it was given up early.
+    """
 
     state: State
     log: str
@@ -60,31 +71,67 @@ class Start:
     run: Features | None = None
     notes: tuple[Mapping[str, Json], ...] = ()
     loaders: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    node: str = ""  # of a cluster, on which it ran
 
 
-def start(
+def start(  # noqa: PLR0913 - what a start is made of
     plan: Plan,
     name: str,
     *,
     where: str = "",
     rules: Sequence[Mapping[str, Json]] = (),
     within: float,
+    judge: Judge | None = None,
     **special: Json,
 ) -> Start:
     """Start the script once, and wait for its end. `special` goes to the guest (`trial.py`).
 
     `within`: s in which its first batch has to come. `where`: the loader that is timed, else the one that is waited for
-    most.
+    most. `judge` is asked at each rung whether it goes on (`rungs.py`).
     """
-    live = Live(plan, name, rules, **special)
+    told = Hopes(judge, plan.folder / f"stop-{os.urandom(4).hex()}") if judge is not None else None
+    live = Live(plan, name, rules, **special, **({"stop": str(told.file)} if told is not None else {}))
     try:
-        why, memory = _follow(live, plan, where, within)
+        why, memory = _follow(live, plan, where, within, told)
     finally:
         live.end()
-    return replace(outcome(live, where, why), memory=memory)
+        if told is not None:
+            told.file.unlink(missing_ok=True)
+    found = outcome(live, where, why)
+    if told is not None and told.given_up and found.state is State.OK:
+        found = replace(found, why=told.given_up)
+    return replace(found, memory=memory)
 
 
-def _follow(live: Live, plan: Plan, where: str, within: float) -> tuple[str, int | None]:
+class Hopes:
+    """What a trial tells at its rungs, and the file by which it is given up. `given_up`: why, in a sentence."""
+
+    def __init__(self, judge: Judge, file: Path) -> None:
+        self.file = file
+        self.given_up = ""
+        self._judge = judge
+        self._left = deque(sorted(RUNGS))
+
+    def look(self, live: Live, where: str, age: float, whole: float) -> None:
+        """Ask the judge, where `age` s of `whole` bring the trial to its next rung and its rate is known."""
+        if not self._left or age < self._left[0] * whole:
+            return
+        rates = live.timeline.rates(where, WARM_UP)
+        if not rates:
+            return
+        rung = self._left.popleft()
+        if not self._judge(rung, fmean(rates), _error(rates)):
+            self._left.clear()
+            self.file.touch(mode=0o600)
+            self.given_up = f"given up after {age:.1f} of {whole:.1f} s: far behind the best"
+
+
+def _error(rates: Sequence[float]) -> float:
+    """Return the relative standard error of the mean of some rates."""
+    return stdev(rates) / fmean(rates) / sqrt(len(rates)) if len(rates) > 1 else 0.0
+
+
+def _follow(live: Live, plan: Plan, where: str, within: float, hopes: Hopes | None) -> tuple[str, int | None]:
     """Wait until it has ended; return why it has to be ended from here (else nothing), and what memory it held."""
     first = 0.0
     memory = None
@@ -93,6 +140,8 @@ def _follow(live: Live, plan: Plan, where: str, within: float) -> tuple[str, int
             first = live.seconds
         if first and memory is None and live.seconds - first > SETTLED_S:
             memory = live.memory()
+        if first and hopes is not None:
+            hopes.look(live, where, live.seconds - first, plan.seconds)
         if not first and live.seconds > within:
             return f"no batch came in the first {within:.0f} s", memory
         if first and live.seconds - first > plan.seconds + STUCK_S:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gputune.config import OWN
 from gputune.errors import BadUsage, GputuneError
 from gputune.figures import duration
 from gputune.hygiene import clean
@@ -53,6 +54,9 @@ class Wishes:
     resume: bool = False
     restarts: bool = False  # each setting in a start of its own
     write: Path | None = None  # where the settings go; None: nowhere
+    inside: bool = False  # they go to `gputune.toml` in the sweep's own folder, whatever `write` says
+    place: str = ""  # the node of a cluster on which it runs
+    starter: Callable[..., Starter] = Starter  # makes what starts the script
     tell: Tell = lambda _: None
 
 
@@ -72,7 +76,7 @@ class Sweeper:
         self.budget = Budget(total=wishes.budget, spent=self.journal.spent)
         self.starts = 0
         self.says: list[str] = []
-        self._starter = Starter(
+        self._starter = wishes.starter(
             script=wishes.script,
             folder=self.journal.folder,
             within=wishes.within,
@@ -248,7 +252,7 @@ class Sweeper:
 
     def _write(self, what: Outcomes) -> str:
         """Write the settings where they were wished; return the file's name, "" where there is none."""
-        file = self.wishes.write
+        file = self.journal.folder / OWN if self.wishes.inside else self.wishes.write
         if file is None:
             return ""
         wanted = {name: value for name, value in what.best.setting.plain.items() if value is not None}
@@ -288,7 +292,7 @@ def _queue(found: Start) -> int:
 def _journal(wishes: Wishes) -> Journal:
     """Return the journal of this sweep, its folder made. Raises BadUsage where it cannot be, or nothing is resumed."""
     sizes: list[int | str] = [wishes.sizes] if isinstance(wishes.sizes, str) else list(wishes.sizes)
-    key = identity(wishes.script, wishes.where, wishes.seed, *sizes)
+    key = identity(wishes.script, wishes.where, wishes.seed, *sizes, *([wishes.place] if wishes.place else []))
     if wishes.resume:
         return resumed(wishes.script, key, Path(wishes.out) if wishes.out else None)
     try:
@@ -303,6 +307,6 @@ def _journal(wishes: Wishes) -> Journal:
 
 def sweep(wishes: Wishes) -> Outcomes:
     """Sweep the loader of a script. Raises GputuneError where nothing could be measured."""
-    if wishes.write is not None:
+    if wishes.write is not None and not wishes.inside:
         kept.check(wishes.write)
     return Sweeper(wishes).run()

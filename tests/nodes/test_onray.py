@@ -10,6 +10,7 @@ from unittest.mock import ANY
 import psutil
 import pytest
 
+from gputune.clusters import NoRay
 from gputune.nodes import onray
 
 Wait = Callable[[Callable[[], object]], None]
@@ -109,7 +110,7 @@ def test_the_host_file_is_whole_at_any_time(tmp_path: Path) -> None:
 def test_without_ray_that_is_said() -> None:
     if importlib.util.find_spec("ray") is not None:
         pytest.skip("Ray is installed here")
-    with pytest.raises(onray.NoRay, match="Ray is not installed"):
+    with pytest.raises(NoRay, match="Ray is not installed"):
         onray.connect("auto")
 
 

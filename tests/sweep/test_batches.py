@@ -27,8 +27,13 @@ class Starter:
     def plan(self, *, seconds: float):
         return seconds
 
-    def start(self, plan, name, wanted, *, replay):
-        assert replay
+    at_once = 1
+
+    def judge(self):
+        return None
+
+    def start(self, plan, name, wanted, *, judge, spread, replay):
+        assert (replay, spread) == (True, True)
         found = self.world(wanted.batch_size)
         if isinstance(found, Start):
             return found
@@ -87,3 +92,34 @@ def test_a_size_that_cannot_be_set_is_said() -> None:
         tried(saturating, script=own)
     with pytest.raises(NotOurs, match="Buckets"):
         tried(lambda _: Start(state=State.FAILED, log="", why="batch_size: its batch sampler decides: Buckets"))
+
+
+class SideBySide(Starter):
+    """Three may run at once, as on the nodes of a cluster."""
+
+    at_once = 3
+
+
+def side_by_side(world, asked=AUTO, **differs) -> Sizes:
+    journal = SimpleNamespace(start=lambda _name, make: make())
+    found = Sizes(profile(**differs), SideBySide(world), journal, Budget(), lambda _: None)
+    found.run(asked)
+    return found
+
+
+def test_side_by_side_the_same_is_chosen_and_rows_keep_their_order() -> None:
+    found = side_by_side(saturating)
+    assert numbers(found)[:7] == [16, 32, 64, 128, 256, 512, 1024]
+    assert found.candidates()[:2] == tried(saturating).candidates()[:2]
+    assert numbers(side_by_side(saturating, [64, 16, 32])) == [64, 16, 32]
+
+
+def test_side_by_side_nothing_new_is_begun_once_it_does_not_pay() -> None:
+    assert len(numbers(side_by_side(lambda size: 100.0))) <= 4  # of seven: two to see it, two under way
+
+
+def test_a_trial_that_was_given_up_is_a_row_that_says_so() -> None:
+    slow = Start(state=State.OK, log="", rates=(1.0,) * 8, why="given up after 1.0 of 3.0 s: far behind the best")
+    found = tried(lambda size: slow if size == 16 else saturating(size), [256, 16])
+    assert found.tried[1].why.startswith("given up")
+    assert found.candidates()[0] == 256

@@ -1,12 +1,13 @@
 """A training that gputune itself has started to time it: it ends after some batches, and may be fed in special ways.
 
-`GPUTUNE_TRIAL` holds JSON: `{"batches": 60, "seconds": 120, "seed": 1, "replay": false, "files": "/…/files"}`.
+`GPUTUNE_TRIAL` holds JSON: `{"batches": 60, "seconds": 120, "seed": 1, "replay": false, "files": "/…/files"}`, …
 
 - `batches`, `seconds`: after so many batches of one loader, or so long after its first one, `next()` raises SystemExit:
   the script's own `finally` and `atexit` run, and it leaves with status 0.
 - `host`: the pid of who has started it: once that is gone it ends in the same way, for nobody will read what it takes.
 - `seed`: torch's random numbers start there, so that trials which are compared get the same samples.
 - `replay`: each loader makes one batch and hands it out again and again: how fast everything else could be.
+- `stop`: once there is a file of that name it ends as it would at its last batch: it was seen to be hopeless.
 - `files`: the names of the files that are read are appended there, a line each, by the training and its workers.
 
 Without the variable this module is not even imported. No other process is ever ended or fed by it.
@@ -24,6 +25,7 @@ from gputune_guest import ring
 
 MOST_FILES = 200000  # names kept by one process
 HOST_S = 2.0  # s between looks whether the host lives
+LOOK_S = 0.1  # s between looks for the file that ends it: one is a system call
 
 current = None  # the _Trial of this process
 
@@ -38,7 +40,9 @@ class _Trial:
         self.replay = bool(asked.get("replay"))
         self.files = asked.get("files")
         self.host = int(asked.get("host", 0))
-        self.looked = time.monotonic()
+        self.looked = time.monotonic()  # for the host
+        self.stop = asked.get("stop")
+        self.asked = 0.0  # when that file was last looked for
         self.owner = os.getpid()
         self.counts = {}  # kind of a loader to its training batches so far
         self.began = None
@@ -48,19 +52,20 @@ class _Trial:
         """Return whether the loop has had what it was to get."""
         if self.over:
             return True
+        at = time.monotonic()
         if self.began is None:
-            self.began = time.monotonic()
-        now = time.monotonic()
-        if self.counts.get(key, 0) < self.batches and now - self.began < self.seconds and not self._is_left(now):
+            self.began = at
+        enough = self.counts.get(key, 0) >= self.batches or at - self.began >= self.seconds
+        if not enough and not self._is_left(at) and not self._is_stopped(at):
             return False
         self.end(max(self.counts.values(), default=0))
         return True
 
-    def _is_left(self, now):
+    def _is_left(self, at):
         """Return whether the host is gone."""
-        if not self.host or now - self.looked < HOST_S:
+        if not self.host or at - self.looked < HOST_S:
             return False
-        self.looked = now
+        self.looked = at
         try:
             os.kill(self.host, 0)
         except ProcessLookupError:
@@ -68,6 +73,13 @@ class _Trial:
         except OSError:
             return False
         return False
+
+    def _is_stopped(self, at):
+        """Return whether the host wants no more of it."""
+        if not self.stop or at - self.asked < LOOK_S:
+            return False
+        self.asked = at
+        return os.path.exists(self.stop)
 
     def end(self, batches):
         """Have every `next()` of training end the script from here on."""

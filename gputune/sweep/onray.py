@@ -1,0 +1,229 @@
+"""The trials of a sweep as tasks of the user's own Ray cluster, each with its resources declared.
+
+The search thinks here; every start of the script is a task (`faraway.py`). All of a sweep that is compared runs on one
+node, and batch sizes, whose data costs nothing, on nodes like it. By default a trial asks for all CPUs of a node,
+so that by Ray's account nobody runs beside it: a time that was measured in company says little.
+"""
+
+import itertools
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gputune import clusters
+from gputune.clusters import Node
+from gputune.errors import BadUsage, GputuneError
+from gputune.hygiene import clean
+from gputune.sample import Json
+from gputune.sweep.faraway import Order, Report, trial
+from gputune.sweep.living import Plan, new_log
+from gputune.sweep.rungs import Rungs
+from gputune.sweep.settings import Setting
+from gputune.sweep.starter import Starter
+from gputune.sweep.starting import Judge, Start, State
+
+LOOK_S = 0.5  # s between looks whether somebody wants to leave
+LATE_S = 20.0  # s after which it is said that a trial waits for its turn in the cluster
+
+Tell = Callable[[str], None]
+
+
+class NoTrial(GputuneError):  # noqa: N818 - named for what happened
+    """A node could not start the script at all."""
+
+    def __init__(self, node: str, why: str, hint: str = "") -> None:
+        hint = (
+            hint or "gputune and what the script needs have to be installed on the nodes, in the Python that runs Ray"
+        )
+        super().__init__(f"a trial on node `{clean(node, 64)}` came to nothing: {clean(why, 300)}", hint=hint)
+
+
+class TooMuch(BadUsage):
+    """No node has what each trial is to ask for."""
+
+    def __init__(self, cpus: float | None, gpus: float | None, nodes: Sequence[Node]) -> None:
+        asked = [f"{n:g} {what}s" for n, what in ((cpus, "CPU"), (gpus, "GPU")) if n is not None]
+        most = max(nodes, key=lambda node: (node.gpus, node.cpus), default=None)
+        has = f"the largest has {most.cpus:g} CPUs and {most.gpus:g} GPUs" if most else "there is none"
+        super().__init__(f"no node of the cluster has {' and '.join(asked) or 'a CPU'}: {has}", hint="ask for less")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What a trial asks for. None: all CPUs of its node, and one GPU where it has any."""
+
+    cpus: float | None = None
+    gpus: float | None = None
+
+    def of(self, node: Node) -> tuple[float, float]:
+        """Return the CPUs and GPUs that a trial on this node declares."""
+        return self.cpus or node.cpus, min(1.0, node.gpus) if self.gpus is None else self.gpus
+
+    def times(self, node: Node) -> int:
+        """Return how many such trials a node holds at once."""
+        cpus, gpus = self.of(node)
+        fits = [n for n in (_times(node.cpus, cpus), _times(node.gpus, gpus)) if n is not None]
+        return min(fits, default=0)
+
+
+def _times(whole: float, part: float) -> int | None:
+    return int(whole / part + clusters.LESS) if part > 0 else None
+
+
+class Cluster:
+    """A cluster that is connected. `tell` says a sentence; `stopping` is set by who wants to leave."""
+
+    def __init__(self, ray: Any, share: Share, tell: Tell) -> None:
+        self._ray = ray
+        self._share = share
+        self._tell = tell
+        self._task = ray.remote(trial)
+        self._lock = threading.Lock()
+        self._running: Counter[str] = Counter()
+        self._told_of_waiting = False
+        self.stopping = threading.Event()
+        live = clusters.nodes(ray)
+        self.nodes = [node for node in live if share.times(node)]
+        if not self.nodes:
+            raise TooMuch(share.cpus, share.gpus, live)
+
+    def alike(self, node: Node) -> list[Node]:
+        """Return the nodes on which the same takes the same time, this one first."""
+        return sorted((other for other in self.nodes if other.is_like(node)), key=lambda other: other.id != node.id)
+
+    def places(self, nodes: Sequence[Node]) -> int:
+        """Return how many trials these nodes hold at once."""
+        return max(1, sum(self._share.times(node) for node in nodes))
+
+    def judge(self) -> Any:
+        """Return an actor that holds the rungs of trials that are compared."""
+        return self._ray.remote(Rungs).options(num_cpus=0).remote()
+
+    @contextmanager
+    def place(self, nodes: Sequence[Node]) -> Iterator[Node]:
+        """Lend the node on which fewest trials of ours run."""
+        with self._lock:
+            node = min(nodes, key=lambda one: self._running[one.id])
+            self._running[node.id] += 1
+        try:
+            yield node
+        finally:
+            with self._lock:
+                self._running[node.id] -= 1
+
+    def run(self, node: Node, order: Order, judge: Any) -> Report:
+        """Run a start on a node, and wait for it. Raises NoTrial, Lost, or KeyboardInterrupt where somebody leaves."""
+        cpus, gpus = self._share.of(node)
+        options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 0, "name": f"gputune: {order.name}"}
+        task = self._task.options(**options, scheduling_strategy=clusters.pinned(self._ray, node))
+        reference = task.remote(msgspec.json.encode(order), judge)
+        try:
+            for looks in itertools.count(1):
+                if self._ray.wait([reference], timeout=LOOK_S)[0]:
+                    break
+                if self.stopping.is_set():
+                    raise KeyboardInterrupt
+                if looks * LOOK_S > LATE_S and not self._told_of_waiting:
+                    self._say_busy(cpus, gpus)
+            return msgspec.json.decode(self._ray.get(reference), type=Report)
+        except KeyboardInterrupt:
+            self._ray.cancel(reference)
+            raise
+        except Exception as error:
+            raise Lost(node.name, clusters.first_line(error)) from error
+
+    def _say_busy(self, cpus: float, gpus: float) -> None:
+        self._told_of_waiting = True
+        short = clusters.missing(self._ray, {"CPU": cpus, "GPU": gpus})
+        if short:
+            self._tell(f"the cluster is busy, {short}: trials may wait for their turn")
+
+    def close(self) -> None:
+        """Let go of the cluster: what still runs of ours ends."""
+        self.stopping.set()
+        self._ray.shutdown()
+
+
+class Lost(NoTrial):
+    """Ray has lost it, or could not begin it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FarStarter(Starter):
+    """Starts the script on `node`, and where it may run anywhere on nodes that are like it."""
+
+    cluster: Cluster
+    node: Node
+    _seen: bool = field(default=False)  # something ran there: what fails from here on is a row
+
+    @property
+    def at_once(self) -> int:
+        """Return how many trials may run side by side: on other nodes, or on one that is to be parted."""
+        return self.cluster.places(self.cluster.alike(self.node))
+
+    def judge(self) -> Judge:
+        """Return the judge of trials that are compared, who sits in the cluster."""
+        return Far(self.cluster.judge())
+
+    def start(
+        self,
+        plan: Plan,
+        name: str,
+        wanted: Setting | None = None,
+        *,
+        judge: Judge | None = None,
+        spread: bool = False,
+        **special: Json,
+    ) -> Start:
+        """Start the script on a node, and wait for its end. Raises NoTrial where no trial could begin there."""
+        order = Order(
+            command=plan.command,
+            cwd=plan.cwd,
+            name=name,
+            seconds=plan.seconds,
+            batches=plan.batches,
+            seed=self.seed,
+            within=self.within,
+            where=self.where,
+            duplicates=self.duplicates,
+            origin=self.origin,
+            wanted=wanted,
+            replay=bool(special.get("replay")),
+            judged=judge is not None,
+        )
+        nodes = self.cluster.alike(self.node) if spread else [self.node]
+        with self.cluster.place(nodes) as node:
+            try:
+                report = self.cluster.run(node, order, judge.actor if isinstance(judge, Far) else None)
+            except Lost as lost:
+                if not self._seen:
+                    raise
+                return Start(state=State.FAILED, log="", why=str(lost.args[0]), node=node.name)
+        return self._taken(report, node, name)
+
+    def _taken(self, report: Report, node: Node, name: str) -> Start:
+        """Return the start in a report, its log kept here. Raises NoTrial where there is none."""
+        if report.start is None:
+            raise NoTrial(node.name, report.error, report.hint)
+        self._seen = True
+        log, descriptor = new_log(self.folder, name)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            file.write(report.log)
+        return msgspec.structs.replace(report.start, log=str(log), node=node.name).start(report.run())
+
+
+class Far:
+    """A judge in the cluster. Only trials that run there can ask him."""
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+
+    def __call__(self, *_: float) -> bool:
+        """Say that a trial goes on: whoever asks here is not one of his."""
+        return True

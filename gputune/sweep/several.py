@@ -1,0 +1,225 @@
+"""Several sweeps: other scripts, or other nodes of a cluster. Here one after the other, in a cluster side by side.
+
+Each is a sweep of its own, in a folder of its own below the one of all; one that fails leaves the others alone.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from gputune.errors import BadUsage, GputuneError
+from gputune.hygiene import clean
+from gputune.launch import folders
+from gputune.report.words import number, times
+from gputune.sweep.result import Outcomes, Sweep, document, to_json
+from gputune.sweep.script import Script
+from gputune.sweep.starter import Starter
+from gputune.sweep.sweeping import Wishes, sweep
+from gputune.sweep.table import FILE, Named, table
+
+SCHEMA_VERSION = 1
+MOST = 64  # side by side: each has a thread that waits
+LOOK_S = 0.5  # s between looks whether somebody has pressed Ctrl-C
+ALL = "sweeps"  # what the folder of several is called after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One sweep of several. `node`: of a cluster, "" for this machine."""
+
+    script: Script
+    node: str = ""
+    starter: Callable[..., Starter] = Starter
+
+    @property
+    def name(self) -> str:
+        """Return what people call it."""
+        return f"{self.script.name} on {clean(self.node, 64)}" if self.node else self.script.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What came of one: outcomes, or an error."""
+
+    job: Job
+    outcomes: Outcomes | None = None
+    error: GputuneError | None = None
+
+    @property
+    def sweep(self) -> Sweep | None:
+        """Return its document, None where it has none."""
+        return msgspec.structs.replace(document(self.outcomes), node=self.job.node) if self.outcomes else None
+
+
+class SweepRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One sweep of several: its document, null where it failed for the reason in `error`."""
+
+    script: str
+    node: str
+    error: str
+    sweep: Sweep | None
+
+
+class Sweeps(msgspec.Struct, frozen=True, kw_only=True):
+    """The document of several."""
+
+    schema_version: int = SCHEMA_VERSION
+    sweeps: list[SweepRow]
+    stopped: bool
+    folder: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Several:
+    """Sweeps that are to be done. `leave` is called where somebody presses Ctrl-C: those that run are to end."""
+
+    jobs: Sequence[Job]
+    wishes: Wishes  # of all of them; script, starter and places are each one's own
+    side_by_side: bool = False
+    leave: Callable[[], None] = lambda: None
+    stopped: bool = False
+
+    def run(self) -> list[Done]:
+        """Do them all, and return what came of each. One alone raises its error, and has its folder to itself."""
+        if len(self.jobs) == 1 and not self.side_by_side:
+            found = self._sweep(self.jobs[0], None)
+            self.stopped = found.stopped
+            return [Done(job=self.jobs[0], outcomes=found)]
+        alone = len(self.jobs) == 1
+        folder = None if alone or self.wishes.resume else _folder(self.wishes.out)
+        if not self.side_by_side:
+            return [self._done(job, folder) for job in self.jobs if not self.stopped]
+        done = self._threads(folder)
+        if alone and done[0].error is not None and not self.stopped:
+            raise done[0].error
+        return done
+
+    def _threads(self, folder: Path | None) -> list[Done]:
+        pool = ThreadPoolExecutor(min(MOST, len(self.jobs)), thread_name_prefix="gputune-sweep")
+        waiting: list[Future[Done]] = [pool.submit(self._done, job, folder) for job in self.jobs]
+        try:
+            while wait_for(waiting, timeout=LOOK_S).not_done:
+                pass
+        except KeyboardInterrupt:
+            self.stopped = True
+            self.leave()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+        return [one.result() for one in waiting if not one.cancelled()]
+
+    def _done(self, job: Job, folder: Path | None) -> Done:
+        try:
+            found = self._sweep(job, folder)
+        except GputuneError as error:
+            return Done(job=job, error=error)
+        except KeyboardInterrupt:
+            self.stopped = True
+            return Done(job=job, error=GputuneError("it was ended before anything was measured", hint="sweep again"))
+        self.stopped = self.stopped or found.stopped
+        return Done(job=job, outcomes=found)
+
+    def _sweep(self, job: Job, folder: Path | None) -> Outcomes:
+        wishes = replace(self.wishes, script=job.script, starter=job.starter, place=job.node)
+        if len(self.jobs) > 1:
+            tell = self.wishes.tell
+            wishes = replace(
+                wishes, inside=self.wishes.write is not None, tell=lambda text: tell(f"{job.name}: {text}")
+            )
+            if folder is not None:
+                wishes = replace(wishes, out=str(_own_folder(folder, job)))
+        found = sweep(wishes)
+        keep_table(found, job)
+        return found
+
+
+def keep_table(found: Outcomes, job: Job) -> None:
+    """Keep the trials as CSV in the sweep's folder; that it cannot be written is said with the rest."""
+    try:
+        named = Named(script=job.script.name, node=job.node, sweep=document(found))
+        Path(found.folder, FILE).write_text(table([named]), encoding="utf-8")
+    except OSError as error:
+        found.says.append(f"`{FILE}` could not be written: {error.strerror}")
+
+
+def _folder(out: str | None) -> Path:
+    """Make the folder of all. Raises BadUsage where it cannot be."""
+    try:
+        return Path(folders.chosen(out) if out else folders.fresh((ALL,)))
+    except OSError as error:
+        raise BadUsage(
+            f"nothing can be kept: `{clean(out or folders.RUNS)}` cannot be written ({error.strerror or error})",
+            hint="name a folder that can be: `--out DIR`",
+        ) from None
+
+
+def _own_folder(folder: Path, job: Job) -> Path:
+    """Return the folder of one: a new one below that of all."""
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", job.name.replace(".py", ""))[:60].strip("-.") or "sweep"
+    names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 2 * MOST))
+    for name in names:
+        try:
+            (folder / name).mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        return folder / name
+    raise BadUsage(f"`{folder}` is full", hint="name another folder: `--out DIR`")
+
+
+def as_csv(done: Sequence[Done]) -> str:
+    """Return the trials of all of them as CSV."""
+    swept = ((one.job, one.sweep) for one in done)
+    return table(Named(script=job.script.name, node=job.node, sweep=sweep) for job, sweep in swept if sweep is not None)
+
+
+def as_json(several: Several, done: Sequence[Done]) -> bytes:
+    """Return the document of several as indented JSON; that of one alone as it always is."""
+    if len(several.jobs) == 1 and done[0].sweep is not None:
+        return to_json(done[0].sweep)
+    rows = [
+        SweepRow(
+            script=one.job.script.name,
+            node=one.job.node,
+            error=str(one.error.args[0]) if one.error is not None else "",
+            sweep=one.sweep,
+        )
+        for one in done
+    ]
+    folder = next((str(Path(one.outcomes.folder).parent) for one in done if one.outcomes is not None), "")
+    made = Sweeps(sweeps=rows, stopped=several.stopped, folder=folder)
+    return msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n"
+
+
+HEAD = ("script", "node", "best", "samples/s", "")
+
+
+def summary(done: Sequence[Done]) -> str:
+    """Return several in a table: of each the best settings, and what they buy."""
+    rows = [HEAD, *(_row(one) for one in done)]
+    if not any(row[1] for row in rows[1:]):
+        rows = [(*row[:1], *row[2:]) for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _row(one: Done) -> tuple[str, ...]:
+    sweep = one.sweep
+    if sweep is None:
+        why = str(one.error.args[0]) if one.error is not None else ""
+        return (one.job.script.name, one.job.node, "–", "–", clean(why, 100))
+    own, best = sweep.baseline, sweep.best
+    same = best == own
+    names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")
+    changed = [
+        f"{name}={getattr(best, name)}"
+        for name in names
+        if getattr(best, name) is not None and getattr(best, name) != getattr(own, name)
+    ]
+    gain = "as it is" if same else times(sweep.speedup) if sweep.speedup.low > 1 else "as fast, and cheaper"
+    return (one.job.script.name, one.job.node, ", ".join(changed) or "its own", number(best.samples_per_s), gain)

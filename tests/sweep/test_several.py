@@ -1,0 +1,119 @@
+"""Several sweeps: each leaves the others alone, one after the other here, side by side in a cluster."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gputune.errors import BadUsage, GputuneError
+from gputune.features import Loader
+from gputune.sweep import several
+from gputune.sweep.choosing import Tally, gain
+from gputune.sweep.limits import Limits
+from gputune.sweep.result import Outcomes
+from gputune.sweep.script import Script, scripts_of
+from gputune.sweep.search import Found
+from gputune.sweep.settings import setting
+from gputune.sweep.several import Job, Several, as_csv, as_json, summary
+from gputune.sweep.sweeping import Wishes
+
+OWN, BEST = (setting(n, 2, pin_memory=False, persistent=False, batch_size=16) for n in (0, 4))
+
+
+def outcomes(folder: str) -> Outcomes:
+    """A sweep that found four workers to be three times as fast."""
+    own, best = (Tally(setting=s, noise=0.01, visits=[[rate] * 10]) for s, rate in ((OWN, 100.0), (BEST, 300.0)))
+    loader = Loader(
+        where="a.py:9", num_workers=0, prefetch_factor=None, pin_memory=False, persistent_workers=False, batch_size=16
+    )
+    return Outcomes(
+        script="a.py", loader=loader, baseline=own, best=best, gain=gain(own, best),
+        found=Found(predicted={}, tallies={OWN: own, BEST: best}), folder=folder, seconds=1.0, starts=2,
+        limits=Limits(workers=8, batches=1e9, memory=None, worker=1, batch=1, script=OWN),
+    )  # fmt: skip
+
+
+def several_of(monkeypatch: pytest.MonkeyPatch, sweep, *names: str, **more) -> Several:
+    monkeypatch.setattr(several, "sweep", sweep)
+    jobs = [Job(script=Script(command=("python", f"{name}.py"), cwd="/")) for name in names]
+    return Several(jobs=jobs, wishes=Wishes(script=jobs[0].script, **more))
+
+
+def swept(wishes: Wishes) -> Outcomes:
+    if wishes.script.name == "bad.py":
+        raise GputuneError("no DataLoader was iterated", hint="see its log")
+    Path(wishes.out or ".").mkdir(exist_ok=True)
+    return outcomes(wishes.out or ".")
+
+
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_one_that_fails_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side_by_side: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    these = several_of(monkeypatch, swept, "a", "bad", "c", out=str(tmp_path / "all"), write=Path("gputune.toml"))
+    these.side_by_side = side_by_side
+    done = these.run()
+    assert [one.error is None for one in done] == [True, False, True]
+    assert [len(file.read_text().splitlines()) for file in sorted(tmp_path.glob("all/*/trials.csv"))] == [3, 3]
+    made = json.loads(as_json(these, done))
+    assert [(row["script"], row["error"], row["sweep"] is None) for row in made["sweeps"]] == [
+        ("a.py", "", False), ("bad.py", "no DataLoader was iterated", True), ("c.py", "", False),
+    ]  # fmt: skip
+    assert made["folder"] == str(tmp_path / "all")
+    assert len(as_csv(done).splitlines()) == 5
+    lines = summary(done).splitlines()
+    assert lines[0].split() == ["script", "best", "samples/s"]
+    assert "num_workers=4, prefetch_factor=2" in lines[1]
+    assert "×3" in lines[1]
+    assert "no DataLoader" in lines[2]
+
+
+def test_each_has_a_folder_and_settings_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Wishes] = []
+
+    def sweep(wishes: Wishes) -> Outcomes:
+        seen.append(wishes)
+        return swept(wishes)
+
+    these = several_of(monkeypatch, sweep, "a", "a", out=str(tmp_path / "all"), write=Path("gputune.toml"))
+    these.run()
+    assert [Path(str(wishes.out)).name for wishes in seen] == ["a", "a-2"]
+    assert all(wishes.inside for wishes in seen)
+
+
+def test_one_alone_is_as_it_ever_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    these = several_of(monkeypatch, swept, "a", out="here", write=Path("gputune.toml"))
+    done = these.run()
+    assert json.loads(as_json(these, done))["best"]["num_workers"] == 4
+    assert not done[0].outcomes.written
+    with pytest.raises(GputuneError, match="no DataLoader"):
+        several_of(monkeypatch, swept, "bad").run()
+    alone = several_of(monkeypatch, swept, "bad")
+    alone.side_by_side = True
+    with pytest.raises(GputuneError, match="no DataLoader"):
+        alone.run()
+
+
+def test_a_ctrl_c_begins_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sweep(wishes: Wishes) -> Outcomes:
+        found = swept(wishes)
+        found.stopped = True
+        return found
+
+    these = several_of(monkeypatch, sweep, "a", "b", "c", out=str(tmp_path / "all"))
+    assert (len(these.run()), these.stopped) == (1, True)
+
+
+def test_several_commands_are_quoted_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).touch()
+    found = scripts_of(("python3 a.py --x '1 2'", "--", "b.py --y"), None, "python3")
+    assert [script.command for script in found] == [("python3", "a.py", "--x", "1 2"), ("python3", "b.py", "--y")]
+    assert [script.command for script in scripts_of(("python3 a.py",), None, "python3")] == [("python3", "a.py")]
+    (one,) = scripts_of(("a.py", "--", "--z"), None, "python3")
+    assert one.command == ("python3", "a.py", "--", "--z")
+    with pytest.raises(BadUsage, match="is no command"):
+        scripts_of(("python3 'a.py", "--", "b.py --y"), None, "python3")
