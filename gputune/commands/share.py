@@ -197,6 +197,7 @@ def _option(name: str, metavar: str, text: str, **more: Any) -> Callable[[FC], F
     help="CPUs and threads divided among them, or not.  [default: split]",
 )
 @click.option("--max-workers", type=click.IntRange(0), metavar="N", help="Most workers of each DataLoader.")
+@click.option("--ray", metavar="ADDRESS", help="On that Ray cluster (`auto`: ours), with fractions of its GPUs.")
 @click.option("--dry-run", is_flag=True, help="Print the plan, and start nothing.")
 @click.option(
     "--json", "as_json", is_flag=True, envvar="GPUTUNE_SHARE_JSON", help="Print the result as JSON too, at the end."
@@ -208,9 +209,17 @@ def command(ctx: click.Context, /, **asked: Any) -> int:
     spec = _spec(asked, _jobs(asked, commands=bool(ctx.meta.get(COMMANDS))))
     from gputune.sharing import preparing  # noqa: PLC0415 - not for a mistake in the options
 
+    shown = msgspec.structs.replace(spec, logs=asked["log_dir"] or asked["out"] or "gputune-runs/…")
+    if asked["ray"]:
+        from gputune.sharing import onray  # noqa: PLC0415 - as above
+
+        if asked["dry_run"]:
+            click.echo(onray.dry(asked["ray"], shown))
+            return 0
+        return onray.share(asked["ray"], spec, asked["out"], asked["log_dir"])
     if asked["dry_run"]:
         preparing.check(spec)
-        _rehearse(msgspec.structs.replace(spec, logs=asked["log_dir"] or asked["out"] or "gputune-runs/…"))
+        _rehearse(shown)
         return 0
     if not isinstance(ctx.obj, Link):
         raise GputuneError(

@@ -15,7 +15,7 @@ from gputune.figures import size
 from gputune.sharing import fitting
 from gputune.sharing.climb import Climb
 from gputune.sharing.crew import Crew
-from gputune.sharing.fitting import Need, Room
+from gputune.sharing.fitting import Need, Probed, Room
 from gputune.sharing.logs import Logs
 from gputune.sharing.member import Member
 from gputune.sharing.pack import HANGS, Pack, on_cards
@@ -52,6 +52,7 @@ class Course:
         self.alone: Pace | None = None
         self.need = Need()
         self.pack = Pack(spec, crew, eyes, note)
+        self.probed: Probed | None = None  # what a copy has shown that was only to be measured
         self._spec = spec
         self._crew = crew
         self._places = places
@@ -219,10 +220,21 @@ class Course:
         )
         self._window = None
         host_own = weight if lives else 0.0
-        if first.trial:
+        if self._spec.probe:
+            self._probed(self._space.room(card, host_own=host_own))
+        elif first.trial:
             self._predict(self._space.room(card, host_own=host_own))
         else:
             self._admit(host_own)
+
+    def _probed(self, room: Room) -> None:
+        """Keep what the copy has shown, and end it: that was all that was asked for."""
+        pace = self.alone
+        self.probed = Probed(
+            need=self.need, room=room, rate=pace.rate if pace else None, unit=pace.unit if pace else ""
+        )
+        self._crew.close("the trial is over")
+        self.phase = "packed"
 
     def _admit(self, host_own: float) -> None:
         """Let the others join the first, unless they do not fit. Raises DoesNotFit and OneAtATime."""

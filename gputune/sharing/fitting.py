@@ -38,6 +38,16 @@ class Room:
     cores: float = 1.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """What one copy has shown: what it needs of what there is, and its pace alone (`rate` in `unit`, None: unseen)."""
+
+    need: Need
+    room: Room
+    rate: float | None = None
+    unit: str = ""
+
+
 def limits(need: Need, room: Room) -> dict[str, float]:
     """Return how many copies each thing holds at the most. What was not measured limits nothing."""
     found: dict[str, float] = {}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import json, structs
 
 from gputune.errors import GputuneError
 from gputune.hygiene import clean
@@ -29,7 +29,7 @@ from gputune.sharing.member import Mask, Member
 from gputune.sharing.metric import metric
 from gputune.sharing.placing import Places
 from gputune.sharing.progress import Pace, Progress
-from gputune.sharing.spec import VARIABLE, Spec, decode
+from gputune.sharing.spec import PROBED, VARIABLE, Spec, decode
 from gputune.sharing.window import Eyes
 
 BEAT = 0.1  # s between two looks, where no signal comes
@@ -158,6 +158,7 @@ class Launcher:
         from gputune.report.packed import render  # noqa: PLC0415 - the tasks start sooner without it
         from gputune.report.terminal import encodable  # noqa: PLC0415 - as above
 
+        self._keep_probed()
         made = self._document({}, running=False)
         self._living.put(made)
         if self._living.trouble:
@@ -169,6 +170,15 @@ class Launcher:
         say("\n" + encodable(text, getattr(sys.stderr, "encoding", None)) + "\n")
         if self._spec.as_json:
             _put(to_json(made))
+
+    def _keep_probed(self) -> None:
+        """Keep what a copy has shown that was only to be measured."""
+        if self._course.probed is None:
+            return
+        from gputune.recording.folder import Folder  # noqa: PLC0415 - as above
+
+        with Folder(Path(self._spec.folder)) as folder:
+            folder.write(PROBED, json.encode(self._course.probed))
 
     def _present(self, recent: Mapping[int, Pace]) -> Packed:
         return self._document(recent, running=True)

@@ -127,3 +127,18 @@ def _override(spec: Spec) -> dict[str, str]:
         return {}
     rule = {"set": {}, "most": {"num_workers": spec.workers}}
     return {"GPUTUNE_OVERRIDE": msgspec.json.encode([rule]).decode()}
+
+
+def places(spec: Spec, out: str | None, log_dir: str | None) -> tuple[str, str, list[str]]:
+    """Return the run folder, the folder of the logs, and what is to be said of them, where others start the tasks.
+
+    Raises GputuneError where the logs cannot be written.
+    """
+    said: list[str] = []
+    folder = _folder(out, whole_command(spec), said)
+    try:
+        return folder, _logs(log_dir, folder, spec), said
+    except GputuneError:
+        if folder:
+            folders.remove_empty(folder)
+        raise

@@ -7,6 +7,7 @@ import msgspec
 
 VARIABLE: Final = "GPUTUNE_SHARE"  # carries a Spec to the launcher, which takes it away from the tasks
 SLOT: Final = "GPUTUNE_SHARE_SLOT"  # a task's number among all of them: tells whose a process is
+PROBED: Final = "probed.json"  # in the run folder: what a copy has shown that was only to be measured
 AUTO: Final = 0  # a job's count, and `at_once`: to be found out
 
 OnFailure = Literal["continue", "stop", "restart"]
@@ -60,6 +61,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     mps: Mps = "auto"
     cpus: Cpus = "split"
     workers: int = -1  # most workers of each loader; -1: as the script has them
+    # of a cluster: (slot, number, of how many) of the one task that this launcher has; none: counted here
+    numbered: tuple[int, int, int] | None = None
+    probe: bool = False  # a copy is measured, what it needs is kept, and nothing else is started
 
 
 def encode(spec: Spec) -> str:

@@ -48,7 +48,8 @@ def tasks(spec: Spec, cards: Sequence[str] = (), *, count: int = 1) -> list[Task
         whole = each * max(1, len(cards))
         for number in range(whole):
             card = cards[number // each] if cards else ""
-            found.append(_task(spec, job, len(found), (number, whole), card))
+            slot, place, of = spec.numbered or (len(found), number, whole)
+            found.append(_task(spec, job, slot, (place, of), card))
     return found
 
 

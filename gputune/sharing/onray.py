@@ -1,0 +1,324 @@
+"""The same tasks on the user's Ray cluster, where one card is not enough: `gputune share --ray ADDRESS`.
+
+One copy runs alone first, with a whole GPU to itself, and is ended. What it needed becomes the fraction of a GPU, the
+CPUs and the memory that each process asks for (`fractions.py`), in one placement group with a bundle for each that runs
+at once. Each process has a launcher of its own on its node (`hosted.py`); logs come here while they are written.
+"""
+
+import os
+import re
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gputune import clusters
+from gputune.errors import BadUsage, GputuneError
+from gputune.figures import size
+from gputune.hygiene import clean, mask
+from gputune.launch import folders
+from gputune.launch.descriptors import say
+from gputune.packed import FILE, Packed, ProcRow, to_json
+from gputune.recording.folder import Folder
+from gputune.report.packed import render
+from gputune.report.terminal import encodable
+from gputune.sharing import preparing
+from gputune.sharing.closing import verdict
+from gputune.sharing.far import Far
+from gputune.sharing.farpack import FarPack
+from gputune.sharing.fitting import Need, Probed, Room
+from gputune.sharing.fractions import Ask, Whole, ask, per_card, refusal
+from gputune.sharing.hosted import Hosted
+from gputune.sharing.progress import Pace
+from gputune.sharing.spec import AUTO, Job, Spec, total
+from gputune.sharing.tasks import Task, tasks
+from gputune.sharing.window import Kept
+
+CARD_S = 60.0  # s that a card of the cluster gets to say what it has, a new worker of Ray included
+WIDTH = 100  # columns of the summary, where stderr is no terminal
+OUTPUT = re.compile(r"its output is in `[^`]*`")
+
+
+class NotThere(BadUsage):
+    """Something was asked for that a cluster decides by itself."""
+
+    def __init__(self, option: str, why: str) -> None:
+        super().__init__(f"`{option}` does not go with `--ray`: {why}", hint=f"leave `{option}` out")
+
+
+class DoesNotFit(BadUsage):
+    """More processes were asked for than the cluster holds at once."""
+
+    def __init__(self, says: str) -> None:
+        super().__init__(says, hint="fewer; or `--queue`, with which the others wait their turn")
+
+
+class NoNeed(BadUsage):
+    """Nobody knows what one of them needs."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"what one process needs is not known: {why}", hint="say it, like `--memory 6GB`")
+
+
+class TrialFailed(GputuneError):  # noqa: N818 - named for what happened
+    """The copy that was to be measured has come to nothing: its launcher's own words, with the log as it lies here."""
+
+    def __init__(self, far: Far) -> None:
+        says, _, rest = far.said.partition("\n\nhint: ")
+        errors = [line.removeprefix("error: ") for line in says.splitlines() if line.startswith("error: ")]
+        why = errors[-1] if errors else far.why or "a copy that was to be measured has come to nothing"
+        there = f"its output is in `{far.task.log}`"
+        hint = OUTPUT.sub(lambda _: there, (rest.splitlines() or [""])[0])
+        super().__init__(clean(why, 400), hint=clean(hint, 400) or there)
+        self.status = far.status or GputuneError.status
+
+
+class Sharing:
+    """One packed run in a cluster. `run` it once, and `close` it whatever comes."""
+
+    def __init__(self, ray: Any, spec: Spec, folder: str, said: Sequence[str]) -> None:
+        self.notes = list(said)
+        self._ray = ray
+        self._spec = spec
+        self._folder = folder
+        self._whole = whole_of(ray)
+        self._pack = FarPack(ray, spec, self._note)
+        self._began = time.monotonic()
+
+    def run(self) -> int:
+        """Run everything; return the exit code to leave with, negative for a signal. Raises GputuneError."""
+        if not self._whole.gpus:
+            self._note("no node of the cluster has a GPU: they share its CPUs")
+        probed = self._needed()
+        if self._pack.closing:
+            return -signal.SIGINT
+        wish, found = self._planned(probed)
+        self._note(f"each asks for {wish.words()}; {wish.at_once} of {len(found)} run at once")
+        members = [Far(task, self._ray) for task in found]
+        self._pack.serve(members, wish.bundle(), wish.at_once)
+        code = self._status(members)
+        made = document([far.row for far in members], probed, wish, self._whole)
+        self._speak(
+            msgspec.structs.replace(
+                made,
+                notes=self.notes,
+                exit_code=code,
+                wall_s=time.monotonic() - self._began,
+            )
+        )
+        return code
+
+    # what one needs
+
+    def _needed(self) -> Probed:
+        """Return what one copy needs: as it was said, else as it was seen. Raises GputuneError."""
+        spec = self._spec
+        if len(spec.jobs) > 1 or spec.trial <= 0:
+            return self._given(max(spec.jobs, key=lambda job: job.memory or 0))
+        far = Far(self._trial(), self._ray)
+        self._note("one copy runs alone, with a GPU to itself" if self._whole.gpus else "one copy runs alone")
+        procs = max(1, spec.at_once or total(spec.jobs, 0))
+        bundle = {"CPU": self._alone_cpus(procs)}
+        if self._whole.gpus:
+            bundle["GPU"] = 1.0
+        self._pack.serve([far], bundle, 1, probe=True)
+        self._pack.release()
+        if self._pack.closing:
+            return Probed(need=Need(), room=Room())
+        if far.probed is None:
+            raise TrialFailed(far)
+        return self._seen(far.probed)
+
+    def _alone_cpus(self, procs: int) -> float:
+        """Return the CPUs that the copy which runs alone asks for: what it would have in the pack, on one node."""
+        most = max((cpus for cpus, gpus in self._whole.nodes if gpus or not self._whole.gpus), default=1.0)
+        return min(most, max(1.0, self._whole.cpus // procs))
+
+    def _trial(self) -> Task:
+        """Return the task of the copy that is only measured: the first of as many as there are to be."""
+        spec = self._spec
+        job = msgspec.structs.replace(spec.jobs[0], name="trial", count=1)
+        (task,) = tasks(msgspec.structs.replace(spec, jobs=(job,)))
+        return replace(task, of=max(1, total(spec.jobs, 0)))
+
+    def _seen(self, probed: Probed) -> Probed:
+        """Say what was seen. Raises NoNeed where there are cards and nothing is known of what one takes of them."""
+        need, room = probed.need, probed.room
+        if self._whole.gpus and need.device is None and need.busy is None:
+            raise NoNeed("the driver told nothing of the copy that ran alone")
+        parts = [f"takes {size(need.device)} of {room.name}"] if need.device else []
+        parts += [f"keeps it {100 * need.busy:.0f}% busy"] if need.busy is not None else []
+        parts += [f"takes {size(need.host)} of its node's memory"] if need.host else []
+        parts += [f"uses {need.cores:.1f} CPUs"] if need.cores is not None else []
+        self._note(f"one {', '.join(parts)}") if parts else None
+        return probed
+
+    def _given(self, job: Job) -> Probed:
+        """Return what was said of the need: without a trial nothing else is known. Raises NoNeed."""
+        room = Room(name="a GPU")
+        if self._whole.gpus:
+            if job.memory is None:
+                several = len(self._spec.jobs) > 1
+                raise NoNeed("several jobs are not tried one by one" if several else "nothing was tried (`--trial 0`)")
+            room = self._card()
+        return Probed(need=Need(device=job.memory, host=job.host_memory, given=True), room=room)
+
+    def _card(self) -> Room:
+        """Return what a card of the cluster has. Raises NoNeed where its driver does not tell."""
+        actor = self._ray.remote(Hosted).options(num_cpus=0, num_gpus=1).remote()
+        try:
+            told = self._ray.get(actor.card.remote(), timeout=CARD_S)
+        except Exception as error:  # noqa: BLE001 - Ray raises what it likes
+            raise NoNeed(f"no card answered ({clusters.first_line(error)})") from None
+        finally:
+            self._ray.kill(actor)
+        if told is None:
+            raise NoNeed("the driver of a card told nothing of its memory")
+        return Room(name=clean(str(told[0]), 64), device=told[1], device_free=told[1])
+
+    # how many
+
+    def _planned(self, probed: Probed) -> tuple[Ask, list[Task]]:
+        """Return what each asks for, and all tasks. Raises DoesNotFit."""
+        spec, whole = self._spec, self._whole
+        asked = total(spec.jobs, 0)
+        wish = ask(probed, whole, asked, at_once=spec.at_once)
+        if not asked:
+            fits, first = per_card(probed.need, probed.room)
+            on_each = f", {fits} on each GPU" if whole.gpus else ""
+            self._note(f"{wish.at_once} at once should do most ({first or 'CPUs'} is the limit{on_each})")
+            return wish, tasks(spec, count=wish.at_once)
+        says = refusal(probed, whole, wish.at_once)
+        if says and not spec.queue:
+            raise DoesNotFit(says)
+        if says:
+            held = [n for n in range(1, wish.at_once) if not refusal(probed, whole, n)]
+            if not held:
+                raise DoesNotFit(refusal(probed, whole, 1))
+            wish = ask(probed, whole, asked, at_once=held[-1])
+        return wish, tasks(spec)
+
+    # the end
+
+    def _status(self, members: Sequence[Far]) -> int:
+        if self._pack.first_failure is not None:
+            return self._pack.first_failure
+        if all(far.state == "ended" for far in members):
+            return 0
+        return -signal.SIGINT if self._pack.interrupts else 1
+
+    def _note(self, text: str) -> None:
+        self.notes.append(clean(text, 400))
+        say(f"gputune: {clean(text, 400)}\n")
+
+    def _speak(self, made: Packed) -> None:
+        """Print the summary, and keep the document."""
+        if self._folder:
+            try:
+                with Folder(Path(self._folder)) as folder:
+                    folder.write(FILE, to_json(made))
+            except OSError as error:
+                say(f"gputune: `{FILE}` was not written ({error.strerror or error})\n")
+        width = os.get_terminal_size(2).columns if os.isatty(2) else WIDTH
+        say("\n" + encodable(render(made, width=width), getattr(sys.stderr, "encoding", None)) + "\n")
+        if self._spec.as_json:
+            sys.stdout.write(to_json(made).decode())
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._pack.close()
+        self._ray.shutdown()
+
+
+def whole_of(ray: Any) -> Whole:
+    """Return what the cluster has in all."""
+    has, nodes = ray.cluster_resources(), clusters.nodes(ray)
+    return Whole(
+        gpus=sum(node.gpus for node in nodes),
+        cpus=sum(node.cpus for node in nodes) or 1.0,
+        memory=float(has.get("memory", 0)),
+        nodes=tuple((node.cpus, node.gpus) for node in nodes),
+    )
+
+
+def document(rows: Sequence[ProcRow], probed: Probed, wish: Ask, whole: Whole) -> Packed:
+    """Return the document of a run. `together` is the sum of each one's mean pace, where all ran at once."""
+    paces = [Pace(row.samples_per_s, row.unit) for row in rows if row.samples_per_s is not None]
+    best = None
+    if len(rows) == wish.at_once == len(paces) and len({pace.unit for pace in paces}) == 1:
+        shortest = min((row.wall_s for row in rows if row.wall_s is not None), default=0.0)
+        best = Kept(len(rows), shortest, Pace(sum(pace.rate for pace in paces), paces[0].unit), None, None)
+    alone = Pace(probed.rate, probed.unit) if probed.rate else None
+    gain = best.pace.rate / alone.rate if best and alone and best.pace.unit == alone.unit else None
+    cards = int(whole.gpus)
+    says = verdict(alone, best, gain, "", has_card=bool(cards))
+    return Packed(
+        procs=list(rows),
+        mps=False,
+        alone=alone.rate if alone else None,
+        together=best.pace.rate if best else None,
+        gain=gain,
+        unit=best.pace.unit if best else alone.unit if alone else "",
+        at_once=wish.at_once,
+        device=f"{cards} {'GPU' if cards == 1 else 'GPUs'} of a cluster" if cards else "",
+        verdict=says.replace("there is no GPU here", "the cluster has no GPU"),
+    )
+
+
+def share(address: str, spec: Spec, out: str | None, log_dir: str | None) -> int:
+    """Run the tasks of a spec in a cluster, to their end; return the status. Raises GputuneError."""
+    check(spec)
+    ray = clusters.connect(address)
+    try:
+        folder, logs, said = preparing.places(spec, out, log_dir)
+    except GputuneError:
+        ray.shutdown()
+        raise
+    sharing = Sharing(ray, msgspec.structs.replace(spec, folder=folder, logs=logs), folder, said)
+    try:
+        code = sharing.run()
+    except GputuneError:
+        folders.remove_empty(folder)
+        raise
+    finally:
+        sharing.close()
+    return code if code >= 0 else 128 - code
+
+
+def check(spec: Spec) -> None:
+    """Raise NotThere for what a cluster decides by itself."""
+    weighted = any(job.weights or job.weight != 1 for job in spec.jobs)
+    for option, asked, why in (
+        ("--gpu", bool(spec.gpus), "Ray chooses the cards"),
+        ("--mps on", spec.mps == "on", "a daemon would have to run on each node"),
+        ("--weights", weighted, "they are parts of a card under MPS"),
+        ("--own-dirs", spec.own_dirs, "the folders would lie on other machines"),
+    ):
+        if asked:
+            raise NotThere(option, why)
+
+
+def dry(address: str, spec: Spec) -> str:
+    """Return the plan in words: the cluster, and every command. Nothing is started."""
+    check(spec)
+    ray = clusters.connect(address)
+    try:
+        lines = [
+            f"node {node.name}: {node.cpus:g} CPUs, {node.gpus:g} GPUs{f' ({node.kind})' if node.kind else ''}"
+            for node in clusters.nodes(ray)
+        ]
+    finally:
+        ray.shutdown()
+    for task in tasks(spec):
+        lines += [f"{task.name}: {clean(shlex.join(mask(task.argv)), 400)}", f"  log {task.log}"]
+    if any(job.count == AUTO for job in spec.jobs):
+        lines.append("how many: as many as one copy's memory and busy share allow on all GPUs")
+    if spec.trial > 0 and len(spec.jobs) == 1:
+        lines.append("one copy runs alone first, with a GPU to itself: what each asks for comes from what that needs")
+    return "\n".join(lines)
