@@ -129,6 +129,11 @@ class Life:
         ticker.close()
         return own_cpu
 
+    @property
+    def _outside(self) -> bool:
+        """Return whether it is only looked at: it ran before us, and nobody in it writes for us."""
+        return bool(self._run.pid) and not self._run.rings
+
     def _ticker(self) -> "Ticker":
         from gputune import rooms  # noqa: PLC0415 - a command that ends at once needs none of these
         from gputune.ticker import ROOM, Ticker  # noqa: PLC0415 - as above
@@ -136,8 +141,8 @@ class Life:
 
         pid = self._started.pid
         tree, rings = Tree(pid), Path(self._run.rings or os.devnull)
-        self._target = target = Target(pid, tree.pids, rings=rings, hz=self._run.hz, heard=not self._run.pid)
-        out = {"stacks"} if not self._run.stacks else {"loader"} if self._run.pid else set[str]()
+        self._target = target = Target(pid, tree.pids, rings=rings, hz=self._run.hz, heard=not self._outside)
+        out = {"stacks"} if not self._run.stacks else {"loader"} if self._outside else set[str]()
         probes = [name for name in rooms.names(ROOM) if name not in out]
         return Ticker(target, hz=self._run.hz, sink=self._take, tree=tree, probes=probes)
 

@@ -97,12 +97,15 @@ def _path_finder():
     return _frozen_importlib_external.PathFinder
 
 
-def _arrive():
-    """Say hello and put the finder in place. Whatever fails, the process goes on without us."""
+def arrive():
+    """Say hello and put the finder in place; return it, None where there is nobody to listen.
+
+    Whatever fails, the process goes on without us.
+    """
     try:
         folder = os.environ.get("GPUTUNE_RINGS")
         if not folder or not os.path.isdir(folder):
-            return
+            return None
         flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         os.close(os.open("%s/%d.hello" % (folder, os.getpid()), flags, 0o600))
         finder = _Finder()
@@ -112,7 +115,8 @@ def _arrive():
 
             hush.begin(finder)
     except Exception:
-        return
+        return None
+    return finder
 
 
 def _step_aside():
@@ -128,5 +132,6 @@ def _step_aside():
             sys.modules["sitecustomize"] = mine  # the import system looks for what it has just loaded
 
 
-_arrive()
-_step_aside()
+if __name__ == "sitecustomize":  # else `late.py` has us arrive in a process that runs already
+    arrive()
+    _step_aside()

@@ -238,4 +238,11 @@ def _forked():
     _lock = _thread.allocate_lock()
 
 
+def anew():
+    """End this ring and go on in another one, in the folder that `GPUTUNE_RINGS` names now: another run begins here."""
+    end()
+    _forked()
+    _opened()
+
+
 os.register_at_fork(after_in_child=_forked)
