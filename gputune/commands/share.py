@@ -5,7 +5,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,6 @@ IN_THE_FILE = {  # options of one task, and how a jobs file says the same
     "memory": "its own `memory`",
     "host_memory": "its own `host-memory`",
     "no_index_args": "its own `index-args`",
-    "python": "its own `command`",
 }
 
 
@@ -206,7 +205,8 @@ def _option(name: str, metavar: str, text: str, **more: Any) -> Callable[[FC], F
 @click.pass_context
 def command(ctx: click.Context, /, **asked: Any) -> int:
     """Turn what was asked for into a spec, and hand it to the undertaking."""
-    spec = _spec(asked, _jobs(asked, commands=bool(ctx.meta.get(COMMANDS))))
+    typed = [name for name in IN_THE_FILE if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    spec = _spec(asked, _jobs(asked, typed, commands=bool(ctx.meta.get(COMMANDS))))
     from gputune.sharing import preparing  # noqa: PLC0415 - not for a mistake in the options
 
     shown = msgspec.structs.replace(spec, logs=asked["log_dir"] or asked["out"] or "gputune-runs/…")
@@ -239,16 +239,16 @@ def _rehearse(spec: Spec) -> None:
         raise refused
 
 
-def _jobs(asked: dict[str, Any], *, commands: bool) -> tuple[Job, ...]:
+def _jobs(asked: dict[str, Any], typed: Sequence[str], *, commands: bool) -> tuple[Job, ...]:
     """Return the jobs. Raises BadUsage where nothing, or two things at once, are to be run."""
     words: tuple[str, ...] = asked["task"]
     if asked["jobs"] is not None:
         if words or asked["procs"] is not None:
             raise BadUsage("`--jobs` says what runs and how often", hint="leave TASK and `--procs` out")
-        if said := [name for name in IN_THE_FILE if asked[name]]:
-            option = f"--{said[0].replace('_', '-')}"
+        if typed:
+            option = f"--{typed[0].replace('_', '-')}"
             raise BadUsage(
-                f"with `--jobs`, `{option}` is said in the file", hint=f"each job has {IN_THE_FILE[said[0]]}"
+                f"with `--jobs`, `{option}` is said in the file", hint=f"each job has {IN_THE_FILE[typed[0]]}"
             )
         return jobsfile.read(asked["jobs"])
     if not words:
