@@ -63,7 +63,7 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
     return Finding(
         id=words.id,
         says=(
-            f"{words.one} every {_steps(every)} takes {share:.0%} of the loop"
+            f"{words.one} {_often(count, steps)} takes {share:.0%} of the loop"
             + (f" ({each * 1e3:.3g} ms each, {place.what})" if place.what else "")
         ),
         do=f"{words.verb} every {_steps(interval)} instead of every {_steps(every)}",
@@ -76,6 +76,13 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
         where=place.where,
         change={words.change: interval},
     )
+
+
+def _often(count: int, steps: int) -> str:
+    """Return how often a pause comes: `every 10 steps`, `8 times a step`."""
+    if count >= 2 * steps > 0:
+        return f"{round(count / steps)} times a step"
+    return f"every {_steps(max(1, round(steps / count)) if count else 1)}"
 
 
 def _steps(number: int) -> str:

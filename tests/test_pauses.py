@@ -60,7 +60,8 @@ def test_the_named_interval_leaves_the_pause_what_it_may_cost() -> None:
 def test_several_log_lines_a_step_become_fewer_steps_with_one() -> None:
     finding = advise_pause(run(process(share=0.4, count=500, steps=100)), WORDS)
     assert finding is not None
-    assert "every step" in finding.says
+    assert "5 times a step" in finding.says
+    assert "every step" in finding.do
     assert isinstance(finding.change["every"], int)
 
 

@@ -1,14 +1,15 @@
 """A ledger out of stacks alone, of a process that nobody listens to from inside, and how sure it is.
 
 Every stack is put under the word that the innermost known frame stands for, as in the ledger of spans; inside next()
-everything is loader wait but the start of workers. What no frame is known of is `step`. Work that is done in C (a copy
-to the device, `.item()`) shows no frame of its own: it is a part of the step here.
+everything is loader wait but the start of workers. What no frame is known of is `step`, but for what libraries do as
+they are imported: that is start-up. Work that is done in C (a copy to the device, `.item()`) shows no frame of its own:
+it is a part of the step here.
 """
 
 import math
 from dataclasses import dataclass, field
 
-WAIT, START = "loader.wait", "loader.start"
+WAIT, START, IMPORT = "loader.wait", "loader.start", "startup"
 
 # (a part of the file's path, functions or () for all of them, the word). The first that fits a frame counts.
 KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -19,6 +20,7 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("webdataset/", (), WAIT),
     ("tensorflow/python/data/ops/iterator_ops.py", (), WAIT),
     ("nvidia/dali/plugin/", ("__next__", "_get_outputs"), WAIT),
+    ("<frozen importlib", (), IMPORT),
     ("torch/serialization.py", ("save", "_save", "_legacy_save"), "checkpoint"),
     ("torch/distributed/checkpoint/", (), "checkpoint"),
     ("safetensors/", ("save_file", "save_model"), "checkpoint"),
@@ -50,6 +52,7 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("", ("evaluate", "validate", "run_evaluation", "run_validation"), "evaluation"),
 )
 
+LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ")
 LEAST_LOOKS = 3  # below it the looks say nothing of how much they differ
 NORMAL = 1.96  # standard errors of a 95 % interval
 # Student's t of 95 %, by looks less one, where there are few of them. Source: any table of it.
@@ -61,6 +64,8 @@ def word(parts: list[tuple[str, str, str]]) -> str:
     found = "step"
     for function, file, _line in parts:
         known = _known(function.rpartition(".")[2], file)
+        if found == IMPORT and not any(part in file for part in LIBRARIES):
+            found = "step"  # a module of their own, which may train as it is imported
         if known and not (found == WAIT and known != START):
             found = known
     return found

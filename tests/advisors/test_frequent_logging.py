@@ -1,5 +1,7 @@
 """frequent-logging speaks when a log line takes a large part of the loop."""
 
+from dataclasses import replace
+
 from gputune.advisors.frequent_logging import advise
 from gputune.aftermath import CHILL_S
 from gputune.features import Place
@@ -50,3 +52,10 @@ def test_promises_nothing_where_a_busy_device_works_through_the_pause(run, devic
     for workers in (0, 4):
         (finding,) = advise(run(**talking(each=0.010), num_workers=workers, devices=(device(busy=0.99),)))
         assert finding.speedup.likely < 1.05
+
+
+def test_says_how_many_lines_a_step_there_are(run) -> None:
+    many = talking(each=0.005)
+    (finding,) = advise(run(**{**many, "places": (replace(many["places"][0], count=3200),)}))
+    assert finding.says.startswith("a log line 8 times a step takes")
+    assert finding.do.endswith("instead of every step")

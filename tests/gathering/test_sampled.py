@@ -16,6 +16,7 @@ LOG = ("Logger._log", "/usr/lib/python3.11/logging/__init__.py", "1600")
 READ = ("open", f"{SITE}/PIL/Image.py", "3000")
 MODEL = ("Linear.forward", f"{SITE}/torch/nn/modules/linear.py", "114")
 POST = ("Session.request", f"{SITE}/requests/sessions.py", "500")
+IMPORT = ("_find_and_load", "<frozen importlib._bootstrap>", "1178")
 CHECK = ("evaluate", "/home/me/train.py", "50")
 
 
@@ -35,6 +36,11 @@ CHECK = ("evaluate", "/home/me/train.py", "50")
         ((MAIN, LOG, POST), "reporting"),  # the innermost counts
         ((CHECK, MODEL), "evaluation"),
         ((CHECK, NEXT), "loader.wait"),
+        ((MAIN, IMPORT), "startup"),
+        ((MAIN, IMPORT, MODEL), "startup"),  # what libraries do as they are imported
+        ((MAIN, IMPORT, CHECK), "evaluation"),
+        ((MAIN, IMPORT, MAIN, MODEL), "step"),  # `import train` trains
+        ((MAIN, NEXT, IMPORT), "loader.wait"),
         ((), "step"),
     ],
 )
