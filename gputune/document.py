@@ -189,8 +189,8 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     """What `watch --tune` did to the loader at `where`; docs/tune.md has the states.
 
     `own` are the script's settings, `now` those in force since `since_s` (s of the run) and the first `since_batch`
-    batches of all processes together; null where nothing was switched. `speedup` is measured in turns: of `now` over
-    `own`, or of the best that was not kept. `differs` says what is not as in an untuned run.
+    batches of all processes together; null where nothing was switched. `speedup` is measured, of `now` over `own` in
+    turns, or of the best that was not kept. `differs` says what is not as in an untuned run.
     """
 
     mode: str

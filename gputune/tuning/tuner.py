@@ -145,7 +145,7 @@ class Tuner:
         )
         search.explore()
         story.found(found)
-        chosen = _promising(found, own)
+        chosen = self._promising(found, own)
         if chosen is not None and self._pays(chosen, found, visits):
             self._keep(chosen, visits)
         else:
@@ -172,6 +172,18 @@ class Tuner:
         if self.story.mode == IDENTICAL and own and wanted.num_workers != own.num_workers and not draws.harmless:
             return draws.differs()
         return self._training.room.short()
+
+    def _promising(self, found: Found, own: Tally) -> Setting | None:
+        """Return the cheapest of the settings about as fast as the fastest that was tried; None where none can pay.
+
+        One visit each is not enough to be sure of anything, so what is not surely useless is worth a proof.
+        """
+        tried = [tally for tally in found.tallies.values() if tally is not own]
+        if not tried:
+            return None
+        chosen = best(tried, own.setting)
+        self.story.gain = gain(own, chosen)
+        return chosen.setting if self.story.gain.high >= WORTH_KEEPING else None
 
     def _pays(self, wanted: Setting, found: Found, visits: Visits, rounds: int = ROUNDS) -> bool:
         """Measure a setting and the script's own in turn (ABBA); return whether it surely pays."""
@@ -241,15 +253,3 @@ class Tuner:
         self.since = thin(found)
         self.story.now, self.story.since = now, round(found.wall, 3)
         self.story.batch = sum(p.batches for p in found.processes)
-
-
-def _promising(found: Found, own: Tally) -> Setting | None:
-    """Return the cheapest of the settings about as fast as the fastest that was tried; None where none can pay.
-
-    One visit each is not enough to be sure of anything, so what is not surely useless is worth a proof.
-    """
-    tried = [tally for tally in found.tallies.values() if tally is not own]
-    if not tried:
-        return None
-    chosen = best(tried, own.setting)
-    return chosen.setting if gain(own, chosen).high >= WORTH_KEEPING else None
