@@ -37,6 +37,7 @@ HELPERS = {"kit", "simnet", "remote", "throttle", "container", "judge", "machine
 FOREIGN = 0.15  # cores used by others during a run: above it, its timing is not the script's own
 ATTEMPTS = 3  # at a run that others disturb; then the least disturbed one counts
 DEADLINE_S = 120.0  # a case takes 6 to 20 s on two idle CPUs
+CROWDED = 4  # deadlines more for each busy neighbour: threads that spin for each other lose that much and more
 NOT_HERE = 77  # exit status of a script that cannot run on this machine; its last line says why
 FIRST = 0.95  # bar: planted causes that come first
 FIRST_LOADED = 0.90  # bar: the same beside busy neighbours
@@ -210,7 +211,7 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         began, before = time.monotonic(), busy_s()
         busy = 0 if mended and case.neighbours else loaded + case.neighbours  # without any, where they are the cause
         with neighbours(busy), Pulse() as pulse:
-            done = _finished(argv, env, folder)
+            done = _finished(argv, env, folder, DEADLINE_S * (1 + CROWDED * loaded))
         if done.returncode == NOT_HERE:
             raise NotHere(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it does not say why")
         if done.returncode or not (folder / "pace.json").exists() or (verdict and not verdict.exists()):
@@ -223,13 +224,13 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         return Run(pace["samples"] / pace["seconds"], said, foreign, pulse.slowness)
 
 
-def _finished(argv: list[str], env: dict[str, str], folder: Path) -> subprocess.CompletedProcess:
+def _finished(argv: list[str], env: dict[str, str], folder: Path, deadline: float) -> subprocess.CompletedProcess:
     """Run to the end; past the deadline all of it is ended, for a training outlives the `gputune watch` around it."""
     with subprocess.Popen(
         argv, env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         try:
-            out, err = process.communicate(timeout=DEADLINE_S)
+            out, err = process.communicate(timeout=deadline)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
