@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from gputune.errors import BadUsage
 from gputune.feeds import signalling
@@ -44,7 +45,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     "--allow-signals", is_flag=True, help="Let Enter send TERM, KILL, STOP or CONT to processes of runs here."
 )
 @click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_TUI_JSON", help="Print what is known now, once.")
+@click.pass_context
 def command(  # noqa: PLR0913 - one parameter an option: click's way
+    ctx: click.Context,
     run: Path | None,
     nodes: tuple[str, ...],
     hostfile: Path | None,
@@ -55,7 +58,8 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     allow_signals: bool,
     as_json: bool,
 ) -> None:
-    _agree(run, elsewhere=bool(nodes or hostfile), allow_signals=allow_signals, as_json=as_json)
+    typed_now = ctx.get_parameter_source("allow_signals") is ParameterSource.COMMANDLINE
+    _agree(run, elsewhere=bool(nodes or hostfile), allow_signals=allow_signals and typed_now, as_json=as_json)
     if not as_json:
         typed = "gputune tui" if run is None else f"gputune tui {clean(str(run))}"
         terminal.check(f"`{typed} --json` prints what it would show")
@@ -70,7 +74,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     from gputune.tui.views import View  # noqa: PLC0415 - as above
 
     start = View("run", shown) if shown else None
-    send = signalling.send if allow_signals else None
+    send = signalling.send if allow_signals and run is None else None
     left = show(lambda: _feed(run), Wish(start, send, dark=not light, plain=plain))
     if left.death:
         signals.die_of(left.death)

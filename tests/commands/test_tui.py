@@ -306,3 +306,8 @@ def test_signals_are_for_processes_of_this_machine(gputune: Run, more: tuple[str
     assert done.returncode == 2
     assert done.stderr.startswith("error: `--allow-signals` is for the processes of this machine")
     assert "hint: `gputune tui --allow-signals`" in done.stderr
+
+
+def test_signals_that_are_allowed_for_good_stand_in_nobodys_way(gputune: Run, folder: Path) -> None:
+    done = gputune("tui", str(folder), "--json", GPUTUNE_ALLOW_SIGNALS="1")
+    assert done.returncode == 0, done.stderr
