@@ -20,6 +20,8 @@ COMMAND = ("python", "train.py")
 TORCH = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
 MPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "host@42"}
 SLURM = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0"}
+HOROVOD = {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "4", "HOROVOD_GLOO_RENDEZVOUS_ADDR": "n1"}
+PMI = {"PMI_RANK": "0", "PMI_SIZE": "2", "PMI_JOBID": "9/1"}
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,8 @@ SLURM = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "77", "SLURM_
         (TORCH, "torch-job_master_0_23456", 1),
         (MPI, "openmpi-host_42", 2),
         (SLURM, "slurm-77_0", 3),
-        ({"PMI_RANK": "0", "PMI_SIZE": "2", "PMI_JOBID": "9/1"}, "mpi-9_1", 0),
+        (PMI, "mpi-9_1", 0),
+        (HOROVOD, "horovod-n1", 0),
         ({**SLURM, **TORCH}, "torch-job_master_0_23456", 1),
     ],
 )
@@ -116,20 +119,26 @@ def patient(errors: str) -> None:
         pytest.skip(errors)
 
 
+@pytest.mark.parametrize("launcher", [TORCH, HOROVOD, MPI, PMI, SLURM], ids=lambda environ: next(iter(environ)))
 def test_one_verdict_is_printed_once_and_the_status_is_each_ranks_own(
-    started: Callable[..., "subprocess.Popen[str]"], run_folder: Callable[[], Path], tmp_path: Path
+    launcher: dict[str, str],
+    started: Callable[..., "subprocess.Popen[str]"],
+    run_folder: Callable[[], Path],
+    tmp_path: Path,
 ) -> None:
+    rank_is, size_is = list(launcher)[:2]
     together = (
         "import os, pathlib, sys, time\n"
-        "pathlib.Path(os.environ['SLURM_PROCID']).touch()\n"
+        f"rank = os.environ['{rank_is}']\n"
+        "pathlib.Path(rank).touch()\n"
         "end = time.monotonic() + 90\n"
         "while not all(os.path.exists(n) for n in '012') and time.monotonic() < end: time.sleep(0.01)\n"
-        "sys.exit(int(os.environ['SLURM_PROCID']))\n"
+        "sys.exit(int(rank))\n"
     )
     watches = [
         started(
             "--json", "all.json", "--", sys.executable, "-c", together,
-            env={**os.environ, **SLURM, "SLURM_NTASKS": "3", "SLURM_PROCID": str(number)},
+            env={**os.environ, **launcher, size_is: "3", rank_is: str(number)},
         )
         for number in (2, 0, 1)
     ]  # fmt: skip
