@@ -201,7 +201,8 @@ class Life:
     def _say(self, text: str) -> None:
         """Say something while the command runs: what it must be told before, and nothing else."""
         if not self._end.alone:
-            say(f"gputune: {text}\n")
+            apart = "\n" if os.isatty(2) else ""  # a progress bar may stand in the line
+            say(f"{apart}gputune: {text}\n")
 
     def _gather(self, readings: list[Reading]) -> None:
         for reading in readings:
