@@ -1,6 +1,6 @@
 """How much of a run has to be seen before anything is concluded from it.
 
-Twenty batches of the steady state, as a rule. Ten that are all alike tell as much: a mean to within e needs
+Twenty batches of the steady state, as a rule. Eight that are all alike tell as much: a mean to within e needs
 (1.96 cv / e)^2 of them, cv being what they vary by.
 """
 
@@ -12,7 +12,7 @@ from gputune.features import Loader, Process
 from gputune.figures import mean
 from gputune.workload import LEAST_BATCHES
 
-ALIKE_BATCHES = 10  # below it, not even what they vary by is known
+ALIKE_BATCHES = 8  # below it, not even what they vary by is known
 SURE = 0.05  # of a round, with 95 %: as exact as the model that replays them
 NORMAL = 1.96  # standard errors to either side
 

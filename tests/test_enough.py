@@ -1,4 +1,4 @@
-"""Ten batches that are all alike tell as much as twenty that are not."""
+"""Eight batches that are all alike tell as much as twenty that are not."""
 
 from dataclasses import replace
 
@@ -29,13 +29,13 @@ def process(*loaders: Loader, steps: int = 14, beats: tuple[float, ...] = ()) ->
     )  # fmt: skip
 
 
-def test_fewer_than_ten_are_never_enough() -> None:
+def test_fewer_than_eight_are_never_enough() -> None:
     assert not enough(loader(ALIKE_BATCHES - 1))
-    assert not sure((0.1,) * 9, of=1.0)
-    assert not sure((0.1,) * 10, (), of=1.0)
+    assert not sure((0.1,) * 7, of=1.0)
+    assert not sure((0.1,) * 8, (), of=1.0)
 
 
-def test_ten_are_enough_where_all_are_alike() -> None:
+def test_eight_are_enough_where_all_are_alike() -> None:
     assert enough(loader(ALIKE_BATCHES))
     assert not enough(loader(ALIKE_BATCHES, made=(0.1, 0.3)))
     assert not enough(replace(loader(10), steps=(0.05,) * 9 + (0.5,)))

@@ -107,7 +107,7 @@ def test_what_the_model_cannot_explain_widens_the_interval_and_stays_in_the_loop
 
 def test_too_few_batches_or_fetches_are_not_known() -> None:
     assert outlook(loader()).known
-    assert not outlook(loader(waits=(0.001,) * 9)).known
+    assert not outlook(loader(waits=(0.001,) * 7)).known
     assert not outlook(loader(waits=(0.001,) * 19, steps=(0.001, 0.1) * 9)).known
     assert not outlook(loader(fetches=())).known
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 GLANCE = 0.05  # s: a command that ends before has nothing to measure; recording later loses nothing, rings keep it
 GATHER = int(0.9 * NS)  # ns between handing readings to the gatherer: together they cost it half, and it is asked last
+SOON = int(0.4 * NS)  # the same while a first verdict is due
 PREPARE = 2 * NS  # ns after the start: then there is time to load what the end of the run will need
 
 
@@ -152,7 +153,8 @@ class Life:
             self._tuning.take(readings)
         self._held += readings
         at = now()
-        if at - self._gathered < GATHER:
+        since = at - self._gathered
+        if since < SOON or (since < GATHER and not self._living.expects(self._gatherer)):
             return
         self._gathered = at
         held, self._held = self._held, []

@@ -33,6 +33,8 @@ SHARE = 0.0005  # of a core, beyond that
 BEAT = 0.8  # s between two writings at the least: each time that we are asked, at first
 AGE_A_BEAT = 0.5  # of its age a loop has to be older before the next writing
 EARLY = 0.1  # likewise, before anything was judged: the first verdict is not to be late
+SOON = 0.4  # s between two writings until then
+EXPECTED = 20.0  # s of the loop within which a first verdict is likely
 SLOWEST = 30.0  # s between two writings at the most
 OLDER = 4.0  # times as old, and a loop is judged again though nothing seems new
 CHANGED = 0.05  # of the loop, or of its pace: a smaller change makes no other verdict
@@ -91,8 +93,8 @@ class Living:
             return
         self._progress = progress
         self._began = age if self._began is None else self._began
-        slower = EARLY if self._judged is None else AGE_A_BEAT
-        self._due = age + min(SLOWEST, max(BEAT, slower * (age - self._began)))
+        least, slower = (SOON, EARLY) if self._judged is None else (BEAT, AGE_A_BEAT)
+        self._due = age + min(SLOWEST, max(least, slower * (age - self._began)))
         began, judging = time.thread_time(), 0.0
         try:
             whole = self._siblings.together(gatherer.features(at, unavailable=unavailable))
@@ -103,6 +105,12 @@ class Living:
         took = time.thread_time() - began
         self._spent += took
         self._cost["write"] = took - judging
+
+    def expects(self, gatherer: Gatherer) -> bool:
+        """Return whether the first verdict is about to come: then it is worth looking more often."""
+        age = (now() - gatherer.started) / NS
+        begun = self._began is not None and age - self._began < EXPECTED
+        return begun and self._judged is None and bool(self._folder)
 
     def close(self) -> None:
         """Remove the file: what it told is in `findings.json` by now."""

@@ -14,7 +14,7 @@ def test_is_silent_when_the_wait_is_below_five_percent(run) -> None:
 
 
 def test_is_silent_with_too_few_batches_to_judge(run) -> None:
-    assert list(advise(run(num_workers=0, blocked=0.050, batches=9, kept=9))) == []
+    assert list(advise(run(num_workers=0, blocked=0.050, batches=7, kept=7))) == []
 
 
 def test_is_silent_when_the_cpus_cannot_feed_more_workers(run) -> None:

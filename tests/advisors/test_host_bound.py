@@ -45,7 +45,7 @@ def test_is_silent_where_the_host_computes_something_else(launching) -> None:
 
 
 def test_is_silent_before_the_warm_up_is_over(launching) -> None:
-    assert list(advise(launching(batches=9, kept=9))) == []
+    assert list(advise(launching(batches=7, kept=7))) == []
 
 
 def test_names_the_launching_and_what_graphs_would_leave(launching) -> None:

@@ -24,7 +24,7 @@ def test_is_silent_when_the_model_runs_at_once(run) -> None:
 
 
 def test_is_silent_with_too_few_sampled_steps(run) -> None:
-    assert list(advise(run(before_forward=(0.008,) * 9))) == []
+    assert list(advise(run(before_forward=(0.008,) * 7))) == []
     assert list(advise(run(before_forward=(0.001, 0.015) * 9))) == []
 
 

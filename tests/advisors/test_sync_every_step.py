@@ -47,7 +47,7 @@ def test_is_silent_about_what_is_no_reading(reading) -> None:
 
 
 def test_is_silent_before_the_warm_up_is_over(reading) -> None:
-    assert list(advise(reading(batches=9, kept=9))) == []
+    assert list(advise(reading(batches=7, kept=7))) == []
 
 
 def test_promises_nothing_where_the_device_is_busy_all_the_time(reading) -> None:
