@@ -43,6 +43,8 @@ STEPS = (2, 4, 8)  # micro-batches between two exchanges that people type
 HALF = 0.5  # bfloat16 instead of float32
 OWN_WIDENS = 0.5  # of what ran hidden beside the backward pass: how much of it a CPU gives back when it stays away
 CARRIED = 0.5  # of what a ring sends: an interface that sent less is not the one that it went over
+SLOWEST = 1e8  # B/s: nobody trains over a slower link; where less was sent, it is the messages that take so long
+FEW = 2  # messages: fewer cannot be made of them
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -84,11 +86,12 @@ def _finding(ranks: Team, over: Network | None) -> Finding:
     size, calls = ranks.mean(lambda m: m.size), ranks.mean(lambda m: m.calls)
     exposed = exchange(ranks)
     hidden = ranks.mean(lambda m: m.hidden)
-    waits = min(exposed, latency(count, calls))  # of what is exposed, what latency alone explains
-    rate = sent(size, count) / max(TINY, exposed + hidden - waits)
+    rate = sent(size, count) / max(TINY, exposed + hidden)  # with all that the messages wait for each other
     every = next((n for n in STEPS if exposed / n <= SMALL * ranks.seconds), STEPS[-1])
     gain = accumulated(ranks, every)
-    halved = ranks.gain(max, ranks.communication - (exposed - waits) * HALF)
+    waits = min(exposed, latency(count, calls))  # of what is exposed, what latency alone explains
+    stuck = max(waits, exposed - sent(size, count) / SLOWEST)  # and what no link explains
+    halved = ranks.gain(max, ranks.communication - (exposed - stuck) * HALF)
     told, could = _of_link(over, size, count, calls)
     return Finding(
         id="communication-bound",
@@ -98,8 +101,8 @@ def _finding(ranks: Team, over: Network | None) -> Finding:
             f"{ranks.working * 1e3:.3g} ms of work{told}"
         ),
         do=(
-            f"exchange every {every} batches (gradient accumulation under no_sync()); or send bfloat16 "
-            f"(bf16_compress_hook, ×{halved.likely:.2g}), in larger buckets, or with fewer ranks"
+            f"exchange every {every} batches (gradient accumulation under no_sync()); or "
+            + _otherwise(halved.likely, calls if stuck > HALF * exposed else 0.0)
         ),
         share_lost=1 - 1 / max(1.0, gain.likely),
         speedup=gain,
@@ -117,14 +120,22 @@ def _finding(ranks: Team, over: Network | None) -> Finding:
             "ranks": float(count),
             "rate_B_per_s": rate,
             "alpha_s": ALPHA,
-            "latency_s": waits,
-            "ring_s": ring(size, count, calls, rate),
+            "latency_s": stuck,
             "accumulate": float(every),
             "bf16": halved.likely,
             **could,
         },
         change={"gradient_accumulation": every},
     )
+
+
+def _otherwise(halved: float, messages: float) -> str:
+    """Return what else would help: with half the bytes so much, or, where messages take the time, fewer of them."""
+    if messages > FEW:
+        return "in fewer messages: all gradients as one tensor, larger buckets (bucket_cap_mb)"
+    if messages:
+        return "with more work between two of them (a larger batch), or with fewer ranks"
+    return f"send bfloat16 (bf16_compress_hook, ×{halved:.2g}), in larger buckets, or with fewer ranks"
 
 
 def _of_link(over: Network | None, size: float, ranks: int, calls: float) -> tuple[str, dict[str, float]]:

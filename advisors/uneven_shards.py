@@ -22,8 +22,8 @@ from gputune.enough import settled
 from gputune.features import Features, Process
 from gputune.figures import mean
 from gputune.finding import Finding, Speedup
-from gputune.prediction import ERROR
-from gputune.team import job, named
+from gputune.prediction import ERROR, interval
+from gputune.team import job, named, team
 
 UNEVEN = 1.05  # the largest share over their mean: padding and a last batch are less
 
@@ -33,15 +33,14 @@ def advise(run: Features) -> Iterator[Finding]:
     counts = _counts(ranks)
     if not counts or max(counts) < UNEVEN * mean(counts):
         return
-    seconds = max(p.loop for p in ranks)
     batches = [p.batches for p in ranks]
-    saved = _of_batches(ranks) if max(batches) >= UNEVEN * mean(batches) else _of_samples(ranks, counts)
-    if max(saved) > 0:
-        yield _finding(ranks, counts, seconds, [seconds - s for s in saved])
+    gain = _of_batches(ranks) if max(batches) >= UNEVEN * mean(batches) else _of_samples(run, ranks, counts)
+    if gain is not None:
+        yield _finding(ranks, counts, gain)
 
 
-def _of_batches(ranks: Sequence[Process]) -> tuple[float, float]:
-    """Return the s saved by equal numbers of batches, at the pace of the first to be done, and of the last.
+def _of_batches(ranks: Sequence[Process]) -> Speedup | None:
+    """Return what equal numbers of batches buy at the pace of the first to be done, up to that of the last.
 
     As long as the first one works, all do: that is the pace of an equal share. Alone, the last one may be faster.
     """
@@ -49,25 +48,31 @@ def _of_batches(ranks: Sequence[Process]) -> tuple[float, float]:
     seconds = [sum(e.seconds for e in mine) for mine in passes]
     batches = [sum(e.batches for e in mine) for mine in passes]
     if not all(batches):
-        return 0.0, 0.0
+        return None
     first = min(range(len(ranks)), key=lambda r: batches[r])
     last = max(range(len(ranks)), key=lambda r: batches[r])
     usual = mean(batches)
-    return seconds[last] - usual * seconds[first] / batches[first], seconds[last] - usual * seconds[last] / batches[
-        last
-    ]
+    loop = max(p.loop for p in ranks)
+    saved = [seconds[last] - usual * seconds[r] / batches[r] for r in (first, last)]
+    if max(saved) <= 0:
+        return None
+    ratios = [loop / (loop - s) for s in saved]
+    return Speedup(low=min(ratios) * (1 - ERROR), likely=ratios[0], high=max(ratios) * (1 + 2 * ERROR))
 
 
-def _of_samples(ranks: Sequence[Process], counts: Sequence[int]) -> tuple[float, float]:
-    """Return the s saved where batches of equal number differ in size: likely, and at the least.
+def _of_samples(run: Features, ranks: Sequence[Process], counts: Sequence[int]) -> Speedup | None:
+    """Return what it buys to even out batches that differ in size, if the rank that got most also works longest.
 
     A batch costs something by itself, and something for each sample: then the mean of what ranks work is what each of
-    them works for as many samples. At the least each keeps its own pace a sample.
+    them would work for as many samples as the others.
     """
-    worked = [max(0.0, p.loop - p.in_loop.get("collective", 0.0)) for p in ranks]
-    usual = mean(counts)
-    paced = max(work * usual / count for work, count in zip(worked, counts, strict=True))
-    return max(worked) - mean(worked), max(worked) - paced
+    met, loop = team(run), max(p.loop for p in ranks)
+    if met is None:
+        worked = [max(0.0, p.loop - p.in_loop.get("collective", 0.0)) for p in ranks]
+        gain = interval(loop / (loop - max(worked) + mean(worked)), 2 * ERROR)
+    else:
+        worked, gain = [met.own(member) for member in range(len(met.ranks))], met.gain(mean)
+    return gain if counts[worked.index(max(worked))] == max(counts) else None
 
 
 def _counts(ranks: Sequence[Process]) -> list[int]:
@@ -78,12 +83,11 @@ def _counts(ranks: Sequence[Process]) -> list[int]:
     return samples if all(samples) else [p.batches for p in ranks]
 
 
-def _finding(ranks: Sequence[Process], counts: Sequence[int], seconds: float, even: Sequence[float]) -> Finding:
+def _finding(ranks: Sequence[Process], counts: Sequence[int], gain: Speedup) -> Finding:
     most = max(range(len(ranks)), key=lambda i: counts[i])
     least = min(range(len(ranks)), key=lambda i: counts[i])
     what = "samples" if ranks[most].samples else "batches"
-    ratios = [seconds / each for each in even]
-    gain = Speedup(low=min(ratios) * (1 - ERROR), likely=ratios[0], high=max(ratios) * (1 + 2 * ERROR))
+    seconds = max(p.loop for p in ranks)
     return Finding(
         id="uneven-shards",
         says=(
@@ -106,6 +110,6 @@ def _finding(ranks: Sequence[Process], counts: Sequence[int], seconds: float, ev
             "most_batches": float(max(p.batches for p in ranks)),
             "least_batches": float(min(p.batches for p in ranks)),
             "seconds": seconds,
-            "even_s": even[0],
+            "even_s": seconds / gain.likely,
         },
     )

@@ -69,3 +69,20 @@ def test_processes_that_are_no_job_are_not_compared(shared) -> None:
     run = shared(400, 200)
     alone = tuple(replace(p, world_size=None) for p in run.processes)
     assert list(advise(replace(run, processes=alone))) == []
+
+
+def test_a_batch_costs_something_by_itself_as_well(job) -> None:
+    """Ranks of 8 and 24 samples a batch: 6 ms each, and half a millisecond a sample."""
+    (finding,) = advise(job(0.010, 0.018, samples=(800, 2400)))
+    assert finding.speedup.likely == pytest.approx(19 / 15)
+    assert finding.speedup.low == pytest.approx(19 / 15 * 0.95)
+
+
+def test_more_samples_that_cost_less_are_no_cause(job) -> None:
+    assert list(advise(job(0.018, 0.010, samples=(800, 2400)))) == []
+
+
+def test_ranks_that_were_not_seen_to_meet_are_compared_over_the_loop(job) -> None:
+    run = job(0.010, 0.020, samples=(3200, 6400), in_loop=[{"collective": 1.1}, {"collective": 0.1}])
+    (finding,) = advise(replace(run, processes=tuple(replace(p, meetings=()) for p in run.processes)))
+    assert finding.speedup.likely == pytest.approx(2.1 / 1.6, rel=0.01)
