@@ -80,6 +80,24 @@ def test_the_first_seconds_are_told_and_judged_once_there_are_batches_enough(tra
     assert training.told["whole"]["spent"]["cost"] == pytest.approx(3.0)
 
 
+def test_a_first_verdict_is_looked_for_more_often_until_it_is_there(training) -> None:
+    assert not training.living.expects(training.gatherer)  # nothing trains yet
+    training.second()
+    assert training.living.expects(training.gatherer)
+    training.second()
+    training.second()
+    assert training.judged
+    assert not training.living.expects(training.gatherer)
+
+
+def test_but_not_for_ever(training) -> None:
+    training.second(count=2)
+    for _ in range(25):
+        training.second(count=0)
+    assert not training.judged
+    assert not training.living.expects(training.gatherer)
+
+
 def test_what_goes_on_as_it_was_is_judged_ever_more_rarely(training) -> None:
     for _ in range(100):
         training.second()
