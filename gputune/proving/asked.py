@@ -28,6 +28,16 @@ class NothingToProve(GputuneError):  # noqa: N818 - named for what happened
         )
 
 
+class Switched(GputuneError):  # noqa: N818 - as above
+    """Settings were tried while the run went on: it was not as the script is, and not as any finding's change."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"the loader of `{folder}` was switched while it ran (`--tune`), and a proof compares runs that were not",
+            hint="record one: `gputune watch -- CMD`",
+        )
+
+
 class NoSuchFinding(BadUsage):
     """The run has no finding of that name."""
 
@@ -94,9 +104,12 @@ class Asked:
 def asked(folder: Path, command: Sequence[str] = ()) -> Asked:
     """Return what is known of a recorded run. `command` is what to run instead of what the recording has.
 
-    Raises as reading a recording does.
+    Raises Switched, and as reading a recording does.
     """
     story = read(folder)
+    tuned = story.get("tuned")
+    if isinstance(tuned, dict) and tuned.get("tries"):
+        raise Switched(folder)
     run, _guests = relive(folder)
     cwd = story.get("cwd")
     return Asked(

@@ -282,7 +282,8 @@ def _next(verdict: Verdict, width: int, run_folder: str | None) -> list[str]:
     commands = [f"gputune explain {clean(verdict.findings[0].id, NAME)}"] if verdict.findings else []
     if run_folder is not None and verdict.findings:
         change = verdict.findings[0].change
-        word = "prove" if change and change.keys() <= WITHOUT_EDIT else "report"
+        switched = verdict.tuned is not None and verdict.tuned.tries  # it cannot be proved by such a run
+        word = "prove" if change and change.keys() <= WITHOUT_EDIT and not switched else "report"
         commands.append(f"gputune {word} {shlex.quote(clean(run_folder, TEXT))}")
     if not commands and not verdict.ledger and not _inner(verdict):
         commands.append("gputune doctor")

@@ -1,5 +1,6 @@
 """What gputune can change by itself, and what it says of the rest."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from gputune.errors import GputuneError
 from gputune.features import Features, Loader, Machine, Process
 from gputune.finding import NO_CHANGE, Finding, Speedup
-from gputune.proving.asked import Asked, NoSuchFinding, NothingToProve, NotOurs, runnable
+from gputune.proving.asked import Asked, NoSuchFinding, NothingToProve, NotOurs, Switched, asked, runnable
 
 LOADER = Loader(
     where="data.py:7",
@@ -98,3 +99,10 @@ def test_a_command_with_secrets_has_to_be_given_again() -> None:
 def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
     with pytest.raises(GputuneError, match="not there any more"):
         runnable(what(cwd=str(tmp_path / "gone")))
+
+
+def test_a_run_whose_loader_was_switched_meanwhile_proves_nothing(tmp_path: Path) -> None:
+    about = {"schema_version": 1, "unix_minus_monotonic_ns": 0, "tuned": {"state": "kept", "tries": [{}]}}
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    with pytest.raises(Switched, match="was switched while it ran"):
+        asked(tmp_path)

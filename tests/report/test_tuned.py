@@ -74,3 +74,9 @@ def test_a_script_without_a_loader_is_told_so(features, process) -> None:
         features(processes=(process(loaders=()),)), [], overhead=Overhead(), tuned=Tuned(mode="all", state="waiting")
     )
     assert sentence(verdict) == "not tuned: no DataLoader was iterated"
+
+
+def test_a_run_that_was_switched_is_not_offered_for_a_proof(features, finding) -> None:
+    for tuned, word in ((None, "prove"), (KEPT, "report")):
+        verdict = build(features(), [finding()], overhead=Overhead(), tuned=tuned)
+        assert f"gputune {word} run" in render(verdict, run_folder="run")
