@@ -91,8 +91,12 @@ class Agent:
             self.folder / "s" / "a.sock",
         ]
         words += ["--listen", f"127.0.0.1:{self.port}", "--credentials", self.known, "--announce", announced, "--quiet"]
+        words += ["--until-eof"]  # it ends with this process, however that does
         self.process = subprocess.Popen(
-            [*ALONE, sys.executable, "-m", "gputune", "agent", *map(str, words)], env=environ, cwd=self.folder
+            [*ALONE, sys.executable, "-m", "gputune", "agent", *map(str, words)],
+            env=environ,
+            cwd=self.folder,
+            stdin=subprocess.PIPE,
         )
         until = time.monotonic() + PATIENCE
         while not announced.exists():
@@ -110,7 +114,7 @@ class Agent:
         """End it."""
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(PATIENCE)
+            self.process.communicate(timeout=PATIENCE)
             self.process = None
 
 

@@ -68,6 +68,10 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     pressed: float | None = None
 
 
+for _kind in (Wish, Flow):  # by one thread: see the end of messages.py
+    msgspec.json.Decoder(_kind)
+
+
 def serve(stream: ssl.SSLSocket, token: str) -> None:
     """Do what one asking end wants. Raises OSError when it leaves; without the token nothing is said to it."""
     stream.settimeout(STUCK)

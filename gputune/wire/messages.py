@@ -138,3 +138,9 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     missed: bool
     clocks: int
     unix: float
+
+
+# msgspec prepares a type when it is first met, and two threads that meet it first at one time bring the process down (a
+# segmentation fault, 0.22). So types that threads decode are met here, by the one thread that imports.
+for _kind in (Hello, Since, News, WhichDocument, WhichLink, Link, Ask, Rows):
+    msgspec.json.Decoder(_kind)
