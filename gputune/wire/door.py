@@ -99,7 +99,7 @@ class Door:
                         self._splice(outside)
                     elif wanted == LINK_ALPN:
                         link_rate.serve(outside, self._token)
-        except (OSError, ValueError):  # it left, it was no TLS, its certificate was refused (ssl's errors are OSErrors)
+        except (OSError, ValueError, GputuneError):  # it left, was no TLS, had no certificate, said nonsense
             pass
         finally:
             with self._lock:

@@ -155,6 +155,27 @@ def test_who_says_nonsense_is_answered_with_nothing(
             assert peer.recv(100) == b""
 
 
+def test_who_has_the_token_and_says_nonsense_ends_nothing_but_its_connection(
+    behind_a_door: Callable[..., Address], made: Path, known: Credentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    address = behind_a_door(made)
+    context = ssl.create_default_context(cafile=str(made / "client" / "ca.pem"))
+    context.set_alpn_protocols([LINK_ALPN])
+    with (
+        socket.create_connection((address.host, address.port), 20) as raw,
+        context.wrap_socket(raw, server_hostname=address.host) as peer,
+    ):
+        peer.sendall(json.dumps({"token": known.token, "want": "take", "seconds": 0.2}).encode() + b"\n")
+        assert peer.recv(1) == b"+"
+        peer.sendall(bytes(1000) + b"nonsense\n")
+        with suppress(OSError):
+            assert peer.recv(100) == b""
+    assert measure(address, known, 0.2).sent > 0
+    assert raised == []
+
+
 def test_a_peer_that_wants_too_much_gets_as_much_as_anybody() -> None:
     assert bounded(1e9) == 5.0
     assert bounded(-1) == 0.2
