@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from gputune.errors import TOO_LOW
 from gputune.launch import family, signals
-from gputune.launch.ahead import Ahead, Load
 from gputune.launch.descriptors import close_others, is_open, null, say
 from gputune.launch.folders import hold, remove_rings
 from gputune.launch.link import Ended, Failed, Link, Message, Plan, Spoken, Started, pair
@@ -25,6 +24,7 @@ STOP_WINDOW = 5.0  # s in which a stop of the command belongs to the stop signal
 
 Mask = set[int | signal.Signals]
 Record = Callable[[Link, "dict[str, object]"], int]
+Load = Callable[[], Callable[[], None]]  # imports a command of our own; what it returns runs it
 
 
 class Supervisor:
@@ -33,7 +33,7 @@ class Supervisor:
     `ahead` loads the command where that is a part of gputune.
     """
 
-    def __init__(self, first: Record, again: Record, ahead: "Load | None" = None) -> None:
+    def __init__(self, first: Record, again: Record, ahead: Load | None = None) -> None:
         self._first = first
         self._again = again
         self._load = ahead
@@ -51,7 +51,11 @@ class Supervisor:
         """Run the command to its end; return its exit code, negative if it died of a signal."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent that ignored it would cost us the exit status
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WATCHED)
-        ahead = Ahead(self._load) if self._load is not None else None
+        ahead = None
+        if self._load is not None:
+            from gputune.launch.ahead import Ahead  # noqa: PLC0415 - for a command of our own only
+
+            ahead = Ahead(self._load)
         self._begin_recorder(self._first, {}, mask)
         plan = self._plan(mask)
         if plan is None:
@@ -215,7 +219,7 @@ class Supervisor:
                 return
 
 
-def supervise(first: Record, again: Record, ahead: "Load | None" = None) -> None:
+def supervise(first: Record, again: Record, ahead: Load | None = None) -> None:
     """Run a command under a recorder and leave as the command left. Does not return."""
     try:
         code = Supervisor(first, again, ahead).run()

@@ -12,7 +12,7 @@ import msgspec
 
 from gputune.errors import BadUsage
 from gputune.figures import size
-from gputune.sharing import fitting
+from gputune.sharing import fitting, host
 from gputune.sharing.climb import Climb
 from gputune.sharing.crew import Crew
 from gputune.sharing.fitting import Need, Probed, Room
@@ -28,8 +28,9 @@ from gputune.sharing.tasks import Task, tasks
 from gputune.sharing.window import Eyes, Window
 
 Phase = Literal["alone", "trying", "clearing", "packed"]
-BLIND_S = 10.0  # s after which a task without any batch is not waited for, unless it has torch
-PATIENCE_S = 60.0  # s likewise, if it has
+BLIND_S = 10.0  # s after which a task without any batch is not waited for
+IMPORTS_S = 30.0  # s likewise, if it is a Python: it may not have come to its imports
+PATIENCE_S = 60.0  # s likewise, if it has torch or TensorFlow, or is loading it: from a slow disk that takes a while
 DRIVER_S = 20.0  # s that the driver gets beyond the trial: waking up cards takes it seconds
 LISTED_S = 4.0  # s that it gets to list a process: it is asked seldom, and a task may use no card at all
 UNSEEN = "no batches were seen of one alone (`--metric-regex` would read its own numbers)"
@@ -65,6 +66,7 @@ class Course:
         self._climb: Climb | None = None
         self._copies = 1
         self._stops = 0
+        self._patience = 0.0  # s that the first one gets to show a batch, as far as it was looked at
         crew.may_start = self._may_start
         crew.seat = self._seat
 
@@ -174,7 +176,7 @@ class Course:
     def _measure(self) -> None:
         first = self._crew.members[0]
         if first.state == "waiting":  # to start, or to start again
-            self._window = None
+            self._window, self._patience = None, 0.0
             return
         if self._window is None:
             self._window = Window([first], self._eyes)
@@ -197,9 +199,18 @@ class Course:
 
     def _is_blind(self, first: Member) -> bool:
         """Return whether nothing more is to be expected of a task that runs."""
-        hopeful = self._eyes.logs.has_metric or self._eyes.progress.has_ring(first.task.slot)
-        longest = max(PATIENCE_S, 4 * self._spec.trial) if hopeful else max(BLIND_S, 2 * self._spec.trial)
-        return time.monotonic() - first.started > longest
+        lived = time.monotonic() - first.started
+        if lived > self._patience:
+            self._patience = self._outlook(first)
+        return lived > self._patience
+
+    def _outlook(self, first: Member) -> float:
+        """Return after how many s a task without a batch is not waited for any more, by what it is now."""
+        pids, trial = self._eyes.gauge.meet(first).pids, self._spec.trial
+        has_ring = self._eyes.logs.has_metric or self._eyes.progress.has_ring(first.task.slot)
+        if has_ring or host.is_loading(pids):
+            return max(PATIENCE_S, 4 * trial)
+        return max(IMPORTS_S if host.is_python(pids) else BLIND_S, 2 * trial)
 
     def _measured(self, first: Member, window: Window | None) -> None:
         """Go on from what the first task has shown. Raises DoesNotFit."""

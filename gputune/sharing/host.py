@@ -10,6 +10,7 @@ from gputune.procfs import CLOCK_TICKS, cpu_list, read_bytes, stat_of
 
 PROC = Path("/proc")
 SYS = Path("/sys")
+FRAMEWORKS = (b"libtorch", b"libc10", b"tensorflow")  # in the names of files that they map as they are imported
 
 
 def memory() -> tuple[float, float]:
@@ -56,3 +57,28 @@ def cpu_time(pids: Iterable[int]) -> float:
 def memory_of(pids: Iterable[int]) -> float:
     """Return the B that these processes hold, what they share counted once (PSS)."""
     return float(sum(held(f"/proc/{pid}") for pid in pids))
+
+
+def is_loading(pids: Iterable[int]) -> bool:
+    """Return whether one of these processes has a framework of ours in its memory, or is about to have it."""
+    return any(mark in maps for maps in map(_mapped, pids) for mark in FRAMEWORKS)
+
+
+def is_python(pids: Iterable[int]) -> bool:
+    """Return whether one of these processes is a Python."""
+    return any(_program(pid).startswith("python") for pid in pids)
+
+
+def _mapped(pid: int) -> bytes:
+    """Return what a process has mapped: up to some hundred kB, in many small reads."""
+    try:
+        return Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:  # it has ended, or is somebody else's
+        return b""
+
+
+def _program(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name
+    except OSError:  # it has ended, or is somebody else's
+        return ""

@@ -243,3 +243,16 @@ def test_weights_without_mps_are_said_to_mean_nothing(share, simgpu) -> None:
     done = share("--procs", "2", "--weights", "2,1", "--trial", "0", TASK, "--idle", "0.01", "--steps", "20")
     assert done.returncode == 0, done.stderr
     assert "weights count under MPS only" in done.stderr
+
+
+def test_a_mig_instance_is_a_card_to_be_named(share, simgpu, tmp_path) -> None:
+    simgpu().set(mig=1)
+    tell = ("--no-index-args", "--trial", "0", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    done = share("--procs", "1", "--gpu", "0", "--log-dir", "whole", *tell)
+    assert done.returncode == 0, done.stderr
+    uuid = (tmp_path / "whole" / "process0.log").read_text().strip()
+    instance = f"MIG-{uuid.removeprefix('GPU-')}"
+    done = share("--procs", "1", "--gpu", instance, "--memory", "1GB", "--log-dir", "part", *tell)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "part" / "process0.log").read_text() == f"{instance}\n"
+    assert "is parted (MIG): what is free in an instance is not read" in done.stderr
