@@ -16,6 +16,9 @@ SUPERVISED = frozenset({"watch", "run", "share"})  # the commands that run someb
 # Where a proof is to follow, or a screen is shown, another process is supervised and this one waits for it; with a pid
 # nobody is started.
 DIRECT = ("--prove", "--tui", "--pid")
+# In a cluster nobody is started here. Options of `share` without a value: tests/commands/test_share.py compares them.
+CLUSTER = "--ray"
+SHARE_FLAGS = frozenset({"--follow", "--own-dirs", "--no-index-args", "--queue", "--dry-run", "--json"})
 TALK = frozenset({"--help", "-h", "--dry-run"})  # of `share`: nothing runs
 
 
@@ -37,6 +40,8 @@ def main() -> None:
 
 
 def _is_direct(arguments: list[str]) -> bool:
+    if arguments[0] == "share":
+        return express.asks(arguments[1:], CLUSTER, SHARE_FLAGS)
     return arguments[0] == "watch" and any(express.asks(arguments[1:], name) for name in DIRECT)
 
 

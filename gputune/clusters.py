@@ -6,6 +6,7 @@ an extra (`gputune[ray]`). It has no types that we could use without it, so hand
 
 import importlib
 import re
+import signal
 import socket
 from collections import Counter
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ CLIENT = "ray://"
 PLACE = re.compile(r"(?:ray://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(?P<port>\d{1,5})(?:/.*)?")
 LESS = 1e-6  # of a resource: what is less is none
 INSTALL = "`pip install 'gputune[ray]'`, of the version that the cluster runs"
-LOOK = "`ray status` on one of its nodes; `RAY_AUTH_MODE=token` where the cluster wants one"
+LOOK = "`ray status` on one of its nodes says its address; where it wants a token, `export RAY_AUTH_MODE=token`"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class NoRay(GputuneError):  # noqa: N818 - named for what happened
@@ -69,10 +71,14 @@ def connect(address: str) -> Any:
     except ImportError:
         raise NoRay("Ray is not installed in this environment", INSTALL) from None
     _reach(address)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", namespace="gputune")
     except Exception as error:  # noqa: BLE001 - Ray raises what it likes
         raise NoRay(f"no Ray cluster at `{clean(address)}`: {first_line(error)}") from None
+    finally:
+        for number, handler in before.items():  # they are ours: Ray's would leave with another status
+            signal.signal(number, handler)
     return ray
 
 

@@ -14,6 +14,7 @@ from gputune import config, packed
 from gputune.errors import BadUsage
 from gputune.launch import values
 from gputune.recording import lean
+from gputune.recording.folder import RUN
 from gputune.rejudging import rejudge
 from gputune.report.packed import render as render_packed
 from gputune.report.terminal import colour_wanted, encodable, render
@@ -33,6 +34,12 @@ def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
 @click.option("--price", metavar="N", callback=_price, help="What a device costs an hour, in any currency.")
 def command(run: Path, *, as_json: bool, price: float | None) -> None:
     lean()
+    together = packed.read(run)
+    width = shutil.get_terminal_size().columns
+    if together is not None and not (run / RUN).exists():  # it ran in a cluster: nothing else of it was recorded
+        shown = packed.to_json(together).decode() if as_json else f"{render_packed(together, width=width)}\n"
+        click.echo(encodable(shown, sys.stdout.encoding), nl=False)
+        return
     failed: dict[str, str] = {}
     verdict = rejudge(run, failed, price=price)
     for name, why in failed.items():
@@ -40,14 +47,12 @@ def command(run: Path, *, as_json: bool, price: float | None) -> None:
     if as_json:
         click.echo(to_json(verdict), nl=False)
         return
-    width = shutil.get_terminal_size().columns
     text = render(
         verdict,
         width=width,
         colour=colour_wanted(os.environ, terminal=sys.stdout.isatty()),
         run_folder=None,
     )
-    together = packed.read(run)
     if together is not None:
         text += f"\n\n{render_packed(together, width=width)}"
     click.echo(encodable(text, sys.stdout.encoding), color=True)

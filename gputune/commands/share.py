@@ -196,7 +196,9 @@ def _option(name: str, metavar: str, text: str, **more: Any) -> Callable[[FC], F
     help="CPUs and threads divided among them, or not.  [default: split]",
 )
 @click.option("--max-workers", type=click.IntRange(0), metavar="N", help="Most workers of each DataLoader.")
-@click.option("--ray", metavar="ADDRESS", help="On that Ray cluster (`auto`: ours), with fractions of its GPUs.")
+@click.option(
+    "--ray", metavar="ADDRESS", envvar=[], help="On that Ray cluster (`auto`: ours), with fractions of its GPUs."
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan, and start nothing.")
 @click.option(
     "--json", "as_json", is_flag=True, envvar="GPUTUNE_SHARE_JSON", help="Print the result as JSON too, at the end."
@@ -210,6 +212,10 @@ def command(ctx: click.Context, /, **asked: Any) -> int:
     from gputune.sharing import preparing  # noqa: PLC0415 - not for a mistake in the options
 
     shown = msgspec.structs.replace(spec, logs=asked["log_dir"] or asked["out"] or "gputune-runs/…")
+    if asked["ray"] and isinstance(ctx.obj, Link):
+        raise BadUsage(
+            "`--ray` was not given as an option", hint="type it: `gputune share --ray ADDRESS --procs 3 TASK`"
+        )
     if asked["ray"]:
         from gputune.sharing import onray  # noqa: PLC0415 - as above
 

@@ -58,16 +58,19 @@ def wishes(arguments: "list[str]") -> "Wishes | None":
     return _checked(tuple(rest), asked)
 
 
-def asks(arguments: "list[str]", option: str) -> bool:
-    """Return whether `option` stands among the options of `watch`, and not in the command's own."""
+def asks(arguments: "list[str]", option: str, flags: "frozenset[str]" = frozenset((*FLAGS, SCREEN))) -> bool:
+    """Return whether `option` stands among the options of `watch`, and not in the command's own.
+
+    `flags`: the options without a value, of another command that is asked about.
+    """
     words = list(arguments)
     while words:
         word = words.pop(0)
-        if word == "--" or not word.startswith("-"):
+        if word in {"--", "-m"} or not word.startswith("-"):
             return False
         if word == option or word.startswith(f"{option}="):
             return True
-        alone = "=" in word or word in FLAGS or word == SCREEN
+        alone = "=" in word or word in flags
         if words and not alone and not (word == TUNE and words[0].startswith("-")):
             words.pop(0)  # its value
     return False

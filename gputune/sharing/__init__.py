@@ -12,6 +12,7 @@ the recorder, before anything starts.
  pressure   memory that is about to end    space      what there is for the tasks
  cards  host  gauge  progress  logs  window   what is seen of device, machine and tasks
  onray      the same in a Ray cluster        fractions  what each asks of it      farpack  far  hosted   its processes
+ farrefusals   why such a run is not begun
  placing    cards, CPUs, MPS               cpus  mps  metric
  closing    the document at the end
 """

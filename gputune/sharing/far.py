@@ -90,18 +90,22 @@ class Far:
             with os.fdopen(os.open(self.task.log, FLAGS, 0o600), "ab") as file:
                 file.write(news.log)
             self._at += len(news.log)
-        if not news.over:
-            return False, news.log
-        self.said, self.status, self.code = news.said, max(0, news.status), news.status or LOST
         if news.document:
             self.document = msgspec.json.decode(news.document, type=Packed)
+        if news.over:
+            self._over(news)
+        return news.over, news.log
+
+    def _over(self, news: News) -> None:
+        """Learn how it has ended."""
+        self.said, self.status, self.code = news.said, max(0, news.status), news.status or LOST
+        if self.document is not None:
             if self.document.procs and not self.document.running:  # else its launcher was killed
                 self.code = self.document.procs[0].exit_code
         elif news.said.strip():
             self.why = clean(news.said.strip().splitlines()[0].removeprefix("error: "), 200)
         if news.probed:
             self.probed = msgspec.json.decode(news.probed, type=Probed)
-        return True, news.log
 
     def is_silent(self) -> bool:
         """Return whether its actor has not answered for so long that it is given up."""
@@ -118,11 +122,20 @@ class Far:
         if self.state == "running":
             self._actor.send.remote(number)
 
-    def let_go(self) -> None:
-        """End what is left of it, and give its place back."""
+    def leaving(self) -> Any:
+        """Ask its actor to end what is left; return the answer, None where there is nobody to ask."""
         self.state, self._ended = "ended", time.monotonic()
-        if not self.why.startswith("lost"):
-            with suppress(Exception):  # its node has just been lost, and with it whatever was left
-                self._ray.get(self._actor.close.remote(), timeout=CLOSE_S)
+        return None if self.why.startswith("lost") else self._actor.close.remote()
+
+    def kill(self) -> None:
+        """Give its place back."""
         with suppress(Exception):
             self._ray.kill(self._actor)
+
+    def let_go(self) -> None:
+        """End what is left of it, and give its place back."""
+        answer = self.leaving()
+        with suppress(Exception):  # its node has just been lost, and with it whatever was left
+            if answer is not None:
+                self._ray.get(answer, timeout=CLOSE_S)
+        self.kill()

@@ -10,28 +10,32 @@ import msgspec
 
 from gputune import clusters
 from gputune.hygiene import clean
-from gputune.sharing.far import Far
+from gputune.sharing.far import CLOSE_S, Far
 from gputune.sharing.logs import painted
 from gputune.sharing.spec import AUTO, Spec, encode
 from gputune.sharing.tasks import UNBUFFERED, Task
 
 BEAT_S = 0.5  # s between two looks
 LATE_S = 10.0  # s after which it is said that the cluster is busy
+TELL_S = 2.0  # s between two documents of a run that goes on
 LONGEST = 4096  # characters of a line that is shown
 
 Note = Callable[[str], None]
+Show = Callable[[Sequence[Far], bool], None]  # how they are, and whether the first one is only measured
 
 
 class FarPack:
     """Serves processes. `first_failure` is the exit code of the one that failed first, None where none did."""
 
-    def __init__(self, ray: Any, spec: Spec, note: Note) -> None:
+    def __init__(self, ray: Any, spec: Spec, note: Note, show: Show) -> None:
         self.first_failure: int | None = None
         self.closing = False
         self.interrupts = 0
         self._ray = ray
         self._spec = spec
         self._note = note
+        self._tell = show
+        self._told_at = 0.0
         self._kill_at = 0.0
         self._groups: list[Any] = []
         self._pack: list[Far] = []
@@ -67,6 +71,9 @@ class FarPack:
                 free.append(far.bundle)
                 self._ended(far, probe=probe)
             self._kill_late()
+            if time.monotonic() - self._told_at > TELL_S:
+                self._told_at = time.monotonic()
+                self._tell(self._pack, probe)
         except KeyboardInterrupt:
             self._interrupted()
 
@@ -141,7 +148,7 @@ class FarPack:
     def _ended(self, far: Far, *, probe: bool) -> None:
         """Let go of a process that has ended, and do what the policy says."""
         far.let_go()
-        for note in far.document.notes if far.document is not None and not probe else ():
+        for note in far.document.notes if far.document is not None else ():
             self._note(note)
         if probe or not far.code:
             return
@@ -175,7 +182,11 @@ class FarPack:
         self._groups.clear()
 
     def close(self) -> None:
-        """Give everything back, whatever still runs."""
-        for far in self._running:
-            far.let_go()
+        """Give everything back, whatever still runs: all are asked to end at once."""
+        left = self._running
+        asked = [answer for far in left if (answer := far.leaving()) is not None]
+        if asked:
+            self._ray.wait(asked, num_returns=len(asked), timeout=CLOSE_S)
+        for far in left:
+            far.kill()
         self.release()

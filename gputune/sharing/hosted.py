@@ -32,7 +32,10 @@ CARD_S = 20.0  # s that the driver gets to tell of a card
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
-    """What is new: a piece of the log, and once it is over what came of it. `document`, `probed`: JSON, "" for none."""
+    """What is new: a piece of the log, how it is by now, and once it is over what came of it.
+
+    `document`, `probed`: JSON, "" for none.
+    """
 
     log: bytes = b""
     over: bool = False
@@ -78,7 +81,7 @@ class Hosted:
         status = self._launcher.poll() if self._launcher is not None else 0
         piece = self._log(at)
         if status is None or len(piece) == PIECE:
-            return msgspec.json.encode(News(log=piece))
+            return msgspec.json.encode(News(log=piece, document=self._text(FILE)))
         return msgspec.json.encode(
             News(
                 log=piece,

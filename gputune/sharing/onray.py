@@ -6,7 +6,6 @@ at once. Each process has a launcher of its own on its node (`hosted.py`); logs 
 """
 
 import os
-import re
 import shlex
 import signal
 import sys
@@ -19,12 +18,13 @@ from typing import Any
 import msgspec
 
 from gputune import clusters
-from gputune.errors import BadUsage, GputuneError
+from gputune.errors import GputuneError
 from gputune.figures import size
 from gputune.hygiene import clean, mask
-from gputune.launch import folders
+from gputune.launch import folders, signals
 from gputune.launch.descriptors import say
 from gputune.packed import FILE, Packed, ProcRow, to_json
+from gputune.proving import trials
 from gputune.recording.folder import Folder
 from gputune.report.packed import render
 from gputune.report.terminal import encodable
@@ -32,6 +32,7 @@ from gputune.sharing import preparing
 from gputune.sharing.closing import verdict
 from gputune.sharing.far import Far
 from gputune.sharing.farpack import FarPack
+from gputune.sharing.farrefusals import DoesNotFit, NoNeed, TrialFailed, check
 from gputune.sharing.fitting import Need, Probed, Room
 from gputune.sharing.fractions import Ask, Whole, ask, per_card, refusal
 from gputune.sharing.hosted import Hosted
@@ -42,41 +43,6 @@ from gputune.sharing.window import Kept
 
 CARD_S = 60.0  # s that a card of the cluster gets to say what it has, a new worker of Ray included
 WIDTH = 100  # columns of the summary, where stderr is no terminal
-OUTPUT = re.compile(r"its output is in `[^`]*`")
-
-
-class NotThere(BadUsage):
-    """Something was asked for that a cluster decides by itself."""
-
-    def __init__(self, option: str, why: str) -> None:
-        super().__init__(f"`{option}` does not go with `--ray`: {why}", hint=f"leave `{option}` out")
-
-
-class DoesNotFit(BadUsage):
-    """More processes were asked for than the cluster holds at once."""
-
-    def __init__(self, says: str) -> None:
-        super().__init__(says, hint="fewer; or `--queue`, with which the others wait their turn")
-
-
-class NoNeed(BadUsage):
-    """Nobody knows what one of them needs."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"what one process needs is not known: {why}", hint="say it, like `--memory 6GB`")
-
-
-class TrialFailed(GputuneError):  # noqa: N818 - named for what happened
-    """The copy that was to be measured has come to nothing: its launcher's own words, with the log as it lies here."""
-
-    def __init__(self, far: Far) -> None:
-        says, _, rest = far.said.partition("\n\nhint: ")
-        errors = [line.removeprefix("error: ") for line in says.splitlines() if line.startswith("error: ")]
-        why = errors[-1] if errors else far.why or "a copy that was to be measured has come to nothing"
-        there = f"its output is in `{far.task.log}`"
-        hint = OUTPUT.sub(lambda _: there, (rest.splitlines() or [""])[0])
-        super().__init__(clean(why, 400), hint=clean(hint, 400) or there)
-        self.status = far.status or GputuneError.status
 
 
 class Sharing:
@@ -88,22 +54,25 @@ class Sharing:
         self._spec = spec
         self._folder = folder
         self._whole = whole_of(ray)
-        self._pack = FarPack(ray, spec, self._note)
+        self._probed = Probed(need=Need(), room=Room())
+        self._wish = Ask(gpu=0.0, cpus=1.0, memory=None, at_once=1)
+        self._pack = FarPack(ray, spec, self._note, self._show)
         self._began = time.monotonic()
 
     def run(self) -> int:
         """Run everything; return the exit code to leave with, negative for a signal. Raises GputuneError."""
         if not self._whole.gpus:
             self._note("no node of the cluster has a GPU: they share its CPUs")
-        probed = self._needed()
+        self._probed = self._needed()
         if self._pack.closing:
             return -signal.SIGINT
-        wish, found = self._planned(probed)
+        self._wish, found = self._planned(self._probed)
+        wish = self._wish
         self._note(f"each asks for {wish.words()}; {wish.at_once} of {len(found)} run at once")
         members = [Far(task, self._ray) for task in found]
         self._pack.serve(members, wish.bundle(), wish.at_once)
         code = self._status(members)
-        made = document([far.row for far in members], probed, wish, self._whole)
+        made = document([far.row for far in members], self._probed, wish, self._whole)
         self._speak(
             msgspec.structs.replace(
                 made,
@@ -217,18 +186,46 @@ class Sharing:
         self.notes.append(clean(text, 400))
         say(f"gputune: {clean(text, 400)}\n")
 
+    def _show(self, pack: Sequence[Far], probe: bool) -> None:  # noqa: FBT001 - a callback's
+        """Keep how they are by now, for who looks at the run folder."""
+        rows = [msgspec.structs.replace(far.row, trial=probe) for far in pack]
+        made = document(rows, self._probed, self._wish, self._whole)
+        phase, seconds = "alone" if probe else "packed", time.monotonic() - self._began
+        self._keep(
+            msgspec.structs.replace(
+                made, running=True, phase=phase, verdict="", notes=self.notes, exit_code=None, wall_s=seconds
+            )
+        )
+
+    def _keep(self, made: Packed) -> str:
+        """Write the document into the run folder; return why that was not possible."""
+        if not self._folder:
+            return ""
+        try:
+            with Folder(Path(self._folder)) as folder:
+                folder.write(FILE, to_json(made))
+        except OSError as error:
+            return f"`{FILE}` was not written ({error.strerror or error})"
+        return ""
+
     def _speak(self, made: Packed) -> None:
         """Print the summary, and keep the document."""
-        if self._folder:
-            try:
-                with Folder(Path(self._folder)) as folder:
-                    folder.write(FILE, to_json(made))
-            except OSError as error:
-                say(f"gputune: `{FILE}` was not written ({error.strerror or error})\n")
+        trouble = self._keep(made)
+        if trouble:
+            say(f"gputune: {trouble}\n")
         width = os.get_terminal_size(2).columns if os.isatty(2) else WIDTH
-        say("\n" + encodable(render(made, width=width), getattr(sys.stderr, "encoding", None)) + "\n")
+        text = encodable(render(made, width=width), getattr(sys.stderr, "encoding", None))
+        shown = f"\nnext: gputune report {os.path.relpath(self._folder)}" if self._folder else ""
+        say(f"\n{text}{shown}\n")
         if self._spec.as_json:
             sys.stdout.write(to_json(made).decode())
+
+    def refused(self, error: GputuneError) -> None:
+        """Have the document, where there is one by now, say how it has ended."""
+        if self._folder and Path(self._folder, FILE).exists():
+            made = document([], self._probed, self._wish, self._whole)
+            notes, seconds = [*self.notes, clean(str(error.args[0]), 400)], time.monotonic() - self._began
+            self._keep(msgspec.structs.replace(made, verdict="", notes=notes, exit_code=error.status, wall_s=seconds))
 
     def close(self) -> None:
         """Give everything back."""
@@ -275,6 +272,7 @@ def share(address: str, spec: Spec, out: str | None, log_dir: str | None) -> int
     """Run the tasks of a spec in a cluster, to their end; return the status. Raises GputuneError."""
     check(spec)
     ray = clusters.connect(address)
+    trials.end_with_us()
     try:
         folder, logs, said = preparing.places(spec, out, log_dir)
     except GputuneError:
@@ -283,25 +281,16 @@ def share(address: str, spec: Spec, out: str | None, log_dir: str | None) -> int
     sharing = Sharing(ray, msgspec.structs.replace(spec, folder=folder, logs=logs), folder, said)
     try:
         code = sharing.run()
-    except GputuneError:
+    except GputuneError as error:
+        sharing.refused(error)
         folders.remove_empty(folder)
         raise
     finally:
         sharing.close()
-    return code if code >= 0 else 128 - code
-
-
-def check(spec: Spec) -> None:
-    """Raise NotThere for what a cluster decides by itself."""
-    weighted = any(job.weights or job.weight != 1 for job in spec.jobs)
-    for option, asked, why in (
-        ("--gpu", bool(spec.gpus), "Ray chooses the cards"),
-        ("--mps on", spec.mps == "on", "a daemon would have to run on each node"),
-        ("--weights", weighted, "they are parts of a card under MPS"),
-        ("--own-dirs", spec.own_dirs, "the folders would lie on other machines"),
-    ):
-        if asked:
-            raise NotThere(option, why)
+    if code < 0:
+        sys.stdout.flush()
+        signals.die_of(-code)
+    return code if code >= 0 else 128 - code  # only where the kernel refuses
 
 
 def dry(address: str, spec: Spec) -> str:

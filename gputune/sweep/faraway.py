@@ -45,6 +45,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]
     cwd: str
     name: str
+    key: str = ""  # its own among all that are under way
     seconds: float
     batches: int
     seed: int
@@ -72,12 +73,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return decode(self.features.encode()).features
 
 
-def trial(order: bytes, judge: Any = None) -> bytes:
-    """Run one start on this node, and return its report as JSON: the task. `judge` is an actor that holds the rungs.
+def trial(order: bytes, judge: Any = None, bell: Any = None) -> bytes:
+    """Run one start on this node, and return its report as JSON: the task. `judge` and `bell` are actors (`rungs.py`).
 
     Raises RuntimeError where the process left no report.
     """
     asked = msgspec.structs.replace(msgspec.json.decode(order, type=Order), parent=os.getpid())
+    if bell is not None:
+        bell.ring.remote(asked.key)
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             own_python(CODE), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True

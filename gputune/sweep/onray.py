@@ -9,7 +9,7 @@ import itertools
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +23,7 @@ from gputune.hygiene import clean
 from gputune.sample import Json
 from gputune.sweep.faraway import Order, Report, trial
 from gputune.sweep.living import Plan, new_log
-from gputune.sweep.rungs import Rungs
+from gputune.sweep.rungs import Bell, Rungs
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
 from gputune.sweep.starting import Judge, Start, State
@@ -87,6 +87,8 @@ class Cluster:
         self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
         self._told_of_waiting = False
+        self._bell: Any = None
+        self._numbers = itertools.count()
         self.stopping = threading.Event()
         live = clusters.nodes(ray)
         self.nodes = [node for node in live if share.times(node)]
@@ -120,9 +122,10 @@ class Cluster:
     def run(self, node: Node, order: Order, judge: Any) -> Report:
         """Run a start on a node, and wait for it. Raises NoTrial, Lost, or KeyboardInterrupt where somebody leaves."""
         cpus, gpus = self._share.of(node)
+        order = msgspec.structs.replace(order, key=f"{order.name} {next(self._numbers)}")
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 0, "name": f"gputune: {order.name}"}
         task = self._task.options(**options, scheduling_strategy=clusters.pinned(self._ray, node))
-        reference = task.remote(msgspec.json.encode(order), judge)
+        reference = task.remote(msgspec.json.encode(order), judge, self._doorbell())
         try:
             for looks in itertools.count(1):
                 if self._ray.wait([reference], timeout=LOOK_S)[0]:
@@ -130,7 +133,7 @@ class Cluster:
                 if self.stopping.is_set():
                     raise KeyboardInterrupt
                 if looks * LOOK_S > LATE_S and not self._told_of_waiting:
-                    self._say_busy(cpus, gpus)
+                    self._say_busy(node, order, {"CPU": cpus, "GPU": gpus})
             return msgspec.json.decode(self._ray.get(reference), type=Report)
         except KeyboardInterrupt:
             self._ray.cancel(reference)
@@ -138,11 +141,22 @@ class Cluster:
         except Exception as error:
             raise Lost(node.name, clusters.first_line(error)) from error
 
-    def _say_busy(self, cpus: float, gpus: float) -> None:
+    def _doorbell(self) -> Any:
+        """Return the actor that trials tell of their beginning."""
+        with self._lock:
+            if self._bell is None:
+                self._bell = self._ray.remote(Bell).options(num_cpus=0).remote()
+            return self._bell
+
+    def _say_busy(self, node: Node, order: Order, asked: Mapping[str, float]) -> None:
+        """Say once that a trial waits, where nobody of ours is what it waits for."""
+        ring = self._bell.has_rung.remote(order.key)
+        begun = not self._ray.wait([ring], timeout=LOOK_S)[0] or self._ray.get(ring)
+        if begun or self._running[node.id] > 1 or self._told_of_waiting:
+            return
         self._told_of_waiting = True
-        short = clusters.missing(self._ray, {"CPU": cpus, "GPU": gpus})
-        if short:
-            self._tell(f"the cluster is busy, {short}: trials may wait for their turn")
+        short = clusters.missing(self._ray, asked)
+        self._tell(f"the cluster is busy{f', {short}' if short else ''}: a trial waits for its turn on {node.name}")
 
     def close(self) -> None:
         """Let go of the cluster: what still runs of ours ends."""

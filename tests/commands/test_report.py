@@ -103,3 +103,15 @@ def test_a_run_of_a_newer_gputune_is_said(gputune: Run, run: Path) -> None:
     done = gputune("report", str(run))
     assert done.returncode == 1
     assert "schema version 99" in done.stderr
+
+
+def test_a_run_in_a_cluster_is_its_table(gputune, tmp_path) -> None:
+    from gputune.packed import Packed, ProcRow, to_json
+
+    row = ProcRow(index=0, pid=7, exit_code=0, log="process0.log", wall_s=9.0, samples_per_s=80.0, unit="samples/s")
+    made = Packed(procs=[row], mps=False, alone=100.0, together=80.0, gain=0.8, verdict="that does not pay")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "share.json").write_bytes(to_json(made))
+    shown = gputune("report", "run")
+    assert (shown.returncode, "that does not pay" in shown.stdout) == (0, True), shown.stderr
+    assert gputune("report", "--json", "run").stdout.encode() == to_json(made)

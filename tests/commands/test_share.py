@@ -99,3 +99,37 @@ def test_jobs_come_from_a_file(gputune, tmp_path) -> None:
 
 def test_help_has_an_example(gputune) -> None:
     assert "gputune share --procs 3 train.py" in gputune("share", "--help").stdout
+
+
+def test_the_way_in_knows_which_options_have_no_value() -> None:
+    import click
+
+    from gputune.__main__ import SHARE_FLAGS
+    from gputune.commands.share import command
+
+    flags = [option for option in command.params if isinstance(option, click.Option) and option.is_flag]
+    assert {name for option in flags for name in option.opts} == SHARE_FLAGS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "direct"),
+    [
+        ("--ray auto --procs 2 t.py", True),
+        ("--procs 2 --follow --json --ray=auto -- cmd", True),
+        ("--procs 2 t.py --ray auto", False),
+        ("--procs 2 -m t --ray auto", False),
+        ("--procs 2 --queue t.py", False),
+        ("--log-dir --ray --procs 2 t.py", False),
+    ],
+)
+def test_a_cluster_s_run_has_no_supervisor(arguments: str, direct: bool) -> None:
+    from gputune.__main__ import _is_direct
+
+    assert _is_direct(["share", *arguments.split()]) is direct
+
+
+def test_a_cluster_is_typed_and_not_configured(gputune, tmp_path) -> None:
+    (tmp_path / "t.py").write_text(SCRIPT)
+    (tmp_path / "gputune.toml").write_text('[share]\nprocs = 2\nray = "auto"\n')
+    done = gputune("share", "t.py")
+    assert (done.returncode, "`--ray` was not given as an option" in done.stderr) == (2, True), done.stderr

@@ -9,6 +9,7 @@ import pytest
 
 from gputune.packed import ProcRow
 from gputune.sharing import onray
+from gputune.sharing.farrefusals import NotThere, check
 from gputune.sharing.fitting import Need, Probed, Room
 from gputune.sharing.fractions import Ask, Whole
 from gputune.sharing.spec import Job, Spec
@@ -28,8 +29,8 @@ GB = 10**9
     ],
 )
 def test_what_a_cluster_decides_by_itself_is_refused(spec: Spec, says: str) -> None:
-    with pytest.raises(onray.NotThere, match=says):
-        onray.check(spec)
+    with pytest.raises(NotThere, match=says):
+        check(spec)
 
 
 def row(index: int, rate: float | None, unit: str = "samples/s") -> ProcRow:
