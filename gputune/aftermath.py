@@ -23,7 +23,7 @@ APART = 2  # steps after a pause before a round can be a quiet one: its own and 
 FAR_ENOUGH = 16  # steps after a pause from which on every round is quiet
 LEAST = 10  # pauses with quiet rounds behind them below which their mean says nothing
 TRIMMED = 0.1  # of the pauses at either end that are left out of the mean: somebody else was at work
-LINGERS = 0.05  # of a round, and as much unsure: how much slower are rounds that are never far from a saved model
+LINGERS = 0.08  # of a round, and as much unsure: how much slower are rounds that are never far from a saved model
 SURE = 1.6  # standard errors: nine means of ten lie within
 
 

@@ -373,11 +373,11 @@ class Outlook:
         late = mean(loader.deliveries) * (1 - (self.queued if self._crowded() else 0.0))
         longer = max(0.0, late - self.job.delivery) if loader.num_workers else 0.0
         later = min(longer, max(0.0, delivery - self.job.delivery))
-        now = replace(self.job, steps=tuple(_later(step, longer) for step in self.job.steps))
+        now = replace(self.job, steps=tuple(_later(self.job, step, longer) for step in self.job.steps))
         then = replace(
             self.job,
             fetches=tuple(_cheaper(work, f, excess) for work, f in zip(self.job.fetches, loader.fetches, strict=True)),
-            steps=tuple(replace(_later(step, later), cpu=step.cpu * (1 - lighter)) for step in self.job.steps),
+            steps=tuple(_later(self.job, replace(s, cpu=s.cpu * (1 - lighter)), later) for s in self.job.steps),
             delivery=min(delivery, self.job.delivery),
         )
         return self._with(now).gain(self.now, then)
@@ -396,9 +396,10 @@ class Outlook:
         return job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order) * self.loader.batches
 
 
-def _later(step: Work, seconds: float) -> Work:
-    """Return a step before which the training is held up for that long."""
-    return replace(step, blocked=step.blocked + seconds)
+def _later(job: Job, step: Work, seconds: float) -> Work:
+    """Return a step before which the training is held up for that long: it begins cold then."""
+    cold = job.cold(seconds, step.cpu + job.delivery)
+    return replace(step, cpu=step.cpu + cold, blocked=step.blocked + seconds)
 
 
 def _cheaper(work: Work, fetch: Fetch, excess: float) -> Work:

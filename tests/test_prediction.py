@@ -283,6 +283,13 @@ def test_a_handover_that_was_measured_is_believed_but_for_what_a_thread_that_sle
     assert 0.0015 < slept.job.delivery < 0.003
 
 
+def test_a_step_that_waits_for_its_batch_to_arrive_begins_cold_and_no_longer_does_when_it_comes_at_once() -> None:
+    """Of 24 ms a round 19 are an arrival that is late; the step of 4 ms takes 3.2 when it follows the last one."""
+    late = loader(workers=1, cpu=0.001, blocked=0.0, step=0.004, wait=0.020, step_cpus=(0.004,) * 20)
+    mine = outlook(replace(late, deliveries=(0.020,) * 50, next_cpus=(0.001,) * 20))
+    assert 5.2 < mine.handed_over(0.0, 0.0011).likely < 6.0  # were it still cold: 4.7
+
+
 def test_what_a_handover_waits_for_its_maker_is_no_work_of_the_training() -> None:
     """A worker that holds the GIL hands over when its next batch is done, and the step of the training begins cold."""
     late = loader(workers=1, cpu=0.020, blocked=0.0, step=0.004, wait=0.020, step_cpus=(0.004,) * 20)
