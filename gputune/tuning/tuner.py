@@ -34,7 +34,7 @@ OLDER = 4.0  # times as long a training has gone on, and it is looked at again
 LONGEST_S = 1800.0  # s between looks at the most
 LATEST = 2000  # batches of which the baseline is made, as many as the features keep
 SETTINGS = 4  # that are tried, beside the script's own
-ROUNDS = 3  # of four visits each, best and own in turn, before what cannot be told apart is left
+ROUNDS = 4  # of four visits each, best and own in turn, before what cannot be told apart is left
 WORTH_KEEPING = 1.03  # times as fast: less is not worth workers and memory that nobody asked for
 Say = Callable[[str], None]
 

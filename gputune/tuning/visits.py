@@ -17,6 +17,7 @@ from gputune.sweep.visiting import (
     LONG_S,
     NOISE,
     SWITCHED,
+    TIMED,
     Failed,
     NotSteered,
     answers,
@@ -27,6 +28,7 @@ from gputune.sweep.visiting import (
 )
 from gputune.tuning.training import Training
 
+LONGEST_S = 2.0  # s of timed batches: more visits in turn tell more than longer ones, and much is told soon
 SPARE_S = 30.0  # s of batches beyond a visit, until the next order must be there
 UNHEARD = 100  # batches beyond the queue that came without an answer: nobody will give one
 BACK = "back"  # the state in which an order of so many batches is over
@@ -81,6 +83,7 @@ class Visits:
     def _length(self, wanted: Setting) -> tuple[int, int]:
         """Return how many batches are left out and timed: whole epochs where these are short, with their starts."""
         skip, timed = length(self._profile, wanted)
+        timed = min(timed, max(TIMED, math.ceil(LONGEST_S / seconds(self._profile, wanted))))
         epoch = self._profile.epoch
         if epoch and epoch * seconds(self._profile, wanted) <= LONG_S:
             timed = math.ceil(timed / epoch) * epoch
