@@ -28,6 +28,25 @@ class Stream(IterableDataset):
 """
 
 
+def test_a_loader_that_a_framework_builds_anew_was_built_where_the_script_did(watched: Callable[..., Any]) -> None:
+    """accelerate and Lightning build another loader over the dataset of the script's, with its settings."""
+    code = """
+import pathlib
+library = pathlib.Path("site-packages/accelerate")
+library.mkdir(parents=True)
+(library / "__init__.py").write_text("import torch\\n" "class Shard(torch.utils.data.DataLoader):\\n" "    pass\\n"
+    "def prepare(loader):\\n" "    return Shard(loader.dataset, batch_size=loader.batch_size)\\n")
+sys.path.insert(0, "site-packages")
+import accelerate
+loader = DataLoader(Numbers(), batch_size=4)
+prepared = accelerate.prepare(loader)
+other = accelerate.Shard(Numbers(), batch_size=2)
+assert len(list(prepared)) == 6 and len(list(other)) == 11
+"""
+    run = watched(HEAD + code).healthy()
+    assert {note["batch_size"]: note["where"] for note in run.notes("loader")} == {4: "train.py:24", 2: "train.py:26"}
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_of_every_start_method_are_seen(watched: Callable[..., Any], method: str) -> None:
     code = """

@@ -60,6 +60,22 @@ def _kind(filename):
     return _USER
 
 
+def _kind_of(frame):
+    filename = frame.f_code.co_filename
+    kind = _kinds.get(filename)
+    if kind is None:
+        kind = _kinds[filename] = _kind(filename)
+    return kind
+
+
+def in_library(depth):
+    """Return whether it is a framework that is calling, `depth` frames above the caller of this function."""
+    frame = sys._getframe(depth + 1)
+    while frame is not None and ours(frame.f_code.co_filename):  # several of our wraps may lie around one call
+        frame = frame.f_back
+    return frame is not None and _kind_of(frame) == _LIBRARY
+
+
 def user_frame(frame):
     """Return the innermost frame, from `frame` outwards, that is the user's own.
 
@@ -67,10 +83,7 @@ def user_frame(frame):
     """
     nearest, second = frame, None
     while frame is not None:
-        filename = frame.f_code.co_filename
-        kind = _kinds.get(filename)
-        if kind is None:
-            kind = _kinds[filename] = _kind(filename)
+        kind = _kind_of(frame)
         if kind == _USER:
             return frame
         if kind == _PACKAGE and second is None:

@@ -30,7 +30,7 @@ def remember(original):
     @functools.wraps(original)
     def wrapper(self, *args, **kwargs):
         try:
-            _remember(self, 2)
+            _remember(self, 2, args[0] if args else kwargs.get("dataset"))
         except Exception as error:
             ring.failed(error)
         return original(self, *args, **kwargs)
@@ -38,9 +38,19 @@ def remember(original):
     return wrapper
 
 
-def _remember(loader, depth):
+def _remember(loader, depth, dataset=None):
     where, file = places.caller(depth)
+    if dataset is not None and places.in_library(depth):
+        where, file = _over(dataset) or (where, file)
     built_at(loader, where, file)
+
+
+def _over(dataset):
+    """Return the place of a loader over a dataset: a framework that builds it anew has the settings from there."""
+    for known, where, file in list(_built.values()):
+        if getattr(known(), "dataset", None) is dataset:
+            return where, file
+    return None
 
 
 def place(loader):
