@@ -22,11 +22,12 @@ ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test check test-tree test-wheel bench bench-sweep bench-share bench-agents bench-screen bench-tui tui-shot zoo loops causes fmt clean
+.PHONY: help demo test test-long check test-tree test-wheel bench bench-sweep bench-share bench-agents bench-screen bench-tui tui-shot zoo loops causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
 	@echo "make test    every gate and every test, on the tree and on the built wheel"
+	@echo "make test-long  the tests that take minutes each"
 	@echo "make zoo     training scripts with planted causes (ONLY=name for some of them)"
 	@echo "make loops   loops of Lightning, transformers, accelerate, WebDataset, TensorFlow and plain ones under gputune watch"
 	@echo "make causes  write docs/causes.md out of the advisors"
@@ -59,7 +60,11 @@ check: $(READY)
 	$(BIN)/lint-imports
 
 test-tree: $(READY)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/twice.py $(SECOND_TRIES)/tree $(AT_A_TIME)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/twice.py $(SECOND_TRIES)/tree $(AT_A_TIME) -m "not long"
+
+# Whole trainings that are tuned, launchers, two hosts of namespaces: minutes, and best with nothing beside them.
+test-long: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -m long
 
 # The second environment holds the wheel alone and borrows the libraries of the first. It is entered from a folder
 # in which there is no `gputune` to import by accident.
@@ -73,7 +78,7 @@ test-wheel: $(READY)
 	cd $(WHEEL) && bin/python -c "import gputune; assert 'site-packages' in gputune.__file__, gputune.__file__"
 	cd $(WHEEL) && PATH="$(CURDIR)/$(WHEEL)/bin:$(CURDIR)/$(BIN):$$PATH" bin/python \
 		"$(CURDIR)/tests/twice.py" "$(CURDIR)/$(SECOND_TRIES)/wheel" -c "$(CURDIR)/pyproject.toml" --rootdir "$(CURDIR)" \
-		$(AT_A_TIME) -m "not slow" $(addprefix $(CURDIR)/,$(ON_WHEEL))
+		$(AT_A_TIME) -m "not slow and not long" $(addprefix $(CURDIR)/,$(ON_WHEEL))
 
 # TraceML pins other versions than ours: it gets an environment of its own.
 $(TRACEML)/.ready:

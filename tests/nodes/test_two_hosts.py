@@ -53,7 +53,7 @@ for x in loader:
 dist.destroy_process_group()
 """
 Wait = Callable[[Callable[[], object]], None]
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 class Host:

@@ -77,7 +77,7 @@ MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RA
 HOROVOD = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK")
 SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
 POD = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # of a PyTorchJob, and what torchrun sets
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def launcher(name: str) -> str:

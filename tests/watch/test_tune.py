@@ -135,7 +135,7 @@ def untuned(script: Path, like: Tuned, **variables: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("option", ["--tune", "--tune=identical"])
 def test_what_pays_is_kept_and_the_losses_are_those_of_the_untuned_run(settled, script, option) -> None:
     run = settled(option)
@@ -151,7 +151,7 @@ def test_what_pays_is_kept_and_the_losses_are_those_of_the_untuned_run(settled, 
     assert {row["num_workers"] for row in run.verdict["loaders"]} >= {0, run.tuned["now"]["num_workers"]}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_where_samples_draw_it_is_said_before_the_first_switch(settled) -> None:
     run = settled(DRAWS="1")
     assert (run.status, run.tuned["draws"]) == (0, ["torch"])
@@ -163,7 +163,7 @@ def test_where_samples_draw_it_is_said_before_the_first_switch(settled) -> None:
     assert rest.count("gputune:") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_where_samples_draw_identical_leaves_them_alone(tune, script) -> None:
     short = {**SLOW, "BATCHES": "350", "EPOCHS": "2", "DRAWS": "1"}
     run = tune("--tune=identical", **short)
@@ -172,7 +172,7 @@ def test_where_samples_draw_identical_leaves_them_alone(tune, script) -> None:
     assert run.out == untuned(script, run, **short)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_healthy_training_is_not_switched(tune, script) -> None:
     run = tune(STEP="0.01", BATCHES="350", EPOCHS="2")
     assert (run.status, run.tuned["state"], run.tuned["tries"]) == (0, "healthy", [])
@@ -181,7 +181,7 @@ def test_a_healthy_training_is_not_switched(tune, script) -> None:
     assert run.out == untuned(script, run, BATCHES="350")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "trouble", [{"DYING": "1"}, {"HELD": "1", "CONTEXT": "spawn"}], ids=["workers that die", "not to be pickled"]
 )
@@ -194,14 +194,14 @@ def test_what_fails_is_a_row_and_the_training_goes_on_as_it_was(settled, script,
     assert run.out == untuned(script, run)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_of_a_stream_nothing_is_switched(tune, script) -> None:
     run = tune(STREAM="1", ITEM="0.004", BATCHES="200")
     assert (run.status, run.tuned["state"], run.tuned["tries"]) == (0, "healthy", [])
     assert "its dataset is a stream" in run.err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_recorder_that_is_killed_leaves_the_training_as_it_was(script, started, eventually) -> None:
     folder = script.parent / "run"
     env = {**os.environ, **SLOW, "EPOCHS": "2"}
