@@ -37,6 +37,7 @@ FILE = click.Path(path_type=Path)
     "--ray", metavar="ADDRESS", envvar=[], help="Run agents on every node of that Ray cluster (`auto`: ours)."
 )
 @click.option("--relay", metavar="NODES", multiple=True, envvar=[], help="Speak for these agents instead: one a rack.")
+@click.option("--rack", metavar="NAME", default="", help="The rack that it stands in: the screen groups nodes by it.")
 @click.option(
     "--state", metavar="DIR", type=FILE, help="Folder of what it records.  [default: ~/.local/state/gputune/…]"
 )
@@ -53,6 +54,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     remote: str,
     ray: str | None,
     relay: tuple[str, ...],
+    rack: str,
     state: Path | None,
     socket: Path | None,
     announce: Path | None,
@@ -91,6 +93,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         quiet=quiet,
         announce=announce,
         relay=relay,
+        rack=rack,
     )
     return beside.beside(wishes, cmd) if cmd else agent.run(wishes)
 

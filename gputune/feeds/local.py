@@ -58,7 +58,7 @@ class LocalFeed:
         gone = tuple(self._told.keys() - {row.id for row in rows})
         for run in gone:
             del self._told[run]
-        node = _about_runs(self._machine.look(self._kin()), rows)
+        node = replace(_about_runs(self._machine.look(self._kin()), rows), job=self._jobs(rows))
         return Update(
             until=self._until,
             nodes=(replace(node, seen=time.time()),),
@@ -97,6 +97,11 @@ class LocalFeed:
         for folder in ended[:-MOST_ENDED]:
             self._runs.pop(folder).close()
             self._refused.add(folder)
+
+    def _jobs(self, rows: Sequence[RunRow]) -> str:
+        """Return the jobs of the live runs: most machines have one."""
+        of = zip(self._runs.values(), rows, strict=True)
+        return ", ".join(sorted({run.job for run, row in of if row.state == "live"} - {""}))
 
     def _kin(self) -> list[Kin]:
         return [run.kin for run in self._runs.values() if not run.ended]

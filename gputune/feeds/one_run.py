@@ -11,6 +11,7 @@ from gputune.errors import GputuneError
 from gputune.feeds import packs
 from gputune.feeds.board import Board
 from gputune.feeds.history import Historian
+from gputune.feeds.jobs import job_of
 from gputune.feeds.places import first_seat, identity, recorded_on
 from gputune.feeds.tasks import Kin
 from gputune.feeds.whereabouts import fresh
@@ -68,6 +69,7 @@ class OneRun:
         self._at: float | None = None
         self._as_of: tuple[float, Verdict | None, Board] | None = None
         self._trouble = ""
+        self._job: tuple[frozenset[int], str] | None = None  # of which processes that train, and its name
 
     @property
     def behind(self) -> bool:
@@ -92,6 +94,14 @@ class OneRun:
         processes = [p for p in told if isinstance(p, dict)] if isinstance(told, list) else []
         alive = [p for p in processes if p.get("state") == "ring" and not p.get("ended")]
         return Kin(self.id, _number(self._story.get("pid")), frozenset(_number(p.get("pid")) for p in alive))
+
+    @property
+    def job(self) -> str:
+        """Return the job of a run on this machine, looked for again only when others train."""
+        mains = self.kin.mains
+        if self._job is None or self._job[0] != mains:
+            self._job = (mains, job_of(self._story, self.folder, sorted(mains)))
+        return self._job[1]
 
     def seek(self, at: float | None) -> None:
         """Show the run as it was `at` s after its start; None: as it is."""

@@ -26,7 +26,7 @@ from gputune.nodes import places
 from gputune.nodes.links import Links
 from gputune.nodes.machine import MachineRecording
 from gputune.recording import lean
-from gputune.scene import Feed
+from gputune.scene import Feed, Update
 from gputune.wire import credentials
 from gputune.wire.address import PORT, several, split
 from gputune.wire.door import Door
@@ -43,7 +43,8 @@ class Wishes:
     """What was asked of an agent. `listen` is HOST[:PORT], empty for the Unix socket alone.
 
     It ends with the process `with_pid`, and `until_eof` with its standard input, as well as at a signal. `relay` are
-    the addresses of the nodes that it speaks for instead of its own. With `hush` it lets go of stderr once it serves.
+    the addresses of the nodes that it speaks for instead of its own; `rack` is where they stand, unless they say so
+    themselves. With `hush` it lets go of stderr once it serves.
     """
 
     name: str = ""
@@ -58,6 +59,7 @@ class Wishes:
     hush: bool = False
     announce: Path | None = None
     relay: tuple[str, ...] = ()
+    rack: str = ""
 
 
 def run(wishes: Wishes) -> int:
@@ -131,6 +133,7 @@ class _Reader:
         self._machine: MachineRecording | None = None
         self._until = 0
         self._trouble = ""
+        self._rack = clean(wishes.rack)
         if wishes.relay:
             from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - most agents speak for themselves
 
@@ -157,7 +160,13 @@ class _Reader:
             why = {"recording": self._machine.trouble}
             nodes = tuple(replace(node, unavailable={**node.unavailable, **why}) for node in update.nodes)
             update = replace(update, nodes=nodes)
-        self.desk.put(update)
+        self.desk.put(self._placed(update))
+
+    def _placed(self, update: Update) -> Update:
+        """Return the rows with the rack that they stand in."""
+        if not self._rack:
+            return update
+        return replace(update, nodes=tuple(replace(node, rack=node.rack or self._rack) for node in update.nodes))
 
     def _say(self, trouble: str) -> None:
         if trouble != self._trouble:

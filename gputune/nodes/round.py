@@ -79,8 +79,10 @@ class Round:
         known = [replace(node, link=self.link, why=self.why, seen=self._seen) for node in self.nodes.values()]
         if self.link in {"up", "late"}:
             return known
-        names = [node.name for node in known] or [self.address.name]
-        return [Node(name=name, link=self.link, why=self.why, seen=self._seen) for name in names]
+        names = {node.name: node.rack for node in known} or {self.address.name: self.address.rack}
+        return [  # it still stands where it stood
+            Node(name=name, rack=rack, link=self.link, why=self.why, seen=self._seen) for name, rack in names.items()
+        ]
 
     def _failed(self, state: LinkState, why: str) -> None:
         recent = self._heard and time.monotonic() - self._heard < LATE
@@ -104,6 +106,8 @@ class Round:
         alone = not news.relay  # else its nodes keep their names
         for node in update.nodes:
             mine = _node(node, self.address.name) if alone else node
+            if self.address.rack and not mine.rack:
+                mine = replace(mine, rack=self.address.rack)
             nodes[mine.name] = mine
         names = {}
         for run in update.runs:

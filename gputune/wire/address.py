@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputune.errors import BadUsage
@@ -10,6 +10,7 @@ from gputune.hygiene import clean
 
 PORT = 7070  # where a screen looks, and an agent listens, when only a host is named
 UNIX = "unix:"
+RACK = "rack="  # in a line of a host file
 LONGEST_SOCKET = 100  # bytes that the path of a Unix socket may have; the kernel takes 107
 MOST = 10_000  # nodes in one list
 _HOST = re.compile(
@@ -20,12 +21,16 @@ HINT = "like `m9`, `m9:7070` or `unix:/run/user/1000/gputune/agent.sock`"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One agent: `host` and `port`, or the `path` of its Unix socket. `name` is what it is called on the screen."""
+    """One agent: `host` and `port`, or the `path` of its Unix socket. `name` is what it is called on the screen.
+
+    `rack` is where it stands, as a host file says: for nodes that do not say so themselves.
+    """
 
     name: str
     host: str = ""
     port: int = 0
     path: str = ""
+    rack: str = ""
 
     def __str__(self) -> str:
         if self.path:
@@ -64,13 +69,17 @@ def split(text: str, port: int) -> tuple[str, int]:
 
 def several(texts: Iterable[str]) -> list[Address]:
     """Return the addresses of comma-separated lists, each name once. Raises BadUsage, also where there are none."""
+    return _distinct(parse(word) for word in _words(texts))
+
+
+def _distinct(addresses: Iterable[Address]) -> list[Address]:
+    """Return each once; where a name comes again, it is the same place. Raises BadUsage."""
     found: dict[str, Address] = {}
-    for word in _words(texts):
-        address = parse(word)
-        if address.name in found and found[address.name] != address:
-            says = f"two nodes are called `{address.name}`: {found[address.name]} and {address}"
+    for address in addresses:
+        before = found.setdefault(address.name, address)
+        if str(before) != str(address):
+            says = f"two nodes are called `{address.name}`: {before} and {address}"
             raise BadUsage(says, hint="give one of them another name: `m9b=m9:7071`")
-        found[address.name] = address
     if not found:
         raise BadUsage("no node was named", hint="like `--nodes m8,m9:7070`")
     if len(found) > MOST:
@@ -90,7 +99,7 @@ def addresses(nodes: Iterable[str], file: Path | None) -> list[Address]:
 def hostfile(file: Path) -> list[Address]:
     """Return the addresses in a file: one a line, what follows `#` is left out. Raises BadUsage.
 
-    Of an MPI host file (`m8 slots=8`) the first word of each line counts.
+    Of an MPI host file (`m8 slots=8`) the first word of each line counts, and `rack=NAME` among the others.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -99,11 +108,14 @@ def hostfile(file: Path) -> list[Address]:
         raise BadUsage(
             f"`{clean(str(file))}` cannot be read: {why}", hint="a host file has one address a line"
         ) from None
-    words = [line.partition("#")[0].split() for line in lines]
-    found = [each[0] for each in words if each]
-    if not found:
+    words = [each for line in lines if (each := line.partition("#")[0].split())]
+    if not words:
         raise BadUsage(f"`{clean(str(file))}` names no host", hint="a host file has one address a line, like `m9:7070`")
-    return several(found)
+    return _distinct(replace(parse(word), rack=_rack(each)) for each in words for word in _words(each[:1]))
+
+
+def _rack(words: list[str]) -> str:
+    return next((clean(word.removeprefix(RACK)) for word in words[1:] if word.startswith(RACK)), "")
 
 
 def _words(texts: Iterable[str]) -> Iterator[str]:

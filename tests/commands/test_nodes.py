@@ -24,7 +24,7 @@ def agent(tmp_path: Path) -> Iterator[str]:
     process = subprocess.Popen(
         [sys.executable, "-m", "gputune", "agent", "--until-eof", *map(str, words)],
         stdin=subprocess.PIPE,
-        env={name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")},
+        env={n: v for n, v in os.environ.items() if not n.startswith("GPUTUNE_")} | {"GPUTUNE_RACK": "r7"},
     )
     until = time.monotonic() + 60
     while not (folder / "announced").exists():
@@ -51,7 +51,8 @@ def test_json_of_all_of_them(gputune: Run, agent: str, tmp_path: Path) -> None:
     done = gputune("nodes", "--hostfile", str(hosts), "--json")
     document = json.loads(done.stdout)
     assert document["schema_version"] == 1
-    assert [node["name"] for node in document["nodes"]] == ["m8"]
+    assert [(node["name"], node["rack"]) for node in document["nodes"]] == [("m8", "r7")]
+    assert "job" in document["nodes"][0]
     assert document["clocks"]["m8"]["uncertain_s"] < 10
 
 

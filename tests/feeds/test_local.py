@@ -78,6 +78,21 @@ def test_a_run_is_found_told_once_and_stays_when_it_has_ended(recorded: Make) ->
         feed.close()
 
 
+def test_a_node_is_in_the_jobs_of_its_live_runs(recorded: Make) -> None:
+    made = [recorded(4, name) for name in ("a", "b", "c")]
+    for (recording, _), job in zip(made, ("77", "4711", "77"), strict=True):
+        recording.about(environment={"SLURM_JOB_ID": job})
+    feed = LocalFeed("here", find=lambda: [folder for _, folder in made])
+    try:
+        assert everything(feed).nodes[0].job == "4711, 77"
+        made[1][0].about(exit_code=0)
+        for recording, _ in made:
+            recording.close()
+        assert feed.poll(0).nodes[0].job == ""
+    finally:
+        feed.close()
+
+
 def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     feed = LocalFeed("here", find=lambda: [tmp_path])
     try:

@@ -149,6 +149,19 @@ def test_a_damaged_recording_is_put_aside(agents: Callable[..., Any], eventually
     far.close()
 
 
+def test_a_relays_rack_is_that_of_nodes_that_name_none(agents: Callable[..., Any], eventually: Wait) -> None:
+    m8, m9 = agents("m8", "--rack", "r7"), agents("m9")
+    relay = agents("rack-1", "--rack", "r9", "--relay", f"m8={m8.address},m9={m9.address}")
+    far = Far(relay.address)
+
+    def racks() -> dict[str, tuple[str, str]]:
+        update = msgspec.json.decode(far.news(Since()).update, type=Update)
+        return {node.name: (node.rack, node.link) for node in update.nodes}
+
+    eventually(lambda: racks() == {"m8": ("r7", "up"), "m9": ("r9", "up")})
+    far.close()
+
+
 def test_a_relay_answers_for_others_with_rows_but_without_samples(
     agents: Callable[..., Any], eventually: Wait, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -178,6 +179,24 @@ def test_a_relay_speaks_for_its_nodes_as_it_sees_them(
     eventually(lambda: {"m8", "m9"} == nodes(view).keys())
     assert nodes(view)["m8"].link == "up"
     assert nodes(view)["m9"].why == "its name does not resolve"
+
+
+def test_a_host_files_rack_is_that_of_nodes_that_name_none_and_stays_when_they_are_away(
+    served: Callable[..., Served], feed: Callable[..., NodesFeed], eventually: Wait
+) -> None:
+    m8, m9, relay = served("m8"), served("m9"), served("rack-1", relay=True)
+    m8.put(Node(name="x", job="4711"))
+    m9.put(Node(name="x", rack="own"))
+    relay.put(Node(name="m10"), Node(name="m11", rack="own", job="77"))
+    view = feed(*(replace(each.address, rack="r1") for each in (m8, m9, relay)))
+    eventually(lambda: {"m8", "m9", "m10", "m11"} == nodes(view).keys())
+    eventually(lambda: all(node.link == "up" for node in nodes(view).values()))
+    found = {name: (node.rack, node.job) for name, node in nodes(view).items()}
+    assert found == {"m8": ("r1", "4711"), "m9": ("own", ""), "m10": ("r1", ""), "m11": ("own", "77")}
+    m8.stop()
+    m9.stop()
+    eventually(lambda: {nodes(view)[name].link for name in ("m8", "m9")} == {"down"})
+    assert {name: nodes(view)[name].rack for name in ("m8", "m9")} == {"m8": "r1", "m9": "own"}
 
 
 def test_the_history_of_a_live_run_is_pulled_and_goes_on_after_its_agent_was_away(

@@ -53,6 +53,20 @@ def test_a_host_file_is_one_of_mpi_as_well(tmp_path: Path) -> None:
     assert [str(a) for a in hostfile(file)] == [f"m8:{PORT}", "m9:7071"]
 
 
+def test_a_host_file_may_say_in_which_rack_a_node_stands(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("m8 slots=8 rack=r1\nm9:7071 rack=r2 # as m8\nm10,m11 rack=x\x1b\nm12 slots=8\nm8\n")
+    racks = {a.name: a.rack for a in hostfile(file)}
+    assert racks == {"m8": "r1", "m9:7071": "r2", "m10": r"x\x1b", "m11": r"x\x1b", "m12": ""}
+
+
+def test_a_name_for_two_places_is_refused_in_a_host_file_too(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("a=m8 rack=r1\na=m9 rack=r1\n")
+    with pytest.raises(BadUsage, match="two nodes are called"):
+        hostfile(file)
+
+
 @pytest.mark.parametrize("content", [b"", b"# nobody\n\n", b"\xff\xfe\x00", None])
 def test_an_empty_or_unreadable_host_file_is_refused(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "hosts"
