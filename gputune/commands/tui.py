@@ -7,6 +7,7 @@ whose agents answer there (`gputune agent --help`). Nothing is changed by lookin
 Example: gputune tui --nodes m8,m9:7071
 """
 
+import shlex
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from gputune.scene import Feed, Node, RunRow, Update
 from gputune.tui import terminal
 
 FILE = click.Path(path_type=Path)
+TYPED = 400  # characters of a command
 LOOK = 1.0  # s between two polls, without which there are no rates
 PIECES = 1000  # polls at the most until all of a recording is read
 
@@ -57,19 +59,17 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     light: bool,
     allow_signals: bool,
     as_json: bool,
-) -> None:
+) -> int:
     typed_now = ctx.get_parameter_source("allow_signals") is ParameterSource.COMMANDLINE
     _agree(run, elsewhere=bool(nodes or hostfile), allow_signals=allow_signals and typed_now, as_json=as_json)
     if not as_json:
-        typed = "gputune tui" if run is None else f"gputune tui {clean(str(run))}"
-        terminal.check(f"`{typed} --json` prints what it would show")
+        terminal.check(f"`{_typed(run, nodes, hostfile, credentials)} --json` prints what it would show")
     if nodes or hostfile:
-        _elsewhere(nodes, hostfile, credentials, plain=plain, light=light, as_json=as_json)
-        return
+        return _elsewhere(nodes, hostfile, credentials, plain=plain, light=light, as_json=as_json)
     shown = "" if run is None else _identity(run)  # what is no run is told before there is a screen
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_once(_feed(run))), indent=2))
-        return
+        return 0
     from gputune.tui.showing import Wish, show  # noqa: PLC0415 - only where there is a screen
     from gputune.tui.views import View  # noqa: PLC0415 - as above
 
@@ -78,6 +78,16 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     left = show(lambda: _feed(run), Wish(start, send, dark=not light, plain=plain))
     if left.death:
         signals.die_of(left.death)
+    return 0
+
+
+def _typed(run: Path | None, nodes: tuple[str, ...], hostfile: Path | None, credentials: Path | None) -> str:
+    """Return the command as it was typed, as far as it says what is to be shown."""
+    words = ["gputune", "tui", *([] if run is None else [str(run)])]
+    words += [word for each in nodes for word in ("--nodes", each)]
+    words += [] if hostfile is None else ["--hostfile", str(hostfile)]
+    words += [] if credentials is None else ["--credentials", str(credentials)]
+    return clean(shlex.join(words), TYPED)
 
 
 def _agree(run: Path | None, *, elsewhere: bool, allow_signals: bool, as_json: bool) -> None:
@@ -99,8 +109,8 @@ def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
     plain: bool,
     light: bool,
     as_json: bool,
-) -> None:
-    """Show what agents say."""
+) -> int:
+    """Show what agents say; return the status: of `--json` 1 where none of them has answered, as of `gputune nodes`."""
     from gputune.recording import lean  # noqa: PLC0415 - pyarrow comes lean, and only where it is wanted
     from gputune.wire.address import addresses  # noqa: PLC0415 - as above
     from gputune.wire.credentials import wanted  # noqa: PLC0415 - as above
@@ -110,18 +120,18 @@ def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
     from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - as above
 
     feed = NodesFeed(places, known, file=hostfile)
-    left = None
     if as_json:
         feed.settle()
-        click.echo(msgspec.json.format(msgspec.json.encode(_once(feed)), indent=2))
-    else:
-        from gputune.tui.showing import Wish, show  # noqa: PLC0415 - only where there is a screen
+        found = _once(feed)
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        return feed.leave(0 if any(node.link == "up" for node in found.nodes) else 1)
+    from gputune.tui.showing import Wish, show  # noqa: PLC0415 - only where there is a screen
 
-        left = show(lambda: feed, Wish(dark=not light, plain=plain))
-    death = 0 if left is None else left.death
+    death = show(lambda: feed, Wish(dark=not light, plain=plain)).death
     feed.leave(0 if not death else 128 + death)
     if death:
         signals.die_of(death)
+    return 0
 
 
 def _identity(run: Path) -> str:

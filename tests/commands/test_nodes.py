@@ -99,3 +99,9 @@ def test_the_screen_takes_the_same_addresses(gputune: Run, agent: str, tmp_path:
     both = gputune("tui", "--nodes", "m8", "--json", str(tmp_path))
     assert both.returncode == 2
     assert "a recording is of one machine" in both.stderr
+
+
+def test_the_screens_rows_of_nobody_are_a_failure_too(gputune: Run, tmp_path: Path) -> None:
+    done = gputune("tui", "--nodes", f"unix:{tmp_path / 'none'}", "--json")
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)["nodes"][0]["link"] == "down"

@@ -71,6 +71,14 @@ def test_without_a_terminal_it_says_so_and_how_to_get_the_rows(gputune: Run, fol
     assert done.stdout == ""
 
 
+def test_without_a_terminal_the_hint_keeps_what_was_typed(gputune: Run, tmp_path: Path) -> None:
+    (tmp_path / "my hosts").write_text("m8\n")
+    done = gputune("tui", "--nodes", "m8,m9", "--nodes", "m10", "--light")
+    assert "hint: `gputune tui --nodes m8,m9 --nodes m10 --json` prints" in done.stderr
+    done = gputune("tui", "--hostfile", "my hosts", "--credentials", "c")
+    assert "hint: `gputune tui --hostfile 'my hosts' --credentials c --json` prints" in done.stderr
+
+
 def test_json_prints_the_rows_of_a_run(gputune: Run, folder: Path) -> None:
     done = gputune("tui", str(folder), "--json")
     assert done.returncode == 0, done.stderr
