@@ -80,12 +80,17 @@ def home() -> Path:
 
 
 def read(folder: Path, side: str) -> Credentials:
-    """Return one side's credentials, from a folder that `make` wrote or from its half of one. Raises NoCredentials."""
+    """Return one side's credentials, from a folder that `make` wrote or from its half of one.
+
+    Raises NoCredentials where there are none, BadUsage where they are damaged or open to others.
+    """
     where = folder / side if (folder / side).is_dir() else folder
     authority, token = _read(where / "ca.pem"), _read(where / "token").decode(errors="replace").strip()
     if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise NoCredentials(f"`{where / 'token'}` holds no token of {LEAST_TOKEN} characters or more")
     certificate, key = where / f"{side}.pem", where / f"{side}.key"
+    if side == CLIENT:
+        _believable(where / "ca.pem", authority)
     if side == CLIENT and not certificate.exists():
         return Credentials(authority, token, folder=where)
     _private(key)
@@ -221,6 +226,18 @@ def _read(file: Path) -> bytes:
             return opened.read(LARGEST)
     except OSError as error:
         raise NoCredentials(f"`{clean(str(file))}` cannot be read: {error.strerror}") from None
+
+
+def _believable(file: Path, authority: bytes) -> None:
+    """Refuse what is no certificate. Else each node would seem to be down, and what is broken is ours.
+
+    It is no NoCredentials, without which a screen goes on: they are there, and somebody counts on them.
+    """
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=authority.decode("ascii", "ignore"))
+    except (ssl.SSLError, ValueError):
+        hint = "copy it again from where `gputune agent --init` made it: docs/agents.md"
+        raise BadUsage(f"`{clean(str(file))}` is damaged: it holds no certificate of an authority", hint=hint) from None
 
 
 def _private(key: Path) -> None:

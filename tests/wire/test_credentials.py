@@ -1,5 +1,6 @@
 """Certificates and tokens: made once, private, and refused where they are not."""
 
+import shutil
 import ssl
 import stat
 from pathlib import Path
@@ -23,6 +24,28 @@ def test_both_halves_are_there_and_private(made: Path) -> None:
 
 def test_a_half_that_was_copied_is_read_alike(made: Path) -> None:
     assert credentials.read(made / "client", "client") == credentials.read(made, "client")
+
+
+@pytest.mark.parametrize("content", [b"", b"no certificate", b"cut", b"\xff\xfe\x00"])
+def test_a_damaged_authority_of_our_own_is_said_with_its_file(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    own = Path(shutil.copytree(made, tmp_path / "own"))
+    file = own / "client" / "ca.pem"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2] if content == b"cut" else content)
+    monkeypatch.setattr(credentials, "home", lambda: own)
+    for asked in (lambda: credentials.read(own, "client"), lambda: credentials.wanted(None)):
+        with pytest.raises(BadUsage, match=r"client/ca\.pem` is damaged") as refused:
+            asked()
+        assert "--init" in str(refused.value.hint)
+
+
+def test_the_authority_may_have_words_around_it(made: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(made, tmp_path / "own"))
+    file = own / "client" / "ca.pem"
+    file.write_bytes("# unsere Behörde\n".encode() + file.read_bytes())
+    assert credentials.read(own, "client").authority.startswith(b"#")
 
 
 def test_the_certificate_is_for_the_names_that_were_given(tmp_path: Path) -> None:
