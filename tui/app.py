@@ -116,6 +116,7 @@ class Gputune(App[None]):
         self._cursor: float | None = None
         self._said = ""
         self._marks: dict[View, str] = {}
+        self._began: dict[str, float] = {}  # id of a run that is open to its start
         self._send = send
         self._pending: tuple[TaskRow, str] | None = None  # what will be sent if the answer is yes
         self._listed: tuple[object, NodesPage] | None = None  # the last list of nodes, and what it was made of
@@ -204,6 +205,7 @@ class Gputune(App[None]):
         if not self._sheet.is_attached or not self._sheet.size.height:
             return
         size = self._sheet.size
+        self._began = {run: at for run, at in self._began.items() if any(view.target == run for view in self._views)}
         look = Look(size.width - 1, size.height, self._plain)  # the last column is the scroll bar's
         keep = self._marks.get(self.view, "") if anew else self._sheet.key
         keys = keys_of(self.view.kind, deep=len(self._views) > 1, plain=self._plain)
@@ -215,7 +217,7 @@ class Gputune(App[None]):
             return looking()
         if view.kind in RUNS:
             run = self.store.runs.get(view.target)
-            return self._page_of(run, look) if run is not None else _gone("run", view.target)
+            return self._page_of(run, look) if run is not None and self._is_same(run) else _gone("run", view.target)
         if view.kind == "node":
             node = self.store.nodes.get(view.target)
             key = no_key if self._send is None else task_key
@@ -223,6 +225,10 @@ class Gputune(App[None]):
         if view.kind == "signal":
             return self._signal_page(look)
         return keys_page(look) if view.kind == "keys" else self._nodes_page(look)
+
+    def _is_same(self, run: RunRow) -> bool:
+        """Return whether it is the run that was opened: a later one may have been recorded into its folder."""
+        return self._began.setdefault(run.id, run.started) == run.started
 
     def _nodes_page(self, look: Look) -> NodesPage:
         """Return the list of nodes: sorted once for all keys that are pressed between two updates."""

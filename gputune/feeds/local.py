@@ -85,7 +85,8 @@ class LocalFeed:
             return
         self._due = at + LOOK
         for folder in self._find():
-            if folder in self._runs or folder in self._refused:
+            known = self._runs.get(folder)
+            if folder in self._refused or (known is not None and not known.gone):  # else another run has its place now
                 continue
             try:
                 self._runs[folder] = OneRun(folder, self._machine.name, follows=self._follows)

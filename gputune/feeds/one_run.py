@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from gputune.document import SCHEMA_VERSION, Verdict
 from gputune.errors import GputuneError
@@ -17,6 +18,7 @@ from gputune.feeds.tasks import Kin
 from gputune.feeds.whereabouts import fresh
 from gputune.hygiene import clean
 from gputune.recording.about import offset, read
+from gputune.recording.folder import RUN
 from gputune.sample import Json, Reading, now
 from gputune.scene import RunRow, RunState
 from gputune.units import NS
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 LIVE, FINDINGS = "live.json", "findings.json"
 LONGEST_NAME = 60  # characters
+GONE = "its recording is gone: the folder was removed, or holds another run; this is what was seen of it"
 T = TypeVar("T")
 
 
@@ -69,12 +72,14 @@ class OneRun:
         self._at: float | None = None
         self._as_of: tuple[float, Verdict | None, Board] | None = None
         self._trouble = ""
+        self._last: RunRow | None = None
+        self.gone = False  # its folder is, or is another run's by now
         self._job: tuple[frozenset[int], str] | None = None  # of which processes that train, and its name
 
     @property
     def behind(self) -> bool:
         """Return whether there is more to be read at once."""
-        wanted = self._follows and not self._trouble and not self._drained
+        wanted = self._follows and not self._trouble and not self._drained and not self.gone
         return wanted and (self._follower is None or self._follower.behind)
 
     @property
@@ -113,7 +118,16 @@ class OneRun:
 
     def look(self) -> RunRow:
         """Return the run as it is now; of a long one that was not read yet, a part of its history."""
-        self._story = self._kept(self._seat, "run.json", read, self._story) or self._story
+        story = self._kept(self._seat, RUN, read, self._story)
+        self.gone = story.get("started") != self._story.get("started") or not (self._seat / RUN).is_file()
+        if not self.gone or self._last is None:
+            self._story = story
+            self._last = self._looked()
+        else:
+            self._last = replace(self._last, state="ended" if self.ended else "broken", why=GONE, recent=None)
+        return self._last
+
+    def _looked(self) -> RunRow:
         self._follow()
         state = self._state()
         live = self._kept(self._seat, LIVE, _live, None) if state == "live" else None

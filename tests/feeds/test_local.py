@@ -1,5 +1,6 @@
 """This machine and its runs, and one recording, as feeds."""
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from gputune.feeds import local
 from gputune.feeds.local import LocalFeed
+from gputune.feeds.one_run import GONE
 from gputune.feeds.recorded import RecordedFeed
 from gputune.scene import Update
 
@@ -89,6 +92,29 @@ def test_a_node_is_in_the_jobs_of_its_live_runs(recorded: Make) -> None:
         for recording, _ in made:
             recording.close()
         assert feed.poll(0).nodes[0].job == ""
+    finally:
+        feed.close()
+
+
+def test_another_run_in_the_place_of_one_that_is_gone_is_a_run_of_its_own(
+    recorded: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "LOOK", 0.0)
+    first, folder = recorded(4)
+    feed = LocalFeed("here", find=lambda: [folder] if folder.is_dir() else [])
+    try:
+        (before,) = everything(feed).runs
+        first.close()
+        shutil.rmtree(folder)
+        (gone,) = everything(feed).runs
+        assert (gone.why, gone.verdict) == (GONE, before.verdict)
+        second, _ = recorded(2)
+        second.about(started=10**12 + 10**9)
+        end = time.monotonic() + PATIENCE
+        while (row := everything(feed).runs[0]).why:
+            assert time.monotonic() < end
+        assert (row.state, row.started) == ("live", before.started + 1)
+        second.close()
     finally:
         feed.close()
 

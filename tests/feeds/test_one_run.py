@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,14 @@ import msgspec
 import pytest
 
 from gputune.feeds import packs
-from gputune.feeds.one_run import LIVE, OneRun
+from gputune.feeds.one_run import GONE, LIVE, OneRun
 from gputune.recording import NewerRun, NotARun, following
 from gputune.rejudging import FINDINGS, rejudge
 from gputune.scene import RunRow
+from gputune.units import NS
 
 Make = Callable[..., Any]
+BEGAN = 10**12  # as in conftest.py
 
 
 def looked(run: OneRun) -> RunRow:
@@ -162,3 +165,27 @@ def test_processes_that_share_a_device_are_rows_now_and_when_they_have_ended(rec
     os.utime(folder / packs.FILE, ns=(1, 1))  # as no two writes within a tick of the clock would be told apart
     recording.close()
     assert (looked(run).packed, looked(run).procs[0].state) == ("3 at once", "unknown")
+
+
+def test_a_run_whose_folder_is_gone_keeps_what_was_seen_and_says_so(finished: Make, recorded: Make) -> None:
+    folder = finished()
+    run = OneRun(folder, "m8")
+    before = looked(run)
+    shutil.rmtree(folder)
+    gone = looked(run)
+    assert gone == msgspec.structs.replace(before, why=GONE)
+    another, _ = recorded(2)
+    another.about(started=BEGAN + NS)  # in the same place
+    another.close()
+    assert looked(run) == gone
+    assert not run.behind
+
+
+def test_a_run_that_comes_back_is_shown_again(finished: Make) -> None:
+    folder = finished()
+    run = OneRun(folder, "m8")
+    before = looked(run)
+    folder.rename(folder.with_name("away"))  # as a file system does that is not mounted for a moment
+    assert looked(run).why == GONE
+    folder.with_name("away").rename(folder)
+    assert looked(run) == before

@@ -377,6 +377,24 @@ def test_a_process_that_has_ended_meanwhile_is_gone(node: Make, run: Make) -> No
     play(app, act)
 
 
+def test_a_page_never_shows_another_run_that_has_got_the_same_folder(scene: Update, run: Make) -> None:
+    another = Update(until=2, runs=(run(started=2_000_000.0, command=("python", "other.py")),))
+    app = Gputune(lambda: Told(scene))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "3 nodes" in lines(app)[0])
+        await pilot.press("down", "down", "enter", "enter")
+        assert app.view == View("run", "m8/run")
+        app.post_message(Gputune.News(another))
+        await until(pilot, lambda: "run m8/run is not there" in "\n".join(lines(app)))
+        assert app.view == View("run", "m8/run")
+        await pilot.press("escape", "enter")  # who opens it anew sees it
+        assert app.view == View("run", "m8/run")
+        assert "is not there" not in "\n".join(lines(app))
+
+    play(app, act)
+
+
 def test_a_shared_device_has_a_screen_of_its_own(node: Make, run: Make, procs: Make) -> None:
     shared = run(procs=procs(), state="live")
     app = Gputune(lambda: Told(Update(until=1, nodes=(node("a"), node("m8")), runs=(shared,))))
