@@ -164,7 +164,7 @@ def _name_of(owner: int) -> str:
 def _folder(wishes: Wishes, troubles: list[str]) -> str:
     """Return the run folder, "" where nothing can be kept."""
     try:
-        return folders.chosen(wishes.out) if wishes.out else folders.fresh(wishes.command)
+        return folders.claimed(wishes.out) if wishes.out else folders.fresh(wishes.command)
     except OSError as error:
         where = wishes.out or folders.RUNS
         troubles.append(f"nothing was recorded: `{where}` cannot be written ({error.strerror or error})")

@@ -69,7 +69,7 @@ def _folders(wishes: Wishes, troubles: list[str]) -> tuple[str, str]:
             if told is not None:
                 whole, own = job.sit_down(told, wishes.command, wishes.out)
                 return own, whole
-        return folders.chosen(wishes.out) if wishes.out else folders.fresh(wishes.command), ""
+        return folders.claimed(wishes.out, wishes.command) if wishes.out else folders.fresh(wishes.command), ""
     except OSError as error:
         where = wishes.out or folders.RUNS
         troubles.append(f"nothing was recorded: `{where}` cannot be written ({error.strerror or error})")

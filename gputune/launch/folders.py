@@ -8,6 +8,7 @@ import time
 from gputune.errors import BadUsage
 
 RUNS = "gputune-runs"
+TAKEN = "taken"  # an empty file in a folder that was named: whoever made it has the folder
 LONGEST_NAME = 40  # characters of a script's name in a folder's name
 PREFIX = "gputune-rings-"
 MEMORY = "/dev/shm"  # noqa: S108 - memory that processes share; the folder in it is made private
@@ -17,28 +18,55 @@ TRIES = 100  # names tried for a folder whose name is taken
 INTERPRETERS = ("python", "bash", "sh", "torchrun", "accelerate", "env", "uv", "srun")
 
 
-def chosen(out: str) -> str:
+def claimed(out: str, command: "tuple[str, ...]" = ()) -> str:
+    """Return the folder that the user named, made and marked as this run's alone; raise what `chosen` raises.
+
+    Watches that start together, on nodes that share a file system, all see it empty: only one can make the mark.
+    """
+    folder = chosen(out, command)
+    try:
+        os.close(os.open(os.path.join(folder, TAKEN), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+    except FileExistsError:
+        raise _refused(out, command) from None
+    return folder
+
+
+def chosen(out: str, command: "tuple[str, ...]" = ()) -> str:
     """Make the folder that the user named and return its path; raise BadUsage unless it is new or empty.
 
     Raises OSError where it cannot be made.
     """
-    if os.path.isdir(out):
-        if os.listdir(out):
-            what = "already holds a run" if os.path.exists(os.path.join(out, "run.json")) else "is not empty"
-            raise BadUsage(f"`{out}` {what}", hint=f"name a new folder, like `--out {out.rstrip('/')}-2`")
-        os.chmod(out, 0o700)
-    elif os.path.lexists(out):
+    if not os.path.lexists(out):
+        _make(out)
+    if not os.path.isdir(out):
         raise BadUsage(f"`{out}` is not a folder", hint="name a new folder, like `--out run-1`")
-    else:
-        parent = os.path.dirname(os.path.abspath(out))
-        try:
-            os.makedirs(parent, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise BadUsage(
-                f"`{out}` lies in what is not a folder", hint="name a new folder, like `--out run-1`"
-            ) from None
-        os.mkdir(out, 0o700)
+    if os.listdir(out):
+        raise _refused(out, command)
+    os.chmod(out, 0o700)
     return os.path.realpath(out)
+
+
+def _make(out: str) -> None:
+    parent = os.path.dirname(os.path.abspath(out))
+    try:
+        os.makedirs(parent, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise BadUsage(f"`{out}` lies in what is not a folder", hint="name a new folder, like `--out run-1`") from None
+    try:
+        os.mkdir(out, 0o700)
+    except FileExistsError:  # another watch made it since we looked: whose it is, the mark tells
+        return
+
+
+def _refused(out: str, command: "tuple[str, ...]") -> BadUsage:
+    """Return the refusal of a folder that is in use, with the form that joins for a command on several nodes."""
+    from gputune.launch import job  # noqa: PLC0415 - only where somebody is refused; it knows of us
+
+    held = any(os.path.exists(os.path.join(out, name)) for name in ("run.json", TAKEN))
+    another = f"name a new folder, like `--out {out.rstrip('/')}-2`"
+    inside = job.inside(command, out)
+    hint = f"for one verdict on all nodes put the watch inside: `{inside}`; or {another}" if inside else another
+    return BadUsage(f"`{out}` {'already holds a run' if held else 'is not empty'}", hint=hint)
 
 
 def fresh(command: "tuple[str, ...]") -> str:
@@ -110,6 +138,11 @@ def remove_rings(folder: str) -> None:
 
 def remove_empty(folder: str) -> None:
     """Remove a run folder in which nothing was written, and the folder of all runs where it was the first."""
+    try:
+        if os.listdir(folder) == [TAKEN]:
+            os.unlink(os.path.join(folder, TAKEN))
+    except OSError:
+        return
     for place in (folder, os.path.dirname(folder)):
         if place == folder or os.path.basename(place) == RUNS:
             try:

@@ -35,6 +35,12 @@ LAUNCHERS = (
     ("slurm", "SLURM_PROCID", "SLURM_NTASKS", ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")),
 )
 
+NODES = {  # a launcher, and what in its command says that it starts on several machines
+    "torchrun": r" --nnodes(?![= ]1(:1)?( |$))",
+    "srun": r" (-N(?! ?1( |$))|--nodes(?![= ]1( |$)))",
+    "mpirun": r" (-H|--?host|--?hostfile|--?machinefile)[= ]",
+}
+
 
 class Job:
     """What the launcher says of this watch: the job's key, fit for a file name, and this watch's number in it."""
@@ -66,6 +72,15 @@ def _number(text: "str | None") -> "int | None":
 def _key(launcher: str, said: "list[str]") -> str:
     words = re.sub(r"[^A-Za-z0-9.]+", "_", "_".join(said)).strip("_.")
     return f"{launcher}-{words[-LONGEST_KEY:]}"
+
+
+def inside(command: "tuple[str, ...]", out: str) -> str:
+    """Return the command whose watches join in one folder, where this one starts a job on several nodes; else ""."""
+    launcher = os.path.basename(command[0]) if command else ""
+    if launcher not in NODES or not re.search(NODES[launcher], " ".join(command)):
+        return ""
+    runs = "torchrun --no-python" if launcher == "torchrun" else launcher
+    return f"{runs} gputune watch --out {out} -- python train.py"
 
 
 def sit_down(job: Job, command: "tuple[str, ...]", out: "str | None") -> "tuple[str, str]":

@@ -5,15 +5,17 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from gputune import watching
 from gputune.errors import BadUsage
-from gputune.launch import job
+from gputune.launch import folders, job
 from gputune.launch.job import LATE, LAUNCHERS, MARK, seats, sit_down, told
 
 COMMAND = ("python", "train.py")
@@ -107,6 +109,63 @@ def test_a_folder_that_was_named_is_shared_by_the_ranks_and_by_nobody_else(tmp_p
     (tmp_path / "full" / "letter").touch()
     with pytest.raises(BadUsage):
         sit_down(rank(0), COMMAND, str(tmp_path / "full"))
+
+
+def claims(out: str, start: threading.Barrier) -> str:
+    """Return what a watch is told that claims this folder; "" for the one that has it."""
+    start.wait()
+    try:
+        folders.claimed(out, COMMAND)
+    except BadUsage as refused:
+        return str(refused)
+    return ""
+
+
+def test_of_watches_that_start_together_and_know_of_no_job_one_has_the_folder(tmp_path: Path) -> None:
+    out, start = str(tmp_path / "one"), threading.Barrier(8)
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(lambda _: claims(out, start), range(8)))
+    assert told.count("") == 1
+    assert all("already holds a run" in words and f"--out {out}-2" in words for words in told if words)
+
+
+def test_a_folder_that_looked_empty_to_two_is_the_first_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "one"
+    out.mkdir()
+    with monkeypatch.context() as blind:
+        blind.setattr(os, "listdir", lambda _: [])
+        assert folders.claimed(str(out)) == str(out)
+        with pytest.raises(BadUsage, match="already holds a run"):
+            folders.claimed(str(out))
+    folders.remove_empty(str(out))  # the command could not be started: the name is free again
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "form"),
+    [
+        ("torchrun --nnodes 2 train.py", "torchrun --no-python gputune watch --out F -- python train.py"),
+        ("bin/torchrun --nnodes=1:4 train.py", "torchrun --no-python gputune watch --out F -- python train.py"),
+        ("srun -N2 python train.py", "srun gputune watch --out F -- python train.py"),
+        ("srun --nodes 2 python train.py", "srun gputune watch --out F -- python train.py"),
+        ("mpirun -np 4 --host a,b python train.py", "mpirun gputune watch --out F -- python train.py"),
+        ("torchrun --nnodes=1 --nproc-per-node 2 train.py", ""),
+        ("torchrun --nnodes 1:1 train.py", ""),
+        ("srun -N 1 python train.py", ""),
+        ("mpirun -np 4 python train.py", ""),
+        ("python train.py --host a", ""),
+    ],
+)
+def test_a_launcher_of_several_nodes_is_told_the_form_that_joins(command: str, form: str) -> None:
+    assert job.inside(tuple(command.split()), "F") == form
+
+
+def test_the_refusal_on_another_node_names_the_form_that_joins(tmp_path: Path) -> None:
+    command = ("torchrun", "--nnodes", "2", "train.py")
+    folders.claimed(str(tmp_path / "one"), command)
+    with pytest.raises(BadUsage, match="already holds a run") as refused:
+        folders.claimed(str(tmp_path / "one"), command)
+    assert "`torchrun --no-python gputune watch --out" in refused.value.hint
 
 
 def ended(started: "list[subprocess.Popen[str]]") -> list[tuple[int, str]]:
