@@ -79,18 +79,36 @@ SPILL = "step"  # a cause that goes leaves the steps, too, in warmer caches and 
 
 def settle(run: Features, found: Iterable[Finding]) -> list[Finding]:
     """Return those of the findings that speak, highest likely speed-up first."""
-    return _undisputed(run, _heard(run, _of_one_rank(sorted(found, key=_order))))
+    return _undisputed(run, _heard(run, _of_one_rank(run, sorted(found, key=_order))))
 
 
-def _of_one_rank(found: Sequence[Finding]) -> list[Finding]:
-    """Let the rank speak whose input alone is late, not loaders: their settings are the same on all ranks."""
+def _of_one_rank(run: Features, found: Sequence[Finding]) -> list[Finding]:
+    """Let the rank speak whose input alone is late, not loaders: their settings are the same on all ranks.
+
+    What a loader promises beyond the rank is for it to say where the others wait for batches, too; where they do not,
+    it is a remedy for this rank.
+    """
     late = next((f for f in found if f.id == "straggling-rank" and _by_input(f.evidence)), None)
     if late is None:
         return list(found)
     most = late.speedup.likely * CLOSE
-    silent = [f for f in found if group_of(f.id) is LOADING and not is_told(f) and f.speedup.likely <= most]
+    loading = [f for f in found if group_of(f.id) is LOADING and not is_told(f)]
+    remedies = [f for f in loading if f.speedup.likely > most] if _waits_alone(run) else []
+    silent = [f for f in loading if f.speedup.likely <= most] + remedies
     told = {id(f) for f in silent}
-    return [_mentioning(f, silent) if f is late else f for f in found if id(f) not in told]
+    speaker = _mentioning(late, silent)
+    if remedies:
+        speaker = replace(speaker, do=f"{late.do}; or, on all ranks, {remedies[0].do}")
+    return [speaker if f is late else f for f in found if id(f) not in told]
+
+
+def _waits_alone(run: Features) -> bool:
+    """Return whether most ranks of a job wait little for batches beside the one that waits most."""
+    ranks = team.team(run)
+    if ranks is None:
+        return False
+    waits = sorted(team.share(process, LOADING.spans) for process in ranks.ranks)
+    return waits[(len(waits) - 1) // 2] < MOSTLY * waits[-1]  # at most half of a job's ranks are late
 
 
 def _by_input(evidence: Mapping[str, float]) -> bool:

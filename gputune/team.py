@@ -121,11 +121,12 @@ def ceiling(run: Features, spans: Collection[str]) -> float:
     ranks = team(run)
     if ranks is None:
         return float("inf")
-    spared = [_share(process, spans) * ranks.seconds for process in ranks.ranks]
+    spared = [share(process, spans) * ranks.seconds for process in ranks.ranks]
     return ranks.gain(lambda own: max(max(0.0, o - s) for o, s in zip(own, spared, strict=True))).likely
 
 
-def _share(process: Process, spans: Collection[str]) -> float:
+def share(process: Process, spans: Collection[str]) -> float:
+    """Return the share of a rank's loop that it spends on these spans."""
     return sum(process.in_loop.get(span, 0.0) for span in spans) / process.loop if process.loop else 0.0
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.features import Device, Features, Loader, Machine, Process
+from gputune.features import Device, Features, Loader, Machine, Meeting, Process
 from gputune.finding import NO_CHANGE, Finding, Speedup
 from gputune.rivals import CLOSE, GROUPS, ceiling, claimed, settle, uncovered
 
@@ -220,3 +220,54 @@ def test_more_workers_that_promise_much_more_than_the_late_rank_speak_for_themse
     late = finding("straggling-rank", 1.3, where="", evidence=evidence)
     told = settle(run(collective=30.0, loader_wait=60.0), [finding("few-workers", 2.2), late])
     assert told[0].id == "few-workers"
+
+
+def spent(wait: float, apart: float, step: float) -> dict[str, float]:
+    """The s of a round under the ledger's words."""
+    return {"loader.wait": wait, "collective": apart, "step": step}
+
+
+def job(*waits: float, step: float = 0.010, rounds: int = 50) -> Features:
+    """A job whose ranks wait so many s a round for batches, and then compute for as long as each other."""
+    owns = [step + wait for wait in waits]
+    loop = rounds * max(owns)
+    processes = tuple(
+        Process(
+            pid=10 + rank, rank=rank, world_size=len(waits), wall=loop, inclusive={}, loop=loop, batches=rounds,
+            samples=rounds, optimizer_steps=rounds, in_loop={"loader.wait": rounds * waits[rank]},
+            ledger={name: rounds * s for name, s in spent(waits[rank], max(owns) - own, step).items()},
+            meetings=tuple(Meeting(number=k, own=own, apart=max(owns) - own, ranks=len(waits)) for k in range(rounds)),
+        )
+        for rank, own in enumerate(owns)
+    )  # fmt: skip
+    return Features(command=("t",), wall=loop, machine=Machine(cpus=8, cpus_seen=8), processes=processes)
+
+
+@pytest.mark.parametrize(
+    ("waits", "speaks"),
+    [
+        ((0.002, 0.040), "straggling-rank"),
+        ((0.019, 0.040), "straggling-rank"),
+        ((0.021, 0.040), "few-workers"),
+        ((0.030, 0.040), "few-workers"),
+        ((0.002, 0.003, 0.002, 0.040), "straggling-rank"),
+        ((0.002, 0.002, 0.040, 0.040), "straggling-rank"),
+        ((0.002, 0.030, 0.030, 0.040), "few-workers"),
+    ],
+)
+def test_a_rank_that_waits_alone_is_named_however_much_more_workers_promise(waits: tuple, speaks: str) -> None:
+    evidence = {"own_s": 0.050, "others_s": 0.012, "more_input_s": 0.038}
+    late = finding("straggling-rank", 4.6, where="", evidence=evidence)
+    first = settle(job(*waits), [finding("few-workers", 6.2, do="set num_workers=4"), late])[0]
+    assert first.id == speaks
+    if speaks == "straggling-rank":
+        assert first.do == "do; or, on all ranks, set num_workers=4"
+        assert first.evidence["instead.few-workers"] == 6.2
+
+
+def test_where_no_ranks_input_is_late_the_loader_speaks_as_before() -> None:
+    found = [finding("few-workers", 6.2)]
+    assert settle(job(0.040, 0.040), found)[0].id == "few-workers"
+    evidence = {"own_s": 0.050, "others_s": 0.012, "more_input_s": 0.001}
+    late = finding("straggling-rank", 4.6, where="", evidence=evidence)
+    assert settle(job(0.002, 0.040), [*found, late])[0].id == "few-workers"
