@@ -21,7 +21,7 @@ from gputune.sharing.member import Member
 from gputune.sharing.pack import HANGS, Pack, on_cards
 from gputune.sharing.placing import OneAtATime, Places
 from gputune.sharing.progress import Pace
-from gputune.sharing.refusals import DoesNotFit, NoFlags, TrialFailed, refuses
+from gputune.sharing.refusals import DoesNotFit, NoFlags, TrialFailed, refusing
 from gputune.sharing.space import Space
 from gputune.sharing.spec import AUTO, Spec
 from gputune.sharing.tasks import Task, tasks
@@ -165,8 +165,9 @@ class Course:
     def ended(self, member: Member) -> None:
         """Learn that a process of a task has ended. Raises GputuneError where that says that none will do better."""
         deaf = member.code and member.task.job.index_args and not self._eyes.progress.count(member.task.slot).batches
-        if deaf and refuses(member, self._spec.index_flag, self._spec.num_flag):
-            raise NoFlags(member)
+        said = refusing(member, self._spec.index_flag, self._spec.num_flag) if deaf else ""
+        if said:
+            raise NoFlags(member, said)
         hung = member.why == HANGS
         if member.trial and member.code and (hung or not member.kill_at) and not self._crew.closing:
             raise TrialFailed(member)

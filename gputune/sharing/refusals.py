@@ -3,11 +3,18 @@
 import re
 
 from gputune.errors import BadUsage, GputuneError
+from gputune.hygiene import clean
 from gputune.sharing.member import Member, tail
-from gputune.sharing.pack import last_line
+from gputune.sharing.pack import WORDS, last_line
 
-USAGE = 2  # status of argparse and its like
-REFUSES = re.compile(rb"unrecogni[sz]ed|not recogni[sz]ed|unknown|unexpected|invalid|no such", re.IGNORECASE)
+# What parsers of arguments call an option that they do not know. A value that is not good, or a `keyword argument` of
+# a Python call, is none: such a task has taken the flag.
+REFUSES = (
+    rb"(?:(?:unrecogni[sz]ed|unknown|unexpected|no such|illegal|invalid|bad)"
+    rb" (?:(?!keyword)[\w-]+ ){0,2}(?:option|argument|arg|flag|parameter|switch)s?\b"
+    rb"|not recogni[sz]ed|not defined|not used by|could not consume arg)"
+)
+GOES_ON = re.compile(rb"ignor|warn", re.IGNORECASE)  # a task that minds its flags no more than that ended otherwise
 
 
 class DoesNotFit(BadUsage):
@@ -21,9 +28,9 @@ class DoesNotFit(BadUsage):
 class NoFlags(BadUsage):
     """The task does not know the flags that it was given."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, said: str) -> None:
         super().__init__(
-            f"the task does not take the flags that tell it its number: {last_line(member)}",
+            f"the task does not take the flags that tell it its number: {said}",
             hint=f"`--no-index-args` leaves them out (the variables stay); its output is in `{member.task.log}`",
         )
 
@@ -39,13 +46,25 @@ class TrialFailed(GputuneError):  # noqa: N818 - named for what happened
         )
 
 
-def refuses(member: Member, *flags: str) -> bool:
-    """Return whether a task that has failed says in its last words that it does not know one of these flags.
+def refusing(member: Member, *flags: str) -> str:
+    """Return the line in which a task that has failed says that it does not know one of these flags, nothing without.
 
-    Parsers of arguments leave with 2; those that leave with something else say so in a line that names the flag.
+    Its status says nothing, and neither does the flag alone: a usage text, a path or what it was called with may name
+    it, and then the failure is the task's own.
     """
-    said = tail(member.task.log)
-    names = [name for flag in flags if (name := flag.lstrip("-").encode()) in said]
-    lines = said.splitlines()
-    told = any(name in line and REFUSES.search(line) for name in names for line in lines)
-    return bool(names) and (told or member.code == USAGE)
+    told = [_naming(flag) for flag in flags]
+    lines = [line for line in tail(member.task.log).splitlines() if not GOES_ON.search(line)]
+    line = next((line for line in lines if any(pattern.search(line) for pattern in told)), b"")
+    return clean(line.decode("utf-8", "replace").strip(), WORDS)
+
+
+def _naming(flag: str) -> "re.Pattern[bytes]":
+    """Return what finds a line that refuses a flag: it is there as it was given, or named right after those words.
+
+    Some parsers write `-` for `_`, and some leave the dashes in front out.
+    """
+    dashes, name = flag[: -len(flag.lstrip("-"))].encode(), flag.lstrip("-").encode()
+    loose = b"[-_]".join(re.escape(part) for part in re.split(rb"[-_]", name)) + rb"(?![\w-])"
+    whole = rb"(?<![\w-])" + dashes + loose
+    either = b"|".join((REFUSES + rb"\W*" + loose, REFUSES + b".*" + whole, whole + b".*" + REFUSES))
+    return re.compile(either, re.IGNORECASE)

@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 
 from gputune import cli
+from gputune.sharing.member import Member
+from gputune.sharing.refusals import refusing
+from gputune.sharing.spec import Job
+from gputune.sharing.tasks import Task
 
 ONE = ("--procs", "2")
 
@@ -90,11 +94,61 @@ def test_flags_that_a_task_does_not_take_are_said_once(share, tmp_path, said, st
     assert "hint: `--no-index-args` leaves them out" in done.stderr
 
 
-def test_a_failure_that_only_names_the_flag_is_the_tasks_own(share, tmp_path) -> None:
-    (tmp_path / "broken.py").write_text("import sys\nprint('called with', sys.argv)\nsys.exit(1)\n")
+PARSER = """
+import argparse, os, sys
+parser = argparse.ArgumentParser()
+parser.add_argument("--process_index", type=int)
+parser.add_argument("--process_num", type=int)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "status"),
+    [
+        ("print('called with', sys.argv); sys.exit(1)", 1),
+        ("print(parser.parse_args()); print('my own failure'); sys.exit(2)", 2),
+        ("parser.parse_args(); open('nowhere/process_index1.csv')", 1),
+        ("parser.add_argument('--data', required=True); parser.parse_args()", 2),
+        ("print('warning: unknown arguments are ignored:', sys.argv[1:]); sys.exit(3)", 3),
+    ],
+)
+def test_a_failure_that_only_names_the_flag_is_the_tasks_own_and_the_others_go_on(
+    share, tmp_path, document, first, status
+) -> None:
+    (tmp_path / "broken.py").write_text(f"{PARSER}if os.environ['GPUTUNE_PROCESS_INDEX'] == '0':\n    {first}\n")
     done = share("--procs", "2", "--trial", "0", "broken.py")
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == status, done.stderr
     assert "--no-index-args" not in done.stderr
+    assert [row["exit_code"] for row in document()["procs"]] == [status, 0]
+
+
+@pytest.mark.parametrize(
+    ("said", "refuses"),
+    [
+        ("train.py: error: unrecognized arguments: --process_index 0 --process_num 3", True),
+        ("Error: No such option: --process_index Did you mean --process_id?", True),
+        ("Error: No such option '--process_num'.", True),
+        ("Unrecognized options: --process-index", True),
+        ("getopt.GetoptError: option --process_index not recognized", True),
+        ("sleep: unrecognized option '--process_index=0'", True),
+        ("unknown option -- process_index", True),
+        ("flag provided but not defined: -process_index", True),
+        ("FATAL Flags parsing error: Unknown command line flag 'process_index'", True),
+        ("ERROR: Could not consume arg: --process_index", True),
+        ("node: bad option: --process_index", True),
+        ("error: argument --process_index: invalid int value: 'x'", False),
+        ("TypeError: main() got an unexpected keyword argument 'process_index'", False),
+        ("error: unrecognized arguments: --process_index_file x", False),
+        ("KeyError: unknown dataset in ['train.py', '--process_index', '0']", False),
+    ],
+)
+def test_a_refusal_is_a_line_that_says_so_of_the_flag(tmp_path, said, refuses) -> None:
+    log = tmp_path / "process0.log"
+    log.write_text(f"usage: train.py [--process_index N]\n{said}\nTry --help\n")
+    job = Job(argv=("train.py",))
+    task = Task(slot=0, number=0, of=1, job=job, label="", argv=job.argv, env={}, cwd="", log=str(log))
+    found = refusing(Member(task), "--process_index", "--process_num")
+    assert found == (said if refuses else "")
 
 
 def test_without_a_card_they_run_on_the_cpus_and_that_is_said(share, simgpu, monkeypatch, tmp_path) -> None:
