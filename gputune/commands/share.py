@@ -317,6 +317,11 @@ def _spec(asked: dict[str, Any], jobs: tuple[Job, ...]) -> Spec:
         raise BadUsage("`--gpu` and `--gpus` say two things", hint="`--gpu` for one card, `--gpus` for several")
     if asked["metric_regex"]:
         metric(asked["metric_regex"])
+    if asked["procs"] == AUTO and not asked["trial"] and not asked["ray"]:  # a cluster goes by `--memory` then
+        raise BadUsage(
+            "`--procs auto` needs one process measured alone, and `--trial 0` measures none",
+            hint="leave `--trial 0` out, or say how many: `--procs 3`",
+        )
     jobs = _weighted(jobs, asked["weights"])
     on_failure: OnFailure = asked["on_failure"][0]
     guard: Guard = asked["guard"]

@@ -40,6 +40,7 @@ def script(tmp_path: Path) -> str:
         ((*ONE, "--metric-regex", "(", "train.py"), "is no regular expression", "--metric-regex"),
         ((*ONE, "--metric-regex", "it/s", "train.py"), "has no group", "--metric-regex"),
         ((*ONE, "--trial", "-1", "train.py"), "is not a time", "--trial 10s"),
+        (("--procs", "auto", "--trial", "0", "train.py"), "`--trial 0` measures none", "--procs 3"),
         ((*ONE, "--stall-timeout", "0", "train.py"), "is not a time", "--stall-timeout 10m"),
         ((*ONE, "--memory", "lots", "train.py"), "is not a size", "--memory 6GB"),
         ((*ONE, "--weights", "1,0", "train.py"), "is not a list of numbers above 0", "--weights 2,1,1"),
