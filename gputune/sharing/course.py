@@ -306,9 +306,8 @@ class Course:
 
     def _predict(self, room: Room) -> None:
         """Predict how many do most together, and try that many where their pace can be seen."""
-        copies, first = fitting.best(self.need, room)
-        why = f" ({first} is the limit)" if first else ""
-        self._note(f"{self._words(room)}: {copies} at once should do most{why}")
+        copies, why = fitting.best(self.need, room)
+        self._note(f"{self._words(room)}: {copies} at once should do most{f' ({why})' if why else ''}")
         try:
             self._places.open(copies, sure=self.need.device is not None)
         except OneAtATime as one:

@@ -83,7 +83,7 @@ def refusal(procs: int, need: Need, room: Room) -> str:
 
 
 def best(need: Need, room: Room) -> tuple[int, str]:
-    """Return how many copies should do most together, and what limits them: memory, the device's time, or CPUs.
+    """Return how many copies should do most together, and why not more: memory, the device's time, CPUs, or MOST.
 
     The bound of several at once is min(N, 1 / device share, memory, cores); beyond it they queue.
     """
@@ -93,5 +93,8 @@ def best(need: Need, room: Room) -> tuple[int, str]:
     if need.cores:
         found["CPUs"] = room.cores / need.cores + CROWDED
     first = min(found, key=lambda name: found[name], default="")
-    most = min(MOST, int(found[first])) if first else 1
-    return max(1, most), first
+    if not first:
+        return 1, ""
+    if found[first] >= MOST + 1:  # none of them is what keeps it from more
+        return MOST, f"at most {MOST} are tried"
+    return max(1, int(found[first])), f"{first} is the limit"

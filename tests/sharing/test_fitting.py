@@ -33,18 +33,20 @@ def test_a_refusal_says_all_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("need", "copies", "limit"),
+    ("need", "copies", "why"),
     [
-        (Need(busy=0.2), 5, "device time"),
-        (Need(busy=0.3), 4, "device time"),
-        (Need(busy=0.6), 2, "device time"),
-        (Need(busy=0.98), 1, "device time"),
-        (Need(busy=0.1, device=20 * GB), 3, "device memory"),
-        (Need(busy=0.1, host=45 * GB), 2, "host memory"),
-        (Need(busy=0.1, cores=4.0), 4, "CPUs"),
-        (Need(busy=0.001), 16, "device time"),
-        (Need(cores=20.0), 1, "CPUs"),
+        (Need(busy=0.2), 5, "device time is the limit"),
+        (Need(busy=0.3), 4, "device time is the limit"),
+        (Need(busy=0.6), 2, "device time is the limit"),
+        (Need(busy=0.98), 1, "device time is the limit"),
+        (Need(busy=0.1, device=20 * GB), 3, "device memory is the limit"),
+        (Need(busy=0.1, host=45 * GB), 2, "host memory is the limit"),
+        (Need(busy=0.1, cores=4.0), 4, "CPUs is the limit"),
+        (Need(busy=0.062), 16, "device time is the limit"),
+        (Need(busy=0.001), 16, "at most 16 are tried"),
+        (Need(host=0.1 * GB), 16, "at most 16 are tried"),
+        (Need(cores=20.0), 1, "CPUs is the limit"),
     ],
 )
-def test_the_tightest_limit_says_how_many(need: Need, copies: int, limit: str) -> None:
-    assert best(need, CARD) == (copies, limit)
+def test_the_tightest_limit_says_how_many(need: Need, copies: int, why: str) -> None:
+    assert best(need, CARD) == (copies, why)
