@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from gputune.launch import family, signals
-from gputune.launch.program import Refused
+from gputune.launch.program import OURS, Refused
 from gputune.procfs import read_bytes
 from gputune.sharing.member import Mask, Member
 from gputune.sharing.spec import SLOT, Spec
@@ -80,14 +80,17 @@ class Crew:
             member.start(self.env, self._mask)
         except Refused as refused:
             self._say(str(refused).rstrip())
-            member.attempts = self._spec.restarts + 1  # it would be refused again
-            member.began = member.started = time.monotonic()
-            self._over(member, refused.status, 0)
+            self._refused(member, refused.status)
         except OSError as error:
             self._say(f"error: {member.task.name} cannot be started: `{error.filename}`: {error.strerror}")
-            member.attempts = self._spec.restarts + 1
-            member.began = member.started = time.monotonic()
-            self._over(member, 125, 0)
+            self._refused(member, OURS)
+
+    def _refused(self, member: Member, status: int) -> None:
+        """Bury a member whose process could not be started; another start would be refused like this one."""
+        member.attempts += 1
+        member.started = time.monotonic()
+        member.began = member.began or member.started
+        self._over(member, status, 0, again=False)
 
     def _say(self, text: str) -> None:
         if text not in self._said:
@@ -113,12 +116,12 @@ class Crew:
                 self._over(member, os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024)
                 ended.append(member)
 
-    def _over(self, member: Member, code: int, peak: int) -> None:
+    def _over(self, member: Member, code: int, peak: int, *, again: bool = True) -> None:
         member.over(code, peak)
         if code == 0 or member.trial:
             return
-        again = self._spec.on_failure == "restart" and member.attempts <= self._spec.restarts and not self.closing
-        if again:
+        left = member.attempts <= self._spec.restarts and not self.closing
+        if again and left and self._spec.on_failure == "restart":
             pause = min(LONGEST_BACK_OFF, BACK_OFF * 2 ** (member.attempts - 1))
             member.state, member.due = "waiting", time.monotonic() + pause
             self._tell(f"{member.task.name} {_ended(member)}; it starts again in {pause:g} s")

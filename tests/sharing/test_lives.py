@@ -81,6 +81,15 @@ def test_restart_gives_up(share, document) -> None:
     assert (done.returncode, document()["procs"][0]["attempts"]) == (3, 2)
 
 
+@pytest.mark.parametrize("policy", ["continue", "restart"])
+def test_a_command_that_is_not_found_is_started_once(share, document, policy) -> None:
+    done = share("--procs", "2", "--no-index-args", *NOW, "--on-failure", policy, "--", "no-such-command-here")
+    assert done.returncode == 127, done.stderr
+    assert [(row["exit_code"], row["attempts"]) for row in document()["procs"]] == [(127, 1)] * 2
+    assert "start 4" not in done.stderr
+    assert "starts again" not in done.stderr
+
+
 def test_one_that_hangs_is_named_and_ended(share, document) -> None:
     code = "echo last words; [ $GPUTUNE_PROCESS_INDEX = 0 ] || exec sleep 1000"
     done = share(*shell(code, "--stall-timeout", "1s"))
