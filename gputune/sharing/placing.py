@@ -25,6 +25,14 @@ class NoSuchCard(BadUsage):
         super().__init__(f"there is no GPU `{clean(wish, 60)}` here", hint=f"those that may be used: {have}")
 
 
+class NoCards(GputuneError):  # noqa: N818 - named for what happened
+    """A card was to be chosen, and the driver tells of none."""
+
+    def __init__(self, cards: Cards) -> None:
+        hint = "without `--gpu` the tasks run on what there is"
+        super().__init__(f"no card can be chosen: {cards.why}", hint=hint)
+
+
 class OneAtATime(BadUsage):
     """A card's compute mode lets one process use it, and more are to run."""
 
@@ -34,6 +42,11 @@ class OneAtATime(BadUsage):
         )
         reset = f"`sudo nvidia-smi -i {card.device.index} -c DEFAULT` lets all use it"
         super().__init__(says, hint=f"`--mps on` takes them through one daemon, `--at-once 1` in turn; {reset}")
+
+
+def seen_as(wish: str, card: Card) -> str:
+    """Return what CUDA_VISIBLE_DEVICES is to be where a wish has led to this card."""
+    return wish if wish.startswith("MIG-") else card.device.uuid
 
 
 class Places:
@@ -76,11 +89,10 @@ class Places:
         if wishes or needed or self._weighted or self._spec.mps == "on":
             self._cards.wait(CARDS_S)
         if wishes and self._cards.state != "there":
-            hint = "without `--gpu` the tasks run on what there is"
-            raise GputuneError(f"no card can be chosen: {self._cards.why}", hint=hint)
+            raise NoCards(self._cards)
         chosen = [self._chosen(wish) for wish in wishes]
         pairs = zip(wishes, chosen, strict=True)
-        self._named = {wish if wish.startswith("MIG-") else card.device.uuid: card for wish, card in pairs}
+        self._named = {seen_as(wish, card): card for wish, card in pairs}
         self.names = tuple(self._named)
         self.meet(chosen)
         if needed and self.card is not None and self.card.device.mig:

@@ -13,7 +13,7 @@ from gputune.sharing import fitting, host
 from gputune.sharing.cards import Card, Cards
 from gputune.sharing.fitting import Need, Room
 from gputune.sharing.mps import Mps
-from gputune.sharing.placing import NoSuchCard, Places
+from gputune.sharing.placing import CARDS_S, EMPTIEST_S, NoCards, NoSuchCard, Places, seen_as
 from gputune.sharing.refusals import DoesNotFit
 from gputune.sharing.spec import Job, Spec, total
 from gputune.sharing.spec import Mps as Wish
@@ -60,10 +60,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rehearse(spec: Spec) -> tuple[Plan, BadUsage | None]:
-    """Return the plan, and what it would be refused with. Raises BadUsage for a card that is not there."""
+    """Return the plan, and what it would be refused with. Raises GputuneError for a card that cannot be chosen."""
     cards = Cards()
     try:
-        cards.wait(DRIVER_S)
+        cards.wait(CARDS_S if spec.gpus else DRIVER_S)
         chosen = _chosen(spec, cards)
         return _plan(spec, cards, chosen), _refused(spec, chosen)
     finally:
@@ -71,12 +71,14 @@ def rehearse(spec: Spec) -> tuple[Plan, BadUsage | None]:
 
 
 def _chosen(spec: Spec, cards: Cards) -> list[Card]:
-    """Return the cards that count: without a wish the first visible one."""
+    """Return the cards that count: without a wish the first visible one. Raises NoCards and NoSuchCard."""
     if cards.state != "there":
+        if spec.gpus:
+            raise NoCards(cards)
         return []
     found = []
     for wish in spec.gpus:
-        card = cards.of(wish) if wish != "auto" else next(iter(cards.allowed()), None)
+        card = cards.emptiest(EMPTIEST_S) if wish == "auto" else cards.of(wish)
         if card is None:
             raise NoSuchCard(wish, cards)
         found.append(card)
@@ -84,7 +86,7 @@ def _chosen(spec: Spec, cards: Cards) -> list[Card]:
 
 
 def _plan(spec: Spec, cards: Cards, chosen: Sequence[Card]) -> Plan:
-    found = tasks(spec, [_name(wish, card) for wish, card in zip(spec.gpus, chosen, strict=False)] or spec.gpus)
+    found = tasks(spec, list(_named(spec, chosen)))
     at_once = _at_once(spec, found)
     places = Places(spec, cards, lambda _text: None)
     places.divide(at_once, tuple(os.environ))
@@ -103,9 +105,9 @@ def _plan(spec: Spec, cards: Cards, chosen: Sequence[Card]) -> Plan:
     )
 
 
-def _name(wish: str, card: Card) -> str:
-    """Return what CUDA_VISIBLE_DEVICES would be; the emptiest card is only known when it is looked for."""
-    return wish if wish == "auto" or wish.startswith("MIG-") else card.device.uuid
+def _named(spec: Spec, chosen: Sequence[Card]) -> dict[str, Card]:
+    """Return the cards that were wished for, by what CUDA_VISIBLE_DEVICES would be."""
+    return {seen_as(wish, card): card for wish, card in zip(spec.gpus, chosen, strict=False)}
 
 
 def _at_once(spec: Spec, found: Sequence[Task]) -> int:

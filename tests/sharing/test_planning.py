@@ -59,6 +59,28 @@ def test_a_card_that_is_not_there_is_refused(share, simgpu) -> None:
     assert "there is no GPU `3` here" in done.stderr
 
 
+def test_the_emptiest_card_is_looked_for_as_the_run_would(share, simgpu) -> None:
+    simgpu(devices=2).ghost(4_000_000, 60 * GB, 0.9, device=0)
+    chosen = []
+    for wish in ("auto", "1"):
+        done = share("--procs", "1", "--gpu", wish, "--dry-run", "--json", "train.py")
+        assert done.returncode == 0, done.stderr
+        (proc,) = json.loads(done.stdout)["procs"]
+        chosen.append(proc["environment"]["CUDA_VISIBLE_DEVICES"])
+    assert chosen[0] == chosen[1]
+    assert chosen[0].startswith("GPU-")
+
+
+def test_without_a_driver_no_card_is_planned_with(share, monkeypatch, tmp_path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").write_text("no library")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    for rehearsed in (("--dry-run",), ()):
+        done = share("--procs", "1", "--gpu", "auto", *rehearsed, "train.py")
+        assert done.returncode == 1, done.stderr
+        assert "no card can be chosen: " in done.stderr
+        assert "CUDA_VISIBLE_DEVICES=" not in done.stdout
+
+
 def test_a_number_that_is_to_be_found_out_is_said(share) -> None:
     done = share("--procs", "auto", "--dry-run", "train.py")
     assert done.returncode == 0, done.stderr
