@@ -235,7 +235,7 @@ def command(ctx: click.Context, /, **asked: Any) -> int:
 
 
 def _rehearse(spec: Spec) -> None:
-    """Print the plan. Raises BadUsage where the run would be refused, after the plan was printed."""
+    """Print the plan. Raises GputuneError where the run would be refused, after the plan was printed."""
     from gputune.sharing import planning  # noqa: PLC0415 - a run has no need of it
 
     plan, refused = planning.rehearse(spec)

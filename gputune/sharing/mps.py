@@ -36,6 +36,14 @@ class NoDaemon(GputuneError):  # noqa: N818 - named for what happened
         super().__init__(f"no MPS daemon: {why}", hint="`--mps auto` goes on without one, by time slicing")
 
 
+def unfit(procs: int, capability: float | None) -> str:
+    """Return why this many processes on a card cannot go through a daemon here, nothing where they can."""
+    if shutil.which(CONTROL) is None:
+        return f"`{CONTROL}` was not found in PATH"
+    most = OLD_CLIENTS if capability is not None and capability < VOLTA else CLIENTS
+    return f"MPS takes {most} clients on this card, and {procs} are to run" if procs > most else ""
+
+
 class Mps:
     """The daemon of one run. `says` is what people are told of it."""
 
@@ -53,7 +61,7 @@ class Mps:
         if wish == "off":
             self.says = f"MPS was not asked for: {SLICED}"
             return
-        why = self._unfit(procs, capability)
+        why = unfit(procs, capability)
         if not why and self._ask("get_server_list") is not None:
             self.active, self.says = True, "an MPS daemon runs, and is used"
         elif wish == "on" and not why:
@@ -62,14 +70,6 @@ class Mps:
             raise NoDaemon(why)
         else:
             self.says = f"{why or 'no MPS daemon runs; `--mps on` starts one'}: {SLICED}"
-
-    @staticmethod
-    def _unfit(procs: int, capability: float | None) -> str:
-        """Return why this many processes cannot go through a daemon here, nothing where they can."""
-        if shutil.which(CONTROL) is None:
-            return f"`{CONTROL}` was not found in PATH"
-        most = OLD_CLIENTS if capability is not None and capability < VOLTA else CLIENTS
-        return f"MPS takes {most} clients on this card, and {procs} are to run" if procs > most else ""
 
     def _start(self, folder: str, cards: Sequence[str]) -> None:
         """Start a daemon of our own, with pipes that nobody else meets."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gputune.errors import BadUsage
+from gputune.errors import BadUsage, GputuneError
 from gputune.figures import size
 from gputune.hygiene import clean, mask
 from gputune.sharing import fitting, host
 from gputune.sharing.cards import Card, Cards
 from gputune.sharing.fitting import Need, Room
-from gputune.sharing.mps import Mps
+from gputune.sharing.mps import Mps, NoDaemon, unfit
 from gputune.sharing.placing import CARDS_S, EMPTIEST_S, NoCards, NoSuchCard, Places, seen_as
 from gputune.sharing.refusals import DoesNotFit
 from gputune.sharing.spec import Job, Spec, total
@@ -59,13 +59,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     first: str  # what happens first
 
 
-def rehearse(spec: Spec) -> tuple[Plan, BadUsage | None]:
+def rehearse(spec: Spec) -> tuple[Plan, GputuneError | None]:
     """Return the plan, and what it would be refused with. Raises GputuneError for a card that cannot be chosen."""
     cards = Cards()
     try:
         cards.wait(CARDS_S if spec.gpus else DRIVER_S)
         chosen = _chosen(spec, cards)
-        return _plan(spec, cards, chosen), _refused(spec, chosen)
+        plan = _plan(spec, cards, chosen)
+        return plan, _refused(spec, chosen) or _without_daemon(spec, cards, chosen, plan.at_once)
     finally:
         cards.close()
 
@@ -163,8 +164,22 @@ def _mps(spec: Spec, chosen: Sequence[Card], at_once: int) -> str:
     if not chosen or at_once < 2:
         return ""
     wish: Wish = "off" if spec.mps == "off" else "auto"  # a daemon is looked for, and none is started
-    found = Mps(wish, -(-at_once // len(chosen)), chosen[0].capability, "")
-    return "an MPS daemon would be started for this run" if spec.mps == "on" and not found.active else found.says
+    each = -(-at_once // len(chosen))
+    found = Mps(wish, each, chosen[0].capability, "")
+    if spec.mps != "on" or found.active:
+        return found.says
+    return unfit(each, chosen[0].capability) or "an MPS daemon would be started for this run"
+
+
+def _without_daemon(spec: Spec, cards: Cards, chosen: Sequence[Card], at_once: int) -> NoDaemon | None:
+    """Return what the run would be refused with where a daemon was asked for, and can be known not to be had.
+
+    One alone needs none, and it is one while a number is still to be found out.
+    """
+    if spec.mps != "on" or at_once < 2 or not total(spec.jobs, len(spec.gpus)):
+        return None
+    why = unfit(-(-at_once // len(chosen)), chosen[0].capability) if chosen else cards.why
+    return NoDaemon(why) if why else None
 
 
 def _first(spec: Spec) -> str:

@@ -1,6 +1,7 @@
 """The dry run says what would be started, and starts nothing."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -79,6 +80,31 @@ def test_without_a_driver_no_card_is_planned_with(share, monkeypatch, tmp_path) 
         assert done.returncode == 1, done.stderr
         assert "no card can be chosen: " in done.stderr
         assert "CUDA_VISIBLE_DEVICES=" not in done.stdout
+
+
+@pytest.fixture
+def control(tmp_path, monkeypatch) -> None:
+    """A control program of MPS in PATH: no daemon runs."""
+    (tmp_path / "nvidia-cuda-mps-control").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "nvidia-cuda-mps-control").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("rehearsed", [("--dry-run",), ()])
+def test_more_than_mps_takes_is_refused_as_the_run_would(share, simgpu, control, tmp_path, rehearsed) -> None:
+    simgpu()
+    done = share("--procs", "49", "--mps", "on", *rehearsed, "train.py")
+    assert done.returncode == 1, done.stderr
+    assert "no MPS daemon: MPS takes 48 clients on this card, and 49 are to run" in done.stderr
+    assert "hint: `--mps auto` goes on without one" in done.stderr
+    assert not (tmp_path / "started").exists()
+
+
+def test_as_many_as_mps_takes_are_planned_with_a_daemon(share, simgpu, control) -> None:
+    simgpu()
+    done = share("--procs", "2", "--mps", "on", "--dry-run", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "MPS: an MPS daemon would be started for this run" in done.stdout
 
 
 def test_a_number_that_is_to_be_found_out_is_said(share) -> None:
