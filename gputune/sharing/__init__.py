@@ -8,7 +8,7 @@ the recorder, before anything starts.
  launcher   the process that runs them all
  course     one alone, then all: the order of the decisions      pack     while all of them run
  crew       starts, deaths, signals        member     one process
- fitting    how many fit, in numbers       climb      how many pay, by trying
+ fitting    how many fit, in numbers       climb      how many pay, by trying        known   what was said not to fit
  pressure   memory that is about to end    space      what there is for the tasks
  cards  host  gauge  progress  logs  window   what is seen of device, machine and tasks
  onray      the same in a Ray cluster        fractions  what each asks of it      farpack  far  hosted   its processes

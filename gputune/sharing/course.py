@@ -10,12 +10,12 @@ from typing import Literal
 
 import msgspec
 
-from gputune.errors import BadUsage
 from gputune.figures import size
 from gputune.sharing import fitting, host
 from gputune.sharing.climb import Climb
 from gputune.sharing.crew import Crew
 from gputune.sharing.fitting import Need, Probed, Room
+from gputune.sharing.known import check
 from gputune.sharing.logs import Logs
 from gputune.sharing.member import Member
 from gputune.sharing.pack import HANGS, Pack, on_cards
@@ -80,29 +80,11 @@ class Course:
             self._try(1)
             return
         everything = tasks(spec, self._places.names)
-        if known:
-            self._check_known(everything)
+        check(spec, everything, lambda task: self._space.room(self._places.card_of(task)))
         self._take(everything)
         if spec.trial > 0 and len(everything) > 1 and len(spec.jobs) == 1:
             self.phase = "alone"
         self._at_once = spec.at_once
-
-    def _check_known(self, everything: Sequence[Task]) -> None:
-        """Refuse what cannot fit by what was said of it. Raises BadUsage."""
-        if self._spec.queue:
-            everything = [max(everything, key=lambda task: task.job.memory or 0)]
-        for here in on_cards(Member(task) for task in everything).values():
-            room = self._space.room(self._places.card_of(here[0].task))
-            if len(self._spec.jobs) == 1 or len(here) == 1:
-                job = here[0].task.job
-                need = Need(device=job.memory, host=job.host_memory, given=True)
-                if says := fitting.refusal(len(here), need, room):
-                    raise DoesNotFit(says, fitting.fits(need, room))
-                continue
-            whole = float(sum(member.task.job.memory or 0 for member in here))
-            if room.device_free is not None and whole > room.device_free:
-                says = f"the jobs do not fit on {room.name}: together they take {size(whole)}, as given, and"
-                raise BadUsage(f"{says} {size(room.device_free)} are free", hint="with `--queue` some wait their turn")
 
     def _take(self, found: Sequence[Task]) -> None:
         """Make these tasks the crew's."""

@@ -9,12 +9,12 @@ import msgspec
 from gputune.errors import BadUsage, GputuneError
 from gputune.figures import size
 from gputune.hygiene import clean, mask
-from gputune.sharing import fitting, host
+from gputune.sharing import host
 from gputune.sharing.cards import Card, Cards
-from gputune.sharing.fitting import Need, Room
+from gputune.sharing.fitting import Room
+from gputune.sharing.known import check
 from gputune.sharing.mps import Mps, NoDaemon, unfit
 from gputune.sharing.placing import CARDS_S, EMPTIEST_S, NoCards, NoSuchCard, Places, seen_as
-from gputune.sharing.refusals import DoesNotFit
 from gputune.sharing.spec import Job, Spec, total
 from gputune.sharing.spec import Mps as Wish
 from gputune.sharing.tasks import Task, tasks
@@ -190,14 +190,14 @@ def _first(spec: Spec) -> str:
 
 def _refused(spec: Spec, chosen: Sequence[Card]) -> BadUsage | None:
     """Return what the run would be refused with, by what was said of it."""
-    if spec.queue or len(spec.jobs) > 1:
-        return None
-    job, (whole, left) = spec.jobs[0], host.memory()
-    need = Need(device=job.memory, host=job.host_memory, given=True)
-    rooms = [_room(card, min(left, whole)) for card in chosen] or [Room(host_free=min(left, whole))]
-    for room in rooms:
-        if says := fitting.refusal(max(1, job.count), need, room):
-            return DoesNotFit(says, fitting.fits(need, room))
+    whole, left = host.memory()
+    named = _named(spec, chosen)
+    rooms = {name: _room(card, min(left, whole)) for name, card in named.items()}
+    first = _room(chosen[0], min(left, whole)) if chosen else Room(host_free=min(left, whole))
+    try:
+        check(spec, tasks(spec, list(named)), lambda task: rooms.get(task.card, first))
+    except BadUsage as refused:
+        return refused
     return None
 
 

@@ -82,6 +82,33 @@ def test_without_a_driver_no_card_is_planned_with(share, monkeypatch, tmp_path) 
         assert "CUDA_VISIBLE_DEVICES=" not in done.stdout
 
 
+@pytest.mark.parametrize("rehearsed", [("--dry-run",), ()])
+@pytest.mark.parametrize(
+    ("memory", "queue", "says"),
+    [
+        (("50GB", "40GB"), (), "the jobs do not fit on GPU 0"),
+        (("50GB", "90GB"), ("--queue",), "one takes 90 GB (as given)"),
+    ],
+)
+def test_jobs_that_do_not_fit_are_refused_as_the_run_would(  # noqa: PLR0917 - fixtures
+    share, simgpu, tmp_path, memory, queue, says, rehearsed
+) -> None:
+    simgpu().set(memory_total=80 * GB, memory_reserved=0)
+    jobs = (f'[[jobs]]\ncommand = "touch started"\nmemory = "{each}"\n' for each in memory)
+    (tmp_path / "jobs.toml").write_text("".join(jobs))
+    done = share("--jobs", "jobs.toml", *queue, *rehearsed)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert not (tmp_path / "started").exists()
+
+
+def test_jobs_that_wait_their_turn_are_planned(share, simgpu, tmp_path) -> None:
+    simgpu().set(memory_total=80 * GB, memory_reserved=0)
+    (tmp_path / "jobs.toml").write_text('[[jobs]]\ncommand = "true"\nmemory = "50GB"\n' * 2)
+    done = share("--jobs", "jobs.toml", "--queue", "--dry-run")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture
 def control(tmp_path, monkeypatch) -> None:
     """A control program of MPS in PATH: no daemon runs."""
