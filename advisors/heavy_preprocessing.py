@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from gputune.features import Features
 from gputune.finding import Finding, Speedup
-from gputune.prediction import outlooks
+from gputune.prediction import Outlook, outlooks
 from gputune.workload import entangled
 
 CHECKLIST = ("preprocessing", "2.1")
@@ -31,15 +31,20 @@ QUEUED = 0.3  # of the time of making a batch without a CPU: from here on it mat
 HELPED = 1.05  # what more workers must promise for them to be the better advice
 
 
+def _left(run: Features, outlook: Outlook) -> float:
+    """Return the CPUs that others leave to the job; all of them where it is not for others that batches wait."""
+    if outlook.queued < QUEUED:
+        return outlook.job.cpus
+    return max(LEAST_LEFT * outlook.job.cpus, outlook.job.cpus - (run.machine.others or 0.0) / run.machine.ranks)
+
+
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
-        left = max(LEAST_LEFT * outlook.job.cpus, outlook.job.cpus - (run.machine.others or 0.0) / run.machine.ranks)
+        left = _left(run, outlook)
         needed = (outlook.making_cpu + outlook.step_cpu) / left
         full = needed / outlook.per_batch if outlook.per_batch else 0.0
         if outlook.waiting < WAITING or full < SATURATED or entangled(run, outlook.loader):
             continue  # threads that stand in each other's way burn CPU that no batch needs
-        if left < outlook.job.cpus - OTHERS and outlook.queued < QUEUED:
-            continue  # others are there, but it is not for them that batches wait
         workers, _persistent, more = outlook.best_workers()
         if workers > outlook.loader.num_workers and more.likely >= HELPED:
             continue

@@ -60,3 +60,8 @@ def test_workers_whose_threads_crowd_the_cpus_are_another_matter(run) -> None:
     crowd = {"num_workers": 4, "cpu": 0.040, "queued": 0.040, "step": 0.004, "waits": (0.018,), "cpus": 2}
     assert list(advise(run(**crowd))) != []
     assert list(advise(run(**crowd, worker_threads=4))) == []
+
+
+def test_a_little_of_others_that_batches_do_not_wait_for_silences_nothing(run) -> None:
+    (finding,) = advise(run(**FULL, others=0.3))
+    assert "others" not in finding.says
