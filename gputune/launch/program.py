@@ -23,7 +23,7 @@ class Refused(Exception):  # noqa: N818 - it is the shell's word for it
 
 def start(argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[int | signal.Signals]") -> int:
     """Start the command with signal mask `mask` and return its pid; raise Refused when that is not possible."""
-    path = _find(argv[0], env.get("PATH", os.defpath))
+    path = find(argv[0], env.get("PATH", os.defpath))
     try:
         return _spawn(path, argv, env, mask)
     except OSError as error:
@@ -39,7 +39,7 @@ def start_prepared(
     argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[int | signal.Signals]", prepare: "Callable[[], None]"
 ) -> int:
     """As `start`, and the new process calls `prepare` before it becomes the command: a fork, of one without threads."""
-    path = os.path.abspath(_find(argv[0], env.get("PATH", os.defpath)))
+    path = os.path.abspath(find(argv[0], env.get("PATH", os.defpath)))
     reads, writes = os.pipe()  # closed by the kernel when the command has begun
     pid = os.fork()
     if not pid:
@@ -74,7 +74,7 @@ def _become(  # noqa: PLR0913, PLR0917 - handed through
 
 def become(argv: "tuple[str, ...]", env: "dict[str, str]") -> None:
     """Become the command, in this process; raise Refused when that is not possible."""
-    path = _find(argv[0], env.get("PATH", os.defpath))
+    path = find(argv[0], env.get("PATH", os.defpath))
     try:
         _execute(path, argv, env)
     except OSError as error:
@@ -97,8 +97,11 @@ def _spawn(path: str, argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set
     return os.posix_spawn(path, argv, env, setsigmask=mask, setsigdef=IGNORED_BY_PYTHON)
 
 
-def _find(name: str, path: str) -> str:
-    """Return the file to execute: `name` itself if it has a slash, else the first executable in `path`."""
+def find(name: str, path: str) -> str:
+    """Return the file to execute: `name` itself if it has a slash, else the first executable in `path`.
+
+    Raises Refused.
+    """
     places = [name] if "/" in name else [os.path.join(folder or ".", name) for folder in path.split(":")]
     if not name:
         places = []
@@ -109,12 +112,12 @@ def _find(name: str, path: str) -> str:
     if "/" not in name:
         met = [place for place in met if not os.path.isdir(place)]
     if met and os.path.isdir(met[0]):
-        raise Refused(NOT_EXECUTABLE, f"{_quoted(name)} is a folder", "name the program in it that is to be watched")
+        raise Refused(NOT_EXECUTABLE, f"{_quoted(name)} is a folder", "name the program in it that is to be run")
     if met:
-        hint = f"try `python {_plain(name)}`" if name.endswith(".py") else f"try `chmod +x {_plain(met[0])}`"
+        hint = f"call it as `python {_plain(name)}`" if name.endswith(".py") else f"try `chmod +x {_plain(met[0])}`"
         raise Refused(NOT_EXECUTABLE, f"{_quoted(name)} is not executable", hint)
     if name.endswith(".py") and os.path.exists(name):
-        raise Refused(NOT_FOUND, f"{_quoted(name)} is no command", f"try `gputune watch -- python {_plain(name)}`")
+        raise Refused(NOT_FOUND, f"{_quoted(name)} is no command", f"call it as `python {_plain(name)}`")
     where = "does not exist" if "/" in name else "was not found in PATH"
     raise Refused(NOT_FOUND, f"{_quoted(name)} {where}", "check the spelling, or give the path of the program")
 

@@ -30,9 +30,10 @@ def is_first(environ: Mapping[str, str]) -> bool:
 
 def beside(wishes: Wishes, command: tuple[str, ...]) -> int:
     """Start an agent if we are the first here, and become the command. Returns only where that was not possible."""
-    if is_first(os.environ):
-        start(replace(wishes, with_pid=os.getpid()))
     try:
+        program.find(command[0], os.environ.get("PATH", os.defpath))  # else an agent would say first that it serves
+        if is_first(os.environ):
+            start(replace(wishes, with_pid=os.getpid()))
         program.become(command, dict(os.environ))
     except program.Refused as refused:
         say(str(refused))

@@ -91,6 +91,16 @@ def test_what_cannot_be_started_is_told_as_a_shell_tells_it(
     eventually(lambda: not is_locked(tmp_path / "a"))
 
 
+def test_of_a_command_that_is_not_there_one_sentence_is_all(tmp_path: Path) -> None:
+    loud = [word for word in words(tmp_path / "a", "no-such-program") if word != "--quiet"]
+    done = subprocess.run(loud, env=plain(), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (127, "")
+    assert done.stderr == (
+        "error: `no-such-program` was not found in PATH\n\nhint: check the spelling, or give the path of the program\n"
+    )
+    assert not (tmp_path / "a" / "state").exists()  # nor was an agent started for it
+
+
 def test_one_agent_serves_while_the_ranks_of_a_node_run_and_ends_with_the_first(
     tmp_path: Path, eventually: Wait
 ) -> None:
