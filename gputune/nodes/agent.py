@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gputune.nodes.desk import Desk  # it imports pyarrow, which is to come lean
 
 BEAT = 1.0  # s
+SERVES = "an agent serves at"  # what it says once it does: who started it may wait for that
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -178,7 +179,7 @@ def _tell(wishes: Wishes, ways: _Ways) -> None:
     """Say where it can be reached: on stderr, and in the file that somebody waits for."""
     told = ways.plain()
     if not wishes.quiet:
-        say(f"gputune: an agent serves at {', '.join(told.values())}\n")
+        say(f"gputune: {SERVES} {', '.join(told.values())}\n")
     if wishes.announce is not None:
         new = wishes.announce.with_name(f".{wishes.announce.name}.new")
         new.write_text(json.dumps({**told, "pid": os.getpid()}) + "\n")

@@ -2,7 +2,8 @@
 
 One ssh a host, with the user's own settings, starts the agent there and carries its Unix socket here: no port is opened
 anywhere, and no certificate is needed. The agent ends with its ssh, because its standard input does. An ssh that ends
-is started again, ever more rarely.
+is started again, ever more rarely, and why is said once. Where no host at all was ever reached there is nothing to wait
+for: a name was mistyped, or ssh asks something.
 """
 
 import os
@@ -15,14 +16,15 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
 from gputune.launch.descriptors import say
+from gputune.launch.program import NOT_FOUND
 from gputune.nodes import places
-from gputune.nodes.agent import signals
+from gputune.nodes.agent import SERVES, signals
 
 SSH = "ssh"
 OPTIONS = (
@@ -32,12 +34,27 @@ OPTIONS = (
 REMOTE = "gputune"  # the command there, if it is in PATH for ssh
 SOON, LONGEST = 1.0, 30.0  # s to the next try of an ssh that has ended
 WELL = 60.0  # s after which one that ends had been well
-SAID = 400  # characters of what it said
+SAID = 2000  # B of what it said last: some hosts greet at length
+
+
+class Nowhere(GputuneError):  # noqa: N818 - named for what happened
+    """No agent was started on any host."""
+
+    def __init__(self, hosts: int, last: "Tunnel", remote: str) -> None:
+        others = f", nor on the other{'s' if hosts > 2 else ''}" if hosts > 1 else ""
+        super().__init__(
+            f"no agent was started on {last.host}{others}: {last.told}",
+            hint=f"`{SSH} {last.host} {clean(remote)} --version` has to answer without a question",
+        )
 
 
 @dataclass(slots=True)
 class Tunnel:
-    """One host: its ssh, and the socket that its agent is reached at here."""
+    """One host: its ssh, and the socket that its agent is reached at here.
+
+    `serves`: its agent has said so to this ssh; `served`: to this or an earlier one. `told` is why there is none, as it
+    was said last.
+    """
 
     host: str
     socket: Path
@@ -45,13 +62,22 @@ class Tunnel:
     began: float = 0.0
     due: float = 0.0
     pause: float = SOON
-    said: bytearray = field(default_factory=bytearray)
+    said: bytes = b""
+    serves: bool = False
+    served: bool = False
+    told: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Return whether there has never been an agent, and it is known why."""
+        return bool(self.told) and not self.served
 
 
 def run(hosts: Sequence[str], remote: str = REMOTE) -> int:
     """Keep an agent running on each host, and its socket here, until a signal comes; then end all of them.
 
-    Raises BadUsage for what is no host's name, GputuneError where there is no ssh.
+    Return 1 if a host was never reached. Raises BadUsage for what is no host's name, Nowhere where none was reached,
+    GputuneError where there is no ssh.
     """
     if shutil.which(SSH) is None:
         raise GputuneError("`ssh` is not installed", hint="install an ssh client, or start the agents by other means")
@@ -60,7 +86,7 @@ def run(hosts: Sequence[str], remote: str = REMOTE) -> int:
     tunnels = [Tunnel(name, places.checked(folder / f"{number}.sock")) for number, name in enumerate(names)]
     file = folder / "hosts"
     file.write_text("".join(f"{t.host}=unix:{t.socket}\n" for t in tunnels))
-    _say(f"agents on {', '.join(names)}; to look at them: gputune tui --hostfile {shlex.quote(str(file))}")
+    _say(f"starting agents on {', '.join(names)}; to look at them: gputune tui --hostfile {shlex.quote(str(file))}")
     try:
         with signals() as wakeup:
             _keep(tunnels, remote, wakeup)
@@ -68,7 +94,7 @@ def run(hosts: Sequence[str], remote: str = REMOTE) -> int:
         for tunnel in tunnels:
             _end(tunnel)
         shutil.rmtree(folder, ignore_errors=True)
-    return 0
+    return 1 if any(tunnel.failed for tunnel in tunnels) else 0
 
 
 def _names(hosts: Sequence[str]) -> list[str]:
@@ -97,12 +123,17 @@ def _keep(tunnels: Sequence[Tunnel], remote: str, wakeup: int) -> None:
         if wakeup in ready:
             return
         for descriptor in ready:
-            _hear(listening[descriptor], os.read(descriptor, 4096))
+            tunnel = listening[descriptor]
+            news = _hear(tunnel, os.read(descriptor, 4096))
+            if all(each.failed for each in tunnels):
+                raise Nowhere(len(tunnels), tunnel, remote)
+            if news:
+                _say(news)
 
 
 def command(tunnel: Tunnel, remote: str, there: str) -> list[str]:
     """Return the ssh that runs the agent on a host with a socket `there`, and carries it to the tunnel's own."""
-    words = [*shlex.split(remote), "agent", "--socket", there, "--until-eof", "--quiet"]
+    words = [*shlex.split(remote), "agent", "--socket", there, "--until-eof"]
     return [SSH, *OPTIONS, "-L", f"{tunnel.socket}:{there}", "--", tunnel.host, shlex.join(words)]
 
 
@@ -110,7 +141,7 @@ def _start(tunnel: Tunnel, remote: str) -> None:
     tunnel.socket.unlink(missing_ok=True)
     there = f"/tmp/gputune-{secrets.token_hex(8)}/agent.sock"  # noqa: S108 - nobody can guess it, and the agent makes it 0700
     tunnel.began = time.monotonic()
-    tunnel.said.clear()
+    tunnel.said, tunnel.serves = b"", False
     tunnel.process = subprocess.Popen(
         command(tunnel, remote, there),
         stdin=subprocess.PIPE,
@@ -120,26 +151,47 @@ def _start(tunnel: Tunnel, remote: str) -> None:
     )
 
 
-def _hear(tunnel: Tunnel, data: bytes) -> None:
-    """Keep what an ssh says, and see to it when it has ended."""
-    tunnel.said += data[: SAID - len(tunnel.said)] if len(tunnel.said) < SAID else b""
-    if data or tunnel.process is None:
-        return
+def _hear(tunnel: Tunnel, data: bytes) -> str:
+    """Keep what an ssh says, and see to it when it has ended; return what is to be said of it, if that is new."""
+    tunnel.said = (tunnel.said + data)[-SAID:]
+    if not data:
+        return _ended(tunnel) if tunnel.process is not None else ""
+    if tunnel.serves or SERVES.encode() not in tunnel.said:
+        return ""
+    tunnel.serves = tunnel.served = True
+    told, tunnel.told = tunnel.told, ""
+    return f"an agent runs on {tunnel.host} now" if told else ""
+
+
+def _ended(tunnel: Tunnel) -> str:
+    """Have an ssh that has ended started again; return that and why, unless it was said already."""
     lasted = time.monotonic() - tunnel.began
-    _end(tunnel)
+    if lasted > WELL:  # also one that was told to be quiet there, by its environment
+        tunnel.serves = tunnel.served = True
+    why = _why(tunnel.said, _end(tunnel))
     tunnel.pause = SOON if lasted > WELL else min(LONGEST, 2 * tunnel.pause)
     tunnel.due = time.monotonic() + tunnel.pause
-    lines = tunnel.said.decode(errors="replace").strip().splitlines()
-    error = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "")
+    told, tunnel.told = tunnel.told, why
+    if told == why:
+        return ""
+    what = "the agent on {} has ended" if tunnel.serves else "no agent was started on {}"
+    return f"{what.format(tunnel.host)}: {why}; it is tried again, at least every {LONGEST:.0f} s"
+
+
+def _why(said: bytes, status: int | None) -> str:
+    """Return why an ssh has ended: what it said last, or what gputune said there."""
+    lines = [each.strip() for each in said.decode(errors="replace").splitlines()]
+    lines = [each for each in lines if each and SERVES not in each]
+    error = next((each.removeprefix("error: ") for each in lines if each.startswith("error: ")), "")
     why = clean(error or (lines[-1] if lines else "it said nothing"))
-    _say(f"the agent on {tunnel.host} has ended ({why}); it is started again in {tunnel.pause:.0f} s")
+    return f"{why} (`--remote` says how gputune is called there)" if status == NOT_FOUND else why
 
 
-def _end(tunnel: Tunnel) -> None:
-    """End an ssh: its agent hears the end of its input, and leaves."""
+def _end(tunnel: Tunnel) -> int | None:
+    """End an ssh, and return its status: its agent hears the end of its input, and leaves."""
     process, tunnel.process = tunnel.process, None
     if process is None:
-        return
+        return None
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
@@ -154,6 +206,7 @@ def _end(tunnel: Tunnel) -> None:
             process.wait()
     if process.stderr is not None:
         process.stderr.close()
+    return process.returncode
 
 
 def _say(text: str) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,11 @@ while [ $# -gt 0 ]; do
   esac
 done
 host="$1"; shift
-case "$host" in bad*) echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255 ;; esac
+case "$host" in
+  bad*) echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255 ;;
+  bare*) echo "sh: 1: gputune: not found" >&2; exit 127 ;;
+  late*) if mkdir "$SSH_HOMES/$host/once" 2>/dev/null; then echo "ssh: $host sleeps" >&2; exit 255; fi ;;
+esac
 HOME="$SSH_HOMES/$host" XDG_STATE_HOME= exec sh -c "$*"
 """
 
@@ -100,16 +105,52 @@ def test_agents_run_on_all_hosts_and_end_with_their_ssh(
     assert "BatchMode=yes" in (tmp_path / "log").read_text()
 
 
-def test_a_host_that_cannot_be_reached_is_told_of_and_tried_again(
+def test_a_host_that_cannot_be_reached_is_told_of_once_and_tried_again_while_the_others_go_on(
     started: Callable[..., "subprocess.Popen[str]"], tmp_path: Path, runtime: Path, eventually: Wait
 ) -> None:
-    process = started("bad1,m9")
+    process = started("bad1,m9,bare1")
     file = runtime / "gputune" / f"hosts-{process.pid}" / "hosts"
     eventually(lambda: answers(file) == ["m9"])
     eventually(lambda: (tmp_path / "log").read_text().count("bad1") >= 2)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
-    assert "the agent on bad1 has ended (ssh: connect to host bad1 port 22: No route to host)" in said
+    assert said.count("no agent was started on bad1: ssh: connect to host bad1 port 22: No route to host; ") == 1
+    assert said.count("no agent was started on bare1: sh: 1: gputune: not found (`--remote` says") == 1
+    assert said.count("\n") == 3  # these two, and where to look
+    assert process.returncode == 1
+
+
+def test_a_host_that_is_reached_later_is_told_of(
+    started: Callable[..., "subprocess.Popen[str]"], runtime: Path, eventually: Wait
+) -> None:
+    process = started("late1,m9")
+    assert process.stderr is not None
+    said = list(takewhile(lambda each: each != "gputune: an agent runs on late1 now\n", process.stderr))
+    assert "no agent was started on late1: ssh: late1 sleeps; it is tried again" in said[-1]
+    file = runtime / "gputune" / f"hosts-{process.pid}" / "hosts"
+    eventually(lambda: answers(file) == ["late1", "m9"])
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("hosts", "says"),
+    [
+        ("bad1", "no agent was started on bad1: ssh: connect to host bad1 port 22: No route to host"),
+        ("bad1,bad2,bare3", ", nor on the others: "),
+    ],
+)
+def test_where_no_host_is_reached_there_is_nothing_to_wait_for(
+    started: Callable[..., "subprocess.Popen[str]"], runtime: Path, hosts: str, says: str
+) -> None:
+    process = started(hosts)
+    _, said = process.communicate(timeout=60)
+    error, _, hint = said.partition("error: ")[2].partition("\n\n")
+    assert says in error
+    assert hint.startswith("hint: `ssh ba")
+    assert said.count("no agent was started on ") == len(hosts.split(","))
+    assert process.returncode == 1
+    assert not list((runtime / "gputune").iterdir())
 
 
 @pytest.mark.parametrize("hosts", [[""], ["-oProxyCommand=x"], ["m8,a b"], ["m8\x1b[2J"], ["a=b"]])
@@ -123,7 +164,7 @@ def test_no_name_reaches_a_shell_unquoted() -> None:
     tunnel = overssh.Tunnel("m8", Path("/run/x.sock"))
     words = overssh.command(tunnel, "gputune", "/tmp/a b/agent.sock")
     assert words[0] == "ssh"
-    assert words[-2:] == ["m8", "gputune agent --socket '/tmp/a b/agent.sock' --until-eof --quiet"]
+    assert words[-2:] == ["m8", "gputune agent --socket '/tmp/a b/agent.sock' --until-eof"]
     assert words[words.index("--") + 1] == "m8"
 
 
