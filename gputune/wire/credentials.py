@@ -86,6 +86,7 @@ def read(folder: Path, side: str) -> Credentials:
     """
     where = folder / side if (folder / side).is_dir() else folder
     authority, token = _read(where / "ca.pem"), _read(where / "token").decode(errors="replace").strip()
+    _private(where / "token")
     if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise NoCredentials(f"`{where / 'token'}` holds no token of {LEAST_TOKEN} characters or more")
     certificate, key = where / f"{side}.pem", where / f"{side}.key"
@@ -240,13 +241,13 @@ def _believable(file: Path, authority: bytes) -> None:
         raise BadUsage(f"`{clean(str(file))}` is damaged: it holds no certificate of an authority", hint=hint) from None
 
 
-def _private(key: Path) -> None:
-    """Refuse a key that others may read: who has it is the node. A mounted secret may be our group's, and not ours."""
+def _private(secret: Path) -> None:
+    """Refuse a key or token that others may read: who has it is us. A mounted one may be our group's, and not ours."""
     with suppress(OSError):
-        about = key.stat()
+        about = secret.stat()
         refused = 0o077 if about.st_uid == os.geteuid() else 0o027
         if about.st_mode & refused:
-            raise BadUsage(f"`{key}` may be read by others", hint=f"chmod 600 {key}")
+            raise BadUsage(f"`{clean(str(secret))}` may be read by others", hint=f"chmod 600 {clean(str(secret))}")
 
 
 def _write(file: Path, data: bytes) -> None:

@@ -92,6 +92,24 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
         credentials.read(tmp_path, "server")
 
 
+@pytest.mark.parametrize("side", [credentials.SERVER, credentials.CLIENT])
+def test_a_token_that_others_may_read_is_refused_on_both_sides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    credentials.make(tmp_path, ["m8"])
+    token = tmp_path / side / "token"
+    token.chmod(0o644)
+    monkeypatch.setattr(credentials, "home", lambda: tmp_path)
+    asked = [lambda: credentials.read(tmp_path, side)]
+    asked += [lambda: credentials.wanted(None)] if side == credentials.CLIENT else []
+    for ask in asked:
+        with pytest.raises(BadUsage, match=r"token` may be read by others") as refused:
+            ask()
+        assert refused.value.hint == f"chmod 600 {token}"
+    token.chmod(0o600)
+    assert credentials.read(tmp_path, side).token
+
+
 @pytest.mark.parametrize("token", ["", "short", "with a space in it, and long", "ä" * 20, "x" * 20 + "\x00"])
 def test_a_token_that_is_none_is_refused(tmp_path: Path, token: str) -> None:
     credentials.make(tmp_path, ["m8"])
