@@ -1,7 +1,10 @@
 """Print what the agents of several machines say, or keep what they record."""
 
+import math
 import select
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -16,6 +19,9 @@ from gputune.scene import Node, RunRow
 from gputune.wire import credentials as own
 from gputune.wire.address import Address, addresses
 
+if TYPE_CHECKING:
+    from gputune.nodes.keeping import Keeper  # it imports pyarrow
+
 HELP = f"""{__doc__}
 
 NODES are addresses of agents: `m8` (port 7070), `m9:7071`, `unix:/path`, each also as `NAME=ADDRESS`. Without any it is
@@ -27,6 +33,7 @@ Examples:
   gputune nodes --hostfile hosts --keep recordings --for 10m
 """
 FILE = click.Path(path_type=Path)
+LOOK = 0.5  # s between looks at how those that keep are doing
 WIDTH = 24  # characters of a name
 COLUMNS = ((WIDTH, "node"), (8, "link"))  # flush left; those that follow, flush right
 NUMBERS = ((7, "devices"), (5, "busy"), (19, "memory"), (7, "power"), (5, "wait"), (9, "samples/s"))
@@ -143,7 +150,7 @@ def _keep(places: list[Address], known: own.Credentials | None, folder: Path, du
     with signals() as wakeup:
         for thread in threads:
             thread.start()
-        select.select([wakeup], [], [], duration)
+        _wait(threads, wakeup, duration)
         for thread in threads:
             thread.end()
         for thread in threads:
@@ -152,3 +159,19 @@ def _keep(places: list[Address], known: own.Credentials | None, folder: Path, du
         trouble = f": {thread.trouble}" if thread.trouble else ""
         click.echo(f"{clean(thread.address.name)}: {thread.reader.rows} rows{trouble}", err=True)
     return 0 if any(thread.reader.rows for thread in threads) else 1
+
+
+def _wait(threads: "list[Keeper]", wakeup: int, duration: float | None) -> None:
+    """Wait for a signal, for so many s, or until all have ended; say once of each node why nothing has come of it."""
+    from gputune.nodes.keeping import UNASKED  # noqa: PLC0415 - pyarrow comes lean, and not for --help
+
+    until = math.inf if duration is None else time.monotonic() + duration
+    told = set[str]()
+    while (left := until - time.monotonic()) > 0:
+        if select.select([wakeup], [], [], min(left, LOOK))[0] or not any(thread.is_alive() for thread in threads):
+            return
+        for thread in threads:
+            name = thread.address.name
+            if thread.trouble not in {"", UNASKED} and not thread.reader.rows and name not in told:
+                told.add(name)
+                click.echo(f"{clean(name)}: {thread.trouble}", err=True)

@@ -15,10 +15,11 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from gputune import config
 from gputune.errors import BadUsage
 from gputune.feeds import signalling
 from gputune.hygiene import clean
-from gputune.launch import signals
+from gputune.launch import signals, values
 from gputune.scene import Feed, Node, RunRow, Update
 from gputune.tui import terminal
 
@@ -36,11 +37,22 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[RunRow, ...]
 
 
+def _every(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    found = values.seconds(value)
+    if found is None:
+        says = f"{config.origin(ctx, param, value)} is not a time of at least a second"
+        raise BadUsage(says, hint="like `--every 10s`")
+    return found
+
+
 @click.command(short_help="this machine, or a run, on one screen", help=__doc__)
 @click.argument("run", required=False, type=FILE)
 @click.option("--nodes", metavar="NODES", multiple=True, help="Addresses of agents, like m8,m9:7071.")
 @click.option("--hostfile", metavar="FILE", type=FILE, help="Read them from a file, one a line.")
 @click.option("--credentials", metavar="DIR", type=FILE, help="Where they lie.  [default: ~/.config/gputune/agent]")
+@click.option(
+    "--every", metavar="TIME", default="1s", show_default=True, callback=_every, help="How often agents are asked."
+)
 @click.option("--ascii", "plain", is_flag=True, help="Plain letters only: no blocks, no braille.")
 @click.option("--light", is_flag=True, help="Begin with light colours; `t` turns them.")
 @click.option(
@@ -48,24 +60,25 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_TUI_JSON", help="Print what is known now, once.")
 @click.pass_context
-def command(  # noqa: PLR0913 - one parameter an option: click's way
+def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     ctx: click.Context,
     run: Path | None,
     nodes: tuple[str, ...],
     hostfile: Path | None,
     credentials: Path | None,
+    every: float,
     *,
     plain: bool,
     light: bool,
     allow_signals: bool,
     as_json: bool,
 ) -> int:
-    typed_now = ctx.get_parameter_source("allow_signals") is ParameterSource.COMMANDLINE
-    _agree(run, elsewhere=bool(nodes or hostfile), allow_signals=allow_signals and typed_now, as_json=as_json)
+    typed = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    _agree(run, elsewhere=bool(nodes or hostfile), typed=typed, as_json=as_json)
     if not as_json:
         terminal.check(f"`{_typed(run, nodes, hostfile, credentials)} --json` prints what it would show")
     if nodes or hostfile:
-        return _elsewhere(nodes, hostfile, credentials, plain=plain, light=light, as_json=as_json)
+        return _elsewhere(nodes, hostfile, credentials, every, plain=plain, light=light, as_json=as_json)
     shown = "" if run is None else _identity(run)  # what is no run is told before there is a screen
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_once(_feed(run))), indent=2))
@@ -90,11 +103,13 @@ def _typed(run: Path | None, nodes: tuple[str, ...], hostfile: Path | None, cred
     return clean(shlex.join(words), TYPED)
 
 
-def _agree(run: Path | None, *, elsewhere: bool, allow_signals: bool, as_json: bool) -> None:
+def _agree(run: Path | None, *, elsewhere: bool, typed: set[str], as_json: bool) -> None:
     """Refuse what does not go together. Raises BadUsage."""
     if run is not None and elsewhere:
         raise BadUsage("a recording is of one machine", hint="either RUN, or `--nodes` or `--hostfile`")
-    if allow_signals and (run is not None or elsewhere or as_json):
+    if "every" in typed and not elsewhere:
+        raise BadUsage("`--every` is for agents on nodes", hint="it goes with `--nodes` or `--hostfile`")
+    if "allow_signals" in typed and (run is not None or elsewhere or as_json):
         raise BadUsage(
             "`--allow-signals` is for the processes of this machine, on its screen",
             hint="`gputune tui --allow-signals`, on the machine where they run",
@@ -105,6 +120,7 @@ def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
     nodes: tuple[str, ...],
     hostfile: Path | None,
     credentials: Path | None,
+    every: float,
     *,
     plain: bool,
     light: bool,
@@ -119,7 +135,7 @@ def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
     lean()
     from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - as above
 
-    feed = NodesFeed(places, known, file=hostfile)
+    feed = NodesFeed(places, known, beat=every, file=hostfile)
     if as_json:
         feed.settle()
         found = _once(feed)

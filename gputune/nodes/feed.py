@@ -13,12 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from gputune.errors import GputuneError
-from gputune.nodes.round import Round
+from gputune.nodes.round import BEAT, Round
 from gputune.scene import Node, RunRow, Update
 from gputune.wire.address import Address, hostfile
 from gputune.wire.credentials import Credentials
 
-BEAT = 1.0  # s between two questions to one agent
 THREADS = 8  # an answer takes a millisecond, so they ask 1,000 agents a second, network allowing
 SETTLED = 4.0  # s in which an agent that is there has answered
 LOOK = 0.05  # s

@@ -22,6 +22,8 @@ BEAT = 1.0  # s
 AGAIN = 0.5  # s to the next try after a failure, twice as long each time ...
 LONGEST = 1.0  # ... up to that: a node that is back is heard of within 5 s
 AT_A_TIME = 512  # answers in a row of a node that has much to tell, before somebody asks whether we should end
+UNASKED = "it was not asked yet"
+RELAY = "it is a relay, through which no samples come: name the nodes behind it"
 
 
 @dataclass(slots=True)
@@ -58,12 +60,15 @@ def _ticks(pulled: Pulled, columns: dict[int, tuple[Metric, str]]) -> list[list[
 
 
 class Keeper(threading.Thread):
-    """Keeps one node's recording of itself in `folder`, until it is told to end. `trouble` says what is wrong now."""
+    """Keeps one node's recording of itself in `folder`, until it is told to end. `trouble` says what is wrong now.
+
+    It ends by itself where it has met a relay.
+    """
 
     def __init__(self, address: Address, credentials: Credentials | None, folder: Path) -> None:
         super().__init__(name="gputune-keeper", daemon=True)
         self.address = address
-        self.trouble = "it was not asked yet"
+        self.trouble = UNASKED
         self.reader = Reader(Far(address, credentials))
         self._folder = folder
         self._recording: Recording | None = None
@@ -74,13 +79,16 @@ class Keeper(threading.Thread):
         self._over.set()
 
     def run(self) -> None:
-        """Read on, once a second, and again soon after a failure."""
+        """Read on, once a second, and again soon after a failure; end where there is nothing to be had."""
         pause = AGAIN
         while not self._over.is_set():
             began = time.monotonic()
             try:
                 self._read_on()
             except Failed as failed:
+                if failed.said and self._is_relay():
+                    self.trouble = RELAY
+                    break
                 self.trouble = failed.why
                 self._over.wait(pause)
                 pause = min(LONGEST, 2 * pause)
@@ -90,6 +98,13 @@ class Keeper(threading.Thread):
         if self._recording is not None:
             self._recording.close()
         self.reader.far.close()
+
+    def _is_relay(self) -> bool:
+        """Return whether it speaks for others: it has no recording of its own, and passes on none of theirs."""
+        try:
+            return MACHINE not in self.reader.far.hello().runs
+        except Failed:
+            return False
 
     def _read_on(self) -> None:
         for _ in range(AT_A_TIME):

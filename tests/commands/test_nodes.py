@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,24 +16,32 @@ from gputune.recording import load
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[str]:
-    """The address of a running agent."""
-    folder = tmp_path / "agent"
+@contextmanager
+def served(folder: Path, *options: str) -> Iterator[str]:
+    """Give the address of a running agent."""
     folder.mkdir(mode=0o700)
     words = ["--state", folder / "state", "--socket", folder / "a.sock", "--announce", folder / "announced", "--quiet"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "gputune", "agent", "--until-eof", *map(str, words)],
+        [sys.executable, "-m", "gputune", "agent", "--until-eof", *map(str, words), *options],
         stdin=subprocess.PIPE,
         env={n: v for n, v in os.environ.items() if not n.startswith("GPUTUNE_")} | {"GPUTUNE_RACK": "r7"},
     )
-    until = time.monotonic() + 60
-    while not (folder / "announced").exists():
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    yield f"unix:{folder / 'a.sock'}"
-    process.communicate(timeout=60)
+    try:
+        until = time.monotonic() + 60
+        while not (folder / "announced").exists():
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        yield f"unix:{folder / 'a.sock'}"
+    finally:
+        process.communicate(timeout=60)
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[str]:
+    """The address of a running agent."""
+    with served(tmp_path / "agent") as address:
+        yield address
 
 
 def test_a_line_a_node(gputune: Run, agent: str, tmp_path: Path) -> None:
@@ -74,6 +83,26 @@ def test_what_a_node_records_is_kept_here(gputune: Run, agent: str, tmp_path: Pa
     assert "is not an empty folder" in again.stderr
 
 
+def test_samples_do_not_come_through_a_relay_and_that_is_said_at_once(gputune: Run, agent: str, tmp_path: Path) -> None:
+    with served(tmp_path / "relay", "--relay", f"m8={agent}") as relay:
+        done = gputune("nodes", f"rack-1={relay}", "--keep", str(tmp_path / "kept"))  # without an end of its own
+        assert done.returncode == 1
+        assert done.stderr == "rack-1: 0 rows: it is a relay, through which no samples come: name the nodes behind it\n"
+        both = gputune("nodes", f"rack-1={relay},m8={agent}", "--keep", str(tmp_path / "both"), "--for", "3s")
+    assert both.returncode == 0
+    assert both.stderr.startswith("rack-1: it is a relay")
+    assert not (tmp_path / "both" / "rack-1").exists()
+    assert load(tmp_path / "both" / "m8").tables["samples"].num_rows
+
+
+def test_why_nothing_comes_of_a_node_is_said_while_it_is_kept(gputune: Run, agent: str, tmp_path: Path) -> None:
+    done = gputune("nodes", f"m8={agent},m9=unix:{tmp_path / 'none'}", "--keep", str(tmp_path / "kept"), "--for", "3s")
+    assert done.returncode == 0
+    first, *last = done.stderr.splitlines()
+    assert first == "m9: no agent runs there: there is no such socket"
+    assert sorted(each.partition(" rows")[0].partition(":")[0] for each in last) == ["m8", "m9"]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -93,7 +122,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(gputune: Run, words: list[str
 
 
 def test_the_screen_takes_the_same_addresses(gputune: Run, agent: str, tmp_path: Path) -> None:
-    done = gputune("tui", "--nodes", f"m8={agent},m9=unix:{tmp_path / 'none'}", "--json")
+    done = gputune("tui", "--nodes", f"m8={agent},m9=unix:{tmp_path / 'none'}", "--every", "5s", "--json")
     document = json.loads(done.stdout)
     assert {node["name"]: node["link"] for node in document["nodes"]} == {"m8": "up", "m9": "down"}
     both = gputune("tui", "--nodes", "m8", "--json", str(tmp_path))

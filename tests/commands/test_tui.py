@@ -319,3 +319,17 @@ def test_signals_are_for_processes_of_this_machine(gputune: Run, more: tuple[str
 def test_signals_that_are_allowed_for_good_stand_in_nobodys_way(gputune: Run, folder: Path) -> None:
     done = gputune("tui", str(folder), "--json", GPUTUNE_ALLOW_SIGNALS="1")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--every", "10s"), "`--every` is for agents on nodes"),
+        (("--nodes", "m8", "--every", "0.5s"), "`--every 0.5s` is not a time of at least a second"),
+        (("--nodes", "m8", "--every", "often"), "`--every often` is not a time of at least a second"),
+    ],
+)
+def test_how_often_agents_are_asked_is_a_time_and_for_agents(gputune: Run, words: tuple[str, ...], says: str) -> None:
+    done = gputune("tui", *words, "--json")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {says}")
