@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -36,6 +37,8 @@ from gputune.wire.messages import (
 
 OPEN = 8  # run folders that are held open for whoever reads them
 KNOWN = 4096  # rows that are known at once, of a relay with a rack of nodes
+FEW = 16  # rows that go into one answer without a look: a live run has some 10 kB
+FULL = 1 << 20  # B of rows in one answer: also over 10 Mbit/s it comes in time
 
 
 class NoSuchRun(GputuneError):  # noqa: N818 - named for what happened
@@ -88,6 +91,7 @@ class Desk:
     def _put(self, kind: str, name: str, row: Node | RunRow) -> None:
         before = self._rows.get((kind, name))
         if (before is None or before[1] != row) and (before is not None or len(self._rows) < KNOWN):
+            self._until += 1  # a number of its own for each: an answer may end behind any of them
             self._rows[kind, name] = (self._until, row)
 
     def hello(self) -> Hello:
@@ -99,15 +103,22 @@ class Desk:
         )
 
     def news(self, since: Since) -> News:
-        """Return the rows that have changed since; all of them to who has heard of none, or of another life's."""
+        """Return the rows that have changed since; all of them to who has heard of none, or of another life's.
+
+        What does not go into one answer comes with the next, which is to be asked for at once: `more` says so.
+        """
         with self._lock:
             whole = since.life != self._life or not 0 < since.until <= self._until
-            rows = [row for at, row in self._rows.values() if whole or at > since.until]
-            update = Update(
-                until=self._until,
-                nodes=tuple(row for row in rows if isinstance(row, Node)),
-                runs=tuple(row for row in rows if isinstance(row, RunRow)),
-            )
+            rows = sorted((row for row in self._rows.values() if whole or row[0] > since.until), key=itemgetter(0))
+            until = self._until
+        fitting = _fitting(rows)
+        more = len(fitting) < len(rows)
+        update = Update(
+            until=fitting[-1][0] if more else until,
+            nodes=tuple(row for _, row in fitting if isinstance(row, Node)),
+            runs=tuple(row for _, row in fitting if isinstance(row, RunRow)),
+            more=more,
+        )
         encoded = msgspec.Raw(msgspec.json.encode(update))
         relay = self._machine is None
         return News(protocol=PROTOCOL, life=self._life, unix=time.time(), whole=whole, relay=relay, update=encoded)
@@ -168,6 +179,18 @@ class Desk:
         for pullable in old:
             pullable.close()
         return found
+
+
+def _fitting(rows: list[tuple[int, Node | RunRow]]) -> list[tuple[int, Node | RunRow]]:
+    """Return as many of the rows as one answer takes, from the first on: one at the least."""
+    if len(rows) <= FEW:
+        return rows
+    size = 0
+    for count, (_, row) in enumerate(rows):
+        size += len(msgspec.json.encode(row))
+        if count and size > FULL:
+            return rows[:count]
+    return rows
 
 
 def _cursor(place: Place) -> Cursor:

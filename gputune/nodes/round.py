@@ -16,11 +16,13 @@ from gputune.wire.client import Failed, Far
 from gputune.wire.credentials import Credentials
 from gputune.wire.messages import LATEST, News, Place, Since
 
+BEAT = 1.0  # s between two questions, unless somebody wants them more rarely
 LATE = 5.0  # s without news after which what is known of a node is no longer shown
 SOON, LONGEST = 0.25, 2.0  # s from a failure to the next try, twice as long each time: a node is back within 5 s
 MOST_NODES = 1024  # that one agent may speak for, being a relay
 MOST_RUNS = 4096
 MOST_FOLLOWED = 8  # live runs of one node whose samples are pulled, once a second each
+PIECE = 0.05  # s between two answers of an agent whose news do not go into one
 AT_ONCE = 4  # answers in a row of a run that has much to tell: MiB of frames
 UPDATES = msgspec.json.Decoder(Update)  # made here, by one thread: see the end of wire/messages.py
 
@@ -37,6 +39,7 @@ class Round:
         self.nodes: dict[str, Node] = {}  # replaced whole, so that another thread may read them at any time
         self.runs: dict[str, RunRow] = {}
         self._relay = False
+        self._more = False  # there is more to be had at once
         self._names: dict[str, str] = {}  # id of a run here to its id there
         self._far = Far(address, credentials)
         self._beat = beat
@@ -70,7 +73,7 @@ class Round:
             self.link, self.why, self._pause = "up", "", SOON
             self._heard, self._seen = time.monotonic(), time.time()
             self.clock = (self._far.offset, self._far.uncertain)
-            self.due = max(began + self._beat, time.monotonic())
+            self.due = max(began + (PIECE if self._more else self._beat), time.monotonic())
 
     def rows(self) -> list[Node]:
         """Return its nodes as they are to be shown now."""
@@ -85,7 +88,7 @@ class Round:
         ]
 
     def _failed(self, state: LinkState, why: str) -> None:
-        recent = self._heard and time.monotonic() - self._heard < LATE
+        recent = self._heard and time.monotonic() - self._heard < LATE + max(0.0, self._beat - BEAT)
         self.link = "late" if recent and state == "down" else state
         self.why = clean(why)
         self.due = time.monotonic() + self._pause
@@ -98,9 +101,6 @@ class Round:
         except msgspec.DecodeError:
             self._far.close()
             raise Failed(self.address, "foreign", "its rows are not understood") from None
-        if len(update.nodes) > MOST_NODES or len(update.runs) > MOST_RUNS:
-            self._far.close()
-            raise Failed(self.address, "foreign", f"it speaks for more than {MOST_NODES} nodes")
         nodes = {} if news.whole else dict(self.nodes)
         runs = {} if news.whole else dict(self.runs)
         alone = not news.relay  # else its nodes keep their names
@@ -109,14 +109,20 @@ class Round:
             if self.address.rack and not mine.rack:
                 mine = replace(mine, rack=self.address.rack)
             nodes[mine.name] = mine
-        names = {}
+        names = dict(self._names)
         for run in update.runs:
             known = _run(run, self.address.name) if alone else run
             runs[known.id], names[known.id] = known, run.id
-        there = {run for node in nodes.values() for run in node.runs}
-        self.nodes, self.runs = nodes, {run: row for run, row in runs.items() if run in there}
-        self._names = {known: run for known, run in (self._names | names).items() if known in there}
-        self._relay, self._since = news.relay, Since(until=update.until, life=news.life)
+        if max(len(nodes), len(update.nodes)) > MOST_NODES or max(len(runs), len(update.runs)) > MOST_RUNS:
+            self._far.close()
+            raise Failed(self.address, "foreign", f"it speaks for more than {MOST_NODES} nodes or {MOST_RUNS} runs")
+        if not update.more:  # else the node that shows a run may come with the next piece
+            there = {run for node in nodes.values() for run in node.runs}
+            runs = {run: row for run, row in runs.items() if run in there}
+        self.nodes, self.runs = nodes, runs
+        self._names = {known: run for known, run in names.items() if known in runs}
+        self._more, self._relay = update.more, news.relay
+        self._since = Since(until=update.until, life=news.life)
 
     def _follow(self) -> None:
         """Read on in the samples of live runs, for their histories. Raises Failed where the agent is gone."""

@@ -8,7 +8,7 @@ import pytest
 from gputune.nodes.desk import Desk, NoSuchRun
 from gputune.recording import Recording
 from gputune.scene import Node, RunRow, Update
-from gputune.wire.messages import MACHINE, Ask, Since
+from gputune.wire.messages import LARGEST_ANSWER, MACHINE, Ask, Since
 
 
 @pytest.fixture
@@ -35,6 +35,32 @@ def test_only_changed_rows_are_news(folder: Path) -> None:
     assert told(desk, since)[:2] == (["b"], [])
     assert told(desk, Since(until=since.until, life="x"))[0] == ["a", "b"]
     assert told(desk, Since(until=10**6, life=since.life))[0] == ["a", "b"]
+    desk.close()
+
+
+def test_what_does_not_go_into_one_answer_comes_with_the_next() -> None:
+    desk = Desk("rack", None)
+    ids = [f"a/{number}" for number in range(300)]
+    wide = ("x" * 300,) * 100
+    desk.put(
+        Update(
+            until=0,
+            nodes=(Node(name="a"),),
+            runs=tuple(RunRow(id=name, node="a", name="x", command=wide) for name in ids),
+        )
+    )
+    desk.put(Update(until=0, nodes=(Node(name="a", cpu=1.0),)))  # changed after all of its runs
+    pieces, since = list[Update](), Since()
+    while not pieces or pieces[-1].more:
+        news = desk.news(since)
+        assert len(news.update) < LARGEST_ANSWER
+        assert news.whole is not bool(pieces)
+        pieces.append(msgspec.json.decode(news.update, type=Update))
+        since = Since(until=pieces[-1].until, life=news.life)
+    assert len(pieces) > 1
+    assert [run.id for piece in pieces for run in piece.runs] == ids
+    assert [node.cpu for piece in pieces for node in piece.nodes] == [1.0]
+    assert told(desk, since)[:2] == ([], [])
     desk.close()
 
 

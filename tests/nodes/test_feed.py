@@ -181,6 +181,18 @@ def test_a_relay_speaks_for_its_nodes_as_it_sees_them(
     assert nodes(view)["m9"].why == "its name does not resolve"
 
 
+def test_the_news_of_a_large_rack_come_in_pieces(
+    served: Callable[..., Served], feed: Callable[..., NodesFeed], eventually: Wait
+) -> None:
+    relay, wide = served("rack-1", relay=True), ("x" * 300,) * 100
+    names = [f"m{number}" for number in range(300)]
+    rows = [Node(name=name, runs=(f"{name}/run",)) for name in names]
+    relay.put(*rows, runs=tuple(RunRow(id=f"{name}/run", node=name, name="x", command=wide) for name in names))
+    relay.put(*(Node(name=row.name, runs=row.runs, cpu=1.0) for row in rows))  # all runs come before their nodes, then
+    view = feed(relay.address)
+    eventually(lambda: {run.node for run in view.poll(0).runs} == set(names) == nodes(view).keys())
+
+
 def test_a_host_files_rack_is_that_of_nodes_that_name_none_and_stays_when_they_are_away(
     served: Callable[..., Served], feed: Callable[..., NodesFeed], eventually: Wait
 ) -> None:
