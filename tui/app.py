@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from textual import events
 from textual.app import App, ComposeResult, SystemCommand
@@ -486,23 +487,25 @@ class Gputune(App[None]):
         self._sheet.recolour(Roles(dark=self._dark, colour=self._colour))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:  # noqa: ARG002 - Textual's signature
-        """Yield what the command palette offers."""
-        yield SystemCommand("Leave", "What is watched goes on", self.action_quit)
-        yield SystemCommand("Keys", "Every key, and how signs are read", self.action_keys)
-        yield SystemCommand("Light or dark", "Turn the colours", self.action_turn_theme)
+        """Yield what the command palette offers: what is typed there is looked for in the names alone."""
+        yield SystemCommand("Quit: leave the screen", "What is watched goes on", self.action_quit)
+        yield SystemCommand("Help: keys and signs", "Every key, and how signs are read", self.action_keys)
+        yield SystemCommand("Theme: light or dark", "Turn the colours", self.action_turn_theme)
         yield SystemCommand("All nodes", "One line each", lambda: self._go(View("nodes")))
         for key, by in SORTS.items():
-            yield SystemCommand(f"Sort by {by}", f"Key {key}", lambda by=by: self._sort_nodes(by))
-        yield SystemCommand("Group nodes", "By rack, by job, not at all", self.action_group)
+            yield SystemCommand(f"Sort by {by}", f"Key {key}", partial(self._on_nodes, partial(self._sort, by)))
+        group, find = partial(self._on_nodes, self.action_group), partial(self._on_nodes, self.action_filter)
+        yield SystemCommand("Group nodes by rack or job", "Or not at all: by the next of these", group)
+        yield SystemCommand("Filter: find nodes", "By words in name, rack, job, device, finding or link", find)
         for run in list(self.store.runs.values())[:LISTED]:
             name = _plainly(run.name)
             yield SystemCommand(
                 f"Run {name}", f"On {_plainly(run.node)}, {run.state}", lambda run=run: self._open_run(run)
             )
 
-    def _sort_nodes(self, by: str) -> None:
+    def _on_nodes(self, action: Callable[[], None]) -> None:
         self._go(View("nodes"))
-        self._sort(by)
+        action()
 
     def _open_run(self, run: RunRow) -> None:
         self._go(View("run", run.id))

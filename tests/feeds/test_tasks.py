@@ -72,3 +72,11 @@ def test_parents_that_go_in_a_circle_end(tmp_path: Path, clock: list[float]) -> 
     process(tmp_path, 10, 11, "a")
     process(tmp_path, 11, 10, "b")
     assert Tasks(tmp_path).look([Kin("r", 5, frozenset())], {}) == ()
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_a_process_without_a_name_has_a_row_like_any_other(tmp_path: Path, clock: list[float], name: str) -> None:
+    process(tmp_path, 10, 1, "python")
+    process(tmp_path, 11, 10, name)
+    rows = Tasks(tmp_path).look([Kin("r", 10, frozenset())], {})
+    assert [(row.pid, row.name, row.role) for row in rows] == [(10, "python", "other"), (11, "(no name)", "other")]

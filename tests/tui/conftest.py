@@ -1,9 +1,14 @@
 """Rows to draw: nodes of eight devices, and a run that waits for its loader, with what a test wants changed."""
 
+import random
+import unicodedata
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gputune.document import (
     DeviceRow as Devices,
@@ -169,10 +174,69 @@ def _procs(count: int = 3) -> tuple[ShareRow, ...]:
     )
 
 
+HOSTILE = (
+    "\x1b]52;c;cm0gLXJmIC8=\x07", "\x1b[2J\x1b[H", "\x9b31m", "\x90q#\x9c", "a\u202egnp.exe", "\u200b\u2066\u2069",
+    "\x00\x08\x7f", "\r\n\t", "\U000e0041", "\udcff", "[bold]x[/bold]", "[@click=app.quit]x[/]", "日本語" * 30,
+    "e\u0301" * 50, "x" * 5000, "\U0001f9d1\u200d\U0001f692",
+)  # fmt: skip
+ALPHABET = [chr(k) for k in (*range(0x100), *range(0x200B, 0x2070), 0xFEFF, 0xE0041, 0x65E5, 0x301, 0xDC80)]
+OURS = {Node: {"link"}, RunRow: {"state"}}  # strings that are one of a few words, or are refused where they come in
+HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # of Unicode: controls, invisible formats, surrogates, separators
+
+
+class Names:
+    """Makes names and lines of logs up, to do harm with, and counts them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.chance = random.Random(20261122)
+
+    def __call__(self) -> str:
+        self.count += 1
+        if self.chance.random() < 0.2:
+            return self.chance.choice(HOSTILE)
+        return "".join(self.chance.choices(ALPHABET, k=self.chance.randrange(1, 40)))
+
+    def of(self, value: Any) -> Any:
+        """Return a row with a name of ours in the place of every string in it, at any depth."""
+        if isinstance(value, str):
+            return self()
+        if isinstance(value, msgspec.Struct):
+            fields = set(value.__struct_fields__) - OURS.get(type(value), set())
+            return replace(value, **{each: self.of(getattr(value, each)) for each in sorted(fields)})
+        if isinstance(value, dict):
+            return {self.of(key): self.of(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self.of, value))
+        return value
+
+
+def _evil(names: Names) -> tuple[Node, RunRow]:
+    """Return a node and a run whose every string is made up."""
+    verdict = _verdict(ranks=2)
+    run = names.of(_run(verdict=verdict, recent=verdict, procs=_procs()))
+    node = names.of(_node(devices=1, unavailable={"nvml": "no driver"}))
+    tasks = tuple(replace(task, started=7) for task in node.tasks)
+    return replace(node, tasks=tasks, link=names.chance.choice(["local", "up", "down", "refused"])), run
+
+
+def harm(text: str) -> list[str]:
+    """Return what is in a text that a terminal would not show but do, or show elsewhere."""
+    return [c for c in text if unicodedata.category(c) in HARMFUL]
+
+
+@pytest.fixture
+def names() -> Names:
+    """Return what makes names up."""
+    return Names()
+
+
 @pytest.fixture
 def rows() -> SimpleNamespace:
     """Return all makers by name."""
-    return SimpleNamespace(device=_device, node=_node, finding=_finding, verdict=_verdict, run=_run, procs=_procs)
+    return SimpleNamespace(
+        device=_device, node=_node, finding=_finding, verdict=_verdict, run=_run, procs=_procs, evil=_evil, harm=harm
+    )
 
 
 @pytest.fixture

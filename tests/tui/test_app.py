@@ -3,15 +3,19 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from textual.fuzzy import Matcher
 from textual.pilot import Pilot
+from textual.widgets import OptionList
 
 from gputune.errors import GputuneError
 from gputune.scene import ShareRow, TaskRow, Update
 from gputune.tui.app import Gputune, View
+from gputune.tui.pages.signals import task_key
 from gputune.tui.sheet import Sheet
 
 Make = Callable[..., Any]
@@ -309,6 +313,42 @@ def test_the_command_palette_knows_runs_and_takes_no_markup(node: Make, run: Mak
     play(app, act)
 
 
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [
+        ("theme", "Theme: light or dark"), ("dark", "Theme: light or dark"), ("quit", "Quit: leave the screen"),
+        ("leave", "Quit: leave the screen"), ("help", "Help: keys and signs"), ("filter", "Filter: find nodes"),
+        ("rack", "Group nodes by rack or job"), ("power", "Sort by power"), ("train", "Run train.py"),
+    ],
+)  # fmt: skip
+def test_the_command_palette_finds_the_words_that_people_type(scene: Update, typed: str, title: str) -> None:
+    app = Gputune(lambda: Told(scene))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: bool(app.store.runs))
+        match = Matcher(typed).match
+        found = max(app.get_system_commands(app.screen), key=lambda command: match(command.title))
+        assert match(found.title) > 0
+        assert found.title == title
+
+    play(app, act)
+
+
+def test_a_command_of_the_palette_is_carried_out(scene: Update) -> None:
+    app = Gputune(lambda: Told(scene))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: bool(app.store.runs))
+        before = app.theme
+        await pilot.press("ctrl+p", *"theme")
+        await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.theme != before)
+        await until(pilot, lambda: "3 nodes" in lines(app)[0])
+
+    play(app, act)
+
+
 def local(node: Make, run: Make) -> Update:
     """Return this machine, with a live run of three processes on it."""
     tasks = tuple(replace(task, started=7) for task in node().tasks)
@@ -450,3 +490,31 @@ def test_no_name_reaches_the_terminal_as_a_command(node: Make, run: Make, verdic
         assert lines(app)[-1].strip().isprintable()
 
     play(app, act, (100, 60))
+
+
+def views_of(node: Any, run: Any) -> list[View]:
+    """Return every screen that a node and a run have."""
+    finding = run.verdict.findings[0].id
+    task = next((task_key(node, task) for task in node.tasks if task_key(node, task)), "task:0.0")
+    own = [View("node", node.name), View("signal", node.name, task.removeprefix("task:"))]
+    return [View("nodes"), *own, View("run", run.id), View("share", run.id), View("finding", run.id, finding)]
+
+
+def test_ten_thousand_names_through_the_widget_do_no_harm(rows: SimpleNamespace, names: Any) -> None:
+    app = Gputune(lambda: Told(Update(until=1)), send=lambda task, name: "")
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.store.version > 0)
+        before: tuple[Any, Any] | None = None
+        while names.count < 10_000:
+            node, run = rows.evil(names)
+            gone = {"gone": (before[0].name,), "runs_gone": (before[1].id,)} if before else {}
+            app.store.take(Update(until=2, nodes=(node, rows.node("b")), runs=(run,), note=names(), **gone))
+            before, app._views = (node, run), [View("nodes")]
+            for view in views_of(node, run):
+                app._go(view)
+                assert rows.harm("".join(lines(app))) == [], (view, lines(app))
+            commands = app.get_system_commands(app.screen)
+            assert rows.harm("".join(each.title + each.help for each in commands)) == []
+
+    play(app, act, (120, 50))

@@ -1,6 +1,5 @@
 """Pages: what stands on them, that they fit, and that no name can do harm from them."""
 
-import random
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +9,11 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from gputune.document import LedgerRow
-from gputune.scene import NetRow, Update
+from gputune.scene import NetRow, TaskRow, Update
 from gputune.tui.lines import Look, Page
 from gputune.tui.pages.finding import finding_page
 from gputune.tui.pages.keys import keys_page
-from gputune.tui.pages.node import node_page
+from gputune.tui.pages.node import TASKS, node_page
 from gputune.tui.pages.nodes import NodesPage, Shown, order_at
 from gputune.tui.pages.run import next_commands, run_page
 from gputune.tui.pages.share import share_page
@@ -179,6 +178,18 @@ def test_a_node_shows_devices_host_and_processes_by_role(node: Make, run: Make, 
     assert "60.5G/141G" in lines
 
 
+def test_processes_of_a_role_come_to_a_line_that_is_none_of_them(node: Make) -> None:
+    lines = text(node_page(node(), [], Look(100, 40))).split("\n")
+    (together,) = [each for each in lines if "together" in each]
+    assert together.split() == ["2×", "worker", "1.7", "1.86G", "together"]
+
+
+def test_more_processes_than_there_is_room_for_are_counted(node: Make) -> None:
+    many = tuple(TaskRow(pid=k + 1, name="python", role="worker", run="m8/run") for k in range(TASKS + 3))
+    lines = text(node_page(node(tasks=many), [], Look(100, 40)))
+    assert "       3 more, which use less" in lines
+
+
 def test_a_share_is_a_row_a_process(run: Make, procs: Make) -> None:
     lines = text(share_page(run(procs=procs(), verdict=None), Look(100, 24)))
     assert "1 failed" in lines
@@ -235,46 +246,10 @@ def test_a_signal_is_explained_and_asked_about(node: Make, run: Make) -> None:
     assert question(task, "KILL").startswith("send SIGKILL to 4711 (python)?  y sends it")
 
 
-HOSTILE = (
-    "\x1b]52;c;cm0gLXJmIC8=\x07", "\x1b[2J\x1b[H", "\x9b31m", "\x90q#\x9c", "a\u202egnp.exe", "\u200b\u2066\u2069",
-    "\x00\x08\x7f", "\r\n\t", "\U000e0041", "\udcff", "[bold]x[/bold]", "[@click=app.quit]x[/]", "日本語" * 30,
-    "e\u0301" * 50, "x" * 5000, "\U0001f9d1\u200d\U0001f692",
-)  # fmt: skip
-
-
-def evil(rows: SimpleNamespace, name: Callable[[], str], chance: random.Random) -> tuple[Any, Any, Any]:
-    """Return a node, a run and a finding whose every string is a name that somebody made up."""
-    bad = rows.finding(
-        id=name(), says=name(), do=name(), where=name(), basis=name(), falsified_by=name(), risk=name(), effect=name(),
-        severity=name(), change={name(): name()}, evidence={name(): 1.0},
-    )  # fmt: skip
-    ledger = [LedgerRow(span=name(), seconds=1.0, share=0.5)]
-    verdict = rows.verdict(ranks=2, findings=[bad], ledger=ledger, abstained=name())
-    procs = (replace(rows.procs()[0], log=name()),)
-    run = rows.run(name=name(), folder=name(), why=name(), command=(name(), name()), verdict=verdict, procs=procs)
-    node = rows.node(
-        name(), rack=name(), job=name(), why=name(), finding=name(), link=chance.choice(["up", "down", "refused"]),
-        tasks=tuple(replace(task, name=name(), device=name()) for task in rows.node().tasks),
-        unavailable={name(): name()},
-    )  # fmt: skip
-    return replace(node, devices=(replace(rows.device(), name=name(), held=name(), index=name()),)), run, bad
-
-
-def test_ten_thousand_names_do_no_harm(rows: SimpleNamespace) -> None:
-    chance = random.Random(20261122)
-    alphabet = [chr(k) for k in (*range(0x100), *range(0x200B, 0x2070), 0xFEFF, 0xE0041, 0x65E5, 0x301, 0xDC80)]
-    tried = 0
-
-    def name() -> str:
-        nonlocal tried
-        tried += 1
-        if chance.random() < 0.2:
-            return chance.choice(HOSTILE)
-        return "".join(chance.choices(alphabet, k=chance.randrange(1, 40)))
-
-    while tried < 10_000:
-        node, run, finding = evil(rows, name, chance)
-        for page in every(node, run, Look(chance.choice([79, 120]), 24), finding).values():
+def test_ten_thousand_names_do_no_harm(rows: SimpleNamespace, names: Any) -> None:
+    while names.count < 10_000:
+        node, run = rows.evil(names)
+        finding = run.verdict.findings[0]
+        for name, page in every(node, run, Look(names.chance.choice([79, 120]), 24), finding).items():
             shown = text(page).replace("\n", "")
-            assert not [c for c in shown if ord(c) < 32 or 0x7F <= ord(c) < 0xA0], repr(shown)
-            assert not any(c in shown for c in "\u202e\u200b\u2066\ufeff\udcff")
+            assert rows.harm(shown) == [], (name, shown)

@@ -15,7 +15,7 @@ HOT = 85.0  # °C of a die: from there on products slow themselves down
 STALLED = 0.1  # share of the time in which something waits: worth a colour
 ROLES = ("main", "worker", "other", "foreign")
 NAMES = {"main": "trains", "worker": "worker", "other": "of the run", "foreign": "others"}
-TASKS = 60  # rows of processes
+TASKS = 200  # rows of processes: 8 ranks with 16 workers each have 144
 DEVICE = 59  # cells of a device's line beside its name and its bar
 SATURATED = 0.9  # of the CPUs
 BETWEEN = " · "  # two of the things that share a line
@@ -192,7 +192,8 @@ def tasks(node: Node, look: Look, key: KeyOf = no_key) -> list[Line]:
         if len(mine) > 1:
             cpu = sum(row.cpu or 0.0 for row in mine)
             memory = sum(row.memory or 0.0 for row in mine)
-            text = f"{len(mine):>8} {NAMES[role]:<10} {words.cores(cpu):>4} {words.size(memory):>7}"
+            count = f"{len(mine)}×"  # in the place of a pid, and no pid
+            text = f"{count:>8} {NAMES[role]:<10} {words.cores(cpu):>4} {words.size(memory):>7}{'':19}together"
             found.append(line((fit(text, look.width), "label")))
     for row in sorted(rows, key=lambda row: (_rank(row.role), -(row.device_memory or 0), -(row.cpu or 0)))[:TASKS]:
         device = f"{row.device} {words.size(row.device_memory)}" if row.device else ""
@@ -205,6 +206,8 @@ def tasks(node: Node, look: Look, key: KeyOf = no_key) -> list[Line]:
             (fit(row.name, max(8, look.width - 52)), "name"),
         ]
         found.append(line(*spans, key=key(node, row)))
+    if len(rows) > TASKS:
+        found.append(line((fit(f"{len(rows) - TASKS:>8} more, which use less", look.width), "dim")))
     return found
 
 
