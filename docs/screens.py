@@ -1,8 +1,8 @@
 """Capture real screens in tmux, as text: `make tui-shot` writes docs/screens/*.txt.
 
 A short training of examples/ is watched first, so that there is a run to show. The nodes are simulated, and say so.
-This machine is shown in name spaces of its own, where the system allows that: what else runs on it is nobody's
-business.
+This machine is shown, and the training watched, in name spaces of their own where the system allows that: what else
+runs on it is nobody's business.
 """
 
 import itertools
@@ -87,7 +87,7 @@ def trained(folder: Path) -> Path:
         "examples/train_digits.py",
     ]  # as it is typed: what is captured names no folder of this machine
     command = [sys.executable, "-m", "gputune", "watch", "--quiet", "--out", str(out), "--", *training]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*apart(), *command], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return out
 
 
@@ -104,12 +104,15 @@ def shared(folder: Path) -> Path:
     return out
 
 
+def apart() -> list[str]:
+    """Return what runs a command in name spaces of its own, nothing where these are not to be had."""
+    return APART if subprocess.run([*APART, "true"], check=False, capture_output=True).returncode == 0 else []
+
+
 def alone(command: str) -> str:
     """Return the command in name spaces of its own, where they are to be had, on a machine called m8."""
-    tried = subprocess.run([*APART, "true"], check=False, capture_output=True)
-    return (
-        f"{shlex.join(APART)} sh -c {shlex.quote(f'hostname m8; exec {command}')}" if not tried.returncode else command
-    )
+    where = apart()
+    return f"{shlex.join(where)} sh -c {shlex.quote(f'hostname m8; exec {command}')}" if where else command
 
 
 def main() -> None:
