@@ -1,7 +1,8 @@
 """What agents cost, how many a screen can ask, and whether anything is lost when links are cut and agents are killed.
 
 Every agent is a process of its own, and so is its NVML with 8 simulated devices; it has a port of its own on loopback,
-TLS and a token. A link is cut in a relay of bytes in between: connections are reset, and refused for up to two seconds.
+TLS and a token. A feed like a screen's asks all of them itself, then two `gputune agent --relay` that ask half each.
+A link is cut by what passes its bytes on in between: connections are reset, and refused for up to two seconds.
 An agent is killed with -9 and started again. Cuts and kills hit agents at random moments, several at once. In the end
 what was pulled is compared, tick by tick, with what each agent has on its disk.
 """
@@ -11,6 +12,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import socket
 import statistics
@@ -26,6 +28,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
 import psutil
 from all import row
 from common import Figure, emit, figure
@@ -36,8 +39,12 @@ from gputune.nodes.feed import NodesFeed
 from gputune.nodes.keeping import Keeper
 from gputune.recording import lean, readings
 from gputune.sample import Sample
+from gputune.scene import Update
 from gputune.wire import credentials
 from gputune.wire.address import Address, parse
+from gputune.wire.client import Far
+from gputune.wire.credentials import Credentials
+from gputune.wire.messages import Since
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "simgpu"))
 import simgpu
@@ -49,7 +56,7 @@ HEAD = """# Agents
 
 Made by `make bench-agents`. {doc}
 
-| what | value | 95 % interval | budget | holds | |
+| what | value | 95 % interval | budget | holds | measured |
 |---|---|---|---|---|---|
 """
 DEVICES = 8
@@ -58,11 +65,20 @@ PATIENCE = 120.0  # s
 AT_ONCE = 8  # cuts and kills under way
 LONGEST_CUT = 2.0  # s
 KILLS = 0.2  # of the events
+RELAYS = 2
+RACKS, IN_A_RACK = 25, 40
+PARTS = {  # to how their rows begin
+    "cost": r"\| agent(: | with )",
+    "many": r"\| \d+ agents[: ]",
+    "racks": r"\| \d+ nodes ",
+    "cuts": r"\| links cut ",
+    "ray": r"\| Ray cluster ",
+}
 
 
 @dataclass
 class Agent:
-    """One agent, its simulated cards, and the relay that its link goes through."""
+    """One agent and its simulated cards. With `relay` it speaks for these instead."""
 
     folder: Path
     number: int
@@ -70,6 +86,7 @@ class Agent:
     process: "subprocess.Popen[bytes] | None" = None
     port: int = 0
     told: dict[str, str] = field(default_factory=dict)
+    relay: "Sequence[Agent]" = ()
 
     def __post_init__(self) -> None:
         """Make its folder and its cards."""
@@ -92,6 +109,8 @@ class Agent:
         ]
         words += ["--listen", f"127.0.0.1:{self.port}", "--credentials", self.known, "--announce", announced, "--quiet"]
         words += ["--until-eof"]  # it ends with this process, however that does
+        if self.relay:
+            words += ["--relay", ",".join(f"m{each.number}=127.0.0.1:{each.port}" for each in self.relay)]
         self.process = subprocess.Popen(
             [*ALONE, sys.executable, "-m", "gputune", "agent", *map(str, words)],
             env=environ,
@@ -225,14 +244,33 @@ def cost(folder: Path, windows: int) -> Iterator[Figure]:
 
 
 def many(folder: Path, count: int, windows: int) -> Iterator[Figure]:
-    """Ask many real agents, as a screen does."""
+    """Ask many real agents as a screen does: each of them, and then two relays that ask half of them each."""
     with ExitStack() as stack:
         agents = started(folder, count, stack)
         known = credentials.read(folder / "credentials", credentials.CLIENT)
-        began = time.monotonic()
-        feed = NodesFeed(addresses([agent.port for agent in agents]), known)
-        stack.callback(feed.close)
-        while sum(node.link == "up" for node in feed.poll(0).nodes) < count:
+        yield from asked(f"{count} agents", addresses([agent.port for agent in agents]), agents, known, windows)
+        held = [pss(agent.process.pid) / 1e6 for agent in agents if agent.process]
+        yield figure(f"{count} agents: memory of each (PSS)", "MB", held)
+        relays = [
+            Agent(folder / f"rack{number}", count + number, folder / "credentials", relay=agents[number::RELAYS])
+            for number in range(RELAYS)
+        ]
+        for relay in relays:
+            relay.start()
+            stack.callback(relay.end)
+        name = f"{count} agents through {RELAYS} relays"
+        yield from asked(name, addresses([relay.port for relay in relays]), relays, known, windows, nodes=count)
+
+
+def asked(  # noqa: PLR0913, PLR0917 - who is asked, and how long
+    name: str, there: list[Address], whom: "Sequence[Agent | Rack]", known: Credentials, windows: int, nodes: int = 0
+) -> Iterator[Figure]:
+    """Yield what a screen's feed of these addresses costs it and whom it asks, of `nodes` nodes in all."""
+    wanted = nodes or len(there)
+    began = time.monotonic()
+    feed = NodesFeed(there, known)
+    try:
+        while sum(node.link == "up" for node in feed.poll(0).nodes) < wanted:
             if time.monotonic() - began > PATIENCE:
                 raise SystemExit("not all agents answer")
             time.sleep(0.01)
@@ -240,24 +278,78 @@ def many(folder: Path, count: int, windows: int) -> Iterator[Figure]:
         update, shares, ages, theirs = feed.poll(0), [], [], []
         for _ in range(windows):
             before, at = time.process_time(), time.monotonic()
-            used = sum(cpu_of(agent.process.pid) for agent in agents if agent.process)
+            used = sum(cpu_of(agent.process.pid) for agent in whom if agent.process)
             for _ in range(int(WINDOW)):
                 time.sleep(1)
                 update = feed.poll(update.until)
                 now = time.time()
-                ages += [now - node.seen for node in feed.poll(0).nodes]
+                ages += [now - node.seen for each in feed.rounds for node in each.rows()]
             passed = time.monotonic() - at
             shares.append((time.process_time() - before) / passed)
-            used = sum(cpu_of(agent.process.pid) for agent in agents if agent.process) - used
-            theirs.append(used / count / passed)
-        held = [pss(agent.process.pid) / 1e6 for agent in agents if agent.process]
+            used = sum(cpu_of(agent.process.pid) for agent in whom if agent.process) - used
+            theirs.append(used / len(whom) / passed)
         lost = sum(node.link != "up" for node in feed.poll(0).nodes)
-    yield Figure(f"{count} agents: until all of them have answered", "s", up, up, up)
-    yield figure(f"{count} agents: the screen's feed, CPU", "ratio", shares)
-    yield figure(f"{count} agents at once on this machine: CPU of each", "ratio", theirs)
-    yield figure(f"{count} agents: age of a node's last news", "s", sorted(ages)[:: max(1, len(ages) // 500)])
-    yield figure(f"{count} agents: memory of each (PSS)", "MB", held)
-    yield Figure(f"{count} agents: links that were not up at the end", "1", lost, lost, lost, 0)
+    finally:
+        feed.close()
+    who = "CPU of each relay" if nodes else "CPU of each, all at once on this machine"
+    yield Figure(f"{name}: until all of them have answered", "s", up, up, up)
+    yield figure(f"{name}: the screen's feed, CPU", "ratio", shares)
+    yield figure(f"{name}: {who}", "ratio", theirs)
+    yield figure(f"{name}: age of a node's last news", "s", sorted(ages)[:: max(1, len(ages) // 500)])
+    yield Figure(f"{name}: links that were not up at the end", "1", lost, lost, lost, 0)
+
+
+@dataclass
+class Rack:
+    """A relay of made-up nodes (`agents_rack.py`), a process of its own."""
+
+    process: "subprocess.Popen[str]"
+    port: int
+
+    @classmethod
+    def start(cls, number: int, nodes: int, folder: Path, known: Path) -> "Rack":
+        """Start it, and wait until it listens."""
+        words = [sys.executable, Path(__file__).with_name("agents_rack.py"), number, nodes, folder, known]
+        process = subprocess.Popen(
+            list(map(str, words)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder
+        )
+        assert process.stdout is not None
+        return cls(process, int(process.stdout.readline()))
+
+    def end(self) -> None:
+        """End it."""
+        self.process.communicate(timeout=PATIENCE)
+
+
+def racks(folder: Path, windows: int) -> Iterator[Figure]:
+    """Ask relays of a thousand made-up nodes, each with a live run, over TLS: what a screen of them has to take in."""
+    known = folder / "credentials"
+    credentials.make(known, ["127.0.0.1"])
+    with ExitStack() as stack:
+        found = []
+        for number in range(RACKS):
+            found.append(Rack.start(number, IN_A_RACK, folder, known))
+            stack.callback(found[-1].end)
+        nodes = RACKS * IN_A_RACK
+        name = f"{nodes} nodes with live runs through {RACKS} relays"
+        client = credentials.read(known, credentials.CLIENT)
+        there = addresses([rack.port for rack in found])
+        yield from asked(name, there, found, client, windows, nodes=nodes)
+        sizes = [told(address, client) for address in there[:5]]
+        yield figure(f"{name}: what a relay has to say each second", "MB", [size / 1e6 for size in sizes])
+
+
+def told(address: Address, known: Credentials) -> float:
+    """Return the bytes of all news of an agent."""
+    far, since, size = Far(address, known), Since(), 0
+    while True:
+        news = far.news(since)
+        update = msgspec.json.decode(news.update, type=Update)
+        size += len(news.update)
+        since = Since(until=update.until, life=news.life)
+        if not update.more:
+            far.close()
+            return float(size)
 
 
 class Disturber:
@@ -406,6 +498,18 @@ def ray_nodes(folder: Path, kills: int) -> Iterator[Figure]:
     yield figure(f"Ray cluster of three nodes: a killed node is marked after ({kills} kills)", "s", waits, 5.0)
 
 
+def table(file: Path, found: dict[str, list[Figure]]) -> str:
+    """Return the file anew: rows of the parts that were measured; the others, and the words below, as they stand."""
+    old = file.read_text().splitlines() if file.exists() else []
+    rows = {part: [line for line in old if re.match(words, line)] for part, words in PARTS.items()}
+    day = time.strftime("%Y-%m-%d")
+    for part, figures in found.items():
+        rows[part] = [row(one, None).rstrip().removesuffix("|").rstrip() + f" {day} |" for one in figures]
+    last = max((number for number, line in enumerate(old) if line.startswith("|")), default=len(old))
+    lines = [line for part in rows.values() for line in part] + old[last + 1 :]
+    return HEAD.format(doc=" ".join((__doc__ or "").split())) + "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__)
@@ -413,12 +517,12 @@ def main() -> None:
     options.add_argument("--cuts", type=int, default=1000)
     options.add_argument("--disturbed", type=int, default=16, help="agents that links are cut of")
     options.add_argument("--windows", type=int, default=6)
-    options.add_argument("--only", choices=["cost", "many", "cuts", "ray"], action="append")
-    options.add_argument("--markdown", type=Path, help="write the figures into this file too")
+    options.add_argument("--only", choices=list(PARTS), action="append")
+    options.add_argument("--markdown", type=Path, help="put the figures into this file too")
     chosen = options.parse_args()
     lean()
-    wanted = chosen.only or ["cost", "many", "cuts", *(["ray"] if find_spec("ray") else [])]
-    figures: list[Figure] = []
+    wanted = chosen.only or ["cost", "many", "racks", "cuts", *(["ray"] if find_spec("ray") else [])]
+    parts: dict[str, list[Figure]] = {}
     with tempfile.TemporaryDirectory(prefix="gputune-agents-") as folder:
         base = Path(folder)
         for name in wanted:
@@ -427,16 +531,16 @@ def main() -> None:
                 found = list(cost(base / name, chosen.windows))
             elif name == "many":
                 found = list(many(base / name, chosen.agents, chosen.windows))
+            elif name == "racks":
+                found = list(racks(base / name, chosen.windows))
             elif name == "ray":
                 found = list(ray_nodes(base / name, 5))
             else:
                 found = list(cuts(base / name, chosen.disturbed, chosen.cuts))
             emit(found)
-            figures += found
+            parts[name] = found
     if chosen.markdown:
-        chosen.markdown.write_text(
-            HEAD.format(doc=" ".join((__doc__ or "").split())) + "".join(row(one, None) for one in figures)
-        )
+        chosen.markdown.write_text(table(chosen.markdown, parts))
 
 
 if __name__ == "__main__":
