@@ -17,20 +17,22 @@ Sources: proc_pid_io(5); Mohan et al., "Analyzing and Mitigating Data Stalls in 
 cold and cached runs to tell fetch stalls; vmtouch(8).
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import stdev
 
 from gputune.features import Epoch, Features
-from gputune.figures import size
+from gputune.figures import mean, size
 from gputune.finding import Finding, Speedup
-from gputune.prediction import Outlook, interval, outlooks
+from gputune.prediction import Outlook, doubt, interval, outlooks
 from gputune.storage import Demand, cached, data_set, demand, mounts, returns
 
 CHECKLIST = ("data loading", "1.2")
 
 NOTABLE = 0.1  # of the time of making a batch in the first epoch: below it the disk is not what it waited for
 COLD = 0.5  # of the first epoch's bytes from storage
-ERROR = 0.03  # of the loop, as of every prediction (docs/evidence.md)
+SURE, FEW = 2.0, 3  # standard errors of a mean that hold nineteen of twenty; epochs below which they say nothing
 MOST = 0.95  # of the loop that the first epoch can have lost
 
 
@@ -66,11 +68,17 @@ def _seen(outlook: Outlook, epochs: list[Epoch]) -> _Account:
     lost = max(0.0, min(first.seconds - pace * first.batches, longer * first.batches))
     whole = outlook.process.loop
     left = max(whole - lost, (1 - MOST) * whole)
-    return _Account(lost, longer, seen=True, speedup=interval(whole / left, ERROR))
+    return _Account(lost, longer, seen=True, speedup=interval(whole / left, doubt(outlook.run), _differ(later)))
+
+
+def _differ(epochs: Sequence[Epoch]) -> float:
+    """Return by how much the mean pace of some epochs may be off, relative: they differ among each other."""
+    paces = [epoch.seconds / epoch.batches for epoch in epochs]
+    return SURE * stdev(paces) / math.sqrt(len(paces)) / mean(paces) if len(paces) >= FEW else 0.0
 
 
 def _expected(outlook: Outlook, wanted: Demand) -> _Account:
-    speedup = outlook.gain(outlook.now, cached(outlook.job, outlook.loader, wanted))
+    speedup = outlook.freed(cached(outlook.job, outlook.loader, wanted))
     lost = outlook.process.loop * (1 - 1 / speedup.likely)
     return _Account(lost, wanted.waiting, seen=False, speedup=speedup)
 

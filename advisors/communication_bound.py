@@ -3,7 +3,8 @@
 What it sees: the shortest time that any rank stands at the reduction of a step, which is communication alone, for
 the last one to come waits for nobody; the bytes, the messages they went in, what ran hidden beside the backward
 pass, and what a ring would take over the interface that they left by. The share is left out in which the ranks' threads
-would queue for a CPU in any case, as they do in forward passes: that is no link's fault.
+would queue for a CPU in any case, as they do in forward passes: that is no link's fault. Where strangers use the CPUs,
+the quickest quarter of the rounds says what the exchange takes.
 
 Why it matters: a ring of n ranks sends each gradient 2(n-1)/n times over the slowest link and waits for 2(n-1)
 latencies a message. While it does, all devices idle. More ranks do not help then: each gets less to compute for the
@@ -27,12 +28,14 @@ overlap, `no_sync`); `torch.distributed.algorithms.ddp_comm_hooks.default_hooks`
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputune.aftermath import chill, coldest
 from gputune.features import Features, Network
 from gputune.figures import size as bytes_of
 from gputune.finding import Finding, Speedup
 from gputune.hygiene import clean
 from gputune.prediction import TINY
 from gputune.team import Team, team
+from gputune.workload import CROWD
 
 CHECKLIST = ("network wait",)
 
@@ -41,7 +44,7 @@ LEAST = 0.10  # of the round: below it no change to communication is worth its e
 SMALL = 0.05  # of the round that communication may keep after the advice
 STEPS = (2, 4, 8)  # micro-batches between two exchanges that people type
 HALF = 0.5  # bfloat16 instead of float32
-OWN_WIDENS = 0.5  # of what ran hidden beside the backward pass: how much of it a CPU gives back when it stays away
+BACK = (0.25, 0.5)  # of what ran hidden beside the backward pass: likely, and at most, what its CPU gives back then
 CARRIED = 0.5  # of what a ring sends: an interface that sent less is not the one that it went over
 SLOWEST = 1e8  # B/s: nobody trains over a slower link; where less was sent, it is the messages that take so long
 FEW = 2  # messages: fewer cannot be made of them
@@ -49,13 +52,17 @@ FEW = 2  # messages: fewer cannot be made of them
 
 def advise(run: Features) -> Iterator[Finding]:
     ranks = team(run)
-    if ranks is not None and exchange(ranks) >= LEAST * ranks.seconds:
-        yield _finding(ranks, link(run.network, ranks))
+    if ranks is None:
+        return
+    exposed = exchange(ranks, disturbed=(run.machine.others or 0.0) >= CROWD)
+    if exposed >= LEAST * ranks.seconds:
+        yield _finding(run, ranks, exposed)
 
 
-def exchange(ranks: Team) -> float:
-    """Return the mean s of a round that the exchange holds all ranks up, other queues at the CPUs left out."""
-    return ranks.communication * (1 - ranks.crowded)
+def exchange(ranks: Team, *, disturbed: bool = False) -> float:
+    """Return the s of a round that the exchange holds all ranks up, other queues at the CPUs left out."""
+    taken = min(ranks.communication, ranks.undisturbed) if disturbed else ranks.communication
+    return taken * (1 - ranks.crowded)
 
 
 def ring(size: float, ranks: int, messages: float, rate: float, alpha: float = ALPHA) -> float:
@@ -81,18 +88,17 @@ def link(network: Network | None, ranks: Team) -> Network | None:
     return network
 
 
-def _finding(ranks: Team, over: Network | None) -> Finding:
+def _finding(run: Features, ranks: Team, exposed: float) -> Finding:
     count = len(ranks.ranks)
     size, calls = ranks.mean(lambda m: m.size), ranks.mean(lambda m: m.calls)
-    exposed = exchange(ranks)
     hidden = ranks.mean(lambda m: m.hidden)
     rate = sent(size, count) / max(TINY, exposed + hidden)  # with all that the messages wait for each other
     every = next((n for n in STEPS if exposed / n <= SMALL * ranks.seconds), STEPS[-1])
-    gain = accumulated(ranks, every)
+    gain = accumulated(ranks, exposed, every, on_host=not run.devices)
     waits = min(exposed, latency(count, calls))  # of what is exposed, what latency alone explains
     stuck = max(waits, exposed - sent(size, count) / SLOWEST)  # and what no link explains
     halved = ranks.gain(max, ranks.communication - (exposed - stuck) * HALF)
-    told, could = _of_link(over, size, count, calls)
+    told, could = _of_link(link(run.network, ranks), size, count, calls)
     return Finding(
         id="communication-bound",
         says=(
@@ -147,15 +153,24 @@ def _of_link(over: Network | None, size: float, ranks: int, calls: float) -> tup
     return said, {"link_B_per_s": over.rate, "link_ring_s": least}
 
 
-def accumulated(ranks: Team, every: int) -> Speedup:
+def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True) -> Speedup:
     """Return what it buys to exchange and step only once in `every` batches.
 
-    Where the exchange shares CPUs with the ranks, they queue less without it. The memory bandwidth that it took from
-    them beside the backward pass may come back, too: how much was not measured.
+    At the least, what is the exchange's own for sure, and what is done with the gradients; likely all that ranks stand
+    there. On the host it takes CPUs from the ranks, too: they queue less without it, begin no round cold, and get back
+    some of the caches and the memory bandwidth that it had beside their backward passes: nobody knows how much.
     """
     less = 1 - 1 / every
     displaced = ranks.displaced
-    spared = less * (min(ranks.mean(lambda m: m.update), ranks.working) + displaced)
-    gain = ranks.gain(lambda own: max(0.0, max(own) - spared), ranks.communication - exchange(ranks) * less)
+    update = min(ranks.mean(lambda m: m.update), ranks.working)
     hidden = max(0.0, min(ranks.mean(lambda m: m.hidden), HALF * ranks.working) - displaced)
-    return replace(gain, high=gain.high * (1 + OWN_WIDENS * hidden * less / max(TINY, ranks.working - spared)))
+
+    def gain(saved: float, back: float) -> Speedup:
+        spared = less * (update + displaced + back)
+        return ranks.gain(lambda own: max(0.0, max(own) - spared), ranks.communication - saved * less)
+
+    stands = ranks.communication, ranks.working
+    likely = gain(ranks.communication, chill(*stands) + BACK[0] * hidden if on_host else 0.0)
+    most = gain(ranks.communication, (coldest(*stands) if on_host else 0.0) + BACK[1] * hidden)
+    least = gain(exposed, 0.0)
+    return replace(likely, low=least.low, high=most.high, steady=least.steady)

@@ -41,7 +41,7 @@ def advise(run: Features) -> Iterator[Finding]:
 
 
 def _finding(outlook: Outlook, wanted: Demand, mount: Mount) -> Finding:
-    speedup = outlook.gain(outlook.now, nearby(outlook.job, outlook.loader, wanted))
+    speedup = outlook.freed(nearby(outlook.job, outlook.loader, wanted))
     rate = (wanted.asked or 0.0) / outlook.making * max(1, outlook.loader.num_workers) if outlook.making else 0.0
     return Finding(
         id="remote-storage",

@@ -44,7 +44,7 @@ def advise(run: Features) -> Iterator[Finding]:
 
 
 def _finding(run: Features, outlook: Outlook, wanted: Demand) -> Finding:
-    speedup = outlook.gain(outlook.now, cached(outlook.job, outlook.loader, wanted))
+    speedup = outlook.freed(cached(outlook.job, outlook.loader, wanted))
     disk = run.storage
     return Finding(
         id="slow-storage",

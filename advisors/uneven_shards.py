@@ -17,15 +17,18 @@ torch.utils.data.distributed.DistributedSampler, PyTorch documentation.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gputune.enough import settled
-from gputune.features import Features, Process
+from gputune.features import Features, Machine, Process
 from gputune.figures import mean
-from gputune.finding import Finding, Speedup
+from gputune.finding import NO_CHANGE, Finding, Speedup
 from gputune.prediction import ERROR, interval
 from gputune.team import job, named, team
+from gputune.workload import CROWD
 
 UNEVEN = 1.05  # the largest share over their mean: padding and a last batch are less
+WORTH = 1.05  # what equal shares must promise to be told
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -35,7 +38,9 @@ def advise(run: Features) -> Iterator[Finding]:
         return
     batches = [p.batches for p in ranks]
     gain = _of_batches(ranks) if max(batches) >= UNEVEN * mean(batches) else _of_samples(run, ranks, counts)
-    if gain is not None:
+    if gain is not None and gain.likely >= WORTH > gain.sure and (run.machine.others or 0.0) >= CROWD:
+        yield _unpromised(_finding(ranks, counts, gain), run.machine)
+    elif gain is not None:
         yield _finding(ranks, counts, gain)
 
 
@@ -112,4 +117,17 @@ def _finding(ranks: Sequence[Process], counts: Sequence[int], gain: Speedup) -> 
             "seconds": seconds,
             "even_s": seconds / gain.likely,
         },
+    )
+
+
+def _unpromised(finding: Finding, machine: Machine) -> Finding:
+    """Return the finding without a promise: beside strangers the pace of a rank's batches says little of its own."""
+    others = f"others use {machine.others or 0.0:.1f} of the {machine.cpus:g} CPUs"
+    return replace(
+        finding,
+        speedup=NO_CHANGE,
+        share_lost=0.0,
+        risk=f"{others}: what equal shares bring is sure once these are gone",
+        basis="what each rank was given; the pace of its batches is not its own while others use the CPUs",
+        falsified_by="equal shares on CPUs of one's own, and no more samples/s",
     )

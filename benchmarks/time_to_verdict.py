@@ -1,7 +1,7 @@
 """How long after its first batch the right cause of a steady training stands in `live.json`, and its gain as well.
 
-A training that makes its batches in its own process, each taking as long as the last one, is watched from its start to
-its end. Whoever looks reads `live.json` as a screen would. A cause is named once no later verdict says otherwise, and a
+A training that makes its batches in its own process, each taking as long as the last one, is watched through its one
+epoch. Whoever looks reads `live.json` as a screen would. A cause is named once no later verdict says otherwise, and a
 gain is right once it stays within a tenth of the last verdict's. The promise is 20 batches or three seconds, whichever
 is later: three seconds for batches of 30 ms, five for batches of 250.
 """
@@ -17,10 +17,11 @@ from pathlib import Path
 from common import emit, figure
 
 ROUNDS = 5
-SECONDS = 14  # of training, each round
+SECONDS = 14  # of training, each round: an epoch of so many
 BATCHES, LEAST = 20, 3.0  # the promise: so many batches, or s
 STEP = 0.01  # s
-ITEMS = (0.005, 0.06)  # s, four of them a batch
+ITEMS = (0.005, 0.06)  # s each
+TOGETHER = 4  # items of a batch
 CLOSE = 0.1  # of the gain that the end of the run predicts
 LOOK = 0.02  # s between looks at the file
 CAUSE = "few-workers"
@@ -31,20 +32,17 @@ from torch.utils.data import DataLoader
 
 class Items(torch.utils.data.Dataset):
     def __len__(self):
-        return 10**9
+        return int(sys.argv[2])
     def __getitem__(self, index):
         time.sleep(float(sys.argv[1]))
         return torch.zeros(16)
 
 model = torch.nn.Linear(16, 16)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
-end = time.monotonic() + {SECONDS}
-for batch in DataLoader(Items(), batch_size=4):
+for batch in DataLoader(Items(), batch_size={TOGETHER}):
     model(batch).sum().backward()
     optimizer.step()
     time.sleep({STEP})
-    if time.monotonic() > end:
-        break
 """
 
 
@@ -71,12 +69,18 @@ def settled(told: Mapping[float, dict[str, object]], right: Callable[[dict[str, 
     return since
 
 
+def lasting(item: float) -> float:
+    """Return what a batch and its step take, in s."""
+    return TOGETHER * item + STEP
+
+
 def one(folder: Path, item: float) -> tuple[float, float]:
     """Return s of the loop until the cause was named, and until its gain was close to the last, for good."""
     (folder / "job.py").write_text(JOB)
     run = folder / "run"
     watch_it = [sys.executable, "-m", "gputune", "watch", "--quiet", "--out", str(run), "--"]
-    command = [*watch_it, sys.executable, "job.py", str(item)]
+    items = TOGETHER * round(SECONDS / lasting(item))
+    command = [*watch_it, sys.executable, "job.py", str(item), str(items)]
     told: dict[float, dict[str, object]] = {}
     with subprocess.Popen(command, cwd=folder) as watch:
         while watch.poll() is None:
@@ -106,7 +110,7 @@ def main() -> None:
         for _ in range(ROUNDS):
             with tempfile.TemporaryDirectory() as folder:
                 pairs.append(one(Path(folder), item))
-        batch = 4 * item + STEP
+        batch = lasting(item)
         note = f"steady batches of {batch * 1e3:.0f} ms"
         budget = max(LEAST, BATCHES * batch)
         named, close = zip(*pairs, strict=True)

@@ -18,6 +18,7 @@ from gputune.figures import mean
 CHILL_S = 0.00085  # s that a step takes longer when it begins cold (measured: 0.3 to 1.0 ms for steps of 0.4 to 14 ms)
 COOLING_S = 0.005  # s of pause after which it is cold for the most part (measured: half of it after 2 to 6 ms)
 COLDEST = 0.45  # of a step: more of it than this was never lost by beginning cold
+COLDEST_S = 0.006  # s likewise (5.7 of 15.6 ms, on virtual CPUs that the hypervisor gives away while they idle)
 BUSY = 0.5  # of the chill that is left where the pause computes: its thread stays awake and some caches warm
 APART = 2  # steps after a pause before a round can be a quiet one: its own and the next are the pause's
 FAR_ENOUGH = 16  # steps after a pause from which on every round is quiet
@@ -48,6 +49,15 @@ def chill(pause: float, step: float, busy: float = 0.0) -> float:
     `busy` is the share of the pause in which its thread computes.
     """
     return min(_chill(pause, busy), COLDEST * max(0.0, step))
+
+
+def coldest(pause: float, step: float) -> float:
+    """Return how many of the `step` s that follow a pause may be due to beginning cold at the most.
+
+    On some machines that is several times what `chill` says, and on virtual ones no two hours are alike.
+    """
+    most = -math.expm1(-max(0.0, pause) / COOLING_S) * min(COLDEST_S, COLDEST * max(0.0, step))
+    return max(most, chill(pause, step))
 
 
 def chilled(pause: float, step: float, busy: float = 0.0) -> float:
@@ -81,8 +91,9 @@ def aftermath(loader: Loader, span: str) -> Aftermath:
         return Aftermath(0.0, 0.0, 0)
     pause = mean(p for p in pauses if p > 0)
     cold = chill(pause, mean(rest), _busy(loader, pauses))
-    coldest = min(CHILL_S * (2 if loader.num_workers else 1), COLDEST * mean(rest))  # who hands over is cold as well
-    return Aftermath(cold, cold, 0, max(0.0, coldest - 2 * cold))
+    warm = 1 - (1 - BUSY) * min(1.0, max(0.0, _busy(loader, pauses)))
+    most = min(COLDEST_S, COLDEST * mean(rest)) * warm  # however short: it may be many, each of which lets others work
+    return Aftermath(cold, cold, 0, max(0.0, most - 2 * cold))
 
 
 def _lingering(excess: float, rest: float, rounds: float) -> float:

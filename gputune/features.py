@@ -133,6 +133,7 @@ class Loader:
     start_method: str = "fork"
     dataset: str = ""
     samples_in_dataset: int | None = None
+    length: int | None = None  # batches that one pass gives, as the loader says
     training: bool = True  # False: only iterated with gradients off or inside an evaluation
     batches: int = 0
     samples: int = 0
@@ -217,7 +218,7 @@ class Meeting:
     hidden: float = 0.0  # s of communication beside the backward pass, which holds nobody up
     queued: float = 0.0  # s of `own` that the training thread was runnable without a CPU, as far as it was measured
     calm_queued: float | None = None  # share of forward passes, in which nothing is exchanged, that it was so
-    update: float = 0.0  # s of `own` from the meeting to the end of the optimizer's step
+    update: float = 0.0  # s of `own` from the end of the backward pass to that of the optimizer's step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,16 @@ from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.replay import DELIVERY_S, Job, Work
 from gputune.steadiness import unsteadiness
-from gputune.workload import CROWD, LEAST_BATCHES, delivery_of, entangled, job_of, step_cpu_of, step_queued_of
+from gputune.workload import (
+    CROWD,
+    LEAST_BATCHES,
+    delivery_of,
+    entangled,
+    job_of,
+    step_cpu_of,
+    step_queued_of,
+    warmest,
+)
 
 PREPARED = 0.05  # of a batch's CPU time: reading, collating and passing it on is never free
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
@@ -38,6 +47,7 @@ CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PREFETCHES = (2, 4, 8, 16)
 FAR = 3.0  # a gain beyond which the interval widens no more: the error is one of the model, not of the distance
 MOST = 100.0  # times as fast: beyond it, what was left out of the model sets the pace
+ENDLESS = 1_000_000  # batches: of a pass whose end nobody knows, what it pays once counts for next to nothing
 MOST_HELD = 0.9  # of a loop held up by others: beyond it, the clocks and not the crowd are to be doubted
 PARTLY = 0.25  # of what strangers hold up by their use of the CPUs: by how much that may be wrong
 TINY = 1e-9  # s; no loop is shorter
@@ -145,6 +155,29 @@ class Outlook:
             return float(CANDIDATES[-1] * PREFETCHES[-1])
         return free * ROOM / size / self.run.machine.ranks
 
+    @cached_property
+    def to_come(self) -> int:
+        """Return how many batches the pass under way is still to give; 0 in a run that is over.
+
+        As many as those before it gave, else as the loader says; of a stream the end is nowhere near. What a pass pays
+        once, as for starting workers, would weigh too much in its first twenty batches.
+        """
+        epochs = [e for e in self.loader.epochs if e.batches]
+        if self.run.exit_code is not None or not epochs or epochs[-1].complete:
+            return 0
+        usual = max((e.batches for e in epochs[:-1]), default=self.loader.length or ENDLESS)
+        return max(0, usual - epochs[-1].batches)
+
+    @cached_property
+    def batches(self) -> int:
+        """Return how many batches the loop gives, to the end of the pass under way."""
+        return self.loader.batches + self.to_come
+
+    @cached_property
+    def whole(self) -> float:
+        """Return the s of the loop, to the end of the pass under way at the pace that it has."""
+        return self.process.loop + self.to_come * self.per_batch
+
     def loop(self, setting: Setting) -> float:
         """Return the predicted time of the whole loop under these settings, in s."""
         if setting not in self._loops:
@@ -152,8 +185,8 @@ class Outlook:
         return self._loops[setting]
 
     def _loop(self, setting: Setting) -> float:
-        epochs = [e for e in self.loader.epochs if e.batches]
-        lengths = [e.batches for e in epochs] or [self.loader.batches]
+        lengths = [e.batches for e in self.loader.epochs if e.batches] or [self.loader.batches]
+        lengths[-1] += self.to_come
         total = 0.0
         cache: dict[int, float] = {}
         for number, batches in enumerate(lengths):
@@ -166,7 +199,7 @@ class Outlook:
                 total += self.starting(setting.workers)
             elif setting.workers:
                 total += self.resetting
-        return total * self.loader.batches / max(1, sum(lengths))
+        return total * self.batches / max(1, sum(lengths))
 
     def starting(self, workers: int) -> float:
         """Return what an epoch pays to start and end `workers` workers, in s: as measured, else as known of torch."""
@@ -201,6 +234,26 @@ class Outlook:
         other = self if job is None else self._with(job)
         then = other.loop(setting)
         return self._interval(now, then, apart=bool(setting.workers))
+
+    def freed(self, job: Job) -> Speedup:
+        """Return what it would buy if batches were made as in `job`, whose making keeps the loop waiting no longer.
+
+        Steps that nobody waits before begin warm: by how much faster that makes them, only the upper end knows. What
+        the model cannot explain is likely the makers' own, for it is them that the loop waits for: it stays with them,
+        and only at the least with the loop.
+        """
+        found, warm = self.gain(self.now, job), self.gain(self.now, warmest(job, self.loader))
+        likely = max(found.likely, self._makers_late(job))
+        return replace(found, likely=likely, high=max(found.high * likely / found.likely, warm.likely))
+
+    def _makers_late(self, job: Job) -> float:
+        """Return what making batches as in `job` buys if all that the model cannot explain now is the makers' own."""
+        late = max(0.0, self.whole - self.loop(self.now)) / max(1, self.batches)
+        if len(self._training()) > 1 or late > mean(self.loader.waits):
+            return 1.0
+        each = late * max(1, self.now.workers)
+        slower = replace(job, fetches=tuple(replace(f, blocked=f.blocked + each) for f in job.fetches))
+        return min(MOST, self.whole / max(TINY, self._with(slower).loop(self.now)))
 
     def alone(self) -> Speedup:
         """Return what it would buy to have the CPUs to oneself.
@@ -250,14 +303,14 @@ class Outlook:
         """
         loader = self.loader
         epochs = sum(e.start + e.first_wait + e.shutdown for e in loader.epochs if e.batches)
-        rest = max(0.0, self.process.loop - self.per_batch * loader.batches - epochs)  # evaluations, other loaders
-        crowded = self.process.loop / max(TINY, self.loop(setting) + rest)
+        rest = max(0.0, self.whole - self.per_batch * self.batches - epochs)  # evaluations, other loaders
+        crowded = self.whole / max(TINY, self.loop(setting) + rest)
         if not entangled(self.run, loader):
             return interval(max(1.0, crowded), 3 * ERROR)
         cpus = [f.cpu / max(1, f.samples) for f in loader.fetches]
         quiet = min(cpus) * len(cpus) / max(TINY, sum(cpus))
         job = replace(self.job, fetches=tuple(replace(f, cpu=f.cpu * quiet) for f in self.job.fetches))
-        alone = self.process.loop / max(TINY, self._with(job).loop(setting) + rest)
+        alone = self.whole / max(TINY, self._with(job).loop(setting) + rest)
         tangled = SPINNING if (loader.worker_threads or 1) <= self.job.cpus else THROTTLED
         likely = min(MOST, max(alone, crowded, tangled))
         return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=MOST, at_least=True)
@@ -272,7 +325,7 @@ class Outlook:
         batches are then made in processes of their own: made in turns with the step they evict its caches, and
         it theirs, by more than a cold start where both are large.
         """
-        measured = self.process.loop if len(self._training()) == 1 else now
+        measured = self.whole if len(self._training()) == 1 else now
         rest = max(0.0, measured - now)
         likely = (now + rest) / max(TINY, then + rest)
         off = min(0.5, abs(measured - now) / measured if measured else 0.0)

@@ -5,10 +5,11 @@ Wall times become CPU seconds, blocked seconds and a crowd: the form in which th
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from statistics import median
 
 from gputune import storage
-from gputune.aftermath import chill
+from gputune.aftermath import COLDEST, chill, coldest
 from gputune.features import Features, Loader, Process
 from gputune.figures import mean
 from gputune.replay import DELIVERY_S, Job, Work
@@ -138,6 +139,21 @@ def steps_of(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
         wait = loader.waits[i - 1] if 0 < i <= len(loader.waits) else waited
         cold = chill(wait - got, alone * share, busy)
         yield Work(max(0.0, alone * share - cold), alone * (1 - share), width)
+
+
+def warmest(job: Job, loader: Loader) -> Job:
+    """Return the work with steps and arrivals as quick as they may be where nobody waits for batches any more.
+
+    What `steps_of` takes off for a cold start is usual; on some machines a cold start costs several times that.
+    """
+    waited = mean(loader.waits) - job.delivery
+
+    def warm(step: Work) -> Work:
+        taken = chill(waited, step.cpu)
+        return replace(step, cpu=max(0.0, step.cpu + taken - coldest(waited, step.cpu + taken)))
+
+    quick = job.delivery * (1 - COLDEST) if waited > 0 else job.delivery
+    return replace(job, steps=tuple(map(warm, job.steps)), delivery=quick)
 
 
 def _getting(loader: Loader) -> float:

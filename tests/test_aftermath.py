@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.aftermath import CHILL_S, COLDEST, FAR_ENOUGH, LEAST, LINGERS, aftermath, chill
+from gputune.aftermath import CHILL_S, COLDEST, COLDEST_S, FAR_ENOUGH, LEAST, LINGERS, aftermath, chill, coldest
 from gputune.features import Loader
 
 
@@ -67,7 +67,16 @@ def test_where_each_step_pauses_only_the_cold_start_is_taken_off_and_unsure() ->
 def test_after_many_short_pauses_a_step_may_be_as_cold_as_after_a_long_one() -> None:
     short = aftermath(loader(every=1, pause=0.001), "checkpoint")
     assert short.seconds < CHILL_S / 4
-    assert short.seconds + short.unsure + short.colder == pytest.approx(CHILL_S)
+    assert short.seconds + short.unsure + short.colder == pytest.approx(COLDEST * 0.011)
+
+
+def test_how_cold_a_step_may_be_is_bounded_by_its_length_and_by_what_was_ever_seen() -> None:
+    long = aftermath(loader(every=1, pause=0.010, step=0.500), "checkpoint")
+    assert long.seconds + long.unsure + long.colder == pytest.approx(COLDEST_S)
+    assert coldest(1.0, 0.010) == pytest.approx(COLDEST * 0.010)
+    assert coldest(1.0, 0.500) == pytest.approx(COLDEST_S)
+    assert coldest(0.0, 0.010) == 0.0
+    assert all(coldest(pause, 0.010) >= chill(pause, 0.010) for pause in (0.001, 0.005, 0.1))
 
 
 def test_an_evaluation_keeps_the_model_warm() -> None:

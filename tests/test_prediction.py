@@ -12,6 +12,7 @@ from gputune.finding import Speedup
 from gputune.moving import moved_to_workers
 from gputune.pauses import pause_gain
 from gputune.prediction import (
+    ENDLESS,
     ERROR,
     FIRST_S,
     MOST,
@@ -26,6 +27,7 @@ from gputune.prediction import (
     interval,
     outlooks,
 )
+from gputune.replay import Work
 from gputune.workload import device_time, step_queued_of
 
 CARD = Device(index="0", name="Pretended")
@@ -178,6 +180,59 @@ def test_epochs_that_are_not_kept_count_in_proportion() -> None:
     four = outlook(loader(workers=0, epochs=(epoch,) * 4, batches=200))
     eight = outlook(loader(workers=0, epochs=(epoch,) * 4, batches=400))
     assert eight.loop(eight.now) == pytest.approx(2 * four.loop(four.now))
+
+
+def passed(batches: int, *, complete: bool = False) -> Epoch:
+    """A pass at 250 ms a batch."""
+    seconds = batches * 0.25
+    return Epoch(began=0, start=0, first_wait=0, shutdown=0, batches=batches, seconds=seconds, complete=complete)
+
+
+def slow(*passes: Epoch, **differs) -> Loader:
+    """A loader that sleeps for 240 ms a batch, in the training process."""
+    batches = sum(epoch.batches for epoch in passes)
+    return loader(workers=0, blocked=0.240, wait=0.240, batches=batches, epochs=passes, **differs)
+
+
+def test_what_a_pass_under_way_pays_once_counts_for_all_of_it() -> None:
+    eight = Setting(8, 2, persistent=False)
+    early = outlook(slow(passed(20), length=400)).gain(eight)
+    late = outlook(slow(passed(400, complete=True), length=400)).gain(eight)
+    assert early.likely == pytest.approx(late.likely, rel=0.001)
+    over = outlook(slow(passed(20), length=400))
+    cut = Outlook(replace(over.run, exit_code=0), over.process, over.loader)
+    assert cut.to_come == 0
+    assert cut.gain(eight).likely < 0.8 * late.likely
+
+
+def test_a_pass_under_way_will_be_as_long_as_those_before_it_or_as_the_loader_says() -> None:
+    assert outlook(slow(passed(50), passed(20), length=400)).to_come == 30
+    assert outlook(slow(passed(50), passed(60), length=400)).to_come == 0
+    assert outlook(slow(passed(20), length=400)).to_come == 380
+    assert outlook(slow(passed(400, complete=True), length=400)).to_come == 0
+    assert outlook(slow(passed(20))).to_come == ENDLESS - 20
+
+
+def test_steps_that_nobody_waits_before_may_begin_warmer_than_is_usual() -> None:
+    late = outlook(loader(workers=1, blocked=0.040, wait=0.031, step=0.008, step_cpus=(0.008,) * 20))
+    sooner = replace(late.job, fetches=(Work(0.001, 0.0),) * 100)
+    found, freed = late.gain(late.now, sooner), late.freed(sooner)
+    assert (freed.low, freed.steady) == (found.low, found.steady)
+    assert freed.high > 1.2 * found.high
+    ready = outlook(loader(workers=1, blocked=0.004, wait=0.0005, step=0.008, step_cpus=(0.008,) * 20))
+    assert ready.freed(ready.job).high == pytest.approx(ready.gain(ready.now).high)
+
+
+def test_what_makes_batches_late_for_no_known_reason_is_likely_the_makers_own() -> None:
+    """2 ms of each batch, of which its making says nothing: they stay with its maker, who has time for them then."""
+    late = outlook(loader(workers=1, blocked=0.040, wait=0.033, step=0.009))
+    sooner = replace(late.job, fetches=(Work(0.001, 0.0),) * 100)
+    rest = late.whole - late.loop(late.now)
+    assert rest > 0
+    found, freed = late.gain(late.now, sooner), late.freed(sooner)
+    assert found.likely == pytest.approx(late.whole / (late._with(sooner).loop(late.now) + rest))
+    assert freed.likely == pytest.approx(late.whole / late._with(sooner).loop(late.now), rel=0.02)
+    assert freed.low == found.low
 
 
 def test_the_devices_own_clock_is_believed_before_nvml() -> None:

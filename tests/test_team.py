@@ -42,6 +42,18 @@ def test_a_gain_is_of_rounds_that_end_earlier() -> None:
     assert gain.low < gain.likely < gain.high
 
 
+def test_the_quickest_rounds_tell_what_communication_takes_while_nobody_comes_between() -> None:
+    run = ranks(0.010, 0.010, rounds=40)
+    delayed = tuple(
+        replace(p, meetings=tuple(replace(m, apart=m.apart + 0.010 * (m.number % 3 > 0)) for m in p.meetings))
+        for p in run.processes
+    )
+    told = team(replace(run, processes=delayed))
+    assert told is not None
+    assert told.undisturbed == pytest.approx(0.002)
+    assert told.communication > 0.008
+
+
 def test_a_rank_that_was_late_for_a_part_of_the_run_promises_nothing_for_sure() -> None:
     run = ranks(0.020, 0.020, rounds=80)
 

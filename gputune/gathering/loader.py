@@ -240,6 +240,7 @@ class LoaderState:
             start_method=str(settings.get("start_method") or "fork"),
             dataset=str(settings.get("dataset") or ""),
             samples_in_dataset=maybe(settings.get("samples")),
+            length=maybe(settings.get("length")),
             training=not self.evaluates,
             batches=self.batches,
             samples=self.samples,

@@ -16,7 +16,7 @@ from gputune.units import NS
 KEPT = 1024  # rounds kept, the latest
 WARM_UP = 3  # rounds left out: buckets are rebuilt and caches settle in them
 RANK_BITS = 16  # of field c of a RENDEZVOUS
-RECENT = 256  # calls kept until the step, or the reduction, that they belong to is told
+RECENT = 1024  # calls kept until the step, or the reduction, that they belong to is told: one for each parameter
 
 
 class _Call(NamedTuple):
@@ -41,9 +41,14 @@ class Meetings:
         self._called: deque[Meeting] = deque(maxlen=KEPT)  # those of calls, a round an optimizer step
         self._rounds = 0
         self._stepped = 0
+        self._worked = 0  # ns: the end of the latest backward pass
         self._iterations = (0, 0)  # first and last of DDP's that was told
         self._inside = 0  # ns at DDP's meetings, of the sampled ones
         self._sampled = 0
+
+    def backward(self, record: Record) -> None:
+        """Take a backward pass: what follows up to the optimizer's step is done with its gradients."""
+        self._worked = record.t1
 
     def called(self, record: Record) -> None:
         """Take a collective span of the training thread."""
@@ -87,7 +92,8 @@ class Meetings:
         self._rounds += 1
         if not began or self._rounds <= WARM_UP:
             return
-        apart = sum(max(0, call.t1 - max(call.t0, began)) for call in before)
+        apart = _inside(before, began)
+        since = self._worked if began <= self._worked <= record.t1 else max(call.t1 for call in before)
         self._called.append(
             Meeting(
                 number=max(call.number for call in before),
@@ -96,7 +102,7 @@ class Meetings:
                 size=sum(call.size for call in before if call.number),
                 calls=sum(bool(call.number) for call in before),
                 ranks=max(call.ranks for call in before),
-                update=max(0, record.t1 - max(call.t1 for call in before)) / NS,
+                update=max(0, record.t1 - since - _inside(before, since)) / NS,
             )
         )
 
@@ -113,6 +119,11 @@ class Meetings:
         """Return the s that DDP's reductions held up the training thread in backward: sampled ones speak for all."""
         first, last = self._iterations
         return self._inside / self._sampled * (last - first + 1) / NS if self._sampled else 0.0
+
+
+def _inside(calls: list[_Call], since: int) -> int:
+    """Return the ns that these calls took from a moment on."""
+    return sum(max(0, call.t1 - max(call.t0, since)) for call in calls)
 
 
 def _until(steps: list[int], end: int, own: float) -> float:

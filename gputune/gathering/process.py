@@ -200,6 +200,7 @@ class Training:
         """Take what clocks said of a step: the guest's, the device's, those of passes and meetings."""
         if record.kind == BACKWARD:
             self._backward += record.t1 - record.t0
+            self.meetings.backward(record)
         elif record.kind == GUEST:
             self._sampled(record)
         elif record.kind == RENDEZVOUS:

@@ -63,3 +63,10 @@ def test_a_long_training_has_long_forgotten_its_first_epoch(run, reading) -> Non
 
 def test_a_first_epoch_that_is_slow_for_other_reasons_is_not_the_disks(run, reading) -> None:
     assert all(f.speedup.likely == pytest.approx(1.0) for f in advise(lasted(run, reading, 2.0, 2.0, 2.0)))
+
+
+def test_later_epochs_that_differ_say_less_surely_what_the_first_one_lost(run, reading) -> None:
+    (alike,), (apart,) = (advise(lasted(run, reading, 9.0, *later)) for later in ([2.0] * 4, [1.6, 2.4, 1.7, 2.3]))
+    assert alike.speedup.likely == pytest.approx(apart.speedup.likely)
+    assert alike.speedup.high < 0.9 * apart.speedup.high
+    assert alike.speedup.low > 1.1 * apart.speedup.low

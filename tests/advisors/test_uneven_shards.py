@@ -6,6 +6,7 @@ import pytest
 
 from gputune.advisors.uneven_shards import advise
 from gputune.features import Epoch, Features, Loader
+from gputune.finding import NO_CHANGE
 
 
 @pytest.fixture
@@ -86,3 +87,20 @@ def test_ranks_that_were_not_seen_to_meet_are_compared_over_the_loop(job) -> Non
     run = job(0.010, 0.020, samples=(3200, 6400), in_loop=[{"collective": 1.1}, {"collective": 0.1}])
     (finding,) = advise(replace(run, processes=tuple(replace(p, meetings=()) for p in run.processes)))
     assert finding.speedup.likely == pytest.approx(2.1 / 1.6, rel=0.01)
+
+
+def test_beside_strangers_it_says_what_each_rank_got_and_promises_nothing(shared) -> None:
+    run = shared(300, 150, pace=0.018, alone=0.0106)
+    (finding,) = advise(run)
+    assert finding.speedup.low < 1.05 < finding.speedup.likely
+    (crowded,) = advise(replace(run, machine=replace(run.machine, others=0.9)))
+    assert "rank 0 got 9,600 samples, rank 1 4,800" in crowded.says
+    assert crowded.speedup == NO_CHANGE
+    assert crowded.risk.startswith("others use 0.9 of the 8 CPUs")
+
+
+def test_beside_strangers_a_gain_that_is_sure_is_told_and_one_that_is_not_likely_is_not(shared) -> None:
+    sure, small = shared(400, 200), shared(212, 188, pace=0.018, alone=0.0106)
+    found = [next(advise(replace(run, machine=replace(run.machine, others=0.9)))) for run in (sure, small)]
+    assert not any(finding.risk for finding in found)
+    assert found[0].speedup.low > 1.05 > found[1].speedup.likely

@@ -8,7 +8,8 @@ from gputune.gathering.loader import EPOCHS, KEPT, UNFINISHED, WARM_UP
 
 def test_settings_are_kept_as_the_guest_told_them(untold) -> None:
     untold.loader(id=1, num_workers=3, prefetch_factor=4, pin_memory=True, persistent_workers=True, in_order=False,
-                 iterable=True, start_method="spawn", dataset="Pictures", samples=640, shuffle=True)  # fmt: skip
+                 iterable=True, start_method="spawn", dataset="Pictures", samples=640, length=20,
+                 shuffle=True)  # fmt: skip
     untold.iterator()
     untold.batch()
     (loader,) = untold.features().processes[0].loaders
@@ -18,6 +19,7 @@ def test_settings_are_kept_as_the_guest_told_them(untold) -> None:
     assert not loader.in_order
     assert loader.iterable
     assert (loader.start_method, loader.dataset, loader.samples_in_dataset) == ("spawn", "Pictures", 640)
+    assert loader.length == 20
 
 
 def workers(told, *pids: int) -> None:

@@ -48,6 +48,24 @@ def test_a_step_without_a_meeting_belongs_to_the_round_of_the_next(story) -> Non
     assert all((m.own, m.apart) == pytest.approx((0.020, 0.002)) for m in told(story))
 
 
+def test_what_is_done_with_the_gradients_after_the_backward_pass_goes_with_the_exchange(story) -> None:
+    for step in range(8):
+        story.at += 10
+        story.record(Kind.BACKWARD, story.at - 6, story.at)
+        for number in (1, 2, 3):
+            called(story, 2, 3 * step + number)
+            story.at += 1  # they are averaged
+        story.step(4)
+    assert all((m.own, m.apart, m.update) == pytest.approx((0.017, 0.006, 0.007)) for m in told(story))
+
+
+def test_of_calls_without_a_backward_pass_the_update_is_what_follows_the_last(story) -> None:
+    for number in range(1, 9):
+        called(story, 2, number)
+        story.step(10)
+    assert all((m.own, m.update) == pytest.approx((0.010, 0.010)) for m in told(story))
+
+
 def test_calls_of_a_part_of_the_ranks_make_no_round(story) -> None:
     for _ in range(8):
         called(story, 2, 0)

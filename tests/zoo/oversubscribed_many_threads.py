@@ -18,7 +18,7 @@ warnings.filterwarnings("ignore", message="This DataLoader will create")
 
 class Augmented(Dataset):
     def __len__(self) -> int:
-        return 16 * 40
+        return 12 * 32
 
     def __getitem__(self, index: int) -> torch.Tensor:
         image = torch.full((3, 128, 128), index / 1000)
@@ -36,7 +36,7 @@ def main() -> None:
 
     model = torch.nn.Sequential(torch.nn.Linear(3, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    loader = DataLoader(Augmented(), batch_size=16, num_workers=args.num_workers, worker_init_fn=set_up)
+    loader = DataLoader(Augmented(), batch_size=12, num_workers=args.num_workers, worker_init_fn=set_up)
     pace = kit.Pace()
     for images in loader:
         loss = model(images).square().mean()
