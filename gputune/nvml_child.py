@@ -120,6 +120,7 @@ class Reader:
         self._young_until = time.monotonic() + YOUNG
         self._gone: set[int] = set()
         self.chosen: set[int] | None = None
+        self._often: frozenset[str] = frozenset()  # names of fields that are due on every beat
         self.initialise()
 
     def initialise(self) -> None:
@@ -145,10 +146,17 @@ class Reader:
         for index, error in missing:
             say(e=[index, "", WHY.get(error.value, f"cannot be read: {text_of(error)}"), time.monotonic_ns()])
 
+    def told(self, chosen: list[int], often: list[str]) -> None:
+        """Learn which devices matter, and which fields of them are due as often as can be."""
+        self.chosen, self._often = set(chosen), frozenset(often)
+        for due in (due for dues in self._due.values() for due in dues):
+            if due.field.name in self._often and not due.since:  # what fails keeps its back-off
+                due.at = min(due.at, time.monotonic())
+
     @property
     def beat(self) -> float:
         """Return the seconds between two calls of `read`."""
-        beat = BEAT if time.monotonic() < self._young_until else LATER
+        beat = BEAT if self._often or time.monotonic() < self._young_until else LATER
         return beat * max(1.0, len(self.chosen or ()) / MANY)
 
     def read(self) -> dict[str, Any]:
@@ -177,7 +185,7 @@ class Reader:
     def _one(self, card: "fields.Card", due: Due, at: float) -> "list[fields.Value]":
         """Read one field; a failure is said once, and tried again later where that can help."""
         self._slot.enter(label(due.field.name, card.index))
-        due.at = max(due.at + due.beat, at)
+        due.at = max(due.at + (BEAT if due.field.name in self._often else due.beat), at)
         nv, module = self._nv, self._fields
         try:
             values: list[fields.Value] = module.checked(due.field.read(card))
@@ -405,7 +413,7 @@ def _listen_to_parent(reader: Reader, until: float) -> bool:
         if not data:
             return False
         for line in data.splitlines():
-            reader.chosen = set(json.loads(line)["chosen"])
+            reader.told(**json.loads(line))
     return True
 
 

@@ -32,6 +32,7 @@ RESTARTS = (0.0, 1.0, 5.0, 15.0, 60.0)  # s before the next start, by how many s
 MOST_STUCK = 3  # processes that the kernel could not kill, after which no more are started
 KEPT = 4096  # answers kept for a subscriber that does not read
 HUNG = "does not answer"
+MEMORY = "memory"  # the field that may be asked for more often, by its name in gputune/nvml_fields.py
 STARTING = frozenset({"initialisation", "loading of the library"})
 CHILD = (
     "import sys; sys.path[:] = {path!r}; from gputune.nvml_child import main; main({slot}, {skip!r})"  # no site, no cwd
@@ -92,6 +93,7 @@ class Nvml:
         self._due = 0.0  # when the next start may be
         self._stuck: list[subprocess.Popen[bytes]] = []
         self.chosen: tuple[int, ...] | None = None
+        self.often: tuple[str, ...] = ()  # fields that are read on every beat
         self._said_slow = False
         self.over = False  # nothing more will come
         self.standing = Answer(0)  # what a late subscriber must know: the devices, or why there are none
@@ -101,6 +103,12 @@ class Nvml:
         """Read these devices from now on; before that only who is on which device is read."""
         if devices != self.chosen:
             self.chosen = devices
+            self._tell()
+
+    def hasten(self, fields: tuple[str, ...]) -> None:
+        """Read these fields of the chosen devices as often as can be, and all others as ever."""
+        if fields != self.often:
+            self.often = fields
             self._tell()
 
     def poll(self) -> None:
@@ -167,7 +175,7 @@ class Nvml:
         if self._process is None or self._process.stdin is None or self.chosen is None:
             return
         with contextlib.suppress(OSError):  # it has ended, which `poll` sees
-            self._process.stdin.write(json.dumps({"chosen": self.chosen}).encode() + b"\n")
+            self._process.stdin.write(json.dumps({"chosen": self.chosen, "often": self.often}).encode() + b"\n")
 
     def _receive(self) -> bool:
         """Read whole lines from the child; return whether it has closed its end."""
@@ -269,6 +277,10 @@ class Subscription:
     def choose(self, devices: tuple[int, ...]) -> None:
         """Have these devices read; it holds for all subscribers."""
         self._nvml.choose(devices)
+
+    def hasten(self, fields: tuple[str, ...]) -> None:
+        """Have these fields read as often as can be, until others are named; it holds for all subscribers."""
+        self._nvml.hasten(fields)
 
     @property
     def chosen(self) -> tuple[int, ...]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gputune.nvml_devices import visible
-from gputune.nvml_process import Answer, Device, subscribe
+from gputune.nvml_process import MEMORY, Answer, Device, subscribe
 
 State = Literal["starting", "there", "none"]
 SETTLE = 0.35  # s after a mark in which the driver's readings are still of before it: its period is 1/6 s, ours 0.2 s
 LOOK = 0.02  # s between looks, where one waits for an answer
 TOLD_S = 3.0  # s for the first readings of a device: it is read five times a second
+NEAR = 0.8  # of its memory in use: from here on a card is read as often as can be, for it may be full in a second
 ABSENT = "no answer from NVML yet"
 MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}  # nvmlComputeMode_t
 EXCLUSIVE = frozenset({1, 3})  # one process at a time has a context
@@ -58,6 +59,11 @@ class Card:
         """Return the B that processes may take in all; None where it is parted (MIG): NVML tells of the whole card."""
         return None if self.total is None or self.device.mig else self.total - self.reserved
 
+    @property
+    def is_nearly_full(self) -> bool:
+        """Return whether its memory may end soon."""
+        return bool(self.room) and (self.used or 0.0) > NEAR * (self.room or 0.0)
+
     def mark(self) -> None:
         """Begin a window."""
         self._since, self._sum, self._count = time.monotonic() + SETTLE, 0.0, 0
@@ -102,6 +108,14 @@ class Cards:
             return
         for answer in self._subscription.read():
             self._take(answer)
+        self._subscription.hasten((MEMORY,) if any(card.is_nearly_full for card in self.all.values()) else ())
+
+    def meet(self, seconds: float) -> None:
+        """Wait until it is known whether there are any."""
+        until = time.monotonic() + seconds
+        while self.state == "starting" and time.monotonic() < until:
+            self.poll()
+            time.sleep(LOOK)
 
     def wait(self, seconds: float) -> None:
         """Wait until there are readings of the chosen devices, or it is known that there will be none."""

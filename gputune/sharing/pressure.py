@@ -14,7 +14,7 @@ from gputune.sharing import host
 from gputune.sharing.cards import Card
 from gputune.sharing.spec import Guard
 
-LOOK = 0.5  # s between looks
+LOOK = 0.2  # s between looks: a card that is nearly full is read as often
 BACK = 10.0  # s over which growth is seen
 GROWS = 0.005  # of a memory, within BACK
 DEVICE_FULL = 0.97  # of what a card has for processes
