@@ -4,6 +4,7 @@ It is in the run folder from the first seconds on, and `share --json` prints its
 within one `schema_version`. Times in s, memory in B, shares 0 to 1, null where nothing was measured.
 """
 
+import time
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +12,16 @@ import msgspec
 
 FILE: Final = "share.json"  # in the run folder
 SCHEMA_VERSION: Final = 1
+LOST: Final = "lost"  # how a process is whose launcher was lost: it was ended with it, and nobody saw how
+SILENT = 15.0  # s without a word of a launcher, which writes every two, after which it is gone, or stopped
 
 
 class ProcRow(msgspec.Struct, frozen=True, kw_only=True):
     """One process. `exit_code` is negative for a signal, null if it has not ended; `device_share` of the SMs' time.
 
-    `state`: waiting, running, paused (by us), ended. `samples_per_s` is its mean, `recent` that of its last seconds,
-    both in `unit`. A `trial` copy is only to be measured (`--procs auto`): its end is not the run's.
+    `state`: waiting, running, paused (by us), ended, lost (with its launcher). `samples_per_s` is its mean, `recent`
+    that of its last seconds, both in `unit`. A `trial` copy is only to be measured (`--procs auto`): its end is not the
+    run's.
     """
 
     index: int
@@ -78,3 +82,22 @@ def read(folder: Path) -> Packed | None:
         return msgspec.json.decode((folder / FILE).read_bytes(), type=Packed)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def bereft(document: Packed, why: str, exit_code: int | None) -> Packed:
+    """Return what is left to tell once the launcher is lost: nobody saw the end, and nobody else writes of it."""
+    procs = [
+        msgspec.structs.replace(row, state=LOST, recent=None) if row.state in {"running", "paused"} else row
+        for row in document.procs
+    ]
+    return msgspec.structs.replace(
+        document, running=False, phase="", procs=procs, verdict=why, exit_code=exit_code
+    )
+
+
+def silence(folder: Path) -> float:
+    """Return the s since the document in a run folder was written."""
+    try:
+        return max(0.0, time.time() - (folder / FILE).stat().st_mtime)
+    except OSError:
+        return 0.0

@@ -17,6 +17,8 @@ PHASES = {
 }
 ENDED = "ended"
 UNKNOWN = "unknown"  # how a process is whose launcher has not told its end
+NEVER = "waiting"  # at the end of a run: it was not started
+GONE = "the launcher is gone: nobody saw how these ended"
 
 
 class Proc(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,7 @@ class Pack(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int
     procs: list[Proc]
+    running: bool = False  # as it was written
     phase: str = ""
     verdict: str = ""
 
@@ -62,7 +65,7 @@ def rows(document: Pack, state: RunState) -> tuple[ShareRow, ...]:
 
 
 def _row(one: Proc, state: RunState) -> ShareRow:
-    known = state == "live" or one.state == ENDED
+    known = state == "live" or one.state == ENDED or (one.state == NEVER and state == "ended")
     recent = one.recent if state == "live" and one.state != ENDED else None
     return ShareRow(
         index=one.index,
@@ -91,4 +94,6 @@ def words(document: Pack, state: RunState) -> str:
     """Return what is going on, or what they did together."""
     if document.verdict:
         return harmless(document.verdict)
-    return PHASES.get(document.phase, "") if state == "live" else ""
+    if state == "live":
+        return PHASES.get(document.phase, "")
+    return GONE if document.running else ""

@@ -13,7 +13,7 @@ from gputune.gathering import Gatherer
 from gputune.hygiene import mask
 from gputune.launch import folders
 from gputune.launch.descriptors import say
-from gputune.launch.link import Started
+from gputune.launch.link import Ended, Started
 from gputune.launch.run import Run, restored
 from gputune.recorder.end import End
 from gputune.recorder.gate import Gate
@@ -79,12 +79,22 @@ class Life:
         if self._run.job:
             outcome, verdict = self._together(outcome, verdict)
         before = self._kept.trouble
-        outcome.speak(verdict, [*self._gate.troubles, *self._troubles, *outcome.troubles, before])
+        outcome.speak(
+            verdict, [*self._gate.troubles, *self._troubles, *outcome.troubles, self._bereft(ended), before]
+        )
         self._end.spoken()
         self._living.close()
         self._kept.close()
         if self._kept.trouble != before:
             outcome.add(self._kept.trouble)
+
+    def _bereft(self, ended: Ended) -> str:
+        """Return what is to be said of a launcher of several processes that has not told its end."""
+        if not (self._run.family and self._run.folder):
+            return ""
+        from gputune.recorder import bereft  # noqa: PLC0415 - most runs have no launcher
+
+        return bereft.told(Path(self._run.folder), ended)
 
     def _own(self) -> Run:
         """Return what this watch keeps for itself: of a job the lowest rank alone writes what was asked for."""

@@ -6,7 +6,7 @@ from textwrap import wrap
 
 from gputune.figures import duration, size
 from gputune.hygiene import clean
-from gputune.packed import Packed, ProcRow
+from gputune.packed import SILENT, Packed, ProcRow
 from gputune.report.words import clip, number, percent
 
 NARROWEST = 60  # columns
@@ -16,8 +16,11 @@ LEFT = frozenset({1, 7})  # columns of words
 HEAD = ("#", "status", "time", "device mem", "host mem", "device", "pace", "log")
 
 
-def render(packed: Packed, *, width: int = 80) -> str:
-    """Return the table and the verdict, in lines of at most `width` columns, without a newline at its end."""
+def render(packed: Packed, *, width: int = 80, silent: float = 0.0) -> str:
+    """Return the table and the verdict, in lines of at most `width` columns, without a newline at its end.
+
+    `silent`: s since it was written.
+    """
     width = max(NARROWEST, width)
     rows = [HEAD, *(_row(row, packed.unit) for row in packed.procs)]
     wide = [max(len(row[place]) for row in rows) for place in range(len(HEAD))]
@@ -25,7 +28,8 @@ def render(packed: Packed, *, width: int = 80) -> str:
     if packed.procs:
         lines.append(clip(f"logs in {clean(_near(str(PurePath(packed.procs[0].log).parent)), TEXT)}/", width))
     if packed.running:
-        lines.append("these had not ended when this was written")
+        gone = f"nothing was heard of their launcher for {duration(silent)}: it is gone, or stopped"
+        lines.append("these had not ended when this was written" if silent < SILENT else gone)
     if packed.verdict:
         lines += wrap(clean(packed.verdict, 2 * TEXT), width)
     return "\n".join(lines)

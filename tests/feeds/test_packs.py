@@ -36,6 +36,18 @@ def test_of_a_launcher_that_was_killed_it_is_not_known_how_they_are() -> None:
     assert second.state == "ended"
 
 
+def test_who_was_never_started_is_still_waiting_at_the_end() -> None:
+    assert [row.state for row in packs.rows(packed(), "ended")] == ["unknown", "ended", "waiting"]
+    assert packs.rows(packed(), "broken")[2].state == "unknown"
+
+
+def test_a_document_that_was_left_running_says_that_its_launcher_is_gone() -> None:
+    left = packed(running=True, phase="packed")
+    assert packs.words(left, "live") == ""
+    for state in ("broken", "ended"):
+        assert packs.words(left, state) == "the launcher is gone: nobody saw how these ended"
+
+
 def test_a_copy_that_is_only_measured_says_so() -> None:
     trial = Proc(index=0, pid=1, exit_code=None, log="", samples_per_s=None, state="running", trial=True)
     document = packed(procs=[trial], phase="trying")

@@ -171,6 +171,19 @@ def test_nobody_is_left_whoever_is_killed(  # noqa: PLR0917 - fixtures
         assert running.returncode == -signal.SIGKILL
 
 
+def test_a_launcher_that_is_killed_is_missed(started, eventually, tmp_path, document) -> None:
+    with started(*shell("echo up; exec sleep 1000")) as running:
+        eventually(lambda: list(tmp_path.glob("gputune-runs/*/share.json")))
+        first = document()["procs"][0]["pid"]
+        psutil.Process(first).parent().kill()
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == -signal.SIGKILL
+    assert "gputune: the launcher was killed by signal 9 (Killed): its processes were ended with it\n" in said
+    told = document()
+    assert (told["running"], told["exit_code"]) == (False, -9)
+    assert [row["state"] for row in told["procs"]] == ["lost", "lost"]
+
+
 def running_children(pid: int) -> list[psutil.Process]:
     return [p for p in psutil.Process(pid).children() if p.status() != psutil.STATUS_ZOMBIE]
 
