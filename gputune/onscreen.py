@@ -21,6 +21,7 @@ from gputune.hygiene import clean
 from gputune.isolation import own_python
 from gputune.launch import folders, signals
 from gputune.rejudging import FINDINGS
+from gputune.report import streams
 from gputune.report import terminal as report
 from gputune.scene import Feed
 from gputune.tui import terminal
@@ -112,12 +113,12 @@ def _tell(folder: Path, log: Path) -> None:
         verdict = None
     _say(f"the output of the command is in {clean(str(log))}")
     if verdict is not None:
-        colour = report.colour_wanted(os.environ, terminal=sys.stderr.isatty())
+        colour = streams.colour_wanted(os.environ, terminal=sys.stderr.isatty())
         width = os.get_terminal_size(2).columns if sys.stderr.isatty() else report.USUAL
         short = os.path.relpath(folder)
         typed = str(folder) if short.startswith("..") else short
         text = report.render(verdict, width=width, colour=colour, run_folder=typed)
-        sys.stderr.write(report.encodable(text, sys.stderr.encoding) + "\n")
+        sys.stderr.write(streams.encodable(text, sys.stderr.encoding) + "\n")
 
 
 def _without(arguments: Sequence[str]) -> list[str]:

@@ -17,7 +17,8 @@ from gputune.recording import lean
 from gputune.recording.folder import RUN
 from gputune.rejudging import rejudge
 from gputune.report.packed import render as render_packed
-from gputune.report.terminal import colour_wanted, encodable, render
+from gputune.report.streams import colour_wanted, encodable
+from gputune.report.terminal import render
 from gputune.verdict import to_json
 
 
@@ -36,8 +37,9 @@ def command(run: Path, *, as_json: bool, price: float | None) -> None:
     lean()
     together = packed.read(run)
     width = shutil.get_terminal_size().columns
+    table = "" if together is None else render_packed(together, width=width, silent=packed.silence(run))
     if together is not None and not (run / RUN).exists():  # it ran in a cluster: nothing else of it was recorded
-        shown = packed.to_json(together).decode() if as_json else f"{render_packed(together, width=width)}\n"
+        shown = packed.to_json(together).decode() if as_json else f"{table}\n"
         click.echo(encodable(shown, sys.stdout.encoding), nl=False)
         return
     failed: dict[str, str] = {}
@@ -53,6 +55,6 @@ def command(run: Path, *, as_json: bool, price: float | None) -> None:
         colour=colour_wanted(os.environ, terminal=sys.stdout.isatty()),
         run_folder=None,
     )
-    if together is not None:
-        text += f"\n\n{render_packed(together, width=width)}"
+    if table:
+        text += f"\n\n{table}"
     click.echo(encodable(text, sys.stdout.encoding), color=True)

@@ -365,6 +365,6 @@ def _weighted(jobs: tuple[Job, ...], weights: tuple[float, ...] | None) -> tuple
 
 
 def _colour(*, to_stderr: bool) -> bool:
-    from gputune.report.terminal import colour_wanted  # noqa: PLC0415 - not for a mistake in the options
+    from gputune.report.streams import colour_wanted  # noqa: PLC0415 - not for a mistake in the options
 
     return colour_wanted(os.environ, terminal=os.isatty(2 if to_stderr else 1))

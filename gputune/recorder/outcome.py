@@ -99,7 +99,7 @@ class Outcome:
         self._print([_trouble(trouble)])
 
     def _rendered(self, verdict: Verdict) -> str:
-        from gputune.report import terminal  # noqa: PLC0415 - not with --quiet
+        from gputune.report import streams, terminal  # noqa: PLC0415 - not with --quiet
 
         is_terminal = os.isatty(2)
         width = WIDTH
@@ -108,14 +108,14 @@ class Outcome:
                 width = os.get_terminal_size(2).columns or WIDTH
             except OSError:
                 width = WIDTH
-        colour = terminal.colour_wanted(os.environ, terminal=is_terminal)
+        colour = streams.colour_wanted(os.environ, terminal=is_terminal)
         text = terminal.render(
             verdict,
             width=width,
             colour=colour,
             run_folder=self._typed(),
         )
-        return terminal.encodable(text, getattr(sys.stderr, "encoding", None))
+        return streams.encodable(text, getattr(sys.stderr, "encoding", None))
 
     def _typed(self) -> str | None:
         """Return the run folder as the user would type it, None where there is none."""
