@@ -64,13 +64,14 @@ def _limits(device: Device, machine: Machine, busy: float, used: int, total: int
 def _finding(process: Process, device: Device, limits: dict[str, float], fits: int) -> Finding:
     busy, used, total = device.busy or 0.0, device.memory_used or 0, device.memory_total or 1
     first = min(limits, key=lambda name: limits[name])
+    more = f"{first} is the limit" if limits[first] < MOST + 1 else f"beyond {MOST}, contexts and launches take the gain"
     return Finding(
         id="room-to-share",
         says=(
             f"this training keeps GPU {device.index} ({device.name}) busy {busy:.0%} of the time, takes "
             f"{used / total:.0%} of its memory, and nothing holds it up"
         ),
-        offer=f"{fits} such trainings fit on it at once, and together do up to x{fits} the work; {first} is the limit",
+        offer=f"{fits} such trainings fit on it at once, and together do up to x{fits} the work; {more}",
         do=f"run them as `gputune share --procs {fits} TASK`: it checks that they fit, and says what all do together",
         share_lost=0.0,
         speedup=NO_CHANGE,

@@ -59,14 +59,30 @@ class Ask:
 
 
 def per_card(need: Need, room: Room) -> tuple[int, str]:
-    """Return how many fit on one card by memory, and by its time where that was seen; and which of them limits it."""
+    """Return how many fit on one card by memory, and by its time where that was seen; and why not more."""
     found = {name: SHARES[name] * most for name, most in limits(need, room).items() if name == "device memory"}
     if need.given and "device memory" in found:  # what was said is taken as it was said
         found["device memory"] /= SHARES["device memory"]
     if need.busy:
         found["device time"] = float(math.ceil(FULL / need.busy))
     first = min(found, key=lambda name: found[name], default="")
-    return (min(MOST, int(found[first])) if first else 1), first
+    if not first:
+        return 1, ""
+    return _at_most(found[first], f"{first} is the limit", f"at most {MOST} share a GPU")
+
+
+def _at_most(found: float, why: str, else_why: str) -> tuple[int, str]:
+    """Return so many, MOST at the most; and why, which is `else_why` where nothing else keeps it from more."""
+    return (MOST, else_why) if found >= MOST + 1 else (max(1, int(found)), why)
+
+
+def best(probed: Probed, whole: Whole) -> tuple[int, str]:
+    """Return how many at once should do most in the whole cluster, and why not more."""
+    cards = int(whole.gpus)
+    if not cards:
+        return _at_most(whole.cpus / (probed.need.cores or 1.0), "CPUs is the limit", f"at most {MOST} share its CPUs")
+    most, why = per_card(probed.need, probed.room)
+    return cards * most, ", ".join(filter(None, (why, f"{most} on each GPU")))
 
 
 def ask(probed: Probed, whole: Whole, procs: int, *, at_once: int = 0) -> Ask:
@@ -75,8 +91,7 @@ def ask(probed: Probed, whole: Whole, procs: int, *, at_once: int = 0) -> Ask:
     They are spread over the cards: none holds more than it needs to.
     """
     cards, need = int(whole.gpus), probed.need
-    most, _ = per_card(need, probed.room) if cards else (0, "")
-    together = at_once or procs or (cards * most if cards else _by_cpus(need, whole))
+    together = at_once or procs or best(probed, whole)[0]
     if procs:
         together = min(together, procs)
     together = max(1, together)
@@ -90,10 +105,6 @@ def ask(probed: Probed, whole: Whole, procs: int, *, at_once: int = 0) -> Ask:
         memory=int(need.host) if need.host and whole.memory else None,
         at_once=together,
     )
-
-
-def _by_cpus(need: Need, whole: Whole) -> int:
-    return min(MOST, max(1, int(whole.cpus / (need.cores or 1.0))))
 
 
 def _down(part: float) -> float:

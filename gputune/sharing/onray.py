@@ -27,14 +27,14 @@ from gputune.packed import FILE, Packed, ProcRow, to_json
 from gputune.proving import trials
 from gputune.recording.folder import Folder
 from gputune.report.packed import render
-from gputune.report.terminal import encodable
+from gputune.report.streams import encodable
 from gputune.sharing import preparing
 from gputune.sharing.closing import verdict
 from gputune.sharing.far import Far
 from gputune.sharing.farpack import FarPack
 from gputune.sharing.farrefusals import DoesNotFit, NoNeed, TrialFailed, check
 from gputune.sharing.fitting import Need, Probed, Room
-from gputune.sharing.fractions import Ask, Whole, ask, per_card, refusal
+from gputune.sharing.fractions import Ask, Whole, ask, best, refusal
 from gputune.sharing.hosted import Hosted
 from gputune.sharing.progress import Pace
 from gputune.sharing.spec import AUTO, Job, Spec, total
@@ -158,20 +158,20 @@ class Sharing:
         spec, whole = self._spec, self._whole
         asked = total(spec.jobs, 0)
         wish = ask(probed, whole, asked, at_once=spec.at_once)
-        if not asked:
-            fits, first = per_card(probed.need, probed.room)
-            on_each = f", {fits} on each GPU" if whole.gpus else ""
-            self._note(f"{wish.at_once} at once should do most ({first or 'CPUs'} is the limit{on_each})")
-            return wish, tasks(spec, count=wish.at_once)
         says = refusal(probed, whole, wish.at_once)
-        if says and not spec.queue:
+        if says and asked and not spec.queue:
             raise DoesNotFit(says)
         if says:
             held = [n for n in range(1, wish.at_once) if not refusal(probed, whole, n)]
             if not held:
                 raise DoesNotFit(refusal(probed, whole, 1))
             wish = ask(probed, whole, asked, at_once=held[-1])
-        return wish, tasks(spec)
+        if asked:
+            return wish, tasks(spec)
+        if not spec.at_once:
+            why = "memory is the limit" if says else best(probed, whole)[1]
+            self._note(f"{wish.at_once} at once should do most ({why})")
+        return wish, tasks(spec, count=wish.at_once)
 
     # the end
 

@@ -64,17 +64,18 @@ def test_offers_as_many_as_the_tightest_of_all_limits_holds(light) -> None:
 
 
 @pytest.mark.parametrize(
-    ("card", "job", "fits", "limit"),
+    ("card", "job", "fits", "why"),
     [
-        ({"busy": 0.1, "memory_used": 23_500_000_000}, 0.5, 3, "device memory"),
-        ({"busy": 0.1}, 3.0, 2, "CPUs"),
-        ({"busy": 0.03, "memory_used": 500_000_000}, 0.1, 16, "device time"),
+        ({"busy": 0.1, "memory_used": 23_500_000_000}, 0.5, 3, "device memory is the limit"),
+        ({"busy": 0.1}, 3.0, 2, "CPUs is the limit"),
+        ({"busy": 0.055, "memory_used": 500_000_000}, 0.1, 16, "device time is the limit"),
+        ({"busy": 0.03, "memory_used": 500_000_000}, 0.1, 16, "beyond 16, contexts and launches take the gain"),
     ],
 )
-def test_each_limit_counts(light, card, job, fits, limit) -> None:
+def test_each_limit_counts(light, card, job, fits, why) -> None:
     (finding,) = advise(light(card, job=job))
     assert finding.change == {"procs": fits}
-    assert finding.offer.endswith(f"{limit} is the limit")
+    assert finding.offer.endswith(why)
 
 
 def test_the_hosts_memory_is_a_limit_too(light) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from gputune.sharing.fitting import Need, Probed, Room
-from gputune.sharing.fractions import Whole, ask, per_card, refusal
+from gputune.sharing.fractions import Whole, ask, best, per_card, refusal
 
 GB = 10**9
 CARD = Room(name="GPU 0 (sim)", device=80.0 * GB, device_free=80.0 * GB)
@@ -26,17 +26,25 @@ def test_they_are_spread_over_the_cards_and_not_crowded_on_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("need", "fits", "limit"),
+    ("need", "fits", "why"),
     [
-        ({"device": 30.0 * GB, "busy": 0.1}, 2, "device memory"),
-        ({"device": 5.0 * GB, "busy": 0.6}, 2, "device time"),
-        ({"device": 5.0 * GB, "busy": 1.0}, 1, "device time"),
-        ({"device": 40.0 * GB, "given": True}, 2, "device memory"),
+        ({"device": 30.0 * GB, "busy": 0.1}, 2, "device memory is the limit"),
+        ({"device": 5.0 * GB, "busy": 0.6}, 2, "device time is the limit"),
+        ({"device": 5.0 * GB, "busy": 1.0}, 1, "device time is the limit"),
+        ({"device": 40.0 * GB, "given": True}, 2, "device memory is the limit"),
+        ({"device": 78.0 * GB}, 1, "device memory is the limit"),
+        ({"device": 1.0 * GB, "busy": 0.01}, 16, "at most 16 share a GPU"),
         ({}, 1, ""),
     ],
 )
-def test_a_card_holds_as_many_as_its_memory_and_its_time(need: dict[str, object], fits: int, limit: str) -> None:
-    assert per_card(probed(**need).need, CARD) == (fits, limit)
+def test_a_card_holds_as_many_as_its_memory_and_its_time(need: dict[str, object], fits: int, why: str) -> None:
+    assert per_card(probed(**need).need, CARD) == (fits, why)
+
+
+def test_why_a_cluster_holds_no_more_is_said_as_it_is() -> None:
+    assert best(probed(device=30.0 * GB), TWO) == (4, "device memory is the limit, 2 on each GPU")
+    assert best(probed(cores=1.0), Whole(cpus=4.0)) == (4, "CPUs is the limit")
+    assert best(probed(cores=1.0), Whole(cpus=64.0)) == (16, "at most 16 share its CPUs")
 
 
 def test_a_number_to_be_found_out_is_what_all_cards_hold() -> None:
