@@ -88,7 +88,10 @@ def _supervised(arguments: list[str]) -> None:
 
 def _launcher() -> Callable[[], None]:
     """Load what runs the tasks of `share`."""
+    from gputune.launch import family  # noqa: PLC0415 - in the fork
     from gputune.sharing.launcher import main as launch  # noqa: PLC0415 - in the fork
+
+    family.adopt()  # it loads what this needs: later the tasks would wait for it
 
     return launch
 

@@ -63,8 +63,6 @@ class Supervisor:
                 ahead.drop()
             return self._recorder_status
         lock = hold(plan.rings) if plan.rings else -1
-        if plan.family:
-            family.adopt()
         try:
             if ahead is not None:
                 self._command = ahead.go(_environment(plan))
@@ -77,6 +75,8 @@ class Supervisor:
             self._wait_for_recorder(plan, mask)
             return refused.status
         self._tell(Started(self._command, time.monotonic_ns()))
+        if plan.family:
+            family.adopt()  # now there is time: the command adopts for itself, and nobody is orphaned before it does
         self._let_go(plan, lock)
         ended = self._watch(plan, mask)
         if plan.family:

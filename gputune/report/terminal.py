@@ -5,7 +5,7 @@ a line is wrapped; only the command itself is cut. Every string that came from t
 """
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import PurePath
 from textwrap import wrap
 
@@ -73,23 +73,6 @@ def render(verdict: Verdict, *, width: int = 80, colour: bool = False, run_folde
         if len(lines) <= room:
             break
     return "\n".join(lines)
-
-
-def colour_wanted(environ: Mapping[str, str], *, terminal: bool) -> bool:
-    """Return whether colour may be written: to a terminal that is not dumb, and NO_COLOR is unset or empty."""
-    return terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-
-
-def encodable(text: str, encoding: str | None) -> str:
-    """Return `text` with plain letters for what `encoding` (a stream's) cannot hold: a verdict never fails to print."""
-    try:
-        text.encode(encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return text.translate(PLAIN).encode("ascii", "replace").decode("ascii")
-    return text
-
-
-PLAIN = str.maketrans({"×": "x", "–": "-", "·": "|", "█": "#", "▓": "=", "▒": "-", "░": ".", "µ": "u", "→": ">"})
 
 
 def _header(verdict: Verdict, width: int, paint: Paint) -> list[str]:

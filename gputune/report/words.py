@@ -1,6 +1,9 @@
 """Numbers as a person reads them, with their units. Nowhere below this floor is there a percent."""
 
-from gputune.document import SpeedupRow
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gputune.document import SpeedupRow  # a file of structs: a table of processes needs none of them
 
 
 def percent(share: float) -> str:
@@ -13,7 +16,7 @@ def clip(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def times(gain: SpeedupRow) -> str:
+def times(gain: "SpeedupRow") -> str:
     """Return a speed-up and its interval as a person reads them: `×2.2 (1.9–2.3)`, `×1.10 (1.05–1.15)`.
 
     Where only its low end is known: `at least ×1.1, ×15 elsewhere`.

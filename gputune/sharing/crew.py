@@ -30,6 +30,7 @@ class Crew:
         self.closing = False  # nobody starts any more
         self.may_start: Callable[[Member], bool] = lambda _member: True
         self.seat: Callable[[Member], None] = lambda _member: None  # called right before a start
+        self.ended: Callable[[Member], None] = lambda _member: None  # called with who has ended, before the policy is
         self.stops = 0  # how often all of us were stopped: what was measured across a stop is worth nothing
         self.first_failure: int | None = None
         self._spec = spec
@@ -90,34 +91,36 @@ class Crew:
         member.attempts += 1
         member.started = time.monotonic()
         member.began = member.began or member.started
-        self._over(member, status, 0, again=False)
+        member.over(status, 0)
+        self._follow(member, again=False)
 
     def _say(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
             self._tell(text)
 
-    def reap(self) -> list[Member]:
-        """Bury who has ended, and do what the policy says; return the members among them."""
-        ended: list[Member] = []
+    def reap(self) -> None:
+        """Bury who has ended, and do what the policy says. Raises what `ended` raises."""
         while True:
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
-                return ended
+                return
             if found is None:
-                return ended
+                return
             member = next((m for m in self.running if m.pid == found.si_pid), None)
             if member is not None:
                 member.send(signal.SIGTERM, group=True)  # what it leaves behind; its number is still its own
                 member.send(signal.SIGCONT, group=True)
             _, status, usage = os.wait4(found.si_pid, 0)
             if member is not None:
-                self._over(member, os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024)
-                ended.append(member)
+                member.over(os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024)
+                self.ended(member)
+                self._follow(member)
 
-    def _over(self, member: Member, code: int, peak: int, *, again: bool = True) -> None:
-        member.over(code, peak)
+    def _follow(self, member: Member, *, again: bool = True) -> None:
+        """Do what the policy says of a member that has ended."""
+        code = member.code or 0
         if code == 0 or member.trial:
             return
         left = member.attempts <= self._spec.restarts and not self.closing

@@ -33,6 +33,8 @@ from gputune.sharing.spec import PROBED, VARIABLE, Spec, decode
 from gputune.sharing.window import Eyes
 
 BEAT = 0.1  # s between two looks, where no signal comes
+PREPARE_S = 2.0  # s after the start: then there is time to load what the summary needs
+DRIVER_S = 0.5  # s that the driver gets at the end of a run so short that it has not told yet whether there is a card
 ORPHANED_S = 5.0  # s that tasks get to end once the process that was started by hand is gone
 WIDTH = 100  # columns of the summary, where stderr is no terminal
 OURS = 1
@@ -46,9 +48,11 @@ class Launcher:
         self._notes: list[str] = []
         self._began = time.monotonic()
         self._orphaned_at = 0.0
+        self._prepared = False
         self._cards = Cards()
         mask: Mask = set(spec.mask)
         self._crew = Crew(spec, dict(os.environ), mask, self._tell)
+        self._crew.ended = self._ended
         progress = Progress(Path(spec.rings or os.devnull), self._crew.slot_of)
         self._pattern = metric(spec.metric) if spec.metric else None
         self._places = Places(spec, self._cards, self._note)
@@ -63,6 +67,7 @@ class Launcher:
             self._listen(0)  # a Ctrl-C that came while we were being loaded: nobody starts
             self._course.begin()
             self._live()
+            self._meet_cards()
         except GputuneError as refused:
             self._clear()
             say(f"{refused}\n")
@@ -90,10 +95,7 @@ class Launcher:
             if self._course.phase == "packed" and self._crew.over:
                 return
             self._listen(BEAT)
-            for member in self._crew.reap():
-                self._eyes.progress.look(now=True)
-                self._eyes.logs.last(member)
-                self._course.ended(member)
+            self._crew.reap()
             self._mind_parent()
 
     def _look(self) -> None:
@@ -103,6 +105,22 @@ class Launcher:
         members = self._crew.members
         states = tuple((member.state, member.paused, member.attempts) for member in members)
         self._living.look(self._crew.running, (self._course.phase, states))
+        if not self._prepared and time.monotonic() - self._began > PREPARE_S:
+            self._prepared = True
+            import gputune.report.packed  # noqa: F401, PLC0415 - the summary needs it then, and is waited for
+
+    def _ended(self, member: Member) -> None:
+        """Learn all of a process that has ended. Raises GputuneError where the run is not gone on with."""
+        self._eyes.progress.look(now=True)
+        self._eyes.logs.last(member)
+        self._course.ended(member)
+
+    def _meet_cards(self) -> None:
+        """Find out whether there is a card, where the tasks were faster than the driver: the verdict says so."""
+        if not self._crew.closing:
+            self._cards.meet(DRIVER_S)
+        if self._places.card is None:
+            self._places.meet()
 
     def _listen(self, longest: float) -> None:
         """Wait for a signal, and take all that are there."""
@@ -124,6 +142,7 @@ class Launcher:
 
     def _clear(self) -> None:
         """End what runs, of a run that was refused."""
+        self._crew.ended = lambda _member: None
         self._crew.close("the run was refused")
         until = time.monotonic() + self._spec.grace + ORPHANED_S
         while not self._crew.over and time.monotonic() < until:
@@ -156,7 +175,7 @@ class Launcher:
     def _speak(self) -> None:
         """Print the summary, and keep the document."""
         from gputune.report.packed import render  # noqa: PLC0415 - the tasks start sooner without it
-        from gputune.report.terminal import encodable  # noqa: PLC0415 - as above
+        from gputune.report.streams import encodable  # noqa: PLC0415 - as above
 
         self._keep_probed()
         made = self._document({}, running=False)

@@ -15,6 +15,8 @@ from gputune.sharing.tasks import Task
 CARDS_S = 10.0  # s that the driver gets to tell of its cards, where they are needed before anything starts
 EMPTIEST_S = 2.0  # s over which cards are compared
 THREADS = "OMP_NUM_THREADS"
+NO_MPS = "weights count under MPS only: here each gets the same part"
+NO_CARD = "weights are parts of a card under MPS, and there is no card here: they count for nothing"
 
 
 class NoSuchCard(BadUsage):
@@ -63,7 +65,7 @@ class Places:
         self._named: dict[str, Card] = {}
         self._sets: list[frozenset[int]] = []  # of CPUs, one for each that runs at a time
         self._threads = 0  # for each; 0: as they are
-        self._said = False  # that nobody may compute
+        self._said: set[str] = set()  # what is said once
 
     def baseline(self, card: Card) -> float | None:
         """Return the B that were in use on a device before we came, None where the driver told of it too late."""
@@ -86,7 +88,7 @@ class Places:
     def choose(self, *, needed: bool) -> None:
         """Choose the cards that were wished for; wait for the driver if they are `needed`. Raises GputuneError."""
         wishes = self._spec.gpus
-        if wishes or needed or self._weighted or self._spec.mps == "on":
+        if wishes or needed or self._spec.weighted or self._spec.mps == "on":
             self._cards.wait(CARDS_S)
         if wishes and self._cards.state != "there":
             raise NoCards(self._cards)
@@ -99,11 +101,6 @@ class Places:
             self._note(
                 f"{self.card.name} is parted (MIG): what is free in an instance is not read, so nothing is refused"
             )
-
-    @property
-    def _weighted(self) -> bool:
-        jobs = self._spec.jobs
-        return len({job.weight for job in jobs}) > 1 or any(len(set(job.weights)) > 1 for job in jobs)
 
     def _chosen(self, wish: str) -> Card:
         card = self._cards.emptiest(EMPTIEST_S) if wish == "auto" else self._cards.of(wish)
@@ -162,14 +159,15 @@ class Places:
         Raises NoDaemon; OneAtATime where the card's compute mode does not take them and they are `sure` to use it.
         """
         card = self.card
-        if card is not None and card.mode in PROHIBITED and not self._said:
-            self._said = True
-            self._note(f"{card.name} is in compute mode {card.mode_name}: no process may use it")
+        if card is not None and card.mode in PROHIBITED:
+            self._once(f"{card.name} is in compute mode {card.mode_name}: no process may use it")
         if procs < 2 or (self.mps is not None and not sure):
             return
         if card is None:
             if self._spec.mps == "on":
                 raise NoDaemon(self._cards.why)
+            if self._spec.weighted and self.is_without_card:
+                self._once(NO_CARD)
             return
         if not card.told:
             return
@@ -180,6 +178,12 @@ class Places:
                 raise OneAtATime(card, each)
             self._note(f"{card.name} is in compute mode {card.mode_name}: one process at a time may use it")
 
+    def _once(self, text: str) -> None:
+        """Say something that stays true, once."""
+        if text not in self._said:
+            self._said.add(text)
+            self._note(text)
+
     def _join(self, card: Card, each: int) -> None:
         """Find the daemon, or start one, and say so."""
         if self.mps is not None:
@@ -188,8 +192,8 @@ class Places:
         self.mps = Mps(self._spec.mps, each, card.capability, place, cards=self.names)
         if self._spec.mps != "off":
             self._note(self._sentence(self.mps, card))
-        if self._weighted and not self.mps.active:
-            self._note("weights count under MPS only: here each gets the same part")
+        if self._spec.weighted and not self.mps.active:
+            self._once(NO_MPS)
 
     @staticmethod
     def _sentence(mps: Mps, card: Card) -> str:

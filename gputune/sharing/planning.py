@@ -14,7 +14,7 @@ from gputune.sharing.cards import Card, Cards
 from gputune.sharing.fitting import Room
 from gputune.sharing.known import check
 from gputune.sharing.mps import Mps, NoDaemon, unfit
-from gputune.sharing.placing import CARDS_S, EMPTIEST_S, NoCards, NoSuchCard, Places, seen_as
+from gputune.sharing.placing import CARDS_S, EMPTIEST_S, NO_CARD, NO_MPS, NoCards, NoSuchCard, Places, seen_as
 from gputune.sharing.spec import Job, Spec, total
 from gputune.sharing.spec import Mps as Wish
 from gputune.sharing.tasks import Task, tasks
@@ -161,14 +161,17 @@ def _device_words(cards: Cards, chosen: Sequence[Card]) -> str:
 
 
 def _mps(spec: Spec, chosen: Sequence[Card], at_once: int) -> str:
-    if not chosen or at_once < 2:
+    """Return what would be said of MPS, and of weights where they would count for nothing."""
+    if at_once < 2:
         return ""
+    if not chosen:
+        return NO_CARD if spec.weighted else ""
     wish: Wish = "off" if spec.mps == "off" else "auto"  # a daemon is looked for, and none is started
     each = -(-at_once // len(chosen))
     found = Mps(wish, each, chosen[0].capability, "")
-    if spec.mps != "on" or found.active:
-        return found.says
-    return unfit(each, chosen[0].capability) or "an MPS daemon would be started for this run"
+    if spec.mps == "on" and not found.active:
+        return unfit(each, chosen[0].capability) or "an MPS daemon would be started for this run"
+    return f"{found.says}; {NO_MPS}" if spec.weighted and not found.active else found.says
 
 
 def _without_daemon(spec: Spec, cards: Cards, chosen: Sequence[Card], at_once: int) -> NoDaemon | None:

@@ -87,7 +87,7 @@ def whole_command(spec: Spec) -> tuple[str, ...]:
 
 def _folder(out: str | None, command: tuple[str, ...], troubles: list[str]) -> str:
     try:
-        return folders.chosen(out) if out else folders.fresh(command)
+        return folders.claimed(out) if out else folders.fresh(command)
     except OSError as error:
         troubles.append(f"nothing was recorded: `{out or folders.RUNS}` cannot be written ({error.strerror or error})")
         return ""

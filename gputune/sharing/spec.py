@@ -65,6 +65,11 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     numbered: tuple[int, int, int] | None = None
     probe: bool = False  # a copy is measured, what it needs is kept, and nothing else is started
 
+    @property
+    def weighted(self) -> bool:
+        """Return whether some processes are to have more of the card than others."""
+        return len({job.weight for job in self.jobs}) > 1 or any(len(set(job.weights)) > 1 for job in self.jobs)
+
 
 def encode(spec: Spec) -> str:
     """Return it as text."""

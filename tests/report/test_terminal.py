@@ -8,7 +8,8 @@ import pytest
 
 from gputune.features import Features, Frame
 from gputune.finding import NO_CHANGE, Effect, Finding, Speedup
-from gputune.report.terminal import colour_wanted, encodable, render
+from gputune.report.streams import colour_wanted, encodable
+from gputune.report.terminal import render
 from gputune.sample import Guest
 from gputune.verdict import Overhead, build
 

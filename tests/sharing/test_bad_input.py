@@ -95,6 +95,16 @@ def test_flags_that_a_task_does_not_take_are_said_once(share, tmp_path, said, st
     assert "hint: `--no-index-args` leaves them out" in done.stderr
 
 
+@pytest.mark.parametrize("policy", ["restart", "stop"])
+def test_a_refusal_comes_before_what_the_policy_would_do(share, tmp_path, policy) -> None:
+    (tmp_path / "deaf.py").write_text("import argparse; argparse.ArgumentParser().parse_args()")
+    done = share("--procs", "2", "--trial", "0", "--on-failure", policy, "deaf.py")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: the task does not take the flags")
+    assert "starts again" not in done.stderr
+    assert "the others are ended" not in done.stderr
+
+
 PARSER = """
 import argparse, os, sys
 parser = argparse.ArgumentParser()
@@ -152,10 +162,28 @@ def test_a_refusal_is_a_line_that_says_so_of_the_flag(tmp_path, said, refuses) -
     assert found == (said if refuses else "")
 
 
-def test_without_a_card_they_run_on_the_cpus_and_that_is_said(share, simgpu, monkeypatch, tmp_path) -> None:
+@pytest.mark.parametrize("command", [("sleep", "2"), ("true",)])
+def test_without_a_card_they_run_on_the_cpus_and_that_is_said(share, simgpu, monkeypatch, command) -> None:
     simgpu()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    done = share("--procs", "2", "--trial", "0", "--no-index-args", "--", "sleep", "2")
+    done = share("--procs", "2", "--trial", "0", "--no-index-args", "--", *command)
     assert done.returncode == 0, done.stderr
     assert "there is no GPU here: they ran on the CPUs" in done.stderr
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_weights_without_a_card_are_said_to_count_for_nothing(share, simgpu, monkeypatch) -> None:
+    simgpu()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    done = share("--procs", "2", "--weights", "2,1", "--trial", "0", "--no-index-args", "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("there is no card here: they count for nothing") == 1
+
+
+def test_a_folder_that_was_named_is_one_runs_alone(share, tmp_path) -> None:
+    quick = ("--procs", "1", "--trial", "0", "--no-index-args", "--out", "run-1", "--", "true")
+    assert share(*quick).returncode == 0
+    assert (tmp_path / "run-1" / "taken").exists()  # the mark that only one of several can make
+    again = share(*quick)
+    assert again.returncode == 2
+    assert again.stderr.startswith("error: `run-1` already holds a run")

@@ -138,3 +138,11 @@ def test_a_number_that_is_to_be_found_out_is_said(share) -> None:
     done = share("--procs", "auto", "--dry-run", "train.py")
     assert done.returncode == 0, done.stderr
     assert "how many: found out by trying" in done.stdout
+
+
+def test_weights_that_would_count_for_nothing_are_said(share, simgpu, monkeypatch) -> None:
+    simgpu()
+    weighted = ("--procs", "2", "--weights", "2,1", "--dry-run", "train.py")
+    assert "weights count under MPS only" in share(*weighted).stdout
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "there is no card here: they count for nothing" in share(*weighted).stdout
