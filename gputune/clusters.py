@@ -6,11 +6,14 @@ an extra (`gputune[ray]`). It has no types that we could use without it, so hand
 
 import importlib
 import re
+import shutil
 import signal
 import socket
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from gputune.errors import BadUsage, GputuneError
@@ -140,3 +143,10 @@ def missing(ray: Any, wanted: Mapping[str, float]) -> str:
     short = [name for name, amount in wanted.items() if amount > float(free.get(name, 0.0)) + LESS]
     words = [f"{float(free.get(name, 0.0)):g} of {float(whole.get(name, 0.0)):g} {name}s" for name in short]
     return f"{' and '.join(words)} are free" if words else ""
+
+
+def here(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command with the Python that runs Ray on this node where its own is not to be found."""
+    if Path(argv[0]).name.startswith("python") and shutil.which(argv[0]) is None:
+        return (sys.executable, *argv[1:])
+    return argv

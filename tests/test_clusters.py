@@ -2,6 +2,7 @@
 
 import importlib.util
 import socket
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -65,3 +66,10 @@ def test_what_is_missing_is_said_in_numbers() -> None:
     ray = SimpleNamespace(available_resources=lambda: {"CPU": 2.0}, cluster_resources=lambda: {"CPU": 8.0, "GPU": 1.0})
     assert clusters.missing(ray, {"CPU": 2.0}) == ""
     assert clusters.missing(ray, {"CPU": 4.0, "GPU": 1.0}) == "2 of 8 CPUs and 0 of 1 GPUs are free"
+
+
+def test_a_python_that_is_not_on_a_node_is_the_one_that_runs_its_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert clusters.here(("python3", "train.py")) == (sys.executable, "train.py")
+    assert clusters.here((sys.executable, "train.py")) == (sys.executable, "train.py")
+    assert clusters.here(("bash", "train.sh")) == ("bash", "train.sh")

@@ -5,22 +5,20 @@ ends it if the actor goes. The actor itself has no thread and never waits: it is
 """
 
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import msgspec
 
-from gputune import watching
+from gputune import clusters, watching
 from gputune.isolation import own_python
 from gputune.launch import folders, signals
+from gputune.launch.output import tail
 from gputune.packed import FILE
 from gputune.sharing.cards import Cards
-from gputune.sharing.member import tail
 from gputune.sharing.preparing import LAUNCHER
 from gputune.sharing.spec import PROBED, VARIABLE, Job, Spec, decode, encode
 
@@ -59,7 +57,7 @@ class Hosted:
         if not Path(cwd).is_dir():
             return f"there is no folder `{cwd}` on this node"
         spec = decode(text)
-        job = msgspec.structs.replace(spec.jobs[0], argv=_here(spec.jobs[0].argv))
+        job = msgspec.structs.replace(spec.jobs[0], argv=clusters.here(spec.jobs[0].argv))
         self._rings = folders.rings()
         spec = _placed(spec, job, str(self._base), self._rings)
         changes = {**watching.environment(self._rings), VARIABLE: encode(spec)}
@@ -138,16 +136,9 @@ class Hosted:
             return ""
 
     def _said(self) -> str:
-        return tail(str(self._base / "said"), SAID).decode("utf-8", "replace")
+        return tail(self._base / "said", SAID).decode("utf-8", "replace")
 
 
 def _placed(spec: Spec, job: Job, folder: str, rings: str) -> Spec:
     """Return the spec as it is here: its places, and whose child the launcher is."""
     return msgspec.structs.replace(spec, jobs=(job,), folder=folder, logs=folder, rings=rings, parent=os.getpid())
-
-
-def _here(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command with the Python that runs Ray here where its own is not to be found."""
-    if Path(argv[0]).name.startswith("python") and shutil.which(argv[0]) is None:
-        return (sys.executable, *argv[1:])
-    return argv

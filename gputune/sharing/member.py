@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from gputune.launch import family, program, signals
+from gputune.launch.output import tail
 from gputune.sharing.tasks import Task
 
 State = Literal["waiting", "running", "ended"]
@@ -70,7 +71,7 @@ class Member:
         self.state, self.code, self.ended = "ended", code, time.monotonic()
         self.peak = max(self.peak, peak)
         self.paused = False
-        if code != 0 and not self.why and OOM in tail(self.task.log).lower():
+        if code != 0 and not self.why and OOM in tail(self.task.log, LAST).lower():
             self.why = "out of memory"
 
     def send(self, number: int, *, group: bool = False) -> None:
@@ -156,13 +157,3 @@ def _prepare(task: Task, log: int, launcher: int) -> None:
         os.chdir(task.cwd)
     if task.cpus:
         os.sched_setaffinity(0, task.cpus)
-
-
-def tail(log: str, most: int = LAST) -> bytes:
-    """Return the end of a log, nothing where it cannot be read."""
-    try:
-        with Path(log).open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - most))
-            return file.read(most)
-    except OSError:
-        return b""

@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gputune.hygiene import clean
+from gputune.launch.output import tail
 from gputune.sharing.crew import Crew
-from gputune.sharing.member import Member, tail
+from gputune.sharing.member import LAST, Member
 from gputune.sharing.mps import Mps, seen
 from gputune.sharing.pressure import Pressure, Step
 from gputune.sharing.progress import Pace
@@ -188,7 +189,7 @@ def _newest(members: Sequence[Member]) -> Member:
 
 def last_line(member: Member) -> str:
     """Return the last words in a task's log."""
-    lines = tail(member.task.log).decode("utf-8", "replace").strip().splitlines()
+    lines = tail(member.task.log, LAST).decode("utf-8", "replace").strip().splitlines()
     return clean(lines[-1], WORDS) if lines else ""
 
 

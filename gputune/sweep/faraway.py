@@ -9,7 +9,6 @@ import importlib
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,11 +18,13 @@ from typing import Any
 
 import msgspec
 
+from gputune import clusters
 from gputune.errors import GputuneError
 from gputune.features import Features
 from gputune.isolation import own_python
 from gputune.joining import Part, decode, encode
 from gputune.launch import family
+from gputune.launch.output import tail
 from gputune.proving import trials
 from gputune.sweep.journal import Remembered, remembered
 from gputune.sweep.script import Script
@@ -174,12 +175,12 @@ def _report(order: Order, folder: Path, output: int) -> Report:
         return Report(error=f"`{order.command[0]}` cannot be started: {error.strerror}", hint="see `--python`")
     run = found.run
     text = encode(Part(host=os.uname().nodename, features=run)).decode() if run is not None else ""
-    return Report(start=remembered(found), features=text, log=_tail(Path(found.log)))
+    return Report(start=remembered(found), features=text, log=tail(found.log, LOG).decode("utf-8", "replace"))
 
 
 def _started(order: Order, folder: Path, output: int) -> Start:
     starter = Starter(
-        script=Script(command=_command(order.command), cwd=order.cwd),
+        script=Script(command=clusters.here(order.command), cwd=order.cwd),
         folder=folder,
         within=order.within,
         seed=order.seed,
@@ -195,20 +196,3 @@ def _started(order: Order, folder: Path, output: int) -> Start:
     plan = starter.plan(seconds=order.seconds, batches=order.batches)
     special = {"replay": True} if order.replay else {}
     return starter.start(plan, order.name, order.wanted, judge=judge if order.judged else None, **special)
-
-
-def _command(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command with the Python that runs Ray here where its own is not to be found."""
-    program = Path(words[0]).name
-    if program.startswith("python") and shutil.which(words[0]) is None:
-        return (sys.executable, *words[1:])
-    return words
-
-
-def _tail(log: Path) -> str:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - LOG))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -16,6 +16,7 @@ from statistics import fmean, stdev
 
 from gputune.features import Features
 from gputune.hygiene import clean
+from gputune.launch.output import tail
 from gputune.sample import Json
 from gputune.sweep.living import Live, Plan
 from gputune.sweep.rungs import RUNGS
@@ -185,7 +186,7 @@ def most_waited(run: Features) -> str:
 
 def failure(log: Path, why: str, run: Features) -> tuple[State, str]:
     """Return whether memory was the reason, and the reason in a sentence."""
-    text = _tail(log)
+    text = tail(log, TAIL).decode("utf-8", "replace")
     said = text.strip().splitlines()[-1:]
     last = clean(said[0], LAST_WORDS) if said else ""
     memory = _of_memory(text, run)
@@ -215,15 +216,6 @@ def status_words(code: int | None) -> str:
     if code is not None and code > 128:
         return f"it died of signal {code - 128}"
     return f"it left with status {code}"
-
-
-def _tail(log: Path) -> str:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - TAIL))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def refused(start: Start, wanted: Mapping[str, Json]) -> str:

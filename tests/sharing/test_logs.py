@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gputune.errors import BadUsage
+from gputune.launch.output import tail
 from gputune.sharing.logs import Log, Metric, painted
 from gputune.sharing.metric import metric
 
@@ -43,3 +44,10 @@ def test_a_metric_has_a_mean_since_a_moment() -> None:
 def test_each_process_has_a_colour() -> None:
     assert painted("0 | x", 0) != painted("0 | x", 1)
     assert painted("0 | x | y", 0).endswith("\x1b[0mx | y")
+
+
+def test_of_a_long_log_the_end_is_read_and_of_one_that_is_gone_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(b"a long beginning, and the end")
+    assert (tail(file, 3), tail(file, 1000)) == (b"end", file.read_bytes())
+    assert tail(tmp_path / "none", 3) == b""
