@@ -64,7 +64,8 @@ def _limits(device: Device, machine: Machine, busy: float, used: int, total: int
 def _finding(process: Process, device: Device, limits: dict[str, float], fits: int) -> Finding:
     busy, used, total = device.busy or 0.0, device.memory_used or 0, device.memory_total or 1
     first = min(limits, key=lambda name: limits[name])
-    more = f"{first} is the limit" if limits[first] < MOST + 1 else f"beyond {MOST}, contexts and launches take the gain"
+    beyond = f"beyond {MOST}, contexts and launches take the gain"
+    more = f"{first} is the limit" if limits[first] < MOST + 1 else beyond
     return Finding(
         id="room-to-share",
         says=(

@@ -90,9 +90,7 @@ def bereft(document: Packed, why: str, exit_code: int | None) -> Packed:
         msgspec.structs.replace(row, state=LOST, recent=None) if row.state in {"running", "paused"} else row
         for row in document.procs
     ]
-    return msgspec.structs.replace(
-        document, running=False, phase="", procs=procs, verdict=why, exit_code=exit_code
-    )
+    return msgspec.structs.replace(document, running=False, phase="", procs=procs, verdict=why, exit_code=exit_code)
 
 
 def silence(folder: Path) -> float:

@@ -79,9 +79,7 @@ class Life:
         if self._run.job:
             outcome, verdict = self._together(outcome, verdict)
         before = self._kept.trouble
-        outcome.speak(
-            verdict, [*self._gate.troubles, *self._troubles, *outcome.troubles, self._bereft(ended), before]
-        )
+        outcome.speak(verdict, [*self._gate.troubles, *self._troubles, *outcome.troubles, self._bereft(ended), before])
         self._end.spoken()
         self._living.close()
         self._kept.close()
@@ -172,7 +170,7 @@ class Life:
         self._follow()
         if not self._prepared and at - self._started.t > PREPARE:
             self._prepared = True
-            prepare(quiet=self._run.quiet)
+            prepare(quiet=self._run.quiet, family=self._run.family)
             gc.freeze()  # what is there by now stays: it need not be looked through for garbage again and again
 
     def _follow(self) -> None:
@@ -238,8 +236,11 @@ class Life:
             return False
 
 
-def prepare(*, quiet: bool) -> None:
-    """Import now what judging and printing need, so that the verdict comes at once when the command ends."""
+def prepare(*, quiet: bool, family: bool = False) -> None:
+    """Import now what judging and printing need, so that the verdict comes at once when the command ends.
+
+    Of a `family` also what its recording is finished with, 18 MB: several trainings at once have a large machine.
+    """
     from gputune import rooms  # noqa: PLC0415 - as above
 
     try:
@@ -247,5 +248,9 @@ def prepare(*, quiet: bool) -> None:
             rooms.load("gputune.advisors", name)
         if not quiet:
             rooms.load("gputune.report", "terminal")
+        if family:
+            from gputune.recording.lean import keeping  # noqa: PLC0415 - as above
+
+            keeping()
     except Exception:  # noqa: BLE001 - it will be met again, and named, where it is needed
         return

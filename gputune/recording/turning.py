@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gputune.isolation import own_python
 from gputune.sample import Json
 
-CODE = "from gputune.recording.keeping import main; main(sys.argv[1:])"
+CODE = "from gputune.recording.lean import keeping; keeping().main(sys.argv[1:])"
 PATIENCE = 60  # s: for a process that takes a tenth of a second, however slow the disk
 FAILURES = 3  # in a row, after which frames would only pile up
 

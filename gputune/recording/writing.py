@@ -12,6 +12,7 @@ from gputune import __version__
 from gputune.recording.about import SCHEMA_VERSION, offset, read
 from gputune.recording.folder import RUN, Folder, frames_name, write_all
 from gputune.recording.frames import whole
+from gputune.recording.lean import keeping
 from gputune.recording.turning import Turning
 from gputune.sample import Json, Reading, now
 from gputune.units import NS
@@ -214,10 +215,9 @@ class Recording:
         if self._turning is not None:
             self._drop(self._turning.wait())
         if self._folder is not None and (left := self._folder.frames()):
-            keeping = importlib.import_module("gputune.recording.keeping")
-            self._drop(keeping.keep(self._folder, offset(self._about), self._max_size, left))
+            self._drop(keeping().keep(self._folder, offset(self._about), self._max_size, left))
         if self._folder is not None and self._segment > FIRST + 1:
-            importlib.import_module("gputune.recording.keeping").Keeper(self._folder, offset(self._about)).unify()
+            keeping().Keeper(self._folder, offset(self._about)).unify()
             self._folder.tidy()
         self._about["finished"] = True
         self._tell()

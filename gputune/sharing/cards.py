@@ -4,9 +4,10 @@ import os
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
-from gputune.nvml_devices import visible
+from gputune.nvml_devices import HIDING, visible
 from gputune.nvml_process import MEMORY, Answer, Device, subscribe
 
 State = Literal["starting", "there", "none"]
@@ -15,6 +16,7 @@ LOOK = 0.02  # s between looks, where one waits for an answer
 TOLD_S = 3.0  # s for the first readings of a device: it is read five times a second
 NEAR = 0.8  # of its memory in use: from here on a card is read as often as can be, for it may be full in a second
 ABSENT = "no answer from NVML yet"
+DRIVER = Path("/dev/nvidiactl")  # there while it is loaded
 MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}  # nvmlComputeMode_t
 EXCLUSIVE = frozenset({1, 3})  # one process at a time has a context
 PROHIBITED = frozenset({2})
@@ -111,7 +113,9 @@ class Cards:
         self._subscription.hasten((MEMORY,) if any(card.is_nearly_full for card in self.all.values()) else ())
 
     def meet(self, seconds: float) -> None:
-        """Wait until it is known whether there are any."""
+        """Wait until it is known whether there are any; not where a driver is loaded, which takes its time."""
+        if DRIVER.exists():
+            return
         until = time.monotonic() + seconds
         while self.state == "starting" and time.monotonic() < until:
             self.poll()
@@ -148,6 +152,11 @@ class Cards:
         """Have these devices read, and no others."""
         self._chosen = indices
         self._subscription.choose(indices)
+
+    @property
+    def hidden(self) -> bool:
+        """Return whether CUDA_VISIBLE_DEVICES leaves us none, whatever there is."""
+        return os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip() in HIDING
 
     def allowed(self) -> list[Card]:
         """Return the devices that CUDA_VISIBLE_DEVICES leaves us, in its order; all where it says nothing."""

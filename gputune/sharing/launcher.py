@@ -34,7 +34,7 @@ from gputune.sharing.window import Eyes
 
 BEAT = 0.1  # s between two looks, where no signal comes
 PREPARE_S = 2.0  # s after the start: then there is time to load what the summary needs
-DRIVER_S = 0.5  # s that the driver gets at the end of a run so short that it has not told yet whether there is a card
+DRIVER_S = 2.0  # s in which it is found out whether there is a card at all, at the end of a run shorter than that
 ORPHANED_S = 5.0  # s that tasks get to end once the process that was started by hand is gone
 WIDTH = 100  # columns of the summary, where stderr is no terminal
 OURS = 1
@@ -117,7 +117,7 @@ class Launcher:
 
     def _meet_cards(self) -> None:
         """Find out whether there is a card, where the tasks were faster than the driver: the verdict says so."""
-        if not self._crew.closing:
+        if not (self._crew.closing or self._places.is_without_card):
             self._cards.meet(DRIVER_S)
         if self._places.card is None:
             self._places.meet()

@@ -83,7 +83,7 @@ class Places:
     @property
     def is_without_card(self) -> bool:
         """Return whether it is known that there is no card."""
-        return self._cards.state == "none" or (self.told and self.card is None)
+        return self._cards.hidden or self._cards.state == "none" or (self.told and self.card is None)
 
     def choose(self, *, needed: bool) -> None:
         """Choose the cards that were wished for; wait for the driver if they are `needed`. Raises GputuneError."""

@@ -51,9 +51,7 @@ def test_a_launcher_that_says_nothing_any_more_is_said_to_be_gone() -> None:
     row = ProcRow(index=0, pid=7, exit_code=None, log="/l", wall_s=1.0, samples_per_s=None, state="running")
     left = Packed(running=True, procs=[row], mps=False, alone=None, together=None, gain=None)
     assert render(left, silent=3.0).endswith("these had not ended when this was written")
-    assert render(left, silent=600.0).endswith(
-        "nothing was heard of their launcher for 10 min: it is gone, or stopped"
-    )
+    assert render(left, silent=600.0).endswith("nothing was heard of their launcher for 10 min: it is gone, or stopped")
 
 
 def test_what_was_refused_on_the_way_is_not_left_running(share, simgpu, tmp_path) -> None:
