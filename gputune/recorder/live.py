@@ -2,7 +2,8 @@
 
 Numbers are cheap and judging is not, so they are written on every beat and judged where something is new: once there
 are batches enough, when the shares of the loop or its pace have changed, and when the loop is four times as old. All of
-it together takes 0.3 s of CPU, and beyond that 0.05 % of a core, however long the run.
+it together takes 0.3 s of CPU, and beyond that 0.05 % of a core, however long the run. A judgement that has taken more
+delays the next one; the next writing it delays by half a minute at the most, and what became of a tuning not at all.
 """
 
 import time
@@ -79,19 +80,18 @@ class Living:
         self._judged: Judged | None = None
         self._written = False
         self.tuned: Tuned | None = None  # what becomes of its loader
+        self._told = ""  # state of the tuning, as last written
         self._progress = 0
+        self._wrote = 0.0  # s of the run's age
         self._began: float | None = None  # age of the run at which the training was first seen at work
 
     def look(self, gatherer: Gatherer, guests: Iterable[Guest], unavailable: Mapping[str, str]) -> None:
         """Write the file anew if it is due and there is something new. Asked about once a second."""
         at = now()
         age = (at - gatherer.started) / NS
-        if not self._folder or gatherer.host.still or age < self._due or not self._may("write", age):
+        if not self._folder or gatherer.host.still or not self._is_due(gatherer.progress, age):
             return
-        progress = gatherer.progress
-        if progress == self._progress:
-            return
-        self._progress = progress
+        self._progress, self._told, self._wrote = gatherer.progress, self._state, age
         self._began = age if self._began is None else self._began
         least, slower = (SOON, EARLY) if self._judged is None else (BEAT, AGE_A_BEAT)
         self._due = age + min(SLOWEST, max(least, slower * (age - self._began)))
@@ -118,6 +118,18 @@ class Living:
         if self._written:
             with suppress(OSError):
                 Path(self._folder, FILE).unlink()
+
+    @property
+    def _state(self) -> str:
+        """Return what has become of the tuning, "" where nothing is tuned."""
+        return "" if self.tuned is None else self.tuned.state
+
+    def _is_due(self, progress: int, age: float) -> bool:
+        """Return whether there is something new to write, and room in the budget, or long none."""
+        if self._written and self._state != self._told:  # a few times in a run, and somebody waits for it
+            return True
+        late = age >= self._wrote + SLOWEST
+        return progress != self._progress and age >= self._due and (late or self._may("write", age))
 
     def _write(self, whole: Features, age: float, guests: Iterable[Guest]) -> float:
         """Write the file; return the s of CPU that judging took of it."""

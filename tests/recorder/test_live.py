@@ -11,8 +11,9 @@ from gputune.events import INLINE, Event, Kind, Record
 from gputune.gathering import Gatherer
 from gputune.launch.run import Run, Wishes
 from gputune.recorder import live
-from gputune.recorder.live import FILE, FIRST, SHARE, Living, differ
+from gputune.recorder.live import FILE, FIRST, SHARE, SLOWEST, Living, differ
 from gputune.sample import Guest, Note
+from gputune.tuning import told
 from gputune.units import NS
 
 LOADER = {"n": "loader", "id": 1, "where": "train.py:41", "num_workers": 0, "prefetch_factor": None, "batch_size": 32}
@@ -30,6 +31,7 @@ class Training:
         self.at = NS
         self.judged: list[int] = []
         self.cpu = 0.0
+        self.price = 0.1  # s of CPU for a verdict
         monkeypatch.setattr(live, "now", lambda: self.at)
         monkeypatch.setattr(time, "thread_time", lambda: self.cpu)
         monkeypatch.setattr(judging, "judge", self._judge)
@@ -37,7 +39,7 @@ class Training:
         self._record(Kind.ITERATOR, 0, a=1, b=1, e=1)
 
     def _judge(self, run, failed=None):
-        self.cpu += 0.1
+        self.cpu += self.price
         self.judged.append(round(run.wall))
         return []
 
@@ -128,8 +130,26 @@ def test_nothing_is_written_where_nothing_is_new(training) -> None:
 def test_it_costs_no_more_than_its_budget(training) -> None:
     for second in range(3000):
         training.second(wait=0.05 if second // 100 % 2 else 0.09, count=4)  # it changes all the time
-    assert training.cpu <= FIRST + SHARE * 3000
+    assert training.cpu == pytest.approx(FIRST + SHARE * 3000) or training.cpu < FIRST + SHARE * 3000
     assert len(training.judged) >= 8
+
+
+def test_after_a_verdict_that_cost_too_much_the_numbers_are_half_a_minute_old_at_the_most(training) -> None:
+    training.price = 5.0  # a machine that is busy with other things
+    for second in range(300):
+        training.second()
+        assert second + 1 - training.told["updated_s"] <= SLOWEST
+    assert training.judged == [2]
+
+
+def test_what_became_of_a_tuning_is_told_at_once_whatever_a_verdict_cost(training) -> None:
+    training.price = 5.0
+    for state in (told.WAITING, told.TRYING, told.KEPT, told.LOST):
+        for _ in range(3):
+            training.second()
+        training.living.tuned = told.Story("on", state=state).document()
+        training.second()
+        assert training.told["whole"]["tuned"]["state"] == state
 
 
 def test_a_folder_that_cannot_be_written_costs_the_file_only(training) -> None:
