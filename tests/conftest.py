@@ -1,7 +1,9 @@
 """Fixtures that all rooms share: simulated GPUs, and a guard that no test leaves a process behind."""
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +20,7 @@ import simgpu as simulation
 PATIENCE = 30.0  # s for a child that is about to end, on a machine that does other things as well
 LONGEST_TMPDIR = 60  # bytes; Python appends some 32, torch up to 10 more
 PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # they end with the test process
+LISTED = Path("/proc/thread-self/children").exists()  # psutil would look at all that run, twice a test
 
 
 def _plain_signals() -> None:
@@ -39,6 +42,25 @@ def _short_temporary_folder() -> None:
 
 _plain_signals()
 _short_temporary_folder()
+
+
+class Started(subprocess.Popen[str]):
+    """A command in a `with`, which would wait for its end: where the test fails inside of it, it is ended first."""
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None and self.poll() is None:
+            below = psutil.Process(self.pid).children(recursive=True)
+            self.kill()  # first: it would start some of them again
+            for process in below:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        super().__exit__(kind, error, trace)
+
+
+@pytest.fixture
+def popen() -> Callable[..., "subprocess.Popen[str]"]:
+    """Return what starts a command as `subprocess.Popen` does, and ends it where the test fails meanwhile."""
+    return Started
 
 
 @pytest.fixture
@@ -84,17 +106,39 @@ def ray_cluster() -> Iterator[Callable[..., str]]:
 @pytest.fixture(autouse=True)
 def no_child_is_left() -> Iterator[None]:
     """Fail a test that leaves a child process running, and end it."""
-    me = psutil.Process()
-    before = set(me.children(recursive=True))
+    before = _children()
     yield
     deadline = time.monotonic() + PATIENCE
-    while left := [child for child in me.children(recursive=True) if child not in before and not _harmless(child)]:
+    while left := [child for child in _children() - before if not _harmless(child)]:
         if time.monotonic() > deadline:
             said = [_command(child) for child in left]
             for child in left:
                 child.kill()
             pytest.fail(f"left running: {said}")
         time.sleep(0.02)
+
+
+def _children() -> set[psutil.Process]:
+    """Return all processes below this one."""
+    if not LISTED:
+        return set(psutil.Process().children(recursive=True))
+    found: set[psutil.Process] = set()
+    parents = [os.getpid()]
+    while parents:
+        for pid in _listed(parents.pop()):
+            parents.append(pid)
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                found.add(psutil.Process(pid))
+    return found
+
+
+def _listed(pid: int) -> list[int]:
+    """Return the children of a process, as the kernel lists them."""
+    found: list[int] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, file.read_text().split())
+    return found
 
 
 def _harmless(child: psutil.Process) -> bool:

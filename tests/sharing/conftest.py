@@ -43,7 +43,7 @@ def share() -> Share:
 
 
 @pytest.fixture
-def started() -> Callable[..., "subprocess.Popen[str]"]:
+def started(popen: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., "subprocess.Popen[str]"]:
     """Return a function that starts it and returns at once."""
 
     def run(*arguments: str, **more: Any) -> "subprocess.Popen[str]":
@@ -54,7 +54,7 @@ def started() -> Callable[..., "subprocess.Popen[str]"]:
             "text": True,
             **more,
         }
-        return subprocess.Popen((*GPUTUNE, *map(str, arguments)), **options)
+        return popen((*GPUTUNE, *map(str, arguments)), **options)
 
     return run
 

@@ -41,7 +41,7 @@ def watch() -> Watch:
 
 
 @pytest.fixture
-def started() -> Callable[..., "subprocess.Popen[str]"]:
+def started(popen: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., "subprocess.Popen[str]"]:
     """Return a function that starts `gputune watch ARGUMENTS` and returns at once."""
 
     def run(*arguments: str, **more: object) -> "subprocess.Popen[str]":
@@ -52,17 +52,17 @@ def started() -> Callable[..., "subprocess.Popen[str]"]:
             "text": True,
             **more,
         }
-        return subprocess.Popen((*GPUTUNE, "watch", *arguments), **options)  # type: ignore[call-overload, no-any-return] # pass-through
+        return popen((*GPUTUNE, "watch", *arguments), **options)
 
     return run
 
 
 @pytest.fixture
-def eventually() -> Callable[[Callable[[], object]], None]:
+def eventually() -> Callable[..., None]:
     """Return a function that waits until a condition is true."""
 
-    def wait(condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE
+    def wait(condition: Callable[[], object], patience: float = PATIENCE) -> None:
+        deadline = time.monotonic() + patience
         while not condition():
             assert time.monotonic() < deadline, "it never came"
             time.sleep(0.01)

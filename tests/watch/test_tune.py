@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +67,8 @@ if __name__ == "__main__":
 """
 SLOW = {"ITEM": "0.004", "BATCHES": "500", "EPOCHS": "100"}  # 16 ms a batch, which is nearly all of the time
 SETTLED = {"kept", "unchanged", "refused", "lost"}
+LONG = 360.0  # s for a tuning, which measures until it is sure: a minute on an idle machine, five on a crowded one
+pytestmark = pytest.mark.timeout(500)
 
 
 class Tuned:
@@ -119,12 +120,18 @@ def settled(started: Callable[..., Any], script: Path, eventually: Callable[...,
                 option, "--out", "run", "--", sys.executable, str(script), env=env, stdout=output, stderr=errors
             )
         with process:
-            eventually(lambda: state(folder) in SETTLED or process.poll() is not None)
-            time.sleep(1.0)  # some batches under what serves now
+            eventually(lambda: state(folder) in SETTLED or process.poll() is not None, LONG)
+            done = batches(out)
+            eventually(lambda: batches(out) > done + 20 or process.poll() is not None)  # under what serves now
             stop.touch()
         return Tuned(process.returncode, out.read_text(), err.read_text(), folder)
 
     return run
+
+
+def batches(out: Path) -> int:
+    """Return of how many batches a training has said something."""
+    return out.read_bytes().count(b"\n")
 
 
 def untuned(script: Path, like: Tuned, **variables: str) -> str:
