@@ -1,6 +1,7 @@
 """Rates that were measured, with their intervals, and which of two settings is the better one.
 
-A tie goes to the cheaper setting. A setting that cannot be told from the script's own is no reason to change it.
+A tie goes to the cheaper setting: two tie that were measured within `TIE` of each other. A setting that cannot be told
+from the script's own is no reason to change it.
 """
 
 import math
@@ -14,8 +15,14 @@ from gputune.sweep.settings import Setting
 
 SURE = 2.0  # standard errors to either side: 95 %
 TIE = 0.01  # relative: the cheaper one of two that are this close
-LOOSE = 0.03  # relative: and of two that cannot be told apart, if they are no further from each other than this
-SHARP = 0.025  # half a width of the interval of a ratio below which two settings that are not apart tie
+LOOSE = 0.03  # relative: and of two this close that are not apart, where that was seen once or not well
+SHARP = 0.025  # half a width of the interval of a ratio below which what is not apart from the script's own ties
+FINE = 0.015  # the same between two settings that are tried: below it, more visits would tell next to nothing
+
+
+def scatter(parts: Sequence[float]) -> float:
+    """Return the relative standard error of the mean of some rates, 0 of less than two."""
+    return statistics.stdev(parts) / statistics.fmean(parts) / math.sqrt(len(parts)) if len(parts) > 1 else 0.0
 
 
 class Order(Enum):
@@ -47,8 +54,7 @@ class Tally:
     def error(self) -> float:
         """Return the relative standard error of the rate: of its parts, and of visits by their number."""
         parts = [part for visit in self.visits for part in visit]
-        within = statistics.stdev(parts) / statistics.fmean(parts) / math.sqrt(len(parts)) if len(parts) > 1 else 0.0
-        return math.hypot(within, self.noise / math.sqrt(len(self.visits)))
+        return math.hypot(scatter(parts), self.noise / math.sqrt(len(self.visits)))
 
     @property
     def low(self) -> float:
@@ -81,14 +87,26 @@ def gain(now: Tally, then: Tally) -> Speedup:
     return Speedup(low=likely * (1 - width), likely=likely, high=likely * (1 + width))
 
 
-def order(one: Tally, other: Tally) -> Order:
-    """Return how `one` stands to `other`."""
+def order(one: Tally, other: Tally, sharp: float = SHARP) -> Order:
+    """Return how `one` stands to `other`: a tie where they are not apart, by a `sharp` interval."""
     found = gain(other, one)
     if found.low > 1:
         return Order.FASTER
     if found.high < 1:
         return Order.SLOWER
-    return Order.TIE if found.high - found.low <= 2 * SHARP * found.likely else Order.UNDECIDED
+    return Order.TIE if found.high - found.low <= 2 * sharp * found.likely else Order.UNDECIDED
+
+
+def as_fast(tally: Tally, fastest: Tally) -> bool:
+    """Return whether a setting is about as fast as the fastest, or perhaps as fast and a little slower by chance.
+
+    Chance is believed where one of them was seen once, or where what was seen of them tells no more.
+    """
+    if tally.rate >= fastest.rate * (1 - TIE):
+        return True
+    found = gain(fastest, tally)
+    vague = min(len(tally.visits), len(fastest.visits)) == 1 or found.high - found.low > 2 * LOOSE * found.likely
+    return vague and tally.rate >= fastest.rate * (1 - LOOSE) and found.high >= 1
 
 
 def best(tallies: Iterable[Tally], script: Setting) -> Tally:
@@ -98,7 +116,7 @@ def best(tallies: Iterable[Tally], script: Setting) -> Tally:
     """
     found = list(tallies)
     fastest = max(found, key=lambda tally: tally.rate)
-    close = [tally for tally in found if _ties(tally, fastest)]
+    close = [tally for tally in found if as_fast(tally, fastest)]
     chosen = min(close, key=lambda tally: tally.setting.cost(script))
     own = next((tally for tally in found if tally.setting == script), None)
     if own is None or chosen is own:
@@ -106,10 +124,3 @@ def best(tallies: Iterable[Tally], script: Setting) -> Tally:
     stands = order(chosen, own)
     cheaper = chosen.setting.cost(script) < script.cost(script)
     return chosen if stands is Order.FASTER or (cheaper and stands is Order.TIE) else own
-
-
-def _ties(tally: Tally, fastest: Tally) -> bool:
-    """Return whether a setting is about as fast as the fastest, or a little slower, and perhaps by chance."""
-    if tally.rate >= fastest.rate * (1 - TIE):
-        return True
-    return tally.rate >= fastest.rate * (1 - LOOSE) and order(tally, fastest) is not Order.SLOWER

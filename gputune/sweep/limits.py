@@ -30,7 +30,7 @@ class Limits:
         if wanted.num_workers > max(1, self.script.num_workers) and not self.shared:
             return "its dataset is a stream: each worker would return all of it"
         if wanted.num_workers > self.workers:
-            return f"the CPUs of this job keep about {self.workers - SPARE} workers running"
+            return f"the CPUs of this job have work for {self.workers} workers at most"
         if wanted.num_workers and wanted.queue > self.batches:
             return f"{wanted.queue} batches of {size(self.batch)} do not fit into /dev/shm"
         more = self.needs(wanted) - self.needs(self.script)
@@ -52,7 +52,7 @@ def limits(outlook: Outlook, script: Setting, held: int | None) -> Limits:
     machine, loader = outlook.run.machine, outlook.loader
     found = left(machine)
     return Limits(
-        workers=min(CANDIDATES[-1], outlook.fitting_workers() + SPARE),
+        workers=min(CANDIDATES[-1], outlook.fitting_workers() + SPARE + _idle(outlook)),
         batches=outlook.queued_batches(),
         memory=None if found is None else ROOM * found[1] / machine.ranks,
         worker=_worker(loader, held, machine.ranks),
@@ -60,6 +60,17 @@ def limits(outlook: Outlook, script: Setting, held: int | None) -> Limits:
         script=script,
         shared=not loader.iterable or bool(loader.shards),
     )
+
+
+def _idle(outlook: Outlook) -> int:
+    """Return how many workers more than the CPUs can keep running do no harm: one a CPU, or none.
+
+    CPUs are used up by batches, not by the number of those who make them. Where the steps set the pace and leave CPUs
+    idle, more workers run no more often; but one that rests hands over its batch at once, and one that makes the next
+    batch does not before Python lets its other thread run.
+    """
+    used = (outlook.making_cpu + outlook.step_cpu) / max(1e-9, outlook.stepping)  # cores
+    return round(outlook.job.cpus) if used <= ROOM * (outlook.job.cpus - outlook.job.others) else 0
 
 
 def _worker(loader: Loader, held: int | None, ranks: int) -> int:

@@ -1,15 +1,19 @@
-"""Which setting is measured next, and when that is enough: the best few by prediction, uphill from there.
+"""Which setting is measured next, and when that is enough: the best few by prediction, and what they rest on.
 
-The model is a few percent off, so its best is where the search begins. From the best that was measured so far it looks
-at one more worker, a longer queue and one less worker, as long as any of them may pay by what is known by now.
+The model is a few percent off, so its best is where the search begins. Whether more of everything brings more is then
+measured, and where it does, the cheapest setting that brings as much is looked for on the way there (`plateau.py`).
+Else the search looks from the best one at one more worker, a longer queue and one less worker, as long as any of them
+may pay by what is known by now. What is close to the fastest is gone back to in turn with it.
 """
 
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gputune.sweep.choosing import TIE, Order, Tally, best, gain, order, unsteadiness
+from gputune.sweep.choosing import FINE, TIE, Order, Tally, as_fast, best, gain, order, unsteadiness
+from gputune.sweep.plateau import between
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
 from gputune.sweep.starting import Start, State
@@ -18,6 +22,7 @@ CLOSE = 0.03  # relative: predictions this close are the same, for the model is 
 HOPE = 0.02  # a setting that is predicted no further behind the best may be it: the model's own error, once corrected
 SURELY = 1.1  # times: a gain whose lower end is above this needs no second start
 VISITS = 3  # times that a setting is gone back to at most, to tell two of them apart
+HOPELESS = 1.5  # times: an interval that would still be so much too wide after all visits is not worth more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +100,14 @@ class Found:
 
 
 Tell = Callable[[Setting, Found], None]
+Ample = Callable[[Setting], Setting | None]
 
 
 class Search:
     """One search. `allowed` is asked before every visit whether there is time for it; `trials` may be spent.
 
-    `visits`: to one setting at most while it explores.
+    `visits`: to one setting at most while it explores. `ample` returns a setting with plenty of everything beside one
+    that is believed to have enough, None where that need not be measured.
     """
 
     def __init__(  # noqa: PLR0913 - one parameter a part of what it works with
@@ -113,6 +120,7 @@ class Search:
         allowed: Callable[[Setting], bool],
         tell: Tell,
         visits: int = VISITS,
+        ample: Ample | None = None,
     ) -> None:
         self.profile = profile
         self.bench = bench
@@ -121,6 +129,8 @@ class Search:
         self._allowed = allowed
         self._tell = tell
         self._visits = visits
+        self._ample = ample
+        self._flat = False  # more than the best one has was measured, and brings nothing
         self._most_workers = max((s.num_workers for s in found.predicted), default=0)
 
     @property
@@ -128,20 +138,44 @@ class Search:
         """Return the best by now."""
         return best(self.found.tallies.values(), self.profile.script)
 
+    @property
+    def _fastest(self) -> Tally:
+        return max(self.found.tallies.values(), key=lambda tally: tally.rate)
+
     def run(self) -> None:
         """Measure until nothing is left that may pay, or may be measured; then make sure of the best one."""
         self.explore()
         self._confirm()
 
     def explore(self) -> None:
-        """Measure the cheapest of those predicted to be best, and its neighbours as long as any of them may pay."""
-        script = self.profile.script
+        """Measure the cheapest of those predicted to be best, whether more brings more, and what else may pay."""
         first = self._cheapest(self.found.predicted)
-        if first is not None and first != script:
+        if first is not None and first != self.profile.script:
             self._visit(first)
+        if first is not None and self._ample is not None:
+            self._look_beyond(first, self._ample)
         while (wanted := next(self._hopeful(), None)) is not None:
             if not self._visit(wanted):
                 break
+
+    def _look_beyond(self, first: Setting, ample: Ample) -> None:
+        """Measure a setting with plenty of everything; where it is faster, halve the way to it as long as that pays."""
+        tallies, low = self.found.tallies, self.best.setting
+        if 0 < low.num_workers < first.num_workers:  # more was no better already
+            return
+        high = ample(low if low.num_workers or first not in tallies else first)
+        if high is None or high in tallies or high.num_workers > self._most_workers:
+            return
+        if not self._visit(high) or high not in tallies:
+            return
+        way = [] if as_fast(tallies[low], self._fastest) else between(low, high, self.found.predicted)
+        while way:
+            at = len(way) // 2
+            if not self._visit(way[at]):
+                break
+            middle = tallies.get(way[at])
+            way = way[:at] if middle is None or as_fast(middle, self._fastest) else way[at + 1 :]
+        self._flat = self.best.setting != high and as_fast(tallies[high], self._fastest)
 
     def _cheapest(self, predicted: Mapping[Setting, float]) -> Setting | None:
         """Return the cheapest of the settings that are predicted to be about as fast as the fastest."""
@@ -158,7 +192,7 @@ class Search:
         for wanted in sorted(beside, key=lambda s: (-self.found.predicted[s], -s.num_workers)):
             hoped = self.found.predicted[wanted] * off
             cheaper = wanted.cost(self.profile.script) < tally.setting.cost(self.profile.script)
-            if hoped >= tally.rate * (1 - (TIE if cheaper else HOPE)):
+            if (cheaper or not self._flat) and hoped >= tally.rate * (1 - (TIE if cheaper else HOPE)):
                 yield wanted
 
     def _bias(self) -> float:
@@ -196,11 +230,26 @@ class Search:
             return False
         for _ in range(self._visits - 1):
             tally, rival = self.found.tallies.get(wanted), self._rival(wanted)
-            if tally is None or rival is None or order(tally, rival) is not Order.UNDECIDED:
+            if tally is None or rival is None or self._is_told(tally, rival):
                 break
             if self.bench.price(wanted) or not self._measure(rival.setting, keep) or not self._measure(wanted, keep):
                 break
         return True
+
+    def _is_told(self, tally: Tally, rival: Tally) -> bool:
+        """Return whether more visits would not tell more of how two settings stand to each other.
+
+        By how much visits to one setting differ is not known before one of them was gone back to. On a machine that is
+        never the same, as many as there may be would not tell small differences: then none is made for these.
+        """
+        found = gain(rival, tally)
+        if found.low > SURELY or found.high < 1 / SURELY:
+            return True
+        if all(len(each.visits) == 1 for each in self.found.tallies.values()):
+            return False
+        done = min(len(tally.visits), len(rival.visits)) / self._visits
+        at_last = (found.high - found.low) / 2 / found.likely * math.sqrt(min(1.0, done))
+        return order(tally, rival, FINE) is not Order.UNDECIDED or at_last > HOPELESS * max(FINE, abs(found.likely - 1))
 
     def _rival(self, wanted: Setting) -> Tally | None:
         others = [tally for s, tally in self.found.tallies.items() if s != wanted]
@@ -222,7 +271,7 @@ class Search:
         """Measure the best one and the script's own in turn until they are apart, or are seen to tie."""
         script = self.profile.script
         for turn in range(2 * VISITS):
-            fastest = max(self.found.tallies.values(), key=lambda tally: tally.rate)
+            fastest = self._fastest
             own = self.found.tallies.get(script)
             if own is None or fastest is own:
                 return

@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
 from gputune.features import Features
 from gputune.hygiene import clean
 from gputune.launch.output import tail
 from gputune.sample import Json
+from gputune.sweep.choosing import scatter
 from gputune.sweep.living import Live, Plan
 from gputune.sweep.rungs import RUNGS
 from gputune.sweep.timeline import WARM_UP
@@ -121,15 +121,10 @@ class Hopes:
         if not rates:
             return
         rung = self._left.popleft()
-        if not self._judge(rung, fmean(rates), _error(rates)):
+        if not self._judge(rung, fmean(rates), scatter(rates)):
             self._left.clear()
             self.file.touch(mode=0o600)
             self.given_up = f"given up after {age:.1f} of {whole:.1f} s: far behind the best"
-
-
-def _error(rates: Sequence[float]) -> float:
-    """Return the relative standard error of the mean of some rates."""
-    return stdev(rates) / fmean(rates) / sqrt(len(rates)) if len(rates) > 1 else 0.0
 
 
 def _follow(live: Live, plan: Plan, where: str, within: float, hopes: Hopes | None) -> tuple[str, int | None]:

@@ -32,13 +32,15 @@ from gputune.sweep.visiting import (
     NotSteered,
     answers,
     check,
-    length,
+    fewest,
+    known,
     looping,
+    most,
     ready,
 )
 
-PROFILE_S, MOST_PROFILE_S = 2.5, 60.0  # s of batches before the first order; and where these are slow
-LOOK_S = 1.0  # s between looks whether enough of them came
+SOON_S, PROFILE_S, MOST_PROFILE_S = 1.5, 2.5, 60.0  # s of batches before the first order: alike, else, and where slow
+LOOK_S = 0.3  # s between looks whether enough of them came
 CEILING_S = 0.8  # s of batches that cost nothing
 STUCK_S = 60.0  # s without a batch after which a setting, or the script, hangs
 OBEY_S = 10.0  # s for the batch in which it is to end
@@ -93,13 +95,16 @@ class Steered:
         try:
             self._wait(lambda: live.timeline.batches(where) > 0, live, self._starter.within)
             first = live.seconds
+            self._beats(live, SOON_S)
             while True:
-                self._beats(live, PROFILE_S if live.seconds - first < PROFILE_S else LOOK_S)
+                looped = live.seconds - first
                 found = self._seen(live, where)
-                if found.batches >= enough(found) and found.rates:
+                told = known(found.rates) if looped < PROFILE_S else bool(found.rates)
+                if told and found.batches >= enough(found):
                     return found
-                if live.seconds - first > max(MOST_PROFILE_S, self._starter.within):
+                if looped > max(MOST_PROFILE_S, self._starter.within):
                     return found
+                self._beats(live, LOOK_S)
         except Ended as why:
             self.close()
             return outcome(live, where, str(why) if isinstance(why, Hung) else "")
@@ -264,8 +269,14 @@ class Steered:
         where, began = self._starter.where, live.seconds
         settings: dict[str, Json] = {name: wanted.plain[name] for name in SWITCHED}
         begin = self._obeyed(live, {"do": "serve", "where": where, "set": settings, "batches": None})
-        skip, timed = length(self._known(), wanted)
-        self._wait(lambda: live.timeline.counted(where, begin) > skip + timed, live, self._patience)
+        profile, skip = self._known(), wanted.queue + 2
+        least, longest = fewest(profile, wanted), most(profile, wanted)
+
+        def enough() -> bool:
+            came = live.timeline.counted(where, begin) - skip
+            return came > longest or (came > least and known(live.timeline.rates(where, skip, begin)))
+
+        self._wait(enough, live, self._patience)
         check(self._answers(live, self._seq))
         self._weigh(live, wanted)
         return Outcome(

@@ -15,7 +15,7 @@ from gputune.figures import duration
 from gputune.hygiene import clean
 from gputune.launch import folders
 from gputune.report.words import number
-from gputune.sweep import kept
+from gputune.sweep import kept, plateau
 from gputune.sweep.batches import NotOurs, Sizes
 from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Order, Tally, best, gain, order
@@ -208,6 +208,7 @@ class Sweeper:
             trials=TRIALS - 2,
             allowed=bench.allowed,
             tell=lambda wanted, now: tell(self._progress(wanted, now, bench.looping(wanted))),
+            ample=lambda enough: plateau.beyond(here, found.tallies, found.predicted, enough),
         ).run()
 
     def _progress(self, wanted: Setting, found: Found, takes: float) -> str:

@@ -3,18 +3,20 @@
 The guest's side of it is docs/steering.md. Trials and real trainings are visited alike.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 from gputune.hygiene import clean
 from gputune.sample import Json
+from gputune.sweep.choosing import SURE, scatter
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
 from gputune.sweep.timeline import LEAST
 
 NOISE = 0.005  # relative: standard error between two visits in one process
-SHORT_S, LONG_S = 0.8, 6.0  # s of timed batches in a visit
+SHORT_S, LONG_S = 0.8, 2.0  # s of timed batches in a visit: more visits in turn tell more than longer ones
 TIMED, MOST = 24, 1000  # batches timed in a visit
-PRECISION = 0.03  # relative, of the mean of a visit's batch times, with a certainty of 95 %
+PRECISION = 0.03  # relative, of the mean of a visit, with a certainty of 95 %
 STARTING_S = 0.5  # s that a change of workers is believed to take
 ANSWER_S = 75.0  # s for an answer: the guest itself gives up after 60
 FAILURES = ("its workers", "one of its workers", "under it")  # what it says of settings, and not of the loader
@@ -51,10 +53,24 @@ def ready(answered: Mapping[int, Mapping[str, Json]]) -> int:
 
 
 def length(profile: Profile, wanted: Setting) -> tuple[int, int]:
-    """Return how many batches of a visit are left out, and how many are timed."""
-    per_batch = seconds(profile, wanted)
-    needed = max(TIMED, LEAST + 2, SHORT_S / per_batch, (1.96 * profile.spread / PRECISION) ** 2)
-    return wanted.queue + 2, int(min(needed, MOST, max(TIMED, LONG_S / per_batch)))
+    """Return how many batches of a visit are left out, and how many are timed by what is known before it."""
+    needed = max(fewest(profile, wanted), (1.96 * profile.spread / PRECISION) ** 2)
+    return wanted.queue + 2, int(min(needed, most(profile, wanted)))
+
+
+def fewest(profile: Profile, wanted: Setting) -> int:
+    """Return how many batches are timed at the least."""
+    return math.ceil(min(MOST, max(TIMED, LEAST + 2, SHORT_S / seconds(profile, wanted))))
+
+
+def most(profile: Profile, wanted: Setting) -> int:
+    """Return how many batches are timed at the most."""
+    return math.ceil(min(MOST, max(TIMED, LONG_S / seconds(profile, wanted))))
+
+
+def known(rates: Sequence[float]) -> bool:
+    """Return whether the rates of the parts of a visit tell its mean."""
+    return bool(rates) and SURE * scatter(rates) <= PRECISION
 
 
 def seconds(profile: Profile, wanted: Setting) -> float:

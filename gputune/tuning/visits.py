@@ -14,10 +14,8 @@ from gputune.sweep.settings import Setting
 from gputune.sweep.starting import State
 from gputune.sweep.visiting import (
     ANSWER_S,
-    LONG_S,
     NOISE,
     SWITCHED,
-    TIMED,
     Failed,
     NotSteered,
     answers,
@@ -28,7 +26,7 @@ from gputune.sweep.visiting import (
 )
 from gputune.tuning.training import Training
 
-LONGEST_S = 2.0  # s of timed batches: more visits in turn tell more than longer ones, and much is told soon
+WHOLE_S = 6.0  # s: an epoch that is shorter is timed whole
 SPARE_S = 30.0  # s of batches beyond a visit, until the next order must be there
 UNHEARD = 100  # batches beyond the queue that came without an answer: nobody will give one
 BACK = "back"  # the state in which an order of so many batches is over
@@ -83,9 +81,8 @@ class Visits:
     def _length(self, wanted: Setting) -> tuple[int, int]:
         """Return how many batches are left out and timed: whole epochs where these are short, with their starts."""
         skip, timed = length(self._profile, wanted)
-        timed = min(timed, max(TIMED, math.ceil(LONGEST_S / seconds(self._profile, wanted))))
         epoch = self._profile.epoch
-        if epoch and epoch * seconds(self._profile, wanted) <= LONG_S:
+        if epoch and epoch * seconds(self._profile, wanted) <= WHOLE_S:
             timed = math.ceil(timed / epoch) * epoch
         return skip, timed
 

@@ -1,10 +1,11 @@
 """A setting that would use up CPUs, /dev/shm or memory is refused, with the reason."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from gputune.sweep.limits import Limits
+from gputune.sweep.limits import Limits, limits
 from gputune.sweep.settings import Setting, setting
 
 MIB = 1 << 20
@@ -41,3 +42,19 @@ def test_the_script_s_own_settings_are_what_is_taken_already() -> None:
     limits = replace(ROOMY, script=own, memory=0.0)
     assert limits.refuses(workers(4)) == ""
     assert limits.refuses(workers(10)) != ""
+
+
+@pytest.mark.parametrize(
+    ("stepping", "most"),
+    [(0.005, 3), (0.020, 5)],  # 10 ms of CPU for a batch and 1 ms for a step: two CPUs are used up, or half of one
+)
+def test_more_workers_than_cpus_are_tried_only_where_the_steps_leave_cpus_idle(stepping: float, most: int) -> None:
+    loader = SimpleNamespace(
+        worker_memory=1, batch_bytes_most=1, batch_shared=True, iterable=False, shards=None, num_workers=0
+    )
+    machine = SimpleNamespace(ranks=1, memory_total=None, memory_limit=None)
+    outlook = SimpleNamespace(
+        run=SimpleNamespace(machine=machine), loader=loader, job=SimpleNamespace(cpus=2.0, others=0.0),
+        making_cpu=0.010, step_cpu=0.001, stepping=stepping, fitting_workers=lambda: 2, queued_batches=lambda: 1e9,
+    )  # fmt: skip
+    assert limits(outlook, OWN, None).workers == most

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gputune.sweep import plateau
 from gputune.sweep.search import Found, Outcome, Search
 from gputune.sweep.settings import Setting, setting
 from gputune.sweep.starting import State
@@ -38,13 +39,36 @@ class World:
         return Outcome(state=State.OK, rates=tuple(visit * (1 + 0.005 * self.chance.gauss(0, 1)) for _ in range(10)))
 
 
-def searched(world: World, model, *, own: Setting = OWN, trials: int = 4, grid=GRID):
+class Switched(World):
+    """A bench on which it costs no trial to go back to a setting."""
+
+    kept = 0
+
+    def __init__(self, rate, **more):
+        super().__init__(rate, **more)
+        self.seen: set[Setting] = {OWN}
+
+    def price(self, wanted: Setting) -> int:
+        return int(wanted not in self.seen)
+
+    def measure(self, wanted: Setting) -> Outcome:
+        self.seen.add(wanted)
+        return super().measure(wanted)
+
+
+def searched(world: World, model, *, own: Setting = OWN, trials: int = 4, grid=GRID, ample=None):
     """Search the grid by that model, and return the search and how far its choice is from the best there is."""
     found = Found(predicted={s: model(s) for s in {own, *grid}})
     found.take(own, world.measure(own), world.noise)
     world.visits.clear()
     search = Search(
-        SimpleNamespace(script=own), world, found, trials=trials, allowed=lambda _: True, tell=lambda *_: None
+        SimpleNamespace(script=own),
+        world,
+        found,
+        trials=trials,
+        allowed=lambda _: True,
+        tell=lambda *_: None,
+        ample=ample,
     )
     search.run()
     most = max(world.rate(s) for s in {own, *grid} if not world.breaks(s))
@@ -139,3 +163,59 @@ def test_visits_that_cost_no_trial_are_used_to_tell_two_settings_apart() -> None
     search, _ = searched(world, nearly, trials=6)
     assert len({*world.visits}) <= 6
     assert max(len(t.visits) for t in search.found.tallies.values()) > 1
+
+
+def plenty(enough: Setting) -> Setting | None:
+    return plateau.ample(enough, GRID, queue=100)
+
+
+def late(setting: Setting) -> float:
+    """Batches that sleep, and a plateau that begins with twice the workers that their model has it begin with."""
+    return sleeping(setting) * (1 - 0.06 * max(0, 9 - setting.num_workers) / 9)
+
+
+def thirsty(setting: Setting) -> float:
+    """Batches that sleep, and a queue that has to be long."""
+    return sleeping(setting) * (1 - 0.3 / max(1, setting.queue))
+
+
+@pytest.mark.parametrize(("truth", "chosen"), [(sleeping, (5, 2)), (late, (8, 8)), (thirsty, (5, 8))])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plateau_that_begins_later_than_believed_is_found_and_one_that_does_not_costs_nothing(
+    truth, chosen, seed
+) -> None:
+    world = Switched(truth, noise=0.001)
+    world.chance = random.Random(seed)
+    search, regret = searched(world, sleeping, ample=plenty)
+    assert regret <= 0.01
+    assert len({*world.visits}) <= 4
+    assert (search.best.setting.num_workers, search.best.setting.prefetch_factor) == chosen
+
+
+def test_where_more_is_measured_to_bring_nothing_only_what_is_cheaper_is_tried() -> None:
+    world = Switched(sleeping, noise=0.001)
+    searched(world, lambda s: sleeping(s) * (1 + 0.001 * s.num_workers), ample=plenty, trials=10)
+    first, second, *others = dict.fromkeys(world.visits)
+    assert second.num_workers > first.num_workers
+    assert all(s.num_workers < first.num_workers for s in others)
+
+
+def test_more_that_gets_in_the_way_is_no_reason_not_to_look_at_neighbours() -> None:
+    world = Switched(computing, noise=0.001)
+    search, regret = searched(world, lambda s: computing(s) * (0.9 if s.num_workers == 2 else 1.0), ample=plenty)
+    assert regret <= 0.03
+    assert search.best.setting.num_workers <= 3
+
+
+def test_plenty_that_fails_leaves_what_was_found() -> None:
+    world = Switched(sleeping, breaks=lambda s: s.num_workers > 6)
+    search, regret = searched(world, sleeping, ample=plenty)
+    assert regret <= 0.01
+    assert any(s.num_workers > 6 for s in search.found.failed)
+
+
+def test_two_that_are_close_are_gone_back_to_before_one_is_believed() -> None:
+    world = Switched(late, noise=0.001)
+    searched(world, sleeping, ample=plenty)
+    first, second = list(dict.fromkeys(world.visits))[:2]
+    assert world.visits[:4] == [first, second, first, second]
