@@ -19,18 +19,23 @@ Sources: Jiang et al., "MegaScale", NSDI 2024, section 5 (stragglers in large jo
 mitigation in distributed optimization", 2017.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gputune.features import Features, Process
 from gputune.figures import mean
-from gputune.finding import Finding
+from gputune.finding import Finding, Speedup
+from gputune.prediction import ERROR
 from gputune.team import Team, named, team
 
 OFTEN = 0.6  # of the rounds: somebody is last in each; a straggler is last in most
 EXPLAINED = 0.5  # of the lateness: from there on one cause is the cause
 PAUSES = ("checkpoint", "logging", "reporting", "evaluation")
 SLOWER = 0.95  # of the others' clock: below it a device is slower by more than its ordinary play
+FULL = 0.99  # of the CPUs: a line at more than that has no end
+SLIGHT = 0.05  # of a CPU: who queues though the line is shorter does so for another reason, like being bound to a CPU
+HALVINGS = 20  # of a round: to a millionth of it
 
 DO = {
     "input": "give it the data path of the others: its disk or share, its files, its CPUs and workers",
@@ -58,7 +63,7 @@ def advise(run: Features) -> Iterator[Finding]:
     elsewhere = max(parts["pauses"], parts["samples"], parts["queueing"])
     if elsewhere >= max(EXPLAINED * late.by, parts[why]):
         return
-    yield _finding(ranks, late, why, parts)
+    yield _finding(run, ranks, late, why, parts)
 
 
 def _late(ranks: Team) -> _Late | None:
@@ -124,11 +129,52 @@ def _queueing(ranks: Team, late: _Late) -> float:
     return mean([each[m] for m in late.members]) - mean([each[m] for m in late.others])
 
 
-def _finding(ranks: Team, late: _Late, why: str, parts: dict[str, float]) -> Finding:
-    gain = ranks.gain(lambda own: max(own[m] for m in late.others))
-    queueing = max(0.0, parts["queueing"])  # a crowded machine goes on to hold somebody up
-    crowded = ranks.gain(lambda own: queueing + max(own[m] for m in late.others))
-    gain = replace(gain, low=min(gain.low, crowded.low))
+def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) -> Speedup:
+    """Return what it buys if a round ends with the last of the other ranks.
+
+    `queueing` is what the late ranks queue longer, in s a round: a crowded machine goes on to hold somebody up. At the
+    least the others queue longer, too, as soon as nobody waits: on the same two CPUs, whole runs did and did not.
+    """
+
+    def after(more: float) -> Speedup:
+        return ranks.gain(lambda own: more + max(own[m] for m in late.others))
+
+    alone, crowded, together = map(after, (0.0, queueing, _in_line(run, ranks, late, why)))
+    steady = min(alone.low, crowded.low)
+    return replace(alone, low=min(steady, together.likely * (1 - ERROR)), steady=steady)
+
+
+def _in_line(run: Features, ranks: Team, late: _Late, why: str) -> float:
+    """Return the s a round that the others queue longer for a CPU once none of the ranks of this machine waits.
+
+    All ranks then do their work of a round in less time. The line grows with the use of the CPUs as that of as many
+    servers does, and in a longer round their use is lower: the round at which both agree is looked for.
+    """
+    machine = run.machine
+    queued = mean([met[m].queued for met in ranks.rounds for m in late.others])
+    if machine.job is None or machine.ranks != len(ranks.ranks) or not queued:
+        return 0.0
+    work = machine.job * ranks.seconds - (late.by * len(late.members) if why == "computing" else 0.0)
+    least = ranks.gain(lambda own: max(own[m] for m in late.others))
+    first = low = ranks.seconds / least.likely
+    high = max(low, ranks.seconds)
+
+    def line(job: float) -> float:
+        use = math.pow(min(FULL, (job + (machine.others or 0.0)) / machine.cpus), machine.cpus)
+        return use / (1 - use)
+
+    now = line(machine.job)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if first + queued * (line(work / middle) - now) / max(now, SLIGHT) > middle:
+            low = middle
+        else:
+            high = middle
+    return max(0.0, high - first)
+
+
+def _finding(run: Features, ranks: Team, late: _Late, why: str, parts: dict[str, float]) -> Finding:
+    gain = _gain(run, ranks, late, why, max(0.0, parts["queueing"]))
     processes = [ranks.ranks[m] for m in late.members]
     theirs = ranks.own(late.members[0]) if len(processes) == 1 else mean([ranks.own(m) for m in late.members])
     usual = mean([ranks.own(m) for m in late.others])

@@ -1,5 +1,7 @@
 """straggling-rank speaks when the same rank is late at most steps."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.advisors.straggling_rank import advise
@@ -70,3 +72,28 @@ def test_is_silent_where_a_rank_was_not_seen(job, without) -> None:
 
 def test_is_silent_after_few_rounds(job) -> None:
     assert list(advise(job([0.010] * 19, [0.025] * 19))) == []
+
+
+def test_where_ranks_share_their_cpus_the_others_may_queue_longer_once_nobody_waits(job) -> None:
+    run = job(0.010, 0.025, queued=(0.003, 0.003), in_loop=[{"loader.wait": 0.1}, {"loader.wait": 1.6}])
+    machines = [replace(run.machine, cpus=cpus, job=1.2) for cpus in (16.0, 2.0)]
+    (roomy,), (tight,) = (advise(replace(run, machine=machine)) for machine in machines)
+    assert tight.speedup.likely == roomy.speedup.likely
+    assert tight.speedup.sure == roomy.speedup.sure == pytest.approx(roomy.speedup.low, rel=0.001)
+    assert tight.speedup.low < 0.8 * roomy.speedup.low
+    assert tight.speedup.low >= 0.95
+
+
+def test_a_rank_that_computes_less_leaves_the_others_a_cpu(job) -> None:
+    run = job(0.010, 0.025, queued=(0.003, 0.003))
+    (waits,), (computes,) = (
+        advise(replace(run, machine=replace(run.machine, cpus=2.0, job=1.2), processes=processes))
+        for processes in (_waiting(run), run.processes)
+    )
+    assert waits.speedup.low < computes.speedup.low
+
+
+def _waiting(run):
+    """Return the ranks, of which the second is late because it waits for its batches."""
+    first, second = run.processes
+    return (first, replace(second, in_loop={"loader.wait": 1.6}))
