@@ -34,6 +34,7 @@ WAITING = 0.05  # of the loop in next(): below it, no loader setting can give ba
 OPENS = 0.5  # files a sample: fewer are packs already
 SMALL = 1 << 20  # B a file: reading a megabyte takes tens of times as long as opening it
 MOST, AT_MOST = 0.85, 0.95  # of the time in which a batch is made: samples are still read, decoded and put together
+LEAST_SAVED = 0.67  # of what a file takes at the least: a record of a pack has its price, too
 NOTABLE = 0.1  # of the time in which a batch is made: below it packing buys little
 
 
@@ -50,9 +51,10 @@ def advise(run: Features) -> Iterator[Finding]:
 
 def _finding(outlook: Outlook, wanted: Demand) -> Finding:
     ends = (MOST, AT_MOST if outlook.loader.filing else MOST, AT_MOST)
+    saved = (LEAST_SAVED, 1.0, 1.0)
     low, likely, high = (
-        outlook.gain(outlook.now, _packed(outlook, wanted, wanted.opening * (1 + closing), most))
-        for closing, most in zip(wanted.closing, ends, strict=True)
+        outlook.gain(outlook.now, _packed(outlook, wanted, part * wanted.opening * (1 + closing), most))
+        for part, closing, most in zip(saved, wanted.closing, ends, strict=True)
     )
     speedup = Speedup(low=low.low, likely=likely.likely, high=high.high, steady=low.steady)
     each = (wanted.asked or 0.0) / wanted.opens

@@ -89,12 +89,14 @@ class Reads:
 class Filing:
     """What one small file of a loader costs, in s, opened again as it was opened: a median of a few times, warm.
 
-    `naming` is making its path object out of a string, `ending` reading it to its end and closing it.
+    `naming` is making its path object out of a string, `ending` reading it to its end and closing it. `kept` says that
+    the object lives on after the batch, so that nobody makes one a file; None where that was not looked at.
     """
 
     naming: float
     opening: float
     ending: float
+    kept: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,6 +350,7 @@ class Machine:
     busy: float | None = None  # cores in use on those CPUs, by anyone, mean over the loop
     job: float | None = None  # cores used by the job's tree
     others: float | None = None  # cores used by anybody else
+    stolen: float | None = None  # cores that tasks here wanted and the host of this virtual machine gave to others
     iowait: float | None = None  # share
     memory_total: int | None = None
     memory_free: int | None = None

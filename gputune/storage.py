@@ -21,7 +21,7 @@ SEEK_S = 0.002  # s for a request at which platters do seek
 NEARLY = 0.7  # of the time in which the disk at its limit works: from here on readers wait for each other
 CLOSING = (0.8, 1.0, 2.8)  # of the time to open a small file that naming, reading and closing it take: with its name at
 #                            hand; usually; through a path object and as text. Only where no file has shown it
-NAMED = 0.5  # of the time to make a path object: many data sets keep theirs, others make one a file
+NAMED = 0.5  # of the time to make a path object, in recordings that do not say whether files have one each
 AROUND = 1.5  # times: at most it is so much more, for what is done with a file between its opening and its end
 NOISE = 4096  # B a batch: reading the counters is counted as well
 CACHE_RATE = 4e9  # B/s at which one thread copies from the page cache
@@ -85,7 +85,8 @@ def _closing(loader: Loader) -> tuple[float, float, float]:
     if filing is None or not filing.opening:
         return CLOSING
     ending, naming = filing.ending / filing.opening, filing.naming / filing.opening
-    return ending, ending + NAMED * naming, AROUND * (ending + naming)
+    named = NAMED if filing.kept is None else 0.0 if filing.kept else 1.0
+    return ending, ending + named * naming, AROUND * (ending + naming)
 
 
 def _stored(loader: Loader, counted: Sequence[Reads]) -> float | None:

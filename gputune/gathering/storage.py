@@ -101,7 +101,8 @@ class Kept:
 def filing(fields: Mapping[str, Json]) -> Filing:
     """Return what one small file costs, out of the note that a guest tells it in."""
     naming, opening, ending = (int(str(fields[name])) / NS for name in ("naming", "opening", "ending"))
-    return Filing(naming=naming, opening=opening, ending=ending)
+    kept = fields.get("kept")
+    return Filing(naming=naming, opening=opening, ending=ending, kept=kept if isinstance(kept, bool) else None)
 
 
 class Host(Protocol):

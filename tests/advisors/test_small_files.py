@@ -1,5 +1,7 @@
 """small-files speaks when opening files is a good part of making batches that are waited for."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.advisors.small_files import advise
@@ -47,6 +49,9 @@ def test_what_goes_with_an_opening_is_what_one_of_the_files_has_shown(run, readi
     (finding,) = advise(reading(made, opens=64, opening=0.004, asked=64 * 1000, filing=text))
     assert finding.speedup.likely == pytest.approx(25 / 13, rel=0.03)
     assert finding.speedup.low < 25 / 15 < 25 / 9 < finding.speedup.high
+    for kept, left in ((True, 10), (False, 6)):
+        (finding,) = advise(reading(made, opens=64, opening=0.004, asked=64 * 1000, filing=replace(text, kept=kept)))
+        assert finding.speedup.likely == pytest.approx(25 / (left + 5), rel=0.05)
     quick = Filing(naming=0.0, opening=10e-6, ending=2e-6)
     (finding,) = advise(reading(made, opens=64, opening=0.004, asked=64 * 1000, filing=quick))
     assert finding.speedup.likely == pytest.approx(25 / 20.2, rel=0.03)

@@ -66,7 +66,7 @@ def test_the_folders_of_files_are_known_whoever_read_them(story) -> None:
 
 
 def test_what_a_small_file_costs_is_known_of_the_loader_whose_batches_opened_it(story) -> None:
-    price = {"n": "files", "naming": 3_000, "opening": 10_000, "ending": 8_000}
+    price = {"n": "files", "naming": 3_000, "opening": 10_000, "ending": 8_000, "kept": True}
     story.note(**price)
     story.loader(id=2, where="train.py:42", num_workers=1)
     story.iterator(1)
@@ -74,7 +74,7 @@ def test_what_a_small_file_costs_is_known_of_the_loader_whose_batches_opened_it(
     story.inline(1)
     story.batch(2)
     mine, others = story.features().processes[0].loaders
-    assert mine.filing == Filing(naming=3e-6, opening=1e-5, ending=8e-6)
+    assert mine.filing == Filing(naming=3e-6, opening=1e-5, ending=8e-6, kept=True)
     assert others.filing is None
     story.process(1, pid=200, role="worker")
     story.note(1, **price | {"naming": 0})

@@ -159,6 +159,17 @@ def test_what_a_small_file_costs_beside_its_opening_is_told_once(watched: Callab
 
 
 @pytest.mark.parametrize(
+    ("way", "kept"), [("pathlib.Path(name).read_bytes()", False), ("PATHS[i % 8].read_bytes()", True)]
+)
+def test_a_path_that_was_made_for_a_batch_is_told_from_one_that_is_kept(
+    watched: Callable[..., Any], way: str, kept: bool
+) -> None:
+    paths = 'PATHS = [pathlib.Path("%d.bin" % n) for n in range(8)]\n'
+    run = watched(loop(way).replace("class Files", paths + "class Files")).healthy()
+    assert [note["kept"] for note in run.notes("files")] == [kept]
+
+
+@pytest.mark.parametrize(
     "way",
     [
         "io.FileIO(name).read()",  # not by a name that `open` was given

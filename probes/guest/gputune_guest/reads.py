@@ -227,7 +227,10 @@ def _price(original, args, kwargs):
 
     Done once a process, for a regular file that Python's own `open` was given by its name.
     """
-    name = args[0] if args else kwargs.pop("file", None)
+    if not args:
+        args = (kwargs.pop("file", None),)
+    kept = _lives_on(args)
+    name = args[0]
     kind, text = type(name), os.fspath(name)
     plain = kind is str or kind.__module__.startswith("pathlib")
     if type(original) is not _BUILT_IN or type(text) is not str or not plain or kwargs.get("opener"):
@@ -250,7 +253,13 @@ def _price(original, args, kwargs):
         opening.append(t2 - t1)
         naming.append(t1 - t0)
     naming, opening, ending = (sorted(times)[len(times) // 2] for times in (naming, opening, ending))
-    ring.note(n="files", naming=naming, opening=opening, ending=ending)
+    ring.note(n="files", naming=naming, opening=opening, ending=ending, kept=kept)
+
+
+def _lives_on(args):
+    """Return whether somebody beside us holds the first of these, whose batch is made: it was not made for that."""
+    ours = (object(),)
+    return sys.getrefcount(args[0]) > sys.getrefcount(ours[0])
 
 
 def _search(look):
