@@ -151,13 +151,15 @@ moved(PyObject *self, PyObject *descriptors)
 static int
 clock_of(PyObject *clocks, const char *at)
 {
-    int64_t cpu = number(&at), user = number(&at), nice = number(&at), system = number(&at), waiting, irq, softirq, steal;
+    int64_t cpu = number(&at), user = number(&at), nice = number(&at), system = number(&at);
+    int64_t waiting, irq, softirq, steal;
     PyObject *key, *value;
     int failed;
     (void)number(&at); /* idle */
     waiting = number(&at), irq = number(&at), softirq = number(&at), steal = number(&at);
     key = PyLong_FromLongLong(cpu);
-    value = Py_BuildValue("(LL)", (long long)(user + nice + system + irq + softirq + steal), (long long)waiting);
+    value = Py_BuildValue("(LLL)", (long long)(user + nice + system + irq + softirq), (long long)waiting,
+                          (long long)steal);
     failed = key == NULL || value == NULL || PyDict_SetItem(clocks, key, value) < 0;
     Py_XDECREF(key);
     Py_XDECREF(value);
@@ -165,7 +167,7 @@ clock_of(PyObject *clocks, const char *at)
 }
 
 static PyObject *
-clocks(PyObject *self, PyObject *descriptor)
+cpu_clocks(PyObject *self, PyObject *descriptor)
 {
     static char text[WHOLE]; /* the GIL is held throughout */
     long fd = PyLong_AsLong(descriptor);
@@ -192,7 +194,7 @@ clocks(PyObject *self, PyObject *descriptor)
 static PyMethodDef functions[] = {
     {"stats", stats, METH_O, "See counters.py."},
     {"moved", moved, METH_O, "See counters.py."},
-    {"clocks", clocks, METH_O, "See counters.py."},
+    {"cpu_clocks", cpu_clocks, METH_O, "See counters.py."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_proc", NULL, 0, functions, NULL, NULL, NULL, NULL};

@@ -31,7 +31,7 @@ def _moved(descriptors: Sequence[int]) -> list[Moved | None]:
     return [_io(_read(descriptor)) for descriptor in descriptors]
 
 
-def _clocks(descriptor: int) -> dict[int, tuple[int, int]]:
+def _cpu_clocks(descriptor: int) -> dict[int, tuple[int, int, int]]:
     """Return what `procfs.cpu_clocks` does for the /proc/stat behind a descriptor. Raises OSError."""
     return cpu_clocks(pread(descriptor, WHOLE, 0))
 
@@ -54,9 +54,10 @@ def _io(text: bytes) -> Moved | None:
 try:
     from gputune import _proc
 
-    stats, moved, clocks = _proc.stats, _proc.moved, _proc.clocks
+    stats, moved = _proc.stats, _proc.moved
+    clocks = getattr(_proc, "cpu_clocks", _cpu_clocks)  # one that was built from an older tree knows nothing of it
 except ImportError:  # no compiler when it was installed
-    stats, moved, clocks = _stats, _moved, _clocks
+    stats, moved, clocks = _stats, _moved, _cpu_clocks
 
 
 class CpuClocks:

@@ -231,6 +231,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     sighted: Sighted | None = None
     dropped: int = 0
     stopped_s: float = 0.0
+    stolen: float | None = None
     oom_kills: int = 0
     oom_kills_where: str = ""
     spent: Spent | None = None

@@ -7,7 +7,7 @@ from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, TINY, TYPICAL_PREFETCH, doubt, interval, known, unsteady
 from gputune.replay import Job, Work
-from gputune.workload import device_work
+from gputune.workload import device_work, stretched
 
 
 def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:
@@ -26,7 +26,7 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
         cpu = (process.cpu or 0.0) * process.loop / steps
         whole = process.loop / steps
         width = max(1.0, min(cpus, cpu / whole))
-        busy = min(whole, cpu / width)
+        busy = min(whole, cpu / width * (1 + stretched(run)))
         floor = device_work(run, process, whole)
         job = Job(fetches=(Work(0.0, 0.0),), steps=(Work(busy, whole - busy, width),), cpus=cpus, floor=floor)
         present = 0

@@ -18,7 +18,7 @@ _STATE, _PPID, _UTIME, _STIME, _CUTIME, _CSTIME, _THREADS, _STARTED = 0, 1, 11, 
 
 PYTHONS = ("python", "pypy")  # how the programs are named that are one
 
-Clocks: TypeAlias = Mapping[int, tuple[int, int]]
+Clocks: TypeAlias = Mapping[int, tuple[int, int, int]]
 
 
 class Kept:
@@ -146,18 +146,18 @@ def affinity(proc: Path, pids: Iterable[int]) -> frozenset[int]:
     return frozenset(found)
 
 
-def cpu_clocks(stat: bytes) -> dict[int, tuple[int, int]]:
-    """Return (in use, idle but waiting for storage) of each CPU in clock ticks since boot, from /proc/stat.
+def cpu_clocks(stat: bytes) -> dict[int, tuple[int, int, int]]:
+    """Return (in use, idle but waiting for storage, stolen) of each CPU, in ticks since boot.
 
-    Its first lines are `cpuN user nice system idle iowait irq softirq steal guest …`; guest time is part of user time,
-    and what the hypervisor stole was used, if not by us. Source: proc_stat(5).
+    Its first lines are `cpuN user nice system idle iowait irq softirq steal guest …`; guest time is part of user time.
+    Stolen is what somebody here wanted and the host of this virtual machine gave to others. Source: proc_stat(5).
     """
-    clocks: dict[int, tuple[int, int]] = {}
+    clocks: dict[int, tuple[int, int, int]] = {}
     for line in stat.split(b"\n"):
         if line[:3] != b"cpu":
             break
         number, user, nice, system, _idle, iowait, irq, softirq, steal, *_ = line.split(None, 9)
         if number != b"cpu":
-            used = int(user) + int(nice) + int(system) + int(irq) + int(softirq) + int(steal)
-            clocks[int(number[3:])] = (used, int(iowait))
+            used = int(user) + int(nice) + int(system) + int(irq) + int(softirq)
+            clocks[int(number[3:])] = (used, int(iowait), int(steal))
     return clocks

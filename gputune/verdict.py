@@ -21,13 +21,13 @@ from gputune.document import (
     Verdict,
 )
 from gputune.enough import enough, settled
-from gputune.features import Device, Features, Loader, Process
+from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text
 from gputune.sample import ATTACHED, Guest, Json
 from gputune.spending import Spending, spending
 from gputune.team import job
-from gputune.workload import LEAST_BATCHES
+from gputune.workload import LEAST_BATCHES, theft
 
 __all__ = ["Overhead", "Verdict", "build", "to_json"]
 
@@ -77,6 +77,7 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         oom_kills=features.oom_kills[0],
         oom_kills_where=features.oom_kills[1],
         stopped_s=_short(features.stopped),
+        stolen=_stolen(features.machine),
         attached=_attached(attached),
         spent=_spent(spending(features, price=price, samples_per_s=rate)),
         tuned=tuned,
@@ -283,6 +284,10 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _maybe(value: float | None) -> float | None:
     return None if value is None else _short(value)
+
+
+def _stolen(machine: Machine) -> float | None:
+    return None if machine.stolen is None else _short(theft(machine))
 
 
 def _short(value: float) -> float:

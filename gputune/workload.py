@@ -10,7 +10,7 @@ from statistics import median
 
 from gputune import storage
 from gputune.aftermath import COLDEST, chill, coldest
-from gputune.features import Features, Loader, Process
+from gputune.features import Features, Loader, Machine, Process
 from gputune.figures import mean
 from gputune.replay import DELIVERY_S, Job, Work
 
@@ -20,6 +20,8 @@ COPY_RATE = 6e9  # B/s at which a batch passes shared memory
 CLOCKS = 0.1  # threads: by so much the CPU clock of some steps and the queue of the whole loop may disagree
 AWAITED = 2.0  # times its own CPU time: who takes longer to get a batch waits for a CPU, or for one who holds the GIL
 HANDED = 1.5  # times its own CPU time that a training takes to get a batch: the rest its maker hands over each tensor
+STANDS = 2.0  # times what is stolen on average: who stands still for longer waits for something else
+MOST_STOLEN = 0.9  # of the CPU time wanted: beyond it, the clocks are to be doubted
 LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
 
@@ -61,7 +63,7 @@ def _fetches(run: Features, loader: Loader) -> Iterable[Work]:
 
     The time that a disk at its limit needs for it is told apart, without the other readers that shared it.
     """
-    tangle = entangled(run, loader)
+    tangle, stretch = entangled(run, loader), stretched(run)
     stepping = 0.0 if loader.num_workers else mean(loader.steps)
     busy = min(1.0, step_cpu_of(loader) / stepping) if stepping else 0.0
     disk, readers = storage.at_the_limit(run, loader)
@@ -70,7 +72,31 @@ def _fetches(run: Features, loader: Loader) -> Iterable[Work]:
     for fetch in loader.fetches:
         cold = chill(stepping, fetch.cpu, busy) if stepping else 0.0
         blocked = 0.0 if tangle else fetch.blocked * (1 - share * readers)
-        yield Work(fetch.cpu - cold, blocked, disk=fetch.blocked * share)
+        stolen = stolen_from(fetch.cpu, blocked, stretch)
+        yield Work(fetch.cpu + stolen - cold, blocked - stolen, disk=fetch.blocked * share)
+
+
+def stretched(run: Features) -> float:
+    """Return by how much of its CPU time work here takes longer, since the host of a virtual machine has others run.
+
+    Such time is neither CPU time nor a queue of ours; but it needs the CPU, and no other work of ours has it.
+    """
+    share = theft(run.machine)
+    return share / (1 - share)
+
+
+def stolen_from(cpu: float, blocked: float, stretch: float) -> float:
+    """Return how many of the s for which work stood still were stolen from it.
+
+    None where it stood still for much more than that: then it waits for something, and what is stolen from a machine
+    that sleeps is the time in which it is woken.
+    """
+    return min(blocked, cpu * stretch) if blocked <= STANDS * cpu * stretch else 0.0
+
+
+def theft(machine: Machine) -> float:
+    """Return the share of the CPU time wanted here that the host of a virtual machine gave to others."""
+    return min(MOST_STOLEN, (machine.stolen or 0.0) / machine.busy) if machine.busy else 0.0
 
 
 def step_cpu_of(loader: Loader) -> float:
@@ -109,6 +135,7 @@ def strangers(run: Features, loader: Loader) -> float:
 
     Where they crowd the CPUs, more of them want to run than do. How many shows in the share of the time for which the
     training and the makers of its batches, when runnable, had a CPU: the CPUs over all runnable threads, ours included.
+    But they stand in the same queues: no more of them want to run than that share makes of the cores that they use.
     """
     used = run.machine.others or 0.0
     cpu = mean(f.cpu for f in loader.fetches) + (loader.step_cpu or 0.0)
@@ -118,7 +145,7 @@ def strangers(run: Features, loader: Loader) -> float:
         return used
     ours = (cpu + queued) / per_batch if loader.num_workers else 1.0
     each = min(MOST_CROWDED, (cpu + queued) / cpu)
-    return max(used, run.machine.cpus * each - ours)
+    return max(used, min(used * each, run.machine.cpus * each - ours))
 
 
 def steps_of(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
@@ -133,12 +160,13 @@ def steps_of(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
     wall = sum(f.wall for f in loader.fetches)
     busy = 0.0 if loader.num_workers or not wall else sum(f.cpu for f in loader.fetches) / wall
     got = min(delivery, _getting(loader)) if loader.num_workers else 0.0
-    waited = mean(loader.waits)
+    waited, stretch = mean(loader.waits), stretched(run)
     for i, step in enumerate(loader.steps):
         alone = step * active / whole if whole else 0.0
         wait = loader.waits[i - 1] if 0 < i <= len(loader.waits) else waited
         cold = chill(wait - got, alone * share, busy)
-        yield Work(max(0.0, alone * share - cold), alone * (1 - share), width)
+        stolen = stolen_from(alone * share, alone * (1 - share), stretch)
+        yield Work(max(0.0, alone * share + stolen - cold), alone * (1 - share) - stolen, width)
 
 
 def warmest(job: Job, loader: Loader) -> Job:

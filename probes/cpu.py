@@ -11,9 +11,10 @@ from gputune.units import NS
 ALLOWED = Metric("cpu.allowed", "cores", "CPUs this job may use: affinity and the tightest cgroup quota.")
 COUNT = Metric("cpu.count", "1", "CPUs of the machine that are online, allowed or not.")
 BUSY = Metric("cpu.busy", "cores", "CPUs in use by anyone (or stolen by the hypervisor), of those in the affinity.")
+STOLEN = Metric("cpu.stolen", "cores", "Of these, what the host of this virtual machine gave to others.")
 IOWAIT = Metric("cpu.iowait", "ratio", "Share of time those CPUs idled while a task of theirs waited for storage.")
 CORE = Metric("cpu.core", "ratio", "Share of time one CPU was in use.", per="cpu")
-METRICS = (ALLOWED, COUNT, BUSY, IOWAIT, CORE)
+METRICS = (ALLOWED, COUNT, BUSY, STOLEN, IOWAIT, CORE)
 
 PERIOD = 0.5  # s; the kernel counts CPU time in 10 ms, so a tenth of a second would be a tenth rounding
 LATER = 1.0  # s; what is wanted are means, and they come out the same
@@ -90,14 +91,16 @@ class _Cores:
         self._last, self._t = clocks, t
         room = passed / NS * CLOCK_TICKS  # ticks that one CPU had
         cpus = self._cpus & last.keys() & clocks.keys()  # one of them may have gone offline
-        busy = waiting = 0
+        busy = waiting = stolen = 0
         for cpu in cpus:
-            (used, waited), (used_before, waited_before) = clocks[cpu], last[cpu]
+            (used, waited, taken), (used_before, waited_before, taken_before) = clocks[cpu], last[cpu]
             busy += used - used_before
             waiting += max(0, waited - waited_before)  # the kernel's iowait may step back
+            stolen += max(0, taken - taken_before)
         count = max(1, len(cpus))
         return [
-            Sample(BUSY, t, min(max(0.0, busy / room), count)),
+            Sample(BUSY, t, min(max(0.0, (busy + stolen) / room), count)),
+            *([Sample(STOLEN, t, min(stolen / room, count))] if any(clocks[cpu][2] for cpu in cpus) else []),
             Sample(IOWAIT, t, min(1.0, waiting / room / count)),
             *self._each(t, clocks),
         ]
@@ -109,4 +112,9 @@ class _Cores:
         self._cores_last, self._cores_t = clocks, t
         room = passed / NS * CLOCK_TICKS
         cpus = sorted(self._cpus & last.keys() & clocks.keys())
-        return [Sample(CORE, t, min(1.0, max(0, clocks[c][0] - last[c][0]) / room), str(c)) for c in cpus]
+        return [Sample(CORE, t, min(1.0, max(0, _taken(clocks[c]) - _taken(last[c])) / room), str(c)) for c in cpus]
+
+
+def _taken(clock: tuple[int, int, int]) -> int:
+    """Return the ticks for which a CPU was in use or stolen."""
+    return clock[0] + clock[2]

@@ -14,7 +14,7 @@ from gputune.counters import CpuClocks
 from gputune.procfs import CLOCK_TICKS
 
 _proc = pytest.importorskip("gputune._proc", reason="gputune was installed without a compiler")
-IN_PYTHON = SimpleNamespace(stats=counters._stats, moved=counters._moved, clocks=counters._clocks)
+IN_PYTHON = SimpleNamespace(stats=counters._stats, moved=counters._moved, cpu_clocks=counters._cpu_clocks)
 BOTH = pytest.mark.parametrize("way", [_proc, IN_PYTHON], ids=["C", "Python"])
 
 NAMED = b"7 (a) R 1 (b) ) S 12 2 3 4 -1 6 7 8 9 10 500 25 30 5 20 0 17 0 4711 1 2 3\n"
@@ -48,7 +48,7 @@ def test_bytes_are_found_by_their_names(way, tmp_path: Path) -> None:
 @BOTH
 def test_the_first_rows_are_the_cpus(way, tmp_path: Path) -> None:
     with opened(tmp_path, CPUS) as (file,):
-        assert way.clocks(file) == {0: (21, 7), 12: (10, 1)}
+        assert way.cpu_clocks(file) == {0: (15, 7, 6), 12: (10, 1, 0)}
 
 
 @BOTH
@@ -66,13 +66,13 @@ def test_a_file_that_is_closed_is_an_os_error_for_the_machine_alone(way, tmp_pat
         pass
     assert way.stats([file]) == [None]
     with pytest.raises(OSError, match="Bad file descriptor"):
-        way.clocks(file)
+        way.cpu_clocks(file)
 
 
 def real(way: object, call: str, name: str) -> object:
     descriptor = os.open(name, os.O_RDONLY)
     try:
-        return getattr(way, call)([descriptor] if call != "clocks" else descriptor)
+        return getattr(way, call)([descriptor] if call != "cpu_clocks" else descriptor)
     finally:
         os.close(descriptor)
 
@@ -88,8 +88,8 @@ def test_the_kernels_own_files_say_the_same_both_ways() -> None:
     finally:
         child.kill()
         child.wait()
-    before, between, after = (real(way, "clocks", "/proc/stat") for way in (IN_PYTHON, _proc, IN_PYTHON))
-    for cpu, (used, _) in between.items():
+    before, between, after = (real(way, "cpu_clocks", "/proc/stat") for way in (IN_PYTHON, _proc, IN_PYTHON))
+    for cpu, (used, *_) in between.items():
         assert before[cpu][0] <= used <= after[cpu][0] + CLOCK_TICKS
 
 
@@ -111,14 +111,14 @@ def test_what_one_has_read_of_the_cpus_serves_the_others_once(tmp_path: Path, mo
     monkeypatch.setattr(counters, "FRESH", float("inf"))
     clocks(tmp_path, 10)
     one, other = CpuClocks(tmp_path), CpuClocks(tmp_path)
-    assert one.read() == {0: (10, 1)}
+    assert one.read() == {0: (10, 1, 0)}
     clocks(tmp_path, 20)
-    assert other.read() == {0: (10, 1)}
-    assert other.read() == {0: (20, 1)}
-    assert one.read() == {0: (20, 1)}
+    assert other.read() == {0: (10, 1, 0)}
+    assert other.read() == {0: (20, 1, 0)}
+    assert one.read() == {0: (20, 1, 0)}
     one.close()
     clocks(tmp_path, 30)
-    assert other.read() == {0: (30, 1)}
+    assert other.read() == {0: (30, 1, 0)}
     other.close()
 
 
@@ -128,6 +128,6 @@ def test_an_old_reading_of_the_cpus_serves_nobody(tmp_path: Path, monkeypatch) -
     one, other = CpuClocks(tmp_path), CpuClocks(tmp_path)
     one.read()
     clocks(tmp_path, 20)
-    assert other.read() == {0: (20, 1)}
+    assert other.read() == {0: (20, 1, 0)}
     for reader in (one, other):
         reader.close()

@@ -164,6 +164,7 @@ class Host:
             busy=self.mean("cpu.busy"),
             job=self.mean("cpu.job"),
             others=self.mean("cpu.others"),
+            stolen=self.mean("cpu.stolen"),
             iowait=self.mean("cpu.iowait"),
             memory_total=_whole(self.last("memory.total")),
             memory_free=_whole(self.last("memory.available")),

@@ -34,6 +34,7 @@ LONG_STARTUP = 0.5  # share of the run: above it the ledger says more of importi
 OUTSIDE = 3  # places named of a training that only stacks were taken of
 HOT = 0.5  # share of the stacks outside of next() that makes a place worth naming
 TOLD_STOP = 0.5  # s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too
+TOLD_THEFT = 0.05  # of the CPU time wanted, given to others by a host: two runs differ by as much as changes are worth
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
 INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py says it
 MUCH_WAITING = 0.2  # share of the time after start-up: from here on nobody would call a run without a finding well
@@ -237,6 +238,9 @@ def _notes(verdict: Verdict, width: int) -> list[str]:
         lines += wrap(f"{verdict.dropped:,} records were lost: the recorder came too late for them", width)
     if not _inner(verdict):
         lines += wrap(spent(verdict), width, subsequent_indent=AFTER_LAST)
+    if verdict.stolen and verdict.stolen >= TOLD_THEFT:
+        theft = f"{percent(verdict.stolen)} of the CPU time wanted"
+        lines += wrap(f"the host of this virtual machine gave {theft} to others, now more, now less", width)
     if verdict.unavailable and not _inner(verdict):
         lines += _unavailable(verdict, width)
     return lines

@@ -35,9 +35,11 @@ class Machine:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def stat(self, *cpus: tuple[int, int]) -> None:
-        """Write /proc/stat: for each CPU the ticks in use and waiting for storage."""
-        rows = [f"cpu{n} {busy} 0 0 500 {waiting} 0 0 0 0 0\n" for n, (busy, waiting) in enumerate(cpus)]
+    def stat(self, *cpus: tuple[int, ...]) -> None:
+        """Write /proc/stat: for each CPU the ticks in use and waiting for storage, and stolen ones if there are any."""
+        rows = []
+        for number, (busy, waiting, *stolen) in enumerate(cpus):
+            rows.append(f"cpu{number} {busy} 0 0 500 {waiting} 0 0 {sum(stolen)} 0 0\n")
         self.write("proc/stat", "cpu  1 2 3 4 5 6 7 8 9 10\n" + "".join(rows) + "intr 5 0 0\nctxt 7\n")
 
     def process(self, pid: int, role: Role = "other", **facts: int | str) -> None:

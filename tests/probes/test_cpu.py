@@ -25,6 +25,13 @@ def test_a_cpu_in_use_for_the_whole_interval_is_one_core(machine, clock, ticks, 
     assert values(next(ticks)) == pytest.approx({"cpu.busy": 1.0, "cpu.iowait": 0.125})
 
 
+def test_what_a_host_gives_to_others_was_wanted_here(machine, clock, ticks, values) -> None:
+    next(ticks)
+    machine.stat((10, 0, 5), (0, 0, 2))
+    clock.turn(0.2)
+    assert values(next(ticks)) == pytest.approx({"cpu.busy": 0.85, "cpu.stolen": 0.35, "cpu.iowait": 0.0})
+
+
 def test_only_cpus_of_the_affinity_count(machine, clock, ticks, values) -> None:
     machine.process(100, cpus="1")
     assert values(next(ticks))["cpu.allowed"] == 1.0

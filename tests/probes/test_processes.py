@@ -121,6 +121,14 @@ def test_others_are_what_the_job_did_not_use_and_never_negative(machine, clock, 
     assert values(next(ticks))["cpu.others"] == 0
 
 
+def test_what_the_host_of_a_virtual_machine_takes_is_no_others_here(machine, clock, ticks, values) -> None:
+    next(ticks)
+    machine.stat((100, 0, 40), (50, 0, 40))
+    machine.process(100, "main", cpu=60)
+    clock.turn(1.0)
+    assert values(next(ticks))["cpu.others"] == pytest.approx(0.9)
+
+
 def test_a_process_of_another_user_has_no_bytes_and_still_a_cpu(machine, clock, values) -> None:
     clock.of("gputune.probes.processes")
     machine.process(100, "main")

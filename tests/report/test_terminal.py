@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gputune.features import Features, Frame
+from gputune.features import Features, Frame, Machine
 from gputune.finding import NO_CHANGE, Effect, Finding, Speedup
 from gputune.report.streams import colour_wanted, encodable
 from gputune.report.terminal import render
@@ -263,3 +264,11 @@ def test_a_terminal_without_unicode_gets_plain_letters(features: Make, finding: 
 def test_gains_below_a_half_show_the_digits_that_differ(features: Make, finding: Make) -> None:
     lines = shown(features(), finding(speedup=Speedup(low=1.02, likely=1.08, high=1.13)))
     assert any("×1.08 (1.02–1.13)" in line for line in lines)
+
+
+def test_says_what_the_host_of_a_virtual_machine_took_where_it_matters(features: Make) -> None:
+    machine = Machine(cpus=2, cpus_seen=2, busy=1.5, stolen=0.3)
+    told = shown(features(machine=machine), width=120)
+    assert any("gave 20% of the CPU time wanted to others" in line for line in told)
+    little = replace(machine, stolen=0.03)
+    assert not any("host of this virtual machine" in line for line in shown(features(machine=little)))
