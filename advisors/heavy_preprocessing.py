@@ -41,7 +41,7 @@ def _left(run: Features, outlook: Outlook) -> float:
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         left = _left(run, outlook)
-        needed = (outlook.making_cpu + outlook.step_cpu) / left
+        needed = (outlook.making_wanted + outlook.step_cpu) / left
         full = needed / outlook.per_batch if outlook.per_batch else 0.0
         if outlook.waiting < WAITING or full < SATURATED or entangled(run, outlook.loader):
             continue  # threads that stand in each other's way burn CPU that no batch needs

@@ -27,6 +27,8 @@ from gputune.workload import (
     job_of,
     step_cpu_of,
     step_queued_of,
+    stolen_from,
+    stretched,
     warmest,
 )
 
@@ -47,6 +49,7 @@ CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PREFETCHES = (2, 4, 8, 16)
 FAR = 3.0  # a gain beyond which the interval widens no more: the error is one of the model, not of the distance
 MOST = 100.0  # times as fast: beyond it, what was left out of the model sets the pace
+LEAST = 0.01  # likewise, where a change would be that much slower
 ENDLESS = 1_000_000  # batches: of a pass whose end nobody knows, what it pays once counts for next to nothing
 MOST_HELD = 0.9  # of a loop held up by others: beyond it, the clocks and not the crowd are to be doubted
 PARTLY = 0.25  # of what strangers hold up by their use of the CPUs: by how much that may be wrong
@@ -101,6 +104,12 @@ class Outlook:
         return (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))
 
     @cached_property
+    def between(self) -> float:
+        """Return the s of the loop that lie between its rounds: evaluations, other loaders."""
+        epochs = sum(e.start + e.first_wait + e.shutdown for e in self.loader.epochs if e.batches)
+        return max(0.0, self.whole - self.per_batch * self.batches - epochs)
+
+    @cached_property
     def waiting(self) -> float:
         """Return the share of the steady time per batch that is spent in next()."""
         total = sum(self.loader.waits) + sum(self.loader.steps)
@@ -116,6 +125,11 @@ class Outlook:
     def making_cpu(self) -> float:
         """Return the mean CPU s that one batch takes to make."""
         return mean(f.cpu for f in self.loader.fetches)
+
+    @cached_property
+    def making_wanted(self) -> float:
+        """Return the mean s for which one batch needs a CPU, with what the host of a virtual machine stole of them."""
+        return self.making_cpu + stolen_from(self.making_cpu, self.making - self.making_cpu, stretched(self.run))
 
     @cached_property
     def stepping(self) -> float:
@@ -140,7 +154,7 @@ class Outlook:
 
         Workers that wait for disk or network need no CPU meanwhile, so their number may exceed the CPUs'.
         """
-        busy = self.making_cpu / self.making if self.making else 0.0
+        busy = self.making_wanted / self.making if self.making else 0.0
         return max(1, round(min(CANDIDATES[-1], self.job.cpus / busy if busy else CANDIDATES[-1])))
 
     def most_workers(self) -> int:
@@ -301,9 +315,7 @@ class Outlook:
         in the quietest batch of the run, which was made when others stood still. How much they burn nobody knows
         (x5 to x65 was seen), so only the lower end is sure.
         """
-        loader = self.loader
-        epochs = sum(e.start + e.first_wait + e.shutdown for e in loader.epochs if e.batches)
-        rest = max(0.0, self.whole - self.per_batch * self.batches - epochs)  # evaluations, other loaders
+        loader, rest = self.loader, self.between
         crowded = self.whole / max(TINY, self.loop(setting) + rest)
         if not entangled(self.run, loader):
             return interval(max(1.0, crowded), 3 * ERROR)
@@ -319,20 +331,31 @@ class Outlook:
         return Outlook(self.run, self.process, self.loader, job)
 
     def _interval(self, now: float, then: float, *, apart: bool = False) -> Speedup:
-        """Compare two predicted loops; what the model cannot explain of the present one stays in both.
+        """Compare two predicted loops with what the present one has shown that the model cannot explain.
 
-        Its error at the present settings, where the truth is known, is the width of the interval. `apart` says that
+        What lies between rounds stays. What a round takes beyond its replay may be a price that each round pays, under
+        any settings, or work that the change makes less like the rest: likely is the geometric mean of both, and the
+        interval holds both. The error at the present settings, where the truth is known, widens it. `apart` says that
         batches are then made in processes of their own: made in turns with the step they evict its caches, and
         it theirs, by more than a cold start where both are large.
         """
         measured = self.whole if len(self._training()) == 1 else now
         rest = max(0.0, measured - now)
-        likely = (now + rest) / max(TINY, then + rest)
+        more = max(0.0, rest - self.between) / max(TINY, now)
+        stays = (now + rest) / max(TINY, then + rest)
+        goes = (now + rest) / max(TINY, then * (1 + more) + min(rest, self.between))
+        likely = max(TINY, math.sqrt(stays * goes))
         off = min(0.5, abs(measured - now) / measured if measured else 0.0)
         width = doubt(self.run) + 0.5 * off + 0.05 * min(FAR, abs(likely - 1))
         found = interval(likely, width, unsteady(self.run))
+        far = max(stays, goes) / likely
         turns = 0.0 if self.now.workers or not apart else min(1.0, self.making_cpu / max(TINY, self.per_batch))
-        return replace(found, high=found.high * (1 + INLINE * turns))
+        return replace(
+            found,
+            low=found.low / far,
+            steady=found.steady / far,
+            high=found.high * far * (1 + INLINE * turns),
+        )
 
     def _training(self) -> list[Loader]:
         return [loader for loader in self.process.loaders if loader.training]
@@ -423,7 +446,7 @@ class Outlook:
         not what it is late by because the CPUs are crowded, which stretches its making as well.
         """
         loader = self.loader
-        late = mean(loader.deliveries) * (1 - (self.queued if self._crowded() else 0.0))
+        late = mean(loader.deliveries) * (1 - self.queued * self._crowded())
         longer = max(0.0, late - self.job.delivery) if loader.num_workers else 0.0
         later = min(longer, max(0.0, delivery - self.job.delivery))
         now = replace(self.job, steps=tuple(_later(self.job, step, longer) for step in self.job.steps))
@@ -435,13 +458,14 @@ class Outlook:
         )
         return self._with(now).gain(self.now, then)
 
-    def _crowded(self) -> bool:
-        """Return whether workers, training and strangers want more CPUs than there are, with one thread each.
+    def _crowded(self) -> float:
+        """Return how many of workers, training and strangers have no CPU, up to one. Workers want one while they make.
 
         Else what queues are the threads that take turns to hand a batch over: that is a part of handing it over.
         """
         strangers = self.job.others if self.job.others >= CROWD else 0.0
-        return self.loader.num_workers + 1 + strangers > self.job.cpus
+        wanted = mean(f.cpu + f.queued for f in self.loader.fetches) / max(TINY, self.per_batch)
+        return min(1.0, max(0.0, min(wanted, self.loader.num_workers) + 1 + strangers - self.job.cpus))
 
     def fastest(self) -> float:
         """Return the s that this loop's batches would take if no step took any time: what the loader can do at best."""
@@ -470,8 +494,12 @@ def foreign(machine: Machine, process: Process) -> float:
 
 
 def doubt(run: Features) -> float:
-    """Return the relative error of any prediction about a run: the model's, and what strangers on its CPUs add."""
-    return ERROR + CROWDED * min(1.0, (run.machine.others or 0.0) / max(TINY, run.machine.cpus))
+    """Return the relative error of any prediction about a run: the model's, and what strangers on its CPUs add.
+
+    Those whom the host of a virtual machine runs in its place are strangers as well.
+    """
+    taken = (run.machine.others or 0.0) + (run.machine.stolen or 0.0)
+    return ERROR + CROWDED * min(1.0, taken / max(TINY, run.machine.cpus))
 
 
 def unsteady(run: Features) -> float:
@@ -482,8 +510,8 @@ def unsteady(run: Features) -> float:
 
 def interval(likely: float, width: float, unsteady: float = 0.0) -> Speedup:
     """Return a speed-up with a relative half-width, widened by what the machine was unsteady."""
-    likely = min(likely, MOST)
-    low, steady = (max(0.01, likely * (1 - wide)) for wide in (width + unsteady, width))
+    likely = min(max(likely, LEAST), MOST)
+    low, steady = (max(LEAST, likely * (1 - wide)) for wide in (width + unsteady, width))
     return Speedup(low=low, likely=likely, high=likely * (1 + width + unsteady), steady=steady)
 
 

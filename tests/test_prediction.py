@@ -107,6 +107,24 @@ def test_what_the_model_cannot_explain_widens_the_interval_and_stays_in_the_loop
     assert width[0] >= ERROR
 
 
+def test_what_a_round_takes_beyond_its_replay_may_stay_or_go_with_the_work_that_is_saved() -> None:
+    mine = outlook(loader(workers=1, blocked=0.050, step=0.010, wait=0.050))
+    now, fewer = mine.loop(mine.now), mine.loop(Setting(5, 2, persistent=False))
+    found = mine.gain(Setting(5, 2, persistent=False))
+    stays, goes = 0.060 * 200 / (fewer + 0.060 * 200 - now), now / fewer
+    assert found.likely == pytest.approx(math.sqrt(stays * goes), rel=0.001)
+    assert found.low < stays < found.likely < goes < found.high
+
+
+def test_what_lies_between_rounds_stays() -> None:
+    evaluated = outlook(loader(workers=1, blocked=0.050, step=0.010, wait=0.045), loop=2 * 0.055 * 200)
+    fewer = evaluated.loop(Setting(5, 2, persistent=False))
+    found = evaluated.gain(Setting(5, 2, persistent=False))
+    assert evaluated.between == pytest.approx(0.055 * 200)
+    assert found.high < 2 * 0.055 * 200 / fewer
+    assert found.likely < 2 * 0.055 * 200 / (fewer + 0.9 * evaluated.between)
+
+
 def test_too_few_batches_or_fetches_are_not_known() -> None:
     assert outlook(loader()).known
     assert not outlook(loader(waits=(0.001,) * 7)).known
@@ -230,7 +248,7 @@ def test_what_makes_batches_late_for_no_known_reason_is_likely_the_makers_own() 
     rest = late.whole - late.loop(late.now)
     assert rest > 0
     found, freed = late.gain(late.now, sooner), late.freed(sooner)
-    assert found.likely == pytest.approx(late.whole / (late._with(sooner).loop(late.now) + rest))
+    assert late.whole / (late._with(sooner).loop(late.now) + rest) < found.likely < freed.likely
     assert freed.likely == pytest.approx(late.whole / late._with(sooner).loop(late.now), rel=0.02)
     assert freed.low == found.low
 
@@ -255,10 +273,25 @@ def test_a_busy_device_is_a_floor_for_every_setting() -> None:
 
 def test_a_crowd_of_strangers_shows_in_how_long_makers_of_batches_queue() -> None:
     queueing = (Fetch(wall=0.020, cpu=0.010, queued=0.010, collate=0.0, samples=8),) * 100
-    crowded = outlook(loader(workers=0, fetches=queueing, step=0.0, wait=0.020), cpus=2, others=1.0)
+    crowded = outlook(loader(workers=0, fetches=queueing, step=0.0, wait=0.020), cpus=2, others=1.5)
     assert crowded.job.others == pytest.approx(3.0)
     alone = outlook(loader(workers=0, fetches=queueing, step=0.0, wait=0.020), cpus=2, others=0.0)
     assert alone.job.others == 0.0
+
+
+def test_no_more_strangers_want_to_run_than_stand_in_the_queues_for_what_they_use() -> None:
+    late = (Fetch(wall=0.020, cpu=0.010, queued=0.010, collate=0.0, samples=8),) * 100  # by whom or what, nobody knows
+    mine = outlook(loader(workers=0, fetches=late, step=0.0, wait=0.020), cpus=2, others=0.3)
+    assert mine.job.others == pytest.approx(2 * 0.3)
+
+
+def test_what_the_host_of_a_virtual_machine_takes_from_work_needs_the_cpu_like_the_work() -> None:
+    made = (Fetch(wall=0.020, cpu=0.015, queued=0.0, collate=0.0, samples=8),) * 100
+    mine = outlook(loader(fetches=made, step=0.010, step_cpus=(0.0075,) * 20), cpus=2, busy=1.0, stolen=0.25)
+    for work, seconds in ((mine.job.fetches[0], 0.020), (mine.job.steps[0], 0.010)):
+        assert (work.cpu, work.blocked) == pytest.approx((seconds, 0.0), abs=1e-9)
+    sleeping = outlook(loader(cpu=0.001, blocked=0.020), cpus=2, busy=1.0, stolen=0.5)
+    assert sleeping.job.fetches[0].blocked == pytest.approx(0.020)
 
 
 def test_batches_that_take_next_to_no_cpu_say_little_about_the_crowd() -> None:
