@@ -1,11 +1,12 @@
 """Judge gputune by the zoo: `python tests/zoo/judge.py [--only few] [--rounds 2] [--most 5] [--bare] [--keep DIR]`.
 
 Each script runs under `gputune watch`, then with exactly the change that the top finding proposes where the script has
-such settings, else as its repaired twin (`--fixed`); alternating, one at a time, for they are timed. What the change
-realised is taken from the scripts' own clock (kit.py). A run during which somebody else used the CPUs is repeated, and
-so is, once, a script that failed; and rounds are added until what was realised is known. `--keep DIR` keeps the
-recordings, `--resume` goes on where they end, and `--again DIR` judges them anew without running anything: what a
-change of the model does to every case is seen within seconds. `--loaded N` has N busy neighbours on the CPUs.
+such settings, else as its repaired twin (`--fixed`), which is watched as well; alternating, one at a time, for they are
+timed. What the change realised is taken from the scripts' own clock (kit.py). A run during which somebody else used the
+CPUs is repeated, and so is, once, a script that failed; and rounds are added until what was realised is known.
+`--keep DIR` keeps the recordings, and those of the twins (`NAME-0-twin`: what the change did in truth), `--resume` goes
+on where they end, and `--again DIR` judges them anew without running anything: what a change of the model does to every
+case is seen within seconds. `--loaded N` has N busy neighbours on the CPUs.
 The table and its totals go to stdout, everything to results.json; the exit status is 1 below the bars of docs/zoo.md.
 
 Over 300 lines because a run, its twin and what is made of them are one experiment, and scripts here share no package.
@@ -35,6 +36,8 @@ RUN_ON_CARDS = HERE.parent / "simgpu" / "run.py"
 IN_A_CONTAINER = HERE / "container.py"
 HELPERS = {"kit", "simnet", "remote", "throttle", "container", "judge", "machine"}
 FOREIGN = 0.15  # cores used by others during a run: above it, its timing is not the script's own
+STOLEN = 0.05  # of the CPU time wanted, taken by the host of a virtual machine: above it, it is said
+MOST_STOLEN = 0.9  # of it: beyond, the clocks are to be doubted
 ATTEMPTS = 3  # at a run that others disturb; then the least disturbed one counts
 DEADLINE_S = 120.0  # a case takes 6 to 20 s on two idle CPUs
 CROWDED = 4  # deadlines more for each busy neighbour: threads that spin for each other lose that much and more
@@ -90,6 +93,7 @@ class Outcome:
     paces: list[float] = field(default_factory=list)  # samples/s as it is
     mended: list[float] = field(default_factory=list)  # samples/s with the change
     foreign: list[float] = field(default_factory=list)  # cores that others used during each run
+    stolen: list[float] = field(default_factory=list)  # shares of the CPU time that a host gave to others, each run
     slowness: list[float | None] = field(default_factory=list)  # of the machine, during each run as it is
     slowness_mended: list[float | None] = field(default_factory=list)  # and during each with the change
     told: list[float | None] = field(default_factory=list)  # samples/s as findings.json has it
@@ -151,12 +155,27 @@ def command(case: Case, options: list[str], verdict: Path | None, *, mended: boo
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a script: its own samples/s, gputune's verdict, what others used of the CPUs, and their slowness."""
+    """One run of a script: its own samples/s, gputune's verdict, and what there was of the machine meanwhile.
+
+    `foreign` is what others used of the CPUs, in cores, `slowness` how long fixed work took, `stolen` the share of the
+    CPU time wanted that a virtual machine's host gave to others.
+    """
 
     pace: float
     verdict: dict
     foreign: float
     slowness: float
+    stolen: float
+
+    @property
+    def machine(self) -> float:
+        """Return how slow the machine was, whatever of it there was: the slower, the higher."""
+        return slow(self.slowness, self.stolen)
+
+
+def slow(slowness: float, stolen: float) -> float:
+    """Return how slow a machine was on which fixed work took so long, and a share of all CPU time was stolen."""
+    return slowness / (1 - min(MOST_STOLEN, stolen))
 
 
 @dataclass(frozen=True)
@@ -221,7 +240,7 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         said = json.loads(verdict.read_text()) if verdict else {}
         if kept:
             shutil.move(folder / "run", kept)
-        return Run(pace["samples"] / pace["seconds"], said, foreign, pulse.slowness)
+        return Run(pace["samples"] / pace["seconds"], said, foreign, pulse.slowness, pulse.stolen)
 
 
 def _finished(argv: list[str], env: dict[str, str], folder: Path, deadline: float) -> subprocess.CompletedProcess:
@@ -310,20 +329,24 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
     seen = run(case, [], way, record=record)
     outcome.paces.append(seen.pace)
     outcome.foreign.append(round(seen.foreign, 3))
-    outcome.slowness.append(seen.slowness)
+    outcome.slowness.append(seen.machine)
+    outcome.stolen.append(round(seen.stolen, 3))
     finding = _told(case, outcome, seen.verdict)
     options: list[str] | None = None
     if case.cause is not None:
         options = accepts(case, finding["change"]) if finding else None
         outcome.change = " ".join(options or ["--fixed"] if case.fix else [case.elsewhere])
-        mended = run(case, options or ["--fixed"], way, mended=True)
+        twin = record.with_name(f"{record.name}-twin")
+        mended = run(case, options or ["--fixed"], way, mended=True, record=twin)
         outcome.mended.append(mended.pace)
         outcome.foreign.append(round(mended.foreign, 3))
-        outcome.slowness_mended.append(mended.slowness)
+        outcome.slowness_mended.append(mended.machine)
+        outcome.stolen.append(round(mended.stolen, 3))
     if way.keep:
-        kept = {"name": case.name, "pace": seen.pace, "slowness": seen.slowness, "loaded": way.loaded}
+        kept = {"name": case.name, "pace": seen.pace, "slowness": seen.slowness, "stolen": seen.stolen}
+        kept |= {"loaded": way.loaded}
         if outcome.mended:
-            kept |= {"mended": outcome.mended[-1], "slowness_mended": outcome.slowness_mended[-1]}
+            kept |= {"mended": mended.pace, "slowness_mended": mended.slowness, "stolen_mended": mended.stolen}
             kept |= {"change": outcome.change, "foreign": outcome.foreign[-2:]}
         (record / ROUND).write_text(json.dumps(kept, indent=1) + "\n")
 
@@ -357,16 +380,23 @@ def rejudged(folder: Path, wanted: Callable[[str], bool]) -> list[Outcome]:
         outcome = outcomes.setdefault(case.name, Outcome(case.name, case.cause))
         finding = _told(case, outcome, json.loads(to_json(rejudge(path.parent))))
         outcome.paces.append(kept["pace"])
-        outcome.slowness.append(kept.get("slowness"))
+        outcome.slowness.append(_slow_then(kept, ""))
+        outcome.stolen += [kept[name] for name in ("stolen", "stolen_mended") if name in kept]
         if "mended" in kept:
             outcome.mended.append(kept["mended"])
-            outcome.slowness_mended.append(kept.get("slowness_mended"))
+            outcome.slowness_mended.append(_slow_then(kept, "_mended"))
             outcome.foreign += kept["foreign"]
             outcome.change = kept["change"]
             now = " ".join((finding and accepts(case, finding["change"])) or ["--fixed"])
             if case.fix and now != kept["change"]:
                 outcome.change += f" (would be {now})"
     return [_held(outcome, loaded=loaded) for outcome in outcomes.values()]
+
+
+def _slow_then(kept: dict, which: str) -> float | None:
+    """Return how slow the machine was in a kept round, as is or `_mended`; None where it was not taken down."""
+    slowness = kept.get(f"slowness{which}")
+    return None if slowness is None else slow(slowness, kept.get(f"stolen{which}", 0.0))
 
 
 def compare(outcomes: list[Outcome], quiet: Path) -> None:
@@ -398,7 +428,9 @@ def row(outcome: Outcome) -> str:
     right = "yes" if outcome.right else "NO"
     line = HEAD.format(outcome.name, outcome.planted or "-", tops or "-", right, predicted, gained, error)
     noise = f"others used {max(outcome.foreign):.2f} cores" if max(outcome.foreign, default=0.0) > FOREIGN else ""
-    return f"{line}  {' · '.join(filter(None, (outcome.missing or outcome.trouble or outcome.change, noise)))}".rstrip()
+    stolen = f"{max(outcome.stolen):.0%} stolen" if max(outcome.stolen, default=0.0) > STOLEN else ""
+    said = filter(None, (outcome.missing or outcome.trouble or outcome.change, noise, stolen))
+    return f"{line}  {' · '.join(said)}".rstrip()
 
 
 def totals(outcomes: list[Outcome]) -> tuple[list[str], bool]:

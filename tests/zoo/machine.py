@@ -1,8 +1,9 @@
 """How much of this machine there was while something was timed: what others used of it, and how fast its CPUs were.
 
-A virtual CPU shares its core with strangers whom no counter of this machine shows: the same work took 30 to 68 ms of
-CPU time within two seconds, and whole trainings a quarter longer than a minute before. So short fixed work is timed all
-the while, and only runs that had an equally fast machine are held against each other.
+A virtual CPU shares its core with strangers: the same work took 30 to 68 ms of CPU time within two seconds, and whole
+trainings a quarter longer than a minute before. What the host takes away altogether is counted (steal, up to a third of
+what was wanted); that a core is shared shows only in how long work takes. So short fixed work is timed all the while,
+and only runs that had an equally fast machine are held against each other.
 """
 
 import contextlib
@@ -38,10 +39,15 @@ def neighbours(count: int) -> Iterator[None]:
 
 def busy_s() -> float:
     """Return the CPU seconds since boot on this machine, of anybody but us and our children that have ended."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    total = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-    return total - sum(u.ru_utime + u.ru_stime for u in used)
+    return wanted_s()[0] - sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def wanted_s() -> tuple[float, float]:
+    """Return the CPU seconds since boot that anybody here wanted, and those of them that the host gave to others."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
+    tick = os.sysconf("SC_CLK_TCK")
+    return (user + nice + system + irq + softirq + steal) / tick, steal / tick
 
 
 class Pulse:
@@ -51,14 +57,23 @@ class Pulse:
         self._times: list[float] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._began = self._ended = (0.0, 0.0)
 
     def __enter__(self) -> "Pulse":
+        self._began = wanted_s()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
+        self._ended = wanted_s()
+
+    @property
+    def stolen(self) -> float:
+        """Return the share of the CPU time wanted here that a virtual machine's host gave to others (steal)."""
+        (wanted_before, stolen_before), (wanted, stolen) = self._began, self._ended
+        return (stolen - stolen_before) / max(1.0, wanted - wanted_before)
 
     @property
     def slowness(self) -> float:

@@ -125,7 +125,7 @@ def test_a_neighbour_counts_where_it_costs_something(tmp_path) -> None:
 
 
 def test_a_script_that_fails_is_tried_once_more(monkeypatch) -> None:
-    outcomes = iter([RuntimeError("1"), judge.Run(10.0, {}, 0.0, 0.001), RuntimeError("2"), RuntimeError("x")])
+    outcomes = iter([RuntimeError("1"), judge.Run(10.0, {}, 0.0, 0.001, 0.0), RuntimeError("2"), RuntimeError("x")])
 
     def once(*_args, **_options):
         found = next(outcomes)
@@ -177,3 +177,10 @@ def test_the_verdict_is_what_was_planted(name: str, tmp_path: Path) -> None:
         if found[-1][:1] == ([case.cause] if case.cause else []):
             return
     pytest.fail(f"planted: {case.cause}, found: {found}")
+
+
+def test_a_machine_whose_host_takes_cpu_time_is_a_slower_one_and_the_row_says_so() -> None:
+    assert judge.slow(0.0004, 0.2) == pytest.approx(0.0005)
+    told = judge.Outcome("a", None, found=[[]], stolen=[0.01, 0.23])
+    assert judge.row(told).endswith("23% stolen")
+    assert "stolen" not in judge.row(judge.Outcome("a", None, found=[[]], stolen=[0.01]))
