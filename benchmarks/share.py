@@ -57,6 +57,7 @@ def card(**params: int) -> Iterator[tuple[dict[str, str], Path]]:
             simgpu.Cards(state).set(0, **params)
             library = str(simgpu.build())
         plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
+        plain.pop("PYTHONDONTWRITEBYTECODE", None)  # as installed, Python keeps what it has compiled
         library = os.pathsep.join(filter(None, [library, plain.get("LD_LIBRARY_PATH", "")]))
         yield {**plain, "SIMGPU_STATE": str(state), "LD_LIBRARY_PATH": library}, Path(folder)
 
@@ -286,9 +287,16 @@ def marked(mark: str, longest: float = 30.0) -> list[str]:
 SHELL = 'for i in 0 1 2; do "$0" "$@" --process_index $i --process_num 3 > process$i.log 2>&1 & done; wait'
 
 
+def warm() -> None:
+    """Run once what is to be timed, so that all of it is compiled."""
+    with card() as (env, folder):
+        run(env, folder, "--procs", 2, "--trial", 0, TASK, "--idle", STEP, "--steps", 100)
+
+
 def shell(pairs: int, seconds: float) -> list[Figure]:
     """Return how much longer three tasks of so many s take than under a plain shell: all in all, and by themselves."""
     task = (TASK, "--kernel", "0.004", "--idle", "0.036", "--ahead", "8", "--steps", str(round(seconds / STEP)))
+    warm()
     whole, own, control = [], [], []
     for number in range(pairs):
         with card() as (env, folder):
@@ -325,6 +333,7 @@ def timed(command: list[str], env: dict[str, str], folder: Path) -> tuple[float,
 def start(times: int) -> list[Figure]:
     """Return what passes until the first task begins, beyond a bare start of it."""
     code = "import time; print(time.monotonic_ns())"
+    warm()
     added, whole = [], []
     for _ in range(times):
         with card() as (env, folder):
