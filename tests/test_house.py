@@ -1,6 +1,7 @@
 """The house is whole: what lies in a room is shipped, documented and tested, and nothing leans the wrong way."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ def files(*folders: str) -> Iterator[Path]:
         yield from (f for f in found if f.is_file() and not {"__pycache__", ".git"} & {*f.parts} and f.suffix in TEXT)
 
 
+@functools.cache
 def imported(file: Path) -> set[str]:
     """Return every module that a file names in an import statement, wherever in it."""
     names: set[str] = set()
@@ -86,9 +88,10 @@ def test_every_member_of_a_room_is_tested(room: str) -> None:
 
 def test_no_test_outside_of_a_room_lists_the_room() -> None:
     for room in ("probes", "advisors"):
+        known = {f"gputune.{room}.{name}" for name in members(ROOT / room)}
         for file in (ROOT / "tests").rglob("*.py"):
             if room not in file.relative_to(ROOT).parts:
-                named = {m for m in imported(file) for n in members(ROOT / room) if m == f"gputune.{room}.{n}"}
+                named = imported(file) & known
                 assert len(named) <= 1, f"{file} leans on {sorted(named)}"
 
 

@@ -24,7 +24,7 @@ def gputune(tmp_path: Path) -> Run:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,  # s; only a hang ends here
             check=False,
         )
 

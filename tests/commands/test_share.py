@@ -12,20 +12,8 @@ SCRIPT = "import sys; print(sys.argv[1:])"
     ("arguments", "says", "hint"),
     [
         (("--procs", "0", "t.py"), "`--procs 0` is not a number of processes", "like `--procs 3`"),
-        (("--procs", "many", "t.py"), "`--procs many` is not a number of processes", ""),
         (("--procs", "99999999", "t.py"), "99999999 processes do not fit into this machine", "--procs auto"),
-        (("--procs", "2"), "no task to run", "gputune share --procs 3 train.py"),
-        (("t.py",), "how many processes?", "--procs 3"),
-        (("--procs", "2", "none.py"), "`none.py` does not exist", ""),
         (("--procs", "2", "python", "t.py"), "`python` is no Python script", "-- python"),
-        (("--procs", "2", "-m"), "`-m` names no module", ""),
-        (("--procs", "2", "--on-failure", "explode", "t.py"), "`--on-failure explode` is not", "restart=2"),
-        (("--procs", "2", "--metric-regex", "(", "t.py"), "is no regular expression", "group"),
-        (("--procs", "2", "--gpus", "0,0", "t.py"), "`--gpus 0,0` is not a list of different GPUs", ""),
-        (("--procs", "2", "--gpu", "0", "--gpus", "0,1", "t.py"), "say two things", ""),
-        (("--procs", "2", "--weights", "1,2,3", "t.py"), "3 weights were given", "one for each process"),
-        (("--procs", "2", "--memory", "lots", "t.py"), "`--memory lots` is not a size", "--memory 6GB"),
-        (("--procs", "2", "--jobs", "jobs.toml"), "`--jobs` says what runs and how often", ""),
         (("--procs", "2", "--log-dir", "t.py", "t.py"), "logs cannot be written to `t.py`", "--log-dir DIR"),
         (("--procs", "2", "--index-flag", "shard", "t.py"), "`--index-flag shard` is not the name of an option", ""),
         (("--jobs", "bad.toml"), "line 3: a job has no `memroy`", "did you mean `memory`?"),
@@ -34,6 +22,7 @@ SCRIPT = "import sys; print(sys.argv[1:])"
     ],
 )
 def test_what_cannot_be_is_one_sentence_with_a_hint(gputune, tmp_path, arguments, says, hint) -> None:
+    """One of each kind, in a process of its own; tests/sharing/test_bad_input.py has the options one by one."""
     (tmp_path / "t.py").write_text(SCRIPT)
     (tmp_path / "bad.toml").write_text('[[jobs]]\ncommand = "a"\nmemroy = "6GB"\n')
     done = gputune("share", *arguments)

@@ -76,7 +76,7 @@ def test_workers_tell_of_their_own_batches(watched: Callable[..., Any], tmp_path
     assert note == (f"{os.major(about.st_dev)}:{os.minor(about.st_dev)}", str(tmp_path))
 
 
-def test_written_files_and_other_threads_do_not_count(watched: Callable[..., Any]) -> None:
+def test_written_files_and_other_threads_do_not_count(lightly: Callable[..., Any]) -> None:
     code = """
         def elsewhere():
             with open(name, "rb") as f: f.read()
@@ -85,14 +85,14 @@ def test_written_files_and_other_threads_do_not_count(watched: Callable[..., Any
         os.close(os.dup(0))
         with open(os.open(name, os.O_RDWR), "rb") as f: f.read()
 """
-    run = watched(loop(code.strip())).healthy()
+    run = lightly(loop(code.strip())).healthy()
     assert {(r.c, r.a) for r in reads(run)} == {(0, 0)}
 
 
-def test_a_file_held_open_tells_its_mount(watched: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_file_held_open_tells_its_mount(lightly: Callable[..., Any], tmp_path: Path) -> None:
     code = loop("os.pread(BIG, 40000, 0)")
     big = 'pathlib.Path("big.bin").write_bytes(bytes(1 << 20))\nBIG = os.open("big.bin", os.O_RDONLY)\n'
-    run = watched(code.replace("class Files", big + "class Files")).healthy()
+    run = lightly(code.replace("class Files", big + "class Files")).healthy()
     seen = reads(run)
     if seen[0].b < 0:
         pytest.skip("this kernel does not count what a thread reads")
@@ -100,7 +100,7 @@ def test_a_file_held_open_tells_its_mount(watched: Callable[..., Any], tmp_path:
     assert str(tmp_path) in {n["folder"] for n in run.notes("reads")}
 
 
-def test_reading_past_the_page_cache_is_told(watched: Callable[..., Any], tmp_path: Path) -> None:
+def test_reading_past_the_page_cache_is_told(lightly: Callable[..., Any], tmp_path: Path) -> None:
     if not hasattr(os, "O_DIRECT"):
         pytest.skip("no O_DIRECT on this system")
     try:
@@ -108,11 +108,11 @@ def test_reading_past_the_page_cache_is_told(watched: Callable[..., Any], tmp_pa
         os.close(os.open(tmp_path / "try", os.O_RDONLY | os.O_DIRECT))
     except OSError as reason:
         pytest.skip(f"no O_DIRECT on the file system of {tmp_path}: {reason.strerror}")
-    run = watched(loop("os.close(os.open(name, os.O_RDONLY | os.O_DIRECT))")).healthy()
+    run = lightly(loop("os.close(os.open(name, os.O_RDONLY | os.O_DIRECT))")).healthy()
     assert {r.code for r in reads(run)} == {INLINE | DIRECT}
 
 
-def test_what_fails_in_a_sampled_batch_fails_as_ever_and_leaves_nothing_behind(watched: Callable[..., Any]) -> None:
+def test_what_fails_in_a_sampled_batch_fails_as_ever_and_leaves_nothing_behind(lightly: Callable[..., Any]) -> None:
     code = (
         HEAD.replace("READ", 'open("none.bin")')
         + """
@@ -128,10 +128,10 @@ if __name__ == "__main__":
     assert failures == 6
 """
     )
-    assert watched(code).healthy().out == ""
+    assert lightly(code).healthy().out == ""
 
 
-def test_what_they_put_in_place_meanwhile_stays_and_what_they_kept_still_opens(watched: Callable[..., Any]) -> None:
+def test_what_they_put_in_place_meanwhile_stays_and_what_they_kept_still_opens(lightly: Callable[..., Any]) -> None:
     code = """
         global KEPT
         if i > 4 and builtins.open is not mine:
@@ -145,12 +145,12 @@ if __name__ == "__main__":
 """
     mine = "def mine(*args, **kwargs):\n    return BEFORE[0](*args, **kwargs)\n"
     script = HEAD.replace("READ", code.strip()).replace("class Files", mine + "class Files") + end
-    assert watched(script).healthy().out == ""
+    assert lightly(script).healthy().out == ""
 
 
 @pytest.mark.parametrize("way", ["pathlib.Path(name).read_bytes()", "open(name).read()"])
-def test_what_a_small_file_costs_beside_its_opening_is_told_once(watched: Callable[..., Any], way: str) -> None:
-    run = watched(loop(way, workers=2)).healthy()
+def test_what_a_small_file_costs_beside_its_opening_is_told_once(lightly: Callable[..., Any], way: str) -> None:
+    run = lightly(loop(way, workers=2)).healthy()
     notes = run.notes("files")
     assert len(notes) == 2
     for note in notes:
@@ -179,9 +179,9 @@ def test_a_path_that_was_made_for_a_batch_is_told_from_one_that_is_kept(
         "open(name, opener=lambda path, flags: os.open(path, flags)).close()",
     ],
 )
-def test_no_other_file_is_opened_again(watched: Callable[..., Any], way: str) -> None:
+def test_no_other_file_is_opened_again(lightly: Callable[..., Any], way: str) -> None:
     large = 'pathlib.Path("large.bin").write_bytes(bytes(100_000))\n'
-    run = watched(loop(way).replace("class Files", large + "class Files")).healthy()
+    run = lightly(loop(way).replace("class Files", large + "class Files")).healthy()
     assert run.notes("files") == []
 
 

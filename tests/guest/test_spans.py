@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_written_costs_only_the_records(
     assert (run.status, run.out, run.err) == (1, "", run.err)  # the script's own rmtree: there is no such folder
 
 
-def test_lines_in_close_succession_are_one_span_and_a_step_between_parts_them(watched: Callable[..., Any]) -> None:
+def test_lines_in_close_succession_are_one_span_and_a_step_between_parts_them(lightly: Callable[..., Any]) -> None:
     code = """
 import logging, time, torch
 log = logging.getLogger("training")
@@ -215,7 +215,7 @@ for batch in torch.utils.data.DataLoader(list(range(3)), batch_size=1):
     for number in range(200):
         log.warning("sample %d", number)
 """
-    run = watched(code).healthy()
+    run = lightly(code).healthy()
     assert told(run, SpanCode.LOGGING)["logging"][0] == 1200
     spans = run.spans(SpanCode.LOGGING, "logging")
     batches = run.records(Kind.BATCH)
@@ -225,7 +225,7 @@ for batch in torch.utils.data.DataLoader(list(range(3)), batch_size=1):
         assert all(span.t1 <= b.t0 or span.t0 >= b.t1 for b in batches)
 
 
-def test_lines_that_are_synced_one_by_one_are_one_record_a_step_with_their_counts(watched: Callable[..., Any]) -> None:
+def test_lines_that_are_synced_one_by_one_are_one_record_a_step_with_their_counts(lightly: Callable[..., Any]) -> None:
     code = """
 import os, time, torch
 log = open("log", "w")
@@ -234,7 +234,7 @@ for batch in torch.utils.data.DataLoader(list(range(20)), batch_size=1):
         print("line", line, "#" * 4000, file=log, flush=True)
         os.fsync(log.fileno())
 """
-    run = watched(code).healthy()
+    run = lightly(code).healthy()
     calls = told(run, SpanCode.LOGGING)
     assert calls["print"][0] == calls["os.fsync"][0] == 160
     assert len(run.spans(SpanCode.LOGGING)) < 160  # of 320; a busy machine may part many
@@ -242,7 +242,7 @@ for batch in torch.utils.data.DataLoader(list(range(20)), batch_size=1):
     assert calls["print"][1] + calls["os.fsync"][1] == whole
 
 
-def test_what_lies_between_calls_is_a_part_of_them_only_where_it_is_short(watched: Callable[..., Any]) -> None:
+def test_what_lies_between_calls_is_a_part_of_them_only_where_it_is_short(lightly: Callable[..., Any]) -> None:
     code = """
 import sys, torch
 from gputune_guest.spans import APART, Burst
@@ -259,7 +259,7 @@ assert burst.takes(7, 1200 * us, "print") and burst.takes(7, 1200 * us, "os.fsyn
 assert not burst.takes(8, 1200 * us, "print") and not burst.takes(7, 1200 * us, "tqdm")
 assert not burst.takes(7, 1100 * us + APART, "print")
 """
-    watched(code).healthy()
+    lightly(code).healthy()
 
 
 def test_syncing_a_model_that_was_just_saved_is_told_by_itself(watched: Callable[..., Any]) -> None:

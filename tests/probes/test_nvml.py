@@ -182,6 +182,7 @@ def test_a_device_that_is_lost_from_the_start_costs_itself_only(
     assert watched.devices() == ["1"]
 
 
+@pytest.mark.slow
 def test_a_hung_call_costs_one_gap_in_one_column(simgpu: Maker, probe: Callable[[], Probe]) -> None:
     cards = simgpu()
     watched = probe()

@@ -34,12 +34,14 @@ def test_cut_anywhere_the_frames_give_every_whole_second_that_was_written(unfini
     for size in range(0, len(data), 611):
         frames.write_bytes(data[:size])
         found = events(folder)
-        assert found == [e for e in sound if e in set(found)]
+        kept = set(found)
+        assert found == [e for e in sound if e in kept]
         assert len(found) >= before
         before = len(found)
     assert before >= len(sound) * 2 // 3
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_loses_no_more_than_the_frame_it_hit_and_changes_nothing(unfinished) -> None:
     _, folder = unfinished(3)
     frames = folder / "frames-00001"

@@ -59,6 +59,7 @@ def test_a_long_run_becomes_segments_that_read_as_one(tmp_path: Path, monkeypatc
     assert not list((tmp_path / "run").rglob(".*"))
 
 
+@pytest.mark.slow
 def test_a_folder_keeps_below_its_size_by_dropping_the_oldest_but_the_first_and_says_so(
     tmp_path: Path, monkeypatch
 ) -> None:

@@ -17,7 +17,12 @@ TASK = str(Path(__file__).parent / "task.py")
 GPUTUNE = (sys.executable, "-m", "gputune", "share")
 NOW = ("--trial", "0")  # all at once
 SHELL = (
-    'echo up $GPUTUNE_PROCESS_INDEX; trap "echo term $GPUTUNE_PROCESS_INDEX; exit 9" TERM; while :; do sleep 0.05; done'
+    'trap "echo term $GPUTUNE_PROCESS_INDEX; exit 9" TERM; '
+    "echo up $GPUTUNE_PROCESS_INDEX; : > up$GPUTUNE_PROCESS_INDEX; while :; do sleep 0.05; done"
+)
+ENDED = (  # `ended N` waits until process N has ended, and somebody has noticed
+    "ended() { while [ ! -s pid$1 ] || kill -0 $(cat pid$1) 2>/dev/null; do sleep 0.05; done; }; "
+    "echo $$ > pid$GPUTUNE_PROCESS_INDEX"
 )
 
 
@@ -44,7 +49,7 @@ def test_all_well_is_status_0_with_a_log_and_a_row_each(share, document, tmp_pat
 
 
 def test_the_first_failure_is_the_status_and_the_others_go_on(share, document, tmp_path) -> None:
-    code = "case $GPUTUNE_PROCESS_INDEX in 0) sleep 1; exit 4;; 1) exit 7;; 2) sleep 1.5; echo done;; esac"
+    code = f"{ENDED}; case $GPUTUNE_PROCESS_INDEX in 0) ended 1; exit 4;; 1) exit 7;; 2) ended 0; echo done;; esac"
     done = share(*shell(code, procs=3))
     assert done.returncode == 7, done.stderr
     assert [row["exit_code"] for row in document()["procs"]] == [4, 7, 0]
@@ -58,7 +63,8 @@ def test_a_death_by_a_signal_is_handed_on(share, document) -> None:
 
 
 def test_stop_ends_the_others(share, document, tmp_path) -> None:
-    code = f"[ $GPUTUNE_PROCESS_INDEX = 1 ] && {{ sleep 0.5; exit 5; }}; {SHELL}"
+    wait = "until [ -e up0 ] && [ -e up2 ]; do sleep 0.05; done"
+    code = f"[ $GPUTUNE_PROCESS_INDEX = 1 ] && {{ {wait}; exit 5; }}; {SHELL}"
     done = share(*shell(code, "--on-failure", "stop", procs=3))
     assert done.returncode == 5, done.stderr
     assert logs(tmp_path)["process0"] == "up 0\nterm 0\n"

@@ -49,6 +49,7 @@ def test_a_run_that_waits_fails_a_high_gate_and_passes_a_low_one(watch) -> None:
     assert "fail-under" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_that_starves_is_ended_and_says_so(watch) -> None:
     pytest.importorskip("torch")
     Path("train.py").write_text(TRAINING)
@@ -60,6 +61,7 @@ def test_a_run_that_starves_is_ended_and_says_so(watch) -> None:
     assert json.loads(Path("run/findings.json").read_text())["batches"] > 0
 
 
+@pytest.mark.slow
 def test_a_run_below_its_limit_of_waiting_goes_on_to_its_end(watch) -> None:
     pytest.importorskip("torch")
     Path("train.py").write_text(TRAINING)
