@@ -1,50 +1,114 @@
 """`gputune sweep-loader` against the exhaustive grid of the same run: regret, share of the grid's time, trials.
 
-For each workload the sweep runs on the script as it is; then every cell of a grid of workers × prefetch is measured, in
-an order by lot, in one process (a cell then costs no start of Python: the grid's time is the least that it can be). The
-best cells and the sweep's choice are measured again, in turn, so that the best of many noisy numbers is not taken for
-the truth. With `--rivals PYTHON` (an interpreter that has optuna and ray) Optuna's TPE and Ray Tune's ASHA get as long
-as the sweep took, starting the script for each trial.
+For each workload the sweep runs on the script as it is; then every cell of a grid of workers × prefetch is measured,
+in an order by lot, in one process, so that all of this ends within half an hour. By hand a cell costs more: a start
+of the script, as some that are made show it, and as long under its setting as the sweep spent on the one it chose. A
+shorter look would tell the cell's rate less well than the choice's is known. The grid's time is the sum of that; beside
+it stands the share of the time that the cells took in one process, the least that it can be.
+
+The best cells, the sweep's choice and its rivals' are measured again, in turn. Whichever was the best in half of these
+rounds is what the choice is held against in the others, and the other way round: the best of many noisy numbers is not
+taken for the truth. With `--rivals PYTHON` (an interpreter that has optuna and ray) Optuna's TPE and Ray Tune's ASHA
+get as long as the sweep took, starting the script for each trial.
 """
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sweep_workloads import WORKLOADS, script
 
 HERE = Path(__file__).parent
-WORKERS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
-PREFETCHES = (1, 2, 3, 4, 6, 8, 16)
+WORKERS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
+PREFETCHES = (1, 2, 3, 4, 8, 16)
 FEWER = ((1, 2, 4, 8), (2, 8))  # with --small: to see that it works
-FINALISTS, ROUNDS = 4, 4
+STARTS = 2  # of the script, to see what one costs
+FINALISTS, ROUNDS = 3, 6
+SURE = 2.0  # standard errors to either side: 95 %
 SEED = 3
+NAMES = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")
 HEAD = """# Sweeps
 
-Made by `make bench-sweep` ({cells} cells a workload, {seconds} s a cell) on {cores} cores, {date}.
-The machine is shared; trust ratios. Regret: how far the choice is below the best cell, both measured again in turn.
-Share: of the time that the grid took.
+Made by `make bench-sweep` on {cores} cores in {minutes:.0f} min, {date}. Regret: how far the choice is below the best
+of the grid's {cells} cells, both measured again in turn: the best one by half of the rounds, held against the choice in
+the others, and the other way round.
 
-| workload | script's own | choice | best cell | gain | regret | starts | s | share of the grid | {rivals} |
+Share of the grid: the sweep's time, from Enter to the prompt, over that of trying every cell by hand: a start of the
+script for each ({starts} real ones, {start:.1f} s) and as long under its setting as the sweep spent on its choice
+({spent:.1f} s), for less would not tell a cell's rate as well. In brackets: over the time that the cells took here, one
+after the other in one process, {seconds:g} s of timed batches each. Rates are known to {cell:.1%} (cells, by their
+parts alone) and {choice:.1%} (choices, also by what visits differed by): half of the 95 % interval. Numbers in
+this paragraph are medians. Trials: settings that were measured, the script's own and the ceiling counted.
+
+| workload | script's own | choice | best cell | gain | regret | trials | s | share of the grid | {rivals} |
 |---|---|---|---|---|---|---|---|---|---|
 """
+Cell = dict[str, object]
 
 
-def measured(folder: Path, cells: list[dict[str, object]], seconds: float) -> list[dict[str, float]]:
-    """Return rate and time of each cell, in their order."""
+@dataclass(kw_only=True)
+class Row:
+    """What came of one workload. Rates are samples/s; `unsure` is half of the 95 % interval, relative."""
+
+    workload: str
+    baseline: float
+    chosen: Cell
+    best: Cell
+    gain: float
+    regret: float
+    trials: int
+    seconds: float
+    share: float  # of the grid by hand
+    share_at_least: float  # of the grid in one process
+    a_start: float  # s
+    on_choice: float  # s that the sweep spent on its choice
+    unsure: float
+    unsure_cell: float
+    rivals: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    def line(self) -> str:
+        """Return the row of the table."""
+        others = ", ".join(
+            f"{name} {each['regret']:.1%} in {each['trials']} trial{'s' if each['trials'] != 1 else ''}"
+            if "regret" in each
+            else f"{name}: no trial ended"
+            for name, each in self.rivals.items()
+        )
+        return (
+            f"| {self.workload} | {self.baseline:.4g} | {words(self.chosen)} | {words(self.best)} | ×{self.gain:.2f} "
+            f"| {self.regret:.1%} | {self.trials} | {self.seconds:.0f} "
+            f"| {self.share:.1%} ({self.share_at_least:.1%}) | {others} |\n"
+        )
+
+
+def measured(folder: Path, cells: Sequence[Cell], seconds: float) -> list[dict[str, float]]:
+    """Return rate, its error and the time of each cell, in their order."""
     text = "".join(json.dumps(cell) + "\n" for cell in cells)
     command = [sys.executable, str(HERE / "sweep_cell.py"), str(seconds)]
     done = subprocess.run(command, input=text, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def grid(small: bool) -> list[dict[str, object]]:  # noqa: FBT001 - a switch, handed through
+def a_start(folder: Path, cells: Sequence[Cell], seconds: float) -> float:
+    """Return the s that a start of the script costs beside what happens under its setting."""
+    costs = []
+    for cell in cells:
+        began = time.monotonic()
+        found = measured(folder, [cell], seconds)
+        costs.append(time.monotonic() - began - found[0]["took"])
+    return statistics.fmean(costs)
+
+
+def grid(*, small: bool) -> list[Cell]:
     """Return all cells."""
     workers, prefetches = FEWER if small else (WORKERS, PREFETCHES)
     return [{"num_workers": 0}, *({"num_workers": n, "prefetch_factor": p} for n in workers for p in prefetches)]
@@ -58,104 +122,164 @@ def swept(folder: Path) -> dict[str, object]:
     return {**json.loads(done.stdout), "whole": time.monotonic() - began}
 
 
-def settings_of(row: dict[str, object]) -> dict[str, object]:
+def on_choice(folder: Path, found: dict[str, object]) -> float:
+    """Return the s that a sweep spent on what it chose, as its journal has it: all visits, or the start as it is."""
+    row = dict_of(found["best"])
+    kind = "setting " + " ".join(f"{n}={row[n]}" for n in NAMES if row[n] is not None and row[n] is not False)
+    with (folder / str(found["folder"]) / "sweep.jsonl").open() as file:
+        entries = [json.loads(line) for line in file]
+    visits = [float(entry["seconds"]) for entry in entries if entry["kind"] == kind]
+    return sum(visits) or sum(float(entry["looped"]) for entry in entries if entry["kind"] == "profile")
+
+
+def unsure(found: dict[str, object]) -> float:
+    """Return half of the 95 % interval of what a sweep chose, relative."""
+    row = dict_of(found["best"])
+    trials = found["trials"] if isinstance(found["trials"], list) else []
+    chosen = next(t for t in trials if all(t[name] == row[name] for name in NAMES) and not t["replayed"])
+    return float(chosen["high"] - chosen["low"]) / 2 / float(chosen["measured"])
+
+
+def dict_of(what: object) -> dict[str, object]:
+    """Return an object of a document."""
+    return what if isinstance(what, dict) else {}
+
+
+def settings_of(row: dict[str, object]) -> Cell:
     """Return the settings of a document's row as DataLoader takes them."""
     names = ("num_workers", "prefetch_factor") if row["num_workers"] else ("num_workers",)
     found = {name: row[name] for name in names}
     return {**found, "persistent_workers": True} if row["persistent_workers"] else found
 
 
-def rivals(python: str, folder: Path, seconds: float, small: bool) -> dict[str, dict[str, object]]:  # noqa: FBT001 - as above
+def rivals(
+    python: str, folder: Path, seconds: float, cells: Sequence[Cell], timed: float
+) -> dict[str, dict[str, object]]:
     """Return what each rival chose in as many s, and how many trials it had."""
-    command = [python, str(HERE / "sweep_rivals.py"), str(folder), str(seconds), json.dumps(grid(small)[1:])]
+    command = [python, str(HERE / "sweep_rivals.py"), str(folder), str(seconds), str(timed), json.dumps(cells[1:])]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     return dict(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 else {}
 
 
-def one(name: str, options: argparse.Namespace) -> dict[str, object]:
+def finals(folder: Path, cells: Sequence[Cell], seconds: float) -> list[list[float]]:
+    """Return the rates of cells that are measured in turn: of each round, in an order by lot, of each cell."""
+    lots = [random.Random(SEED + number).sample(range(len(cells)), len(cells)) for number in range(ROUNDS)]
+    rows = measured(folder, [cells[place] for lot in lots for place in lot], seconds)
+    found = [[0.0] * len(cells) for _ in lots]
+    for (number, place), row in zip(((n, p) for n, lot in enumerate(lots) for p in lot), rows, strict=True):
+        found[number][place] = row["rate"]
+    return found
+
+
+def regrets(rounds: Sequence[Sequence[float]]) -> list[float]:
+    """Return how far each cell is below the best: the best by half of the rounds, in the others, and the reverse."""
+    halves = [[statistics.fmean(rates) for rates in zip(*rounds[half::2], strict=True)] for half in (0, 1)]
+    pairs = ((halves[0], halves[1]), (halves[1], halves[0]))
+    found = [[1 - rate / told[known.index(max(known))] for rate in told] for known, told in pairs]
+    return [statistics.fmean(both) for both in zip(*found, strict=True)]
+
+
+def one(name: str, options: argparse.Namespace) -> Row:
     """Return what came of one workload."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "train.py").write_text(script(WORKLOADS[name]))
         found = swept(folder)
-        cells = grid(options.small)
-        random.Random(SEED).shuffle(cells)
-        rows = measured(folder, cells, options.seconds)
-        others = rivals(options.rivals, folder, float(str(found["whole"])), options.small) if options.rivals else {}
-        best = found["best"]
-        chosen = settings_of(best if isinstance(best, dict) else {})
+        whole = float(str(found["whole"]))
+        cells = grid(small=options.small)
+        lot = random.Random(SEED).sample(cells, len(cells))
+        rows = measured(folder, lot, options.seconds)
+        start = a_start(folder, lot[:STARTS], options.seconds)
+        others = rivals(options.rivals, folder, whole, cells, options.seconds) if options.rivals else {}
         top = [row["settings"] for row in sorted(rows, key=lambda row: -row["rate"])[:FINALISTS]]
-        finals = [chosen, *top, *(each["settings"] for each in others.values())]
-        again = measured(folder, [cell for _ in range(ROUNDS) for cell in finals], options.seconds)
-        rates = [statistics.fmean(row["rate"] for row in again[n :: len(finals)]) for n in range(len(finals))]
-    truth = max(rates)
-    took = sum(row["took"] for row in rows)
-    baseline = found["baseline"]["samples_per_s"] if isinstance(found["baseline"], dict) else 0.0
-    return {
-        "workload": name,
-        "baseline": baseline,
-        "chosen": chosen,
-        "best": finals[rates.index(truth)],
-        "gain": rates[0] / baseline,
-        "regret": 1 - rates[0] / truth,
-        "starts": found["starts"],
-        "seconds": found["whole"],
-        "share": float(str(found["whole"])) / took,
-        "rivals": {
-            rival: {**each, "regret": 1 - rates[1 + FINALISTS + n] / truth}
-            for n, (rival, each) in enumerate(others.items())
-        },
-    }
+        chosen = settings_of(dict_of(found["best"]))
+        last: list[Cell] = []
+        for cell in (chosen, *top, *(dict_of(each["settings"]) for each in others.values())):
+            last += [cell] if cell and cell not in last else []
+        rounds = finals(folder, last, options.seconds)
+        spent = on_choice(folder, found)
+    behind = regrets(rounds)
+    rates = [statistics.fmean(each) for each in zip(*rounds, strict=True)]
+    baseline = float(str(dict_of(found["baseline"])["samples_per_s"]))
+    trials = found["trials"] if isinstance(found["trials"], list) else []
+    return Row(
+        workload=name,
+        baseline=baseline,
+        chosen=chosen,
+        best=last[rates.index(max(rates))],
+        gain=rates[0] / baseline,
+        regret=behind[0],
+        trials=len(trials) + (found["ceiling"] is not None),
+        seconds=whole,
+        share=whole / sum(start + max(row["took"], spent) for row in rows),
+        share_at_least=whole / sum(row["took"] for row in rows),
+        a_start=start,
+        on_choice=spent,
+        unsure=unsure(found),
+        unsure_cell=SURE * statistics.median(row["error"] for row in rows),
+        rivals={rival: held(each, last, behind) for rival, each in others.items()},
+    )
 
 
-def words(settings: object) -> str:
+def held(rival: dict[str, object], cells: Sequence[Cell], behind: Sequence[float]) -> dict[str, object]:
+    """Return what a rival chose with its regret, if it came to a choice."""
+    chosen = dict_of(rival["settings"])
+    return {**rival, "regret": behind[cells.index(chosen)]} if chosen else rival
+
+
+def words(settings: Cell) -> str:
     """Return settings as `6 × 4`, workers and prefetch."""
-    found = settings if isinstance(settings, dict) else {}
-    return f"{found.get('num_workers')} × {found.get('prefetch_factor', '–')}"
+    return f"{settings.get('num_workers')} × {settings.get('prefetch_factor', '–')}"
 
 
-def line(row: dict[str, object]) -> str:
-    """Return the row of a workload."""
-    others = row["rivals"] if isinstance(row["rivals"], dict) else {}
-    shown = ", ".join(f"{name} {each['regret']:.1%} in {each['trials']} trials" for name, each in others.items())
+def summary(rows: Sequence[Row]) -> str:
+    """Return what all workloads together show."""
+    behind, shares, least = ([getattr(row, name) for row in rows] for name in ("regret", "share", "share_at_least"))
+    theirs = ""
+    for rival in dict.fromkeys(name for row in rows for name in row.rivals):
+        found = [float(str(row.rivals[rival]["regret"])) for row in rows if "regret" in row.rivals.get(rival, {})]
+        if found:
+            theirs += (
+                f" {rival}: median {statistics.median(found):.1%}, worst {max(found):.1%} ({len(found)} workloads)."
+            )
     return (
-        f"| {row['workload']} | {row['baseline']:.4g} | {words(row['chosen'])} | {words(row['best'])} "
-        f"| ×{row['gain']:.2f} | {row['regret']:.1%} | {row['starts']} | {row['seconds']:.0f} "
-        f"| {row['share']:.1%} | {shown} |\n"
+        f"\nRegret: median {statistics.median(behind):.1%}, worst {max(behind):.1%}. Share of the grid's time: median "
+        f"{statistics.median(shares):.1%}, worst {max(shares):.1%} (in one process {statistics.median(least):.1%}, "
+        f"{max(least):.1%}). Trials: at most {max(row.trials for row in rows)}.\n"
+        + (f"\nRegret of the others in the same time:{theirs}\n" if theirs else "")
     )
 
 
 def main() -> None:
     """Measure, print, and write `benchmarks/sweep.md`."""
-    import os  # noqa: PLC0415 - for one number
-
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--small", action="store_true", help="a few cells, to see that it works; writes nothing")
-    options.add_argument("--only", action="append", help="only this workload: " + ", ".join(WORKLOADS))
-    options.add_argument("--seconds", type=float, default=1.5, help="of timed batches in a cell")
+    options.add_argument("--only", action="append", help="only this workload, writes nothing: " + ", ".join(WORKLOADS))
+    options.add_argument("--seconds", type=float, default=1.0, help="of timed batches in a cell")
     options.add_argument("--rivals", help="an interpreter that has optuna, ray[tune] and torch")
     chosen = options.parse_args()
+    began = time.monotonic()
     rows = []
     for name in chosen.only or WORKLOADS:
         rows.append(one(name, chosen))
-        print(line(rows[-1]), end="", file=sys.stderr, flush=True)
-        print(json.dumps(rows[-1]), flush=True)
-    regrets = [float(str(row["regret"])) for row in rows]
-    shares = [float(str(row["share"])) for row in rows]
-    summary = (
-        f"\nRegret: median {statistics.median(regrets):.2%}, worst {max(regrets):.2%}; share of the grid's time: "
-        f"median {statistics.median(shares):.1%}, worst {max(shares):.1%}.\n"
-    )
-    print(summary, file=sys.stderr)
+        print(rows[-1].line(), end="", file=sys.stderr, flush=True)
+        print(json.dumps(asdict(rows[-1])), flush=True)
+    print(summary(rows), file=sys.stderr)
     if not chosen.small and not chosen.only:
         head = HEAD.format(
             cells=len(grid(small=False)),
             seconds=chosen.seconds,
+            starts=STARTS,
             cores=os.cpu_count(),
+            minutes=(time.monotonic() - began) / 60,
             date=time.strftime("%Y-%m-%d"),
-            rivals="in the same time" if chosen.rivals else "",
+            start=statistics.median(row.a_start for row in rows),
+            spent=statistics.median(row.on_choice for row in rows),
+            cell=statistics.median(row.unsure_cell for row in rows),
+            choice=statistics.median(row.unsure for row in rows),
+            rivals="regret of others in the same time" if chosen.rivals else "",
         )
-        (HERE / "sweep.md").write_text(head + "".join(map(line, rows)) + summary)
+        (HERE / "sweep.md").write_text(head + "".join(row.line() for row in rows) + summary(rows))
 
 
 if __name__ == "__main__":

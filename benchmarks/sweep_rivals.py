@@ -1,29 +1,40 @@
-"""Run by an interpreter that has optuna and ray: `sweep_rivals.py FOLDER SECONDS CELLS` searches for so long with each.
+"""Run by an interpreter with optuna and ray: `sweep_rivals.py FOLDER SECONDS TIMED CELLS` lets each search so long.
 
-A trial is a start of the workload with one setting, as somebody who uses these tools would write it; ASHA sees a rate a
-second and may stop a trial. What they need to start themselves does not count. Prints a line of JSON: rival to choice.
+A trial is a start of the workload with one setting, as somebody who uses these tools would write it, which times its
+batches for TIMED s. ASHA is told the rate three times on the way, and may stop a trial. What they need to start
+themselves does not count. Prints a line of JSON: rival to choice, which is empty where no trial ended in the time.
 """
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
-LONG, SHORT = 1.5, 0.5  # s of timed batches: of a trial, and of each look of ASHA
+LOOKS = 3  # of ASHA at a trial
 Cell = dict[str, int]
+Search = Callable[[str, float, float, Sequence[Cell]], tuple[Cell, int]]
 
 
-def rate(folder: str, cell: Cell, seconds: float) -> float:
-    """Return samples/s of one start."""
-    command = [sys.executable, str(HERE / "sweep_cell.py"), str(seconds)]
-    done = subprocess.run(command, input=json.dumps(cell), cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
-    return float(json.loads(done.stdout)["rate"])
+def rates(folder: str, cell: Cell, seconds: float, looks: int = 1) -> Iterator[float]:
+    """Yield the samples/s of one start, after each look."""
+    command = [sys.executable, str(HERE / "sweep_cell.py"), str(seconds / looks)]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write((json.dumps(cell) + "\n") * looks)
+        process.stdin.close()
+        for line in process.stdout:
+            yield float(json.loads(line)["rate"])
+    if process.returncode:
+        raise RuntimeError(f"a trial left with status {process.returncode}")
 
 
-def tpe(folder: str, seconds: float, cells: list[Cell]) -> tuple[Cell, int]:
+def tpe(folder: str, seconds: float, timed: float, cells: Sequence[Cell]) -> tuple[Cell, int]:
     """Return what Optuna's TPE found best, and its trials."""
     import optuna  # noqa: PLC0415 - a rival
 
@@ -35,14 +46,14 @@ def tpe(folder: str, seconds: float, cells: list[Cell]) -> tuple[Cell, int]:
             "num_workers": trial.suggest_categorical("num_workers", workers),
             "prefetch_factor": trial.suggest_categorical("prefetch_factor", prefetches),
         }
-        return rate(folder, cell, LONG)
+        return next(rates(folder, cell, timed))
 
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=1))
     study.optimize(objective, timeout=seconds)
     return dict(study.best_params), len(study.trials)
 
 
-def asha(folder: str, seconds: float, cells: list[Cell]) -> tuple[Cell, int]:
+def asha(folder: str, seconds: float, timed: float, cells: Sequence[Cell]) -> tuple[Cell, int]:
     """Return what Ray Tune's ASHA found best, one trial at a time, and its trials."""
     import ray  # noqa: PLC0415 - a rival
     from ray import tune  # noqa: PLC0415 - as above
@@ -51,39 +62,46 @@ def asha(folder: str, seconds: float, cells: list[Cell]) -> tuple[Cell, int]:
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 
     def trainable(config: Cell) -> None:
-        for _ in range(3):
-            tune.report({"rate": rate(folder, dict(config), SHORT)})
+        for rate in rates(folder, dict(config), timed, LOOKS):
+            tune.report({"rate": rate})
 
+    kept = tempfile.mkdtemp()
     tuner = tune.Tuner(
         trainable,
         param_space={
             name: tune.choice(sorted({cell[name] for cell in cells})) for name in ("num_workers", "prefetch_factor")
         },
         tune_config=tune.TuneConfig(
-            metric="rate", mode="max", num_samples=-1, time_budget_s=seconds, scheduler=ASHAScheduler(max_t=3)
+            metric="rate",
+            mode="max",
+            num_samples=-1,
+            time_budget_s=seconds,
+            reuse_actors=True,
+            scheduler=ASHAScheduler(max_t=LOOKS),
         ),
-        run_config=tune.RunConfig(verbose=0),
+        run_config=tune.RunConfig(verbose=0, storage_path=kept),
     )
     found = tuner.fit()
     ray.shutdown()
+    shutil.rmtree(kept, ignore_errors=True)
     return dict(found.get_best_result().config), len(found)
 
 
 def main() -> None:
     """Let each search."""
-    folder, seconds, cells = sys.argv[1], float(sys.argv[2]), json.loads(sys.argv[3])
+    folder, seconds, timed, cells = sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
     results = {}
-    searches: dict[str, Callable[[str, float, list[Cell]], tuple[Cell, int]]] = {"TPE": tpe, "ASHA": asha}
+    searches: dict[str, Search] = {"TPE": tpe, "ASHA": asha}
     for name, search in searches.items():
         began = time.monotonic()
         try:
-            settings, trials = search(folder, seconds, cells)
+            settings, trials = search(folder, seconds, timed, cells)
         except ImportError as error:
             print(f"{name} is not there: {error}", file=sys.stderr)
             continue
         except (RuntimeError, ValueError) as error:  # no trial came to its end in the time
             print(f"{name}: {error}", file=sys.stderr)
-            continue
+            settings, trials = {}, 0
         results[name] = {"settings": settings, "trials": trials, "seconds": time.monotonic() - began}
     print(json.dumps(results))
 
