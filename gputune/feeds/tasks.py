@@ -18,7 +18,7 @@ LEAST = 0.02  # cores; a stranger that uses less is nobody's business
 RESIDENT = 21  # of /proc/PID/stat, counted from the state: pages in memory
 PAGE = os.sysconf("SC_PAGE_SIZE")
 NAME = 64  # characters
-NAMELESS = "(no name)"  # a process may call itself nothing, or blanks
+NAMELESS = "no name"  # a process may call itself nothing, or blanks
 
 
 class Kin(NamedTuple):

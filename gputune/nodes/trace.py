@@ -14,6 +14,7 @@ from gputune.units import NS
 BUSY, WAIT, SAMPLES, BATCHES = "gpu.busy", "loader.wait", "loader.samples", "loader.batches"
 METRICS = (BUSY, WAIT, SAMPLES, BATCHES)
 FINEST = 1.0  # s of a point at first
+DIGITS = 4  # of a share: all of them would be most of what a relay says of a run
 
 
 @dataclass(slots=True)
@@ -92,8 +93,8 @@ class Trace:
             began=self._first * self._step,
             step=self._step,
             unit="samples/s" if counted else "batches/s",
-            busy=tuple(p.busy / p.readings if p.readings else None for p in self._points),
-            wait=tuple(min(1.0, p.wait / p.waits) if p.waits else None for p in self._points),
+            busy=tuple(round(p.busy / p.readings, DIGITS) if p.readings else None for p in self._points),
+            wait=tuple(min(1.0, round(p.wait / p.waits, DIGITS)) if p.waits else None for p in self._points),
             rate=tuple(count / self._step if p.waits else None for count, p in zip(pace, self._points, strict=True)),
             queue=(None,) * len(self._points),
         )

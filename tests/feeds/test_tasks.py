@@ -79,4 +79,4 @@ def test_a_process_without_a_name_has_a_row_like_any_other(tmp_path: Path, clock
     process(tmp_path, 10, 1, "python")
     process(tmp_path, 11, 10, name)
     rows = Tasks(tmp_path).look([Kin("r", 10, frozenset())], {})
-    assert [(row.pid, row.name, row.role) for row in rows] == [(10, "python", "other"), (11, "(no name)", "other")]
+    assert [(row.pid, row.name, row.role) for row in rows] == [(10, "python", "other"), (11, "no name", "other")]
