@@ -9,11 +9,15 @@ from gputune.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, TINY, TYPICAL_PRE
 from gputune.replay import Job, Work
 from gputune.workload import device_work, stretched
 
+HALF = 0.5  # of a CPU that was idle: what it gives at the least beside busy ones
+
 
 def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:
     """Return num_workers, and what it buys to do in them what takes `each` s of every step in the loop.
 
-    Of these it needs a CPU for as large a share as of the whole step; in the rest others had it.
+    Of these it needs a CPU for as large a share as of the whole step; in the rest others had it. How fast CPUs are that
+    nobody has used yet is not known: two of them may be threads of one core, or a host may have others to run on them.
+    At the low end each gives half.
     """
     steps = process.batches or process.optimizer_steps
     cpus = max(0.1, run.machine.cpus / run.machine.ranks)
@@ -40,7 +44,10 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
     best = min(tried.values())
     chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
     rest = max(0.0, process.loop / steps - now)  # pauses, evaluations: they stay
-    return chosen, interval((now + rest) / max(TINY, tried[chosen] + rest), ERROR + doubt(run), unsteady(run))
+    gain = interval((now + rest) / max(TINY, tried[chosen] + rest), ERROR + doubt(run), unsteady(run))
+    unseen = HALF * max(0.0, cpus - (run.machine.job or process.cpu or 1.0) / run.machine.ranks)
+    worse = replace(moved, cpus=max(0.1, cpus - unseen)).seconds(chosen, TYPICAL_PREFETCH)
+    return chosen, replace(gain, low=gain.low * min(1.0, (tried[chosen] + rest) / max(TINY, worse + rest)))
 
 
 def _less(step: Work, seconds: float) -> Work:

@@ -333,6 +333,16 @@ def test_work_moved_to_workers_cannot_gain_more_than_it_took() -> None:
     assert 1.5 < speedup.likely <= 0.0205 / 0.005 * 1.05
 
 
+def test_cpus_that_nobody_has_used_yet_may_give_half_of_one() -> None:
+    inline = loader(workers=1, blocked=0.001, step=0.020, step_cpus=(0.020,) * 20)
+    two, many = (
+        moved_to_workers(mine.run, mine.process, 0.010)[1]
+        for mine in (outlook(inline, cpus=2, job=1.0), outlook(inline, cpus=16, job=1.0))
+    )
+    assert two.low < 0.9 * two.steady < two.likely
+    assert many.low == pytest.approx(many.steady)
+
+
 def test_work_moved_to_workers_is_as_much_as_it_is_without_a_crowd_in_its_way() -> None:
     """Two CPUs, of which four others take the most: a step of 10 ms of CPU lasts 40 ms, and 8 ms of it are moved."""
     crowded = outlook(
