@@ -1,20 +1,28 @@
 """In what precision a model computes, told once from inside."""
 
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gputune.sample import Json, Note
+
+# Each loop runs in a child of one process, which imports torch for all of them.
+CHILD = """
+child = os.fork()
+if not child:
+{loop}
+    sys.exit()
+assert os.waitpid(child, 0)[1] == 0
+"""
 LOOP = """
-import torch
 {model}
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for batch in torch.utils.data.DataLoader(torch.ones(12, 4), batch_size=2):
     with {context}:
         loss = model(batch.to({dtype})).float().sum()
     loss.backward()
-    optimizer.step()
 """
 LINEAR = "model = torch.nn.Linear(4, 4)"
 INSIDE = """
@@ -26,42 +34,39 @@ model = Casting(4, 4)
 """
 
 
-def notes(watched: Callable[..., Any], model: str, context: str = "torch.enable_grad()", dtype: str = "torch.float32"):
+def told(watched: Callable[..., Any], *loops: dict[str, str]) -> list[list[dict[str, Json]]]:
+    """Return what each loop said of its precision."""
     pytest.importorskip("torch")
-    run = watched(LOOP.format(model=model, context=context, dtype=dtype)).healthy()
+    plain = {"model": LINEAR, "context": "torch.enable_grad()", "dtype": "torch.float32"}
+    code = "import os, sys, torch\n"
+    code += "".join(CHILD.format(loop=textwrap.indent(LOOP.format(**{**plain, **loop}), "    ")) for loop in loops)
+    run = watched(code).healthy()
     assert run.err == ""
-    return run.notes("precision")
+    notes = [r for r in run.readings if isinstance(r, Note) and r.fields["n"] == "precision"]
+    return [[r.fields for r in notes if r.process == process] for process in sorted({r.process for r in notes})]
 
 
-def test_a_plain_model_is_told_once(watched: Callable[..., Any]) -> None:
-    (note,) = notes(watched, LINEAR)
-    assert (note["types"], note["autocast"], note["products"]) == (["torch.float32"], False, True)
-    assert note["convolutions"] is False
-    assert note["tf32"] in {True, False}
+def test_a_model_is_told_once_by_its_parameters(watched: Callable[..., Any]) -> None:
+    half = {"model": LINEAR + ".bfloat16()", "dtype": "torch.bfloat16"}
+    (plain,), (short,), (off,) = told(watched, {}, half, {"context": 'torch.autocast("cpu", enabled=False)'})
+    assert (plain["types"], plain["autocast"], plain["products"]) == (["torch.float32"], False, True)
+    assert plain["convolutions"] is False
+    assert plain["tf32"] in {True, False}
+    assert short["types"] == ["torch.bfloat16"]
+    assert off["autocast"] is False
 
 
-def test_a_model_in_16_bits_is_told_by_its_parameters(watched: Callable[..., Any]) -> None:
-    (note,) = notes(watched, LINEAR + ".bfloat16()", dtype="torch.bfloat16")
-    assert note["types"] == ["torch.bfloat16"]
-
-
-@pytest.mark.parametrize(
-    ("model", "context"),
-    [
-        (LINEAR, 'torch.autocast("cpu", dtype=torch.bfloat16)'),
-        (INSIDE, "torch.enable_grad()"),  # entered after the look
-        (LINEAR, 'torch.amp.autocast("cpu", dtype=torch.bfloat16, enabled=True)'),
-    ],
-)
-def test_autocast_is_told_wherever_it_is_entered(watched: Callable[..., Any], model: str, context: str) -> None:
-    told = notes(watched, model, context)
-    assert [note["autocast"] for note in told].count(True) >= 1
-    assert len(told) == 2  # the look, and the first time that it was entered
-
-
-def test_autocast_that_is_switched_off_is_none(watched: Callable[..., Any]) -> None:
-    (note,) = notes(watched, LINEAR, 'torch.autocast("cpu", enabled=False)')
-    assert note["autocast"] is False
+def test_autocast_is_told_wherever_it_is_entered(watched: Callable[..., Any]) -> None:
+    found = told(
+        watched,
+        {"context": 'torch.autocast("cpu", dtype=torch.bfloat16)'},
+        {"model": INSIDE},  # entered after the look
+        {"context": 'torch.amp.autocast("cpu", dtype=torch.bfloat16, enabled=True)'},
+    )
+    assert len(found) == 3
+    for notes in found:
+        assert [note["autocast"] for note in notes].count(True) >= 1
+        assert len(notes) == 2  # the look, and the first time that it was entered
 
 
 def test_modules_without_parameters_say_nothing(watched: Callable[..., Any], fake_torch: Path) -> None:
