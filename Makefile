@@ -22,7 +22,7 @@ ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test test-long check test-tree test-wheel bench bench-sweep bench-share bench-agents bench-screen bench-tui tui-shot zoo loops causes fmt clean
+.PHONY: help demo test test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-share bench-agents bench-screen bench-tui tui-shot zoo loops causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -38,24 +38,33 @@ help:
 	@echo "make bench-share  several processes on one simulated card: packs, auto, 200 random scenarios (ONLY=part)"
 	@echo "make fmt     format the code"
 
-# torch comes first: whatever else is installed then has to agree with it.
+# torch comes first: whatever else is installed then has to agree with it. pip would compile all of it on one core, the tests
+# of each package too; what some package ships for another Python cannot be compiled, and need not be.
 $(READY): pyproject.toml gputune/_proc.c gputune/_rows.c probes/guest/gputune_guest/_fast.c
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) "$(TORCH)"
-	$(PIP) --editable ".[dev,demo]"
+	$(PIP) --no-compile "$(TORCH)"
+	$(PIP) --no-compile --editable ".[dev,demo]"
+	$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib/*/site-packages gputune probes advisors tui || true
 	touch $@
 
 demo: $(READY)
 	$(BIN)/python examples/make_digits.py
 	PATH="$(CURDIR)/$(BIN):$$PATH" gputune watch -- python examples/train_digits.py
 
+# Types and the building of the wheel keep one core busy each; the linter would meet the copy of the tree that a wheel is built of.
 # What passed only at its second try is said last, where it is seen.
-test: check test-tree test-wheel
+test: lint
+	$(MAKE) --jobs=2 --output-sync=target types wheel
+	$(MAKE) test-tree on-wheel
 	@cat $(SECOND_TRIES)/* 2>/dev/null || true
 
-check: $(READY)
+check: lint types
+
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(READY)
 	$(BIN)/mypy -p gputune
 	$(BIN)/lint-imports
 
@@ -68,7 +77,10 @@ test-long: $(READY)
 
 # The second environment holds the wheel alone and borrows the libraries of the first. It is entered from a folder
 # in which there is no `gputune` to import by accident.
-test-wheel: $(READY)
+test-wheel: wheel
+	$(MAKE) on-wheel
+
+wheel: $(READY)
 	rm -rf dist $(WHEEL)
 	$(BIN)/python -m build --outdir dist .
 	$(PYTHON) -m venv $(WHEEL)
@@ -76,6 +88,8 @@ test-wheel: $(READY)
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
 		> "$$($(WHEEL)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/libraries.pth"
 	cd $(WHEEL) && bin/python -c "import gputune; assert 'site-packages' in gputune.__file__, gputune.__file__"
+
+on-wheel:
 	cd $(WHEEL) && PATH="$(CURDIR)/$(WHEEL)/bin:$(CURDIR)/$(BIN):$$PATH" bin/python \
 		"$(CURDIR)/tests/twice.py" "$(CURDIR)/$(SECOND_TRIES)/wheel" -c "$(CURDIR)/pyproject.toml" --rootdir "$(CURDIR)" \
 		$(AT_A_TIME) -m "not slow and not long" $(addprefix $(CURDIR)/,$(ON_WHEEL))
