@@ -113,14 +113,19 @@ def best(tallies: Iterable[Tally], script: Setting) -> Tally:
     """Return the cheapest of those that are about as fast as the fastest.
 
     The script's own settings are left only for what is surely faster, or costs less and is sure to be about as fast.
+    The fastest is looked for among these alone: one of which little is known does not hide one that surely pays.
     """
     found = list(tallies)
-    fastest = max(found, key=lambda tally: tally.rate)
-    close = [tally for tally in found if as_fast(tally, fastest)]
-    chosen = min(close, key=lambda tally: tally.setting.cost(script))
     own = next((tally for tally in found if tally.setting == script), None)
-    if own is None or chosen is own:
-        return chosen
-    stands = order(chosen, own)
-    cheaper = chosen.setting.cost(script) < script.cost(script)
-    return chosen if stands is Order.FASTER or (cheaper and stands is Order.TIE) else own
+    sure = found if own is None else [tally for tally in found if _may_replace(tally, own)]
+    fastest = max(sure, key=lambda tally: tally.rate)
+    return min((t for t in sure if as_fast(t, fastest)), key=lambda tally: tally.setting.cost(script))
+
+
+def _may_replace(tally: Tally, own: Tally) -> bool:
+    """Return whether a setting may take the place of the script's own; these may stay in any case."""
+    if tally is own:
+        return True
+    stands = order(tally, own)
+    cheaper = tally.setting.cost(own.setting) < own.setting.cost(own.setting)
+    return stands is Order.FASTER or (cheaper and stands is Order.TIE)

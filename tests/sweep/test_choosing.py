@@ -65,6 +65,21 @@ def test_what_is_as_fast_and_cheaper_than_the_script_is_taken() -> None:
     assert best([own, other], workers(8)) is other
 
 
+def test_one_that_is_not_surely_faster_does_not_hide_the_next_that_is() -> None:
+    own = Tally(setting=workers(0), noise=0.01, visits=[(790, 805, 810, 795)])
+    sure = Tally(setting=workers(4), noise=0.01, visits=[(1050, 1150, 1100, 1140)])
+    vague = Tally(setting=workers(5), noise=0.01, visits=[(700, 5000, 5000, 700)])
+    assert order(vague, own) is Order.UNDECIDED
+    assert best([own, vague], workers(0)) is own
+    assert best([own, sure, vague], workers(0)) is sure
+
+
+def test_a_cheaper_one_that_is_not_surely_faster_leaves_its_place_to_one_that_is() -> None:
+    own, sure = tally(0, 100.0), tally(4, 110.0, spread=0.001)
+    vague = Tally(setting=workers(2), noise=0.01, visits=[[90.0, 140.0] * 5])
+    assert best([own, vague, sure], workers(0)) is sure
+
+
 def test_a_machine_that_is_never_the_same_shows_in_repeated_visits() -> None:
     steady = [tally(2, 100.0, spread=0.0, visits=3), tally(4, 200.0, spread=0.0)]
     assert unsteadiness(steady) == 0
