@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from statistics import harmonic_mean
 
 from gputune.errors import GputuneError
 from gputune.features import Features
-from gputune.figures import mean
 from gputune.hygiene import clean
 from gputune.sweep.budget import Budget
 from gputune.sweep.journal import Journal
@@ -148,7 +148,7 @@ class Sizes:
         return Size(
             setting=wanted,
             state=found.state,
-            rate=mean(found.rates) if found.rates else None,
+            rate=harmonic_mean(found.rates) if found.rates else None,
             full=_full(found.run),
             why=found.why,
             memory=found.memory,

@@ -21,8 +21,14 @@ FINE = 0.015  # the same between two settings that are tried: below it, more vis
 
 
 def scatter(parts: Sequence[float]) -> float:
-    """Return the relative standard error of the mean of some rates, 0 of less than two."""
-    return statistics.stdev(parts) / statistics.fmean(parts) / math.sqrt(len(parts)) if len(parts) > 1 else 0.0
+    """Return the relative standard error of the harmonic mean of some rates, 0 of less than two.
+
+    Rates of equally many batches: it is their times that have an ordinary mean.
+    """
+    if len(parts) <= 1:
+        return 0.0
+    times = [1 / part for part in parts]
+    return statistics.stdev(times) / statistics.fmean(times) / math.sqrt(len(times))
 
 
 class Order(Enum):
@@ -36,7 +42,7 @@ class Order(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """All that was measured of one setting: rates (samples/s) of parts, visit by visit.
+    """All that was measured of one setting: rates (samples/s) of parts of equally many batches, visit by visit.
 
     `noise` is the relative standard error of a whole visit, which its own parts do not show.
     """
@@ -47,8 +53,8 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        """Return the mean rate, visits weighing alike."""
-        return statistics.fmean(statistics.fmean(visit) for visit in self.visits)
+        """Return samples over seconds, visits weighing alike."""
+        return statistics.harmonic_mean(statistics.harmonic_mean(visit) for visit in self.visits)
 
     @property
     def error(self) -> float:
@@ -74,7 +80,7 @@ def unsteadiness(tallies: Iterable[Tally]) -> float:
     """
     off, freedom = 0.0, 0
     for tally in tallies:
-        rates = [statistics.fmean(visit) for visit in tally.visits]
+        rates = [statistics.harmonic_mean(visit) for visit in tally.visits]
         off += sum((rate / statistics.fmean(rates) - 1) ** 2 for rate in rates)
         freedom += len(rates) - 1
     return math.sqrt(off / freedom) if freedom else 0.0

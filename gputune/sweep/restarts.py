@@ -6,8 +6,8 @@ samples.
 
 import math
 from collections.abc import Callable
+from statistics import harmonic_mean
 
-from gputune.figures import mean
 from gputune.sweep.budget import Budget
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import Outcome
@@ -60,7 +60,7 @@ class Restarts:
             return None
         found = self._start(looping, "one batch", profile.script, replay=True)
         copied = not any(note.get("n") == "trial" and "refused" in note for note in found.notes)
-        return mean(found.rates) if found.rates and copied else None
+        return harmonic_mean(found.rates) if found.rates and copied else None
 
     def price(self, wanted: Setting) -> int:
         """Return 1: every visit is a trial."""

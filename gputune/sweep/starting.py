@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from statistics import fmean
+from statistics import harmonic_mean
 
 from gputune.features import Features
 from gputune.hygiene import clean
@@ -121,7 +121,7 @@ class Hopes:
         if not rates:
             return
         rung = self._left.popleft()
-        if not self._judge(rung, fmean(rates), scatter(rates)):
+        if not self._judge(rung, harmonic_mean(rates), scatter(rates)):
             self._left.clear()
             self.file.touch(mode=0o600)
             self.given_up = f"given up after {age:.1f} of {whole:.1f} s: far behind the best"

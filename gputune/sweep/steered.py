@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import harmonic_mean
 
-from gputune.figures import mean
 from gputune.sample import Json
 from gputune.steering import Orders
 from gputune.sweep.budget import Budget
@@ -46,6 +46,7 @@ STUCK_S = 60.0  # s without a batch after which a setting, or the script, hangs
 OBEY_S = 10.0  # s for the batch in which it is to end
 END_S = 60.0  # s that its own `finally` and `atexit` may take
 TRAINING_S = 3600.0  # s after which a training that we lost sight of ends by itself
+PATIENCE = 4  # times a visit of the longest kind, where most of its batches were made in evaluations
 
 
 class Ended(Exception):  # noqa: N818 - named for what happened
@@ -231,7 +232,8 @@ class Steered:
             self._wait(lambda: live.timeline.counted(where, begin) >= batches, live, STUCK_S)
         except (NotSteered, Failed, Ended):
             return None
-        return mean(live.timeline.rates(where, skip, begin, most=batches)) or None
+        rates = live.timeline.rates(where, skip, begin, most=batches)
+        return harmonic_mean(rates) if rates else None
 
     def price(self, wanted: Setting) -> int:
         """Return 1 for a setting that was not visited yet: to go back to one costs no trial."""
@@ -274,7 +276,12 @@ class Steered:
 
         def enough() -> bool:
             came = live.timeline.counted(where, begin) - skip
-            return came > longest or (came > least and known(live.timeline.rates(where, skip, begin)))
+            if came <= least:
+                return False
+            settled = live.timeline.settled(where, skip, begin)
+            if came > longest * (1 if settled else PATIENCE):
+                return True
+            return settled and known(live.timeline.rates(where, skip, begin))
 
         self._wait(enough, live, self._patience)
         check(self._answers(live, self._seq))

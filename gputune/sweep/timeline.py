@@ -1,12 +1,13 @@
 """When batches of each loader came, as the guests tell it while the script runs: rates by the clock.
 
-Evaluations and checkpoints are left out: one that falls into the time of a setting is not its doing.
+Evaluations and checkpoints are left out, and what workers make ready in them: that is not the doing of the setting into
+whose time they fall.
 """
 
 import statistics
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -18,6 +19,8 @@ from gputune.units import NS
 WARM_UP = 5  # batches until allocators, caches and autotuning have settled
 BLOCKS = 10  # parts of a stretch whose rates are compared with each other
 LEAST = 8  # batches beyond the warm-up: fewer give no rate
+WAITED = 0.1  # of the time that a batch takes on average: one that lies ready is there sooner
+KEEPS_UP = 0.01  # of the time: a loop that waits for less is not held up by its loader
 TOLD = frozenset({"override", "trial", "steer"})
 PAUSES = frozenset({SpanCode.CHECKPOINT, SpanCode.EVALUATION})
 FOREVER = 1 << 62  # batches
@@ -28,47 +31,93 @@ KEPT = 1 << 16  # batches of a loader in a process whose times are kept; the old
 class Line:
     """Batches of one loader in one process: when each was there (ns), and how many samples it held.
 
-    `clock` is the same time without the pauses before it.
+    `clock` is the same time without the pauses before it, `waits` (ns) what the loop waited for it. `resumed` is 1 of
+    the first batch after a pause through which its iterator went on: workers have filled their queues meanwhile.
     """
 
     ends: "array[int]" = field(default_factory=lambda: array("q"))
     clock: "array[int]" = field(default_factory=lambda: array("q"))
     samples: "array[int]" = field(default_factory=lambda: array("q"))
+    waits: "array[int]" = field(default_factory=lambda: array("q"))
+    resumed: "array[int]" = field(default_factory=lambda: array("b"))
     gone: int = 0  # batches that are not kept any more
 
     def __len__(self) -> int:
         """Return how many batches came."""
         return self.gone + len(self.ends)
 
-    def add(self, t: int, paused: int, samples: int) -> None:
-        """Take one batch that was there at `t` (ns), `paused` ns of pauses behind it."""
+    def add(self, t: int, paused: int, samples: int, wait: int = 0, *, first: bool = False) -> None:
+        """Take one batch that was there at `t` (ns), `paused` ns of pauses behind it; the `first` of its iterator."""
         if len(self.ends) >= KEPT:
             self.gone += KEPT // 2
-            for series in (self.ends, self.clock, self.samples):
+            for series in (self.ends, self.clock, self.samples, self.waits, self.resumed):
                 del series[: KEPT // 2]
+        before = self.ends[-1] - self.clock[-1] if self.ends else paused
         self.ends.append(t)
         self.clock.append(t - paused)
         self.samples.append(samples)
+        self.waits.append(wait)
+        self.resumed.append(int(paused != before and not first))
 
     def after(self, begin: int, most: int) -> "Line":
         """Return the first `most` batches that came after `begin` (ns)."""
         first = bisect_right(self.ends, begin)
         kept = slice(first, first + most)
-        return Line(self.ends[kept], self.clock[kept], self.samples[kept])
+        return Line(self.ends[kept], self.clock[kept], self.samples[kept], self.waits[kept], self.resumed[kept])
 
-    def rate(self, first: int, last: int, size: int) -> float:
-        """Return samples/s from the end of number `first` to that of `last`; `size` is that of a batch not counted."""
-        done = sum(n or size for n in self.samples[first + 1 : last + 1])
-        return done / max(1, self.clock[last] - self.clock[first]) * NS
+    def rate(self, among: Sequence[int], size: int) -> float:
+        """Return samples/s of these batches, each timed from the one before it; `size` is that of one not counted."""
+        done = sum(self.samples[n] or size for n in among)
+        return done / max(1, self._took(among)) * NS
 
     def parts(self, skip: int, size: int) -> list[float]:
-        """Return the rates of up to BLOCKS parts of equally many batches, the first `skip` left out."""
-        first, last = max(0, skip - 1), len(self.ends) - 1
-        number = min(BLOCKS, (last - first) // 2)
-        if last - first < LEAST:
+        """Return the rates of up to BLOCKS parts of equally many batches, the first `skip` left out.
+
+        Their harmonic mean is the rate of them all: samples over seconds.
+        """
+        timed = self._timed(skip)
+        number = min(BLOCKS, len(timed) // 2)
+        if len(timed) < LEAST:
             return []
-        edges = [first + (last - first) * n // number for n in range(number + 1)]
-        return [self.rate(begin, end, size) for begin, end in pairwise(edges)]
+        edges = [len(timed) * n // number for n in range(number + 1)]
+        rates = [self.rate(timed[begin:end], size) for begin, end in pairwise(edges)]
+        scale = self.rate(timed, size) / statistics.harmonic_mean(rates)
+        return [rate * scale for rate in rates]
+
+    def settled(self, skip: int) -> bool:
+        """Return whether enough batches are there beside those that were made in pauses."""
+        return 1 not in self.resumed or len(self._fresh(skip)) >= LEAST
+
+    def _timed(self, skip: int) -> Sequence[int]:
+        """Return which batches are timed: without those made in pauses, as far as there are enough others.
+
+        Where there are not, pauses come so often that no queue runs dry between them: that is how the training goes on.
+        """
+        fresh = self._fresh(skip) if 1 in self.resumed else ()
+        return fresh if len(fresh) >= LEAST else range(max(1, skip), len(self.ends))
+
+    def _fresh(self, skip: int) -> list[int]:
+        """Return which batches are timed between pauses, so that as many were made in that time as came."""
+        long = WAITED * (self.clock[-1] - self.clock[0]) / len(self.clock)
+        begins = [n for n, resumed in enumerate(self.resumed) if resumed]
+        found = list(range(max(1, skip), begins[0])) if begins else []
+        for begin, end in pairwise([*begins, len(self.ends)]):
+            found += self._between(range(max(1, skip, begin + skip), end), long)
+        return found
+
+    def _between(self, rest: Sequence[int], long: float) -> Sequence[int]:
+        """Return which batches of the `rest` after a pause are timed: from one moment of empty queues to another.
+
+        Queues are empty where the loop had to wait (`long` ns). Where it hardly waits, its loader keeps up: all are.
+        """
+        waited = [n for n in rest if self.waits[n] > long]
+        if not waited or sum(self.waits[n] for n in waited) < KEEPS_UP * self._took(rest):
+            return rest
+        return range(waited[0] + 1, waited[-1] + 1)
+
+    def _took(self, among: Sequence[int]) -> int:
+        """Return the ns from the batch before each of these to it, pauses left out."""
+        return sum(self.clock[n] - self.clock[n - 1] for n in among)
 
 
 class Timeline:
@@ -80,6 +129,7 @@ class Timeline:
         self.pids: dict[int, int] = {}  # process to its pid, of those that live
         self._places: dict[tuple[int, int], str] = {}
         self._training: dict[tuple[int, int], int] = {}  # (process, iterator) to loader
+        self._begun: set[tuple[int, int]] = set()  # iterators that have given no batch yet
         self._lines: dict[str, dict[int, Line]] = {}
         self._ended: set[int] = set()
         self._paused: dict[int, tuple[int, int]] = {}  # process to ns in pauses so far, and the end of the last one
@@ -110,15 +160,19 @@ class Timeline:
         record = event.record
         if record.kind == Kind.ITERATOR and record.e:
             self._training[event.process, record.a] = record.b
+            self._begun.add((event.process, record.a))
         elif record.kind == Kind.SPAN and record.code in PAUSES and not record.e:
             paused, last = self._paused.get(event.process, (0, 0))
             self._paused[event.process] = paused + max(0, record.t1 - max(record.t0, last)), max(record.t1, last)
         elif record.kind == Kind.BATCH and not record.code & (END | FAILED):
-            loader = self._training.get((event.process, record.a))
+            iterator = event.process, record.a
+            loader = self._training.get(iterator)
             if loader is not None:
                 where = self._places.get((event.process, loader), "")
                 line = self._lines.setdefault(where, {}).setdefault(event.process, Line())
-                line.add(record.t1, self._paused.get(event.process, (0, 0))[0], record.c)
+                paused, first = self._paused.get(event.process, (0, 0))[0], iterator in self._begun
+                self._begun.discard(iterator)
+                line.add(record.t1, paused, record.c, record.t1 - record.t0, first=first)
 
     def batches(self, where: str = "") -> int:
         """Return how many batches came of the loader built at `where` (of any) to the process that had most."""
@@ -148,10 +202,16 @@ class Timeline:
         lines = [self._lines[where][process] for process in self.living(where)]
         return min((len(line.ends) - bisect_right(line.ends, begin) for line in lines), default=0)
 
+    def settled(self, where: str, skip: int, begin: int) -> bool:
+        """Return whether, of those that live, enough batches came since `begin` (ns) that were not made in pauses."""
+        lines = [self._lines[where][process] for process in self.living(where)]
+        return all(line.after(begin, FOREVER).settled(skip) for line in lines)
+
     def rates(self, where: str, skip: int, begin: int = 0, *, most: int = FOREVER) -> tuple[float, ...]:
         """Return samples/s of parts of the time from `begin` on (ns), all ranks together; of `most` batches of each.
 
-        Nothing where too few batches came. Where a batch's size is known by nobody it counts as one sample.
+        Their harmonic mean is the rate of the whole time. Nothing where too few batches came. `skip` are left out, and
+        as many after a pause. Where a batch's size is known by nobody it counts as one sample.
         """
         told = self.loaders.get(where, {}).get("batch_size")
         size = told if isinstance(told, int) and told > 0 else 1
@@ -160,6 +220,6 @@ class Timeline:
         if not parts:
             return ()
         longest = max(parts, key=len)
-        whole = sum(statistics.fmean(found) for found in parts)
-        scale = whole / statistics.fmean(longest)
+        whole = sum(statistics.harmonic_mean(found) for found in parts)
+        scale = whole / statistics.harmonic_mean(longest)
         return tuple(rate * scale for rate in longest)

@@ -1,5 +1,7 @@
 """Rates of a stretch of time, by when batches came."""
 
+from statistics import harmonic_mean
+
 import pytest
 
 from gputune.events import END, Event, Kind, Record, SpanCode
@@ -10,8 +12,27 @@ from gputune.units import NS
 PLACE = "train.py:9"
 
 
-def batch(process: int, t: float, samples: int = 8, *, iterator: int = 1, code: int = 0) -> Event:
-    return Event(process, Record(Kind.BATCH, code, int(t * NS) - 1000, int(t * NS), iterator, 0, 0, 0, samples))
+def batch(process: int, t: float, samples: int = 8, *, iterator: int = 1, code: int = 0, wait: float = 1e-6) -> Event:
+    return Event(process, Record(Kind.BATCH, code, int((t - wait) * NS), int(t * NS), iterator, 0, 0, 0, samples))
+
+
+def evaluating(*, step: float, every: int, make: float = 0.01, queue: int = 12, batches: int = 1000) -> list[Event]:
+    """A loop with one worker, which evaluates for a second now and then; times are of one batch.
+
+    The worker makes the next batch while there is room in its queue, during evaluations as well.
+    """
+    made, there, found = [1.0], [1.0], []
+    for n in range(1, batches):
+        asks = there[-1] + step
+        if n % every == 0:
+            found.append(
+                Event(0, Record(Kind.SPAN, SpanCode.EVALUATION, int(asks * NS), int((asks + 1) * NS), *[0] * 5))
+            )
+            asks += 1
+        made.append(max(made[-1], there[n - queue] if n >= queue else 0.0) + make)
+        there.append(max(asks, made[n]))
+        found.append(batch(0, there[n], wait=there[n] - asks))
+    return found
 
 
 def timeline(*processes: int, workers: int = 0, size: int | None = 8, grad: int = 1) -> Timeline:
@@ -63,6 +84,51 @@ def test_an_evaluation_in_between_is_not_the_setting_s_doing() -> None:
     found.take([batch(0, 21.3 + 0.01 * n) for n in range(30)])
     assert sum(found.rates(PLACE, 5)) / 10 == pytest.approx(800.0, rel=0.1)
     assert found.counted(PLACE, int(20 * NS)) == 30
+
+
+def test_bursts_do_not_count_for_more_than_their_time() -> None:
+    found = timeline(0)
+    gaps = [0.0005] * 12 + [0.005] * 54
+    found.take([batch(0, 1 + sum(gaps[: n + 1])) for n in range(len(gaps))])
+    assert harmonic_mean(found.rates(PLACE, 1)) == pytest.approx(65 * 8 / sum(gaps[1:]))
+
+
+@pytest.mark.parametrize("step", [0.001, 0.009, 0.012])  # it makes one in 10 ms
+def test_batches_that_were_made_in_an_evaluation_are_not_the_rate_of_the_loader(step: float) -> None:
+    found, truth = timeline(0), 8 / max(0.01, step)
+    found.take(evaluating(step=step, every=200))
+    assert harmonic_mean(found.rates(PLACE, 14)) == pytest.approx(truth, rel=0.01)
+
+
+@pytest.mark.parametrize("step", [0.001, 0.012])
+def test_a_visit_that_has_an_evaluation_in_it_is_as_fast_as_one_that_has_none(step: float) -> None:
+    found, truth = timeline(0), 8 / max(0.01, step)
+    found.take(evaluating(step=step, every=200))
+    around = found._lines[PLACE][0].ends[170]  # it evaluates 30 batches later
+    assert found.settled(PLACE, 14, around)
+    assert harmonic_mean(found.rates(PLACE, 14, around, most=90)) == pytest.approx(truth, rel=0.01)
+
+
+def test_just_after_an_evaluation_there_is_no_rate_to_be_known_yet() -> None:
+    found = timeline(0)
+    found.take(evaluating(step=0.001, every=200, batches=215))
+    assert not found.settled(PLACE, 14, found._lines[PLACE][0].ends[182])
+    assert found.settled(PLACE, 14, 0)
+
+
+def test_evaluations_between_which_no_queue_runs_dry_leave_the_rate_of_the_loop() -> None:
+    found = timeline(0)
+    found.take(evaluating(step=0.001, every=10))
+    assert harmonic_mean(found.rates(PLACE, 14)) == pytest.approx(8000, rel=0.1)
+
+
+def test_workers_that_start_after_an_evaluation_count() -> None:
+    found = timeline(0)
+    found.take([batch(0, 1 + 0.01 * n) for n in range(30)])
+    found.take([Event(0, Record(Kind.SPAN, SpanCode.EVALUATION, int(1.3 * NS), int(2.3 * NS), *[0] * 5))])
+    found.take([Event(0, Record(Kind.ITERATOR, 0, 0, 0, 1, 1, 0, 1, 0))])  # the same one, reset
+    found.take([batch(0, 2.8 + 0.01 * n, wait=0.49 if n == 0 else 1e-6) for n in range(30)])
+    assert harmonic_mean(found.rates(PLACE, 1)) == pytest.approx(59 * 8 / (0.29 + 0.51 + 0.29), rel=0.01)
 
 
 def test_too_few_batches_give_no_rate() -> None:
