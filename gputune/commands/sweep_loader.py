@@ -149,7 +149,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
         _patch(patch.of_outcomes(done[0].outcomes), apply=apply, shown=as_patch) if done[0].outcomes else None
     if several.stopped:
         raise KeyboardInterrupt
-    return int(any(one.error is not None for one in done))
+    return int(any(one.failed for one in done))
 
 
 def _check(asked: "tuple[Script, ...]", *, changes: bool, each_node: bool, where: str) -> None:

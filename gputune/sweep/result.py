@@ -63,7 +63,10 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
-    """The document. `ceiling`: samples/s with batches that cost nothing, null where that was not measured."""
+    """The document. `ceiling`: samples/s with batches that cost nothing, null where that was not measured.
+
+    `measured` is false where the budget was spent before any setting but the script's own was.
+    """
 
     schema_version: int = SCHEMA_VERSION
     where: str
@@ -80,6 +83,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     written: str
     node: str = ""  # of a cluster, on which it ran
+    measured: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +102,7 @@ class Outcomes:
     seconds: float = 0.0
     starts: int = 0
     stopped: bool = False
+    measured: bool = True  # false: the budget was spent before any setting but the script's own was
     file: str = ""  # that the loader is built in
     folder: str = ""
     written: str = ""
@@ -126,6 +131,7 @@ def document(what: Outcomes) -> Sweep:
         says=[*what.says, *([EFFECTS[effect]] if effect in EFFECTS else [])],
         folder=what.folder,
         written=what.written,
+        measured=what.measured,
     )
 
 
@@ -256,7 +262,11 @@ def _verdict(sweep: Sweep) -> str:
     took = f"{sweep.starts} start{'s' if sweep.starts != 1 else ''} in {duration(sweep.seconds)}"
     so_far = "the best so far" if sweep.stopped else "best"
     if _plain(sweep.best) == _plain(sweep.baseline):
-        return f"{so_far}: the script's own settings; nothing that was tried is surely faster ({took})"
+        if any(not is_same(row, sweep.baseline) for row in sweep.trials):
+            return f"{so_far}: the script's own settings; nothing that was tried is surely faster ({took})"
+        if sweep.stopped or not sweep.measured:
+            return f"nothing but the script's own settings was measured: which ones are best is not known ({took})"
+        return f"best: the script's own settings; no others are predicted to be faster ({took})"
     changed = {n: v for n, v in _plain(sweep.best).items() if v is not None and v != _plain(sweep.baseline)[n]}
     shown = ", ".join(f"{name}={value}" for name, value in changed.items())
     if sweep.speedup.low <= 1:

@@ -55,6 +55,11 @@ class Done:
         """Return its document, None where it has none."""
         return msgspec.structs.replace(document(self.outcomes), node=self.job.node) if self.outcomes else None
 
+    @property
+    def failed(self) -> bool:
+        """Return whether nothing is known of other settings than the script's own."""
+        return self.error is not None or (self.outcomes is not None and not self.outcomes.measured)
+
 
 class SweepRow(msgspec.Struct, frozen=True, kw_only=True):
     """One sweep of several: its document, null where it failed for the reason in `error`."""
@@ -221,5 +226,6 @@ def _row(one: Done) -> tuple[str, ...]:
         for name in names
         if getattr(best, name) is not None and getattr(best, name) != getattr(own, name)
     ]
-    gain = "as it is" if same else times(sweep.speedup) if sweep.speedup.low > 1 else "as fast, and cheaper"
+    kept = "as it is" if sweep.measured else "not measured"
+    gain = kept if same else times(sweep.speedup) if sweep.speedup.low > 1 else "as fast, and cheaper"
     return (one.job.script.name, one.job.node, ", ".join(changed) or "its own", number(best.samples_per_s), gain)

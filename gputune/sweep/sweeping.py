@@ -4,6 +4,7 @@ What goes wrong before anything was measured is an error; afterwards it is a row
 words.
 """
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -76,6 +77,7 @@ class Sweeper:
         self.budget = Budget(total=wishes.budget, spent=self.journal.spent)
         self.starts = 0
         self.says: list[str] = []
+        self._short = False  # there was no time for a visit
         self._starter = wishes.starter(
             script=wishes.script,
             folder=self.journal.folder,
@@ -112,7 +114,7 @@ class Sweeper:
         outcomes.sizes = sizes.tried if sizes else ()
         outcomes.stopped = stopped
         if not stopped:
-            outcomes.written = self._write(outcomes)
+            self._conclude(outcomes)
         return outcomes
 
     def _learn(self, own: Profile) -> None:
@@ -206,10 +208,16 @@ class Sweeper:
             Remembering(bench, self.journal),
             found,
             trials=TRIALS - 2,
-            allowed=bench.allowed,
+            allowed=lambda wanted: self._in_time(bench, wanted),
             tell=lambda wanted, now: tell(self._progress(wanted, now, bench.looping(wanted))),
             ample=lambda enough: plateau.beyond(here, found.tallies, found.predicted, enough),
         ).run()
+
+    def _in_time(self, bench: Stage, wanted: Setting) -> bool:
+        """Return whether there is time for a visit; that there once was none is remembered."""
+        allowed = bench.allowed(wanted)
+        self._short = self._short or not allowed
+        return allowed
 
     def _progress(self, wanted: Setting, found: Found, takes: float) -> str:
         predicted = found.predicted.get(wanted)
@@ -250,6 +258,16 @@ class Sweeper:
             folder=str(self.journal.folder),
             says=[says for says in self.says if says],
         )
+
+    def _conclude(self, what: Outcomes) -> None:
+        """Write the settings that were found; where there was time for none, say so and write nothing."""
+        tried = {*what.found.tallies, *what.found.failed} - {what.baseline.setting}
+        if tried or what.sizes or not self._short:
+            what.written = self._write(what)
+            return
+        what.measured = False
+        longer = max(2, math.ceil(2 * self.budget.seconds / 60))
+        what.says.append(f"the budget was spent before: give it more, like `--budget {longer}m`; nothing was written")
 
     def _write(self, what: Outcomes) -> str:
         """Write the settings where they were wished; return the file's name, "" where there is none."""

@@ -272,6 +272,17 @@ def test_a_batch_size_that_the_script_makes_itself_is_said(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+def test_a_budget_that_the_first_start_spends_is_no_result(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = sweep(tmp_path, "--budget", "1s", "train.py")
+    assert done.returncode == 1, done.stderr
+    assert "nothing but the script's own settings was measured" in done.stdout
+    assert "the budget was spent before: give it more, like `--budget " in done.stdout
+    assert "surely faster" not in done.stdout
+    assert not (tmp_path / "gputune.toml").exists()
+
+
+@pytest.mark.slow
 def test_a_script_that_ends_before_a_setting_is_measured_is_started_again(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(stuck(EPOCHS=1))
     done = sweep(tmp_path, "--json", "train.py")

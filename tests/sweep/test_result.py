@@ -86,6 +86,20 @@ def test_where_nothing_is_better_it_says_so() -> None:
     assert "the best so far" in words(document(outcomes(workers(0), stopped=True)), "train.py")
 
 
+def test_where_nothing_was_tried_it_does_not_say_that_something_was() -> None:
+    own = tally(workers(0), 400.0)
+    alone = Found(predicted={workers(6): 980.0}, tallies={workers(0): own})
+    for differs, expected in (
+        ({"measured": False}, "nothing but the script's own settings was measured: which ones are best is not known"),
+        ({"stopped": True}, "nothing but the script's own settings was measured"),
+        ({}, "best: the script's own settings; no others are predicted to be faster"),
+    ):
+        made = document(outcomes(workers(0), found=alone, **differs))
+        assert expected in words(made, "train.py")
+        assert "tried" not in words(made, "train.py")
+        assert made.measured == differs.get("measured", True)
+
+
 def test_batch_sizes_are_rows_and_change_learning() -> None:
     sizes = [
         Size(setting=workers(0, 32), state=State.OK, rate=900.0, full=0.95),
