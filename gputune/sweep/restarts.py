@@ -69,15 +69,15 @@ class Restarts:
     def met(self, wanted: Setting) -> None:
         """Do nothing: every visit is a trial."""
 
-    def looping(self, wanted: Setting) -> float:
-        """Return the s of batches that a visit is predicted to take."""
+    def takes(self, wanted: Setting) -> float:
+        """Return the s that a visit is predicted to take, its start included."""
         profile = self._known()
         skip, timed = self._length(wanted)
-        return (skip + timed) * profile.batch * profile.ranks / max(1e-9, profile.rate(wanted))
+        return self._budget.start_of((skip + timed) * profile.batch * profile.ranks / max(1e-9, profile.rate(wanted)))
 
     def allowed(self, wanted: Setting) -> bool:
         """Return whether there is time for a visit."""
-        return self._budget.allows(self.looping(wanted))
+        return self.takes(wanted) <= self._budget.left
 
     def measure(self, wanted: Setting) -> Outcome:
         """Start the script with these settings, and time its batches."""

@@ -66,8 +66,8 @@ class Stage(Bench, Protocol):
     def ceiling(self) -> float | None:
         """Return samples/s with batches that cost nothing, None where that cannot be measured."""
 
-    def looping(self, wanted: Setting) -> float:
-        """Return the s of batches that a visit is predicted to take."""
+    def takes(self, wanted: Setting) -> float:
+        """Return the s that a visit is predicted to take, with its start where it has one."""
 
     def allowed(self, wanted: Setting) -> bool:
         """Return whether there is time for a visit."""
@@ -131,6 +131,8 @@ class Search:
         self._visits = visits
         self._ample = ample
         self._flat = False  # more than the best one has was measured, and brings nothing
+        self._more = 0  # visits at most that the comparison at hand may still take
+        self._confirming = False
         self._most_workers = max((s.num_workers for s in found.predicted), default=0)
 
     @property
@@ -141,6 +143,13 @@ class Search:
     @property
     def _fastest(self) -> Tally:
         return max(self.found.tallies.values(), key=lambda tally: tally.rate)
+
+    @property
+    def left(self) -> int:
+        """Return how many visits may come at most after the one that is told."""
+        if self.bench.price(self.profile.script):
+            return self._trials
+        return self._more + (0 if self._confirming else self._trials * _turns(self._visits) + 2 * VISITS)
 
     def run(self) -> None:
         """Measure until nothing is left that may pay, or may be measured; then make sure of the best one."""
@@ -226,6 +235,7 @@ class Search:
         Return False when there is nothing left to spend.
         """
         keep = self.bench.kept
+        self._more = _turns(self._visits)
         if not self._measure(wanted, keep):
             return False
         for _ in range(self._visits - 1):
@@ -259,8 +269,9 @@ class Search:
         price = self.bench.price(wanted)
         if price > self._trials - keep or not self._allowed(wanted):
             return False
-        self._tell(wanted, self.found)
         self._trials -= price
+        self._more -= 1
+        self._tell(wanted, self.found)
         outcome = self.bench.measure(wanted)
         self.found.take(wanted, outcome, self.bench.noise)
         if outcome.state is not State.OK and wanted.num_workers:
@@ -270,6 +281,7 @@ class Search:
     def _confirm(self) -> None:
         """Measure the best one and the script's own in turn until they are apart, or are seen to tie."""
         script = self.profile.script
+        self._more, self._confirming = 2 * VISITS, True
         for turn in range(2 * VISITS):
             fastest = self._fastest
             own = self.found.tallies.get(script)
@@ -286,3 +298,8 @@ class Search:
         """Return whether a gain is sure: it was seen twice, or it is large and to look again would cost a trial."""
         large = gain(own, fastest).low > SURELY and self.bench.price(fastest.setting) > 0
         return len(fastest.visits) > 1 or large
+
+
+def _turns(visits: int) -> int:
+    """Return how many visits the first look at a setting may take, which goes back to it and to the best one."""
+    return 2 * visits - 1

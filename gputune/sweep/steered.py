@@ -243,13 +243,13 @@ class Steered:
         """Learn that a setting was visited before."""
         self._visited.add(wanted)
 
-    def looping(self, wanted: Setting) -> float:
+    def takes(self, wanted: Setting) -> float:
         """Return the s that a visit is predicted to take."""
         return looping(self._known(), wanted)
 
     def allowed(self, wanted: Setting) -> bool:
         """Return whether there is time for a visit."""
-        return self.looping(wanted) <= self._budget.left
+        return self.takes(wanted) <= self._budget.left
 
     def measure(self, wanted: Setting) -> Outcome:
         """Have the loader served under a setting, and time its batches. Raises NotSteered."""

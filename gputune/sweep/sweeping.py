@@ -202,16 +202,16 @@ class Sweeper:
             self.starts += restarts.starts
 
     def _searched(self, here: Profile, found: Found, bench: Stage) -> None:
-        tell = self.wishes.tell
-        Search(
+        search = Search(
             here,
             Remembering(bench, self.journal),
             found,
             trials=TRIALS - 2,
             allowed=lambda wanted: self._in_time(bench, wanted),
-            tell=lambda wanted, now: tell(self._progress(wanted, now, bench.looping(wanted))),
+            tell=lambda wanted, now: self.wishes.tell(self._progress(wanted, now, bench.takes(wanted), search.left)),
             ample=lambda enough: plateau.beyond(here, found.tallies, found.predicted, enough),
-        ).run()
+        )
+        search.run()
 
     def _in_time(self, bench: Stage, wanted: Setting) -> bool:
         """Return whether there is time for a visit; that there once was none is remembered."""
@@ -219,15 +219,17 @@ class Sweeper:
         self._short = self._short or not allowed
         return allowed
 
-    def _progress(self, wanted: Setting, found: Found, takes: float) -> str:
+    def _progress(self, wanted: Setting, found: Found, takes: float, left: int) -> str:
+        """Return what is tried now, for how many s, and that at most `left` visits follow."""
         predicted = found.predicted.get(wanted)
         fastest = max(found.tallies.values(), key=lambda tally: tally.rate)
         number_of = len(found.tallies.keys() | found.failed.keys() | {wanted}) + 1  # and the ceiling
-        again = "again " if wanted in found.tallies else ""
-        still = min(self.budget.left, takes * (1 + max(0, TRIALS - number_of)))
+        again = f"again {wanted.words()}" if wanted in found.tallies else wanted.words()
+        still = min(self.budget.left, takes * (1 + left))
         return (
-            f"trial {number_of} of at most {TRIALS}: {again}{wanted.words()}, about {duration(takes)}, at most some "
+            f"trial {number_of} of at most {TRIALS}: {again}, about {duration(takes)}, at most some "
             f"{duration(max(takes, still))} still"
+            + (f" ({left} more visits)" if left else "")
             + (f", predicted {number(predicted)} samples/s" if predicted else "")
             + f"; best so far {number(fastest.rate)} ({fastest.setting.words()})"
         )

@@ -219,3 +219,24 @@ def test_two_that_are_close_are_gone_back_to_before_one_is_believed() -> None:
     searched(world, sleeping, ample=plenty)
     first, second = list(dict.fromkeys(world.visits))[:2]
     assert world.visits[:4] == [first, second, first, second]
+
+
+@pytest.mark.parametrize("kind", [World, Switched])
+@pytest.mark.parametrize("truth", [sleeping, late, computing])
+def test_no_more_visits_follow_than_it_says(kind, truth) -> None:
+    world, told = kind(truth, noise=0.02), []
+    found = Found(predicted={s: sleeping(s) for s in GRID})
+    found.take(OWN, world.measure(OWN), world.noise)
+    search = Search(
+        SimpleNamespace(script=OWN),
+        world,
+        found,
+        trials=4,
+        allowed=lambda _: True,
+        tell=lambda *_: told.append(search.left),
+        ample=plenty,
+    )
+    search.run()
+    assert told
+    assert all(left >= len(told) - number for number, left in enumerate(told, start=1))
+    assert told[0] <= 25
