@@ -204,6 +204,22 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Afterwork:
+    """A line of the user's loop that runs between the optimizer's step and the next batch.
+
+    Shares are of the stacks taken in the loop outside of next() and of spans: `share` all that lie in or under the
+    line, `torch` those with a frame of torch under it, `apart` those in a `library` that does not touch weights.
+    """
+
+    where: str
+    function: str
+    share: float
+    torch: float
+    apart: float
+    library: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:
     """One round of a rank: from the end of one meeting with the other ranks to the end of the next. Times in s.
 
@@ -265,6 +281,11 @@ class Process:
     stack_samples: int = 0
     before_forward: tuple[float, ...] = ()  # s of a step before its first module call, spans left out, sampled steps
     on_weights: float | None = None  # share of these s in which torch works on the weights; None: nobody looked
+    after_step: tuple[
+        float, ...
+    ] = ()  # s from the last optimizer step to the following next(), spans left out; 0: none
+    afterwork: tuple[Afterwork, ...] = ()  # what the stacks show there
+    loop_stacks: int = 0  # that the shares of `afterwork` are of
     beats: tuple[float, ...] = ()  # s from each of the first optimizer steps to the next one
     backward: float = 0.0  # s in the loop that the training thread was inside of backward passes
     batch_gotten: bool = True  # before_forward counts from a next(); else from an optimizer step: no DataLoader

@@ -1,7 +1,8 @@
-"""What it buys to move work out of the training loop into the workers."""
+"""What it buys to take work out of the training loop: to move it into the workers, or to leave it out."""
 
 from dataclasses import replace
 
+from gputune.aftermath import chill, coldest
 from gputune.features import Features, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
@@ -48,6 +49,25 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
     unseen = HALF * max(0.0, cpus - (run.machine.job or process.cpu or 1.0) / run.machine.ranks)
     worse = replace(moved, cpus=max(0.1, cpus - unseen)).seconds(chosen, TYPICAL_PREFETCH)
     return chosen, replace(gain, low=gain.low * min(1.0, (tried[chosen] + rest) / max(TINY, worse + rest)))
+
+
+def left_out(run: Features, process: Process, each: float) -> Speedup:
+    """Return what it buys to do without work that takes `each` s of every step in the loop.
+
+    No step gets shorter than its loader takes for a batch, or its device to work. What begins after other work begins
+    cold: without it it is shorter by that, too.
+    """
+    steps = process.batches or process.optimizer_steps
+    whole = process.loop / steps
+    paces = [outlook.fastest() / steps for outlook in known(run, process)]
+    least = max([TINY, device_work(run, process, whole), *paces])
+
+    def gain(cold: float) -> float:
+        return whole / max(least, whole - each - cold) if each < whole else whole / least
+
+    rest = max(0.0, whole - each)
+    found = interval(max(1.0, gain(chill(each, rest, busy=1.0))), doubt(run), unsteady(run))
+    return replace(found, high=max(found.high, gain(coldest(each, rest)) * (1 + doubt(run))))
 
 
 def _less(step: Work, seconds: float) -> Work:

@@ -46,7 +46,15 @@ LOADING = Rivals(
     apart=True,
 )
 HOST = Rivals(
-    ("preprocessing-in-loop", "sync-every-step", "blocking-copy", "unpinned-memory", "host-bound", "small-batch"),
+    (
+        "work-after-step",
+        "preprocessing-in-loop",
+        "sync-every-step",
+        "blocking-copy",
+        "unpinned-memory",
+        "host-bound",
+        "small-batch",
+    ),
     ("step", "copy.h2d", "sync"),
 )
 DEVICE = Rivals(

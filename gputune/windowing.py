@@ -21,6 +21,7 @@ def thin(run: Features) -> Features:
             process,
             loaders=tuple(_thin(loader) for loader in process.loaders),
             before_forward=(),
+            after_step=(),
             gaps=(),
             works=(),
             meetings=process.meetings[-1:],

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gputune.events import END, LOOKED, NO_NEXT, SPAN_NAMES, Kind, Record, SpanCode
-from gputune.features import Filing, Frame, Place, Precision, Process, Trend
+from gputune.features import Afterwork, Filing, Frame, Place, Precision, Process, Trend
 from gputune.gathering.copies import Copies
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
@@ -57,6 +57,9 @@ class Piles(Protocol):
 
     def of(self, pid: int) -> tuple[tuple[Frame, ...], int]:
         """Return the places of a process, and how many stacks there were."""
+
+    def afterwork(self, pid: int) -> tuple[tuple[Afterwork, ...], int]:
+        """Return the lines of its loop after the optimizer's step, and how many stacks were in the loop."""
 
 
 @dataclass(slots=True)
@@ -113,7 +116,9 @@ class Training:
         self._last_span = ""
         self._last_end = 0  # t1 of the last span, 0 where anything else came after it
         self._forwards: deque[float] = deque(maxlen=FORWARDS)
+        self._afters: deque[float] = deque(maxlen=FORWARDS)
         self._gotten = True
+        self._gotten_at = 0  # end of the last training batch's next(), ns
         self._looked = self._on_weights = 0  # ns before the first module call that were looked at, and on the weights
         self._backward = 0  # ns inside of backward passes
         self.costs: deque[tuple[float, float]] = deque(maxlen=FORWARDS)  # s that the guest took of sampled batches and
@@ -276,6 +281,8 @@ class Training:
                 self.fetched(record.a, fetch, -1)
         if record.e:  # advanced by a thread that is not the training's: its waits are not the training's
             return
+        if iterator is not None and not self._loaders[iterator.loader].evaluates:
+            self._worked_on(record)
         self.ledger.span("loader.wait", record.t0, record.t1, None if iterator is None else iterator.loader)
         if iterator is None:
             return
@@ -290,6 +297,17 @@ class Training:
             self._looped(record)
         if record.code & END:
             self._iterators.pop(record.a, None)
+
+    def _worked_on(self, record: Record) -> None:
+        """Take the time from the last optimizer step to the next() of a training batch, less what spans explain of it.
+
+        A next() that no step came before, as in the accumulation of gradients, has none of it.
+        """
+        if self.steps > WARM_UP:
+            stepped, t0 = self._stepped, record.t0
+            worked = t0 - stepped - self.ledger.covered(stepped, t0) if stepped > self._gotten_at else 0
+            self._afters.append(max(0, worked) / NS)
+        self._gotten_at = record.t1
 
     def worker_note(self, iterator: int, fields: dict[str, Json]) -> None:
         """Take what a worker of one of its iterators said once."""
@@ -394,6 +412,7 @@ class Training:
         loop = max(0, self._loop_end - self._loop_began) / NS
         cores, queued = host.mean("cpu.main"), host.mean("cpu.queued.main")
         frames, samples = stacks.of(self.guest.pid)
+        afterwork, loop_stacks = stacks.afterwork(self.guest.pid)
         loaders = tuple(
             state.features(
                 cpu=None if cores is None else cores / ranks,
@@ -439,6 +458,9 @@ class Training:
             frames=frames,
             stack_samples=samples,
             before_forward=tuple(self._forwards),
+            after_step=tuple(self._afters),
+            afterwork=afterwork,
+            loop_stacks=loop_stacks,
             beats=tuple(self._beats[WARM_UP:]),
             on_weights=self._on_weights / self._looked if self._looked else None,
             backward=self._backward / NS,

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gputune.features import Frame
+from gputune.features import Afterwork, Frame
+from gputune.gathering.afterwork import Paths
 from gputune.gathering.sampled import Sampled, word
 from gputune.sample import Stack
 
@@ -70,11 +71,21 @@ def _is_spanned(parts: Parts) -> bool:
 
 
 def _innermost(parts: Parts) -> Place | None:
+    index = _users(parts)
+    if index < 0:
+        return None
+    function, file, line = parts[index]
     computes = any(mark in file for _, file, _ in parts for mark in COMPUTE)
-    for function, file, line in reversed(parts):
+    return f"{file.rpartition('/')[2]}:{line}", function, computes
+
+
+def _users(parts: Parts) -> int:
+    """Return the index of the innermost frame in the user's own code, -1 where there is none."""
+    for index in range(len(parts) - 1, -1, -1):
+        file = parts[index][1]
         if file and not any(mark in file for mark in FOREIGN):
-            return f"{file.rpartition('/')[2]}:{line}", function, computes
-    return None
+            return index
+    return -1
 
 
 class Stacks:
@@ -83,6 +94,7 @@ class Stacks:
     def __init__(self) -> None:
         self._own: dict[int, _Pile] = {}
         self._all: dict[int, _Pile] = {}
+        self._paths: dict[int, Paths] = {}
         self._sampled: dict[int, Sampled] = {}
         self.taken = 0
 
@@ -95,12 +107,21 @@ class Stacks:
         if found is None:
             return
         self._all.setdefault(stack.pid, _Pile()).add(found, stack.count)
-        if not _is_spanned(parts):
+        spanned = _is_spanned(parts)
+        if not spanned:
             self._own.setdefault(stack.pid, _Pile()).add(found, stack.count)
+        loading = spanned and any(mark in file for _, file, _ in parts for mark in LOADING)
+        paths = self._paths.setdefault(stack.pid, Paths())
+        paths.add(parts, stack.count, word="next" if loading else "span" if spanned else "", user=_users(parts))
 
     def sampled(self, pid: int) -> Sampled:
         """Return where the time of a process went as its stacks tell it."""
         return self._sampled.get(pid, Sampled())
+
+    def afterwork(self, pid: int) -> tuple[tuple[Afterwork, ...], int]:
+        """Return the lines of a process's loop after the optimizer's step, and how many stacks were in the loop."""
+        paths = self._paths.get(pid)
+        return ((), 0) if paths is None else paths.lines()
 
     def of(self, pid: int, *, everywhere: bool = False) -> tuple[tuple[Frame, ...], int]:
         """Return the places of a process by their share of its stacks outside of spans, and how many there were.

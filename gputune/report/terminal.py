@@ -172,7 +172,7 @@ def _healthy(verdict: Verdict) -> str:
     if not any(loader.training for loader in verdict.loaders):
         return f"{NOTHING}: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
     if waiting < QUIET_LOADER:
-        return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step"
+        return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
     found = UNSURE if waiting >= MUCH_WAITING else NOTHING
     return (
         f"{found}: {percent(waiting)} of the time after start-up is loader.wait, "

@@ -1,0 +1,102 @@
+"""work-after-step speaks when a loop does something else than training behind the optimizer's step."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.advisors.work_after_step import advise
+from gputune.features import Afterwork
+
+HISTORY = Afterwork(where="train.py:15", function="main", share=0.7, torch=0.0, apart=0.69, library="json")
+METRIC = Afterwork(where="train.py:16", function="main", share=0.5, torch=0.0, apart=0.2, library="numpy")
+BARE = Afterwork(where="train.py:17", function="main", share=0.5, torch=0.0, apart=0.0)
+AVERAGE = Afterwork(where="train.py:18", function="main", share=0.5, torch=0.2, apart=0.2, library="random")
+SHORT = Afterwork(where="train.py:19", function="main", share=0.05, torch=0.0, apart=0.05, library="json")
+
+
+def loop(plain, *lines: Afterwork, timed: float = 0.014, steps: int = 100, stacks: int = 300):
+    """A loop of 20 ms a step, of which `timed` s come after the optimizer's step, with these lines in its stacks."""
+    process = replace(plain.processes[0], after_step=(timed,) * steps, afterwork=lines, loop_stacks=stacks)
+    return replace(plain, processes=(process,))
+
+
+@pytest.fixture
+def ordinary(run):
+    """Workers that are never late."""
+    return run(num_workers=2, cpu=0.001, waits=(0.0001,), step=0.020, step_cpu=0.020)
+
+
+def test_is_silent_where_nothing_comes_after_the_step(ordinary) -> None:
+    assert list(advise(ordinary)) == []
+    assert list(advise(loop(ordinary, timed=0.0))) == []
+
+
+def test_is_silent_with_a_few_numbers_that_are_written_down(ordinary) -> None:
+    assert list(advise(loop(ordinary, SHORT, timed=0.001))) == []
+
+
+def test_is_silent_of_work_that_may_be_on_the_weights(ordinary) -> None:
+    assert list(advise(loop(ordinary, BARE))) == []
+    assert list(advise(loop(ordinary, AVERAGE))) == []
+
+
+def test_is_silent_of_lines_that_lie_behind_the_loop(ordinary) -> None:
+    """Stacks show them, but hardly any time passes between the step and the next batch."""
+    assert list(advise(loop(ordinary, HISTORY, timed=0.0002))) == []
+
+
+def test_is_silent_where_what_was_timed_is_that_of_other_lines(ordinary) -> None:
+    """An average of the weights of 10 ms a step, and metrics at an epoch's end."""
+    assert list(advise(loop(ordinary, HISTORY, BARE, timed=0.010))) == []
+
+
+def test_is_silent_with_too_few_steps_or_stacks(ordinary) -> None:
+    assert list(advise(loop(ordinary, HISTORY, steps=19))) == []
+    assert list(advise(loop(ordinary, HISTORY, stacks=19))) == []
+
+
+def test_is_silent_of_what_comes_once_in_thirty_steps(ordinary) -> None:
+    (process,) = loop(ordinary, HISTORY).processes
+    rare = replace(process, after_step=(*(0.0,) * 29, 0.420) * 10)
+    assert list(advise(replace(ordinary, processes=(rare,)))) == []
+
+
+def test_is_silent_without_a_loader(ordinary) -> None:
+    (process,) = loop(ordinary, HISTORY).processes
+    alone = replace(process, loaders=(), batches=0, samples=0)
+    assert list(advise(replace(ordinary, processes=(alone,)))) == []
+
+
+def test_names_the_line_the_library_and_what_it_is_worth(ordinary) -> None:
+    (finding,) = advise(loop(ordinary, HISTORY))
+    assert finding.id == "work-after-step"
+    assert finding.where == "train.py:15"
+    assert "14 ms a step" in finding.says
+    assert "train.py:15 (json)" in finding.says
+    assert finding.speedup.likely == pytest.approx(20 / 6, rel=0.1)
+    assert finding.speedup.low < finding.speedup.likely < finding.speedup.high
+    assert "train.py:15" in finding.falsified_by
+    assert finding.evidence["share"] == pytest.approx(0.7, rel=0.02)
+
+
+def test_calls_in_c_at_the_same_line_count_with_it(ordinary) -> None:
+    (finding,) = advise(loop(ordinary, METRIC, timed=0.010))
+    assert finding.where == "train.py:16"
+    assert finding.speedup.likely == pytest.approx(2.0, rel=0.1)
+
+
+def test_promises_no_more_than_the_loader_can_deliver(run) -> None:
+    slow = run(num_workers=1, cpu=0.018, waits=(0.0001,), step=0.020, step_cpu=0.020)
+    (finding,) = advise(loop(slow, HISTORY))
+    assert finding.speedup.likely < 1.25
+
+
+def test_a_few_stacks_make_it_less_sure(ordinary) -> None:
+    (many,), (few,) = (list(advise(loop(ordinary, METRIC, timed=0.010, stacks=n))) for n in (3000, 30))
+    assert few.speedup.low < many.speedup.low
+    assert few.speedup.likely == pytest.approx(many.speedup.likely)
+
+
+def test_a_loop_without_an_end_promises_nothing(ordinary) -> None:
+    (process,) = loop(ordinary, HISTORY).processes
+    assert list(advise(replace(ordinary, processes=(replace(process, loop=0.0),)))) == []

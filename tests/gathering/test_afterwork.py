@@ -1,0 +1,157 @@
+"""Which lines of a loop its stacks show between the optimizer's step and the next batch, and how long that takes."""
+
+import pytest
+
+from gputune.events import SpanCode
+
+LIB = "/venv/lib/python3.11/site-packages"
+NEXT = f"_BaseDataLoaderIter.__next__ ({LIB}/torch/utils/data/dataloader.py:700)"
+STEP = f"Adam.step ({LIB}/torch/optim/adam.py:230)"
+SCHEDULER = f"LRScheduler.step ({LIB}/torch/optim/lr_scheduler.py:150)"
+AVERAGE = f"AveragedModel.update_parameters ({LIB}/torch/optim/swa_utils.py:300)"
+JSON = "_iterencode (/usr/lib/python3.11/json/encoder.py:430)"
+NUMPY = f"argsort ({LIB}/numpy/core/fromnumeric.py:1133)"
+BAR = f"tqdm.set_postfix ({LIB}/tqdm/std.py:1400)"
+
+
+def main(line: int) -> str:
+    return f"main (/home/me/train.py:{line})"
+
+
+def looped(story):
+    """A loop from line 10, whose optimizer steps at line 15."""
+    story.iterator()
+    story.batch()
+    story.stack(main(10), NEXT, count=10)
+    story.stack(main(15), STEP, count=20)
+    story.stack(main(12), count=20)
+    return story
+
+
+def lines(story) -> list[tuple[str, float, float, float]]:
+    (process,) = story.features().processes
+    return [(a.where, round(a.share, 3), round(a.torch, 3), round(a.apart, 3)) for a in process.afterwork]
+
+
+def test_a_line_below_the_optimizers_step_comes_after_it(story) -> None:
+    looped(story).stack(main(17), JSON, count=60)
+    assert lines(story) == [("train.py:17", 0.6, 0.0, 0.6)]
+    (process,) = story.features().processes
+    assert process.loop_stacks == 100
+    assert process.afterwork[0].library == "json"
+
+
+def test_lines_before_the_step_and_before_the_loop_do_not(story) -> None:
+    looped(story).stack(main(13), NUMPY, count=60)
+    story.stack(main(5), NUMPY, count=600)
+    assert lines(story) == []
+    assert story.features().processes[0].loop_stacks == 100
+
+
+def test_calls_in_c_count_with_the_line_that_calls_a_library_as_well(story) -> None:
+    looped(story).stack(main(16), count=30)
+    story.stack(main(16), "roc_auc (/home/me/train.py:4)", NUMPY, count=20)
+    story.stack(main(16), "roc_auc (/home/me/train.py:4)", count=10)
+    assert lines(story) == [("train.py:16", 0.6, 0.0, 0.2)]
+
+
+def test_the_step_may_lie_in_a_function_of_its_own(story) -> None:
+    story.iterator()
+    story.batch()
+    story.stack(main(30), "train (/home/me/train.py:10)", NEXT, count=10)
+    story.stack(main(30), "train (/home/me/train.py:12)", "fit (/home/me/train.py:3)", STEP, count=20)
+    story.stack(main(30), "train (/home/me/train.py:12)", "fit (/home/me/train.py:2)", NUMPY, count=20)
+    story.stack(main(30), "train (/home/me/train.py:12)", "fit (/home/me/train.py:4)", NUMPY, count=20)
+    story.stack(main(30), "train (/home/me/train.py:14)", "note (/home/me/log.py:4)", JSON, count=20)
+    story.stack(main(31), "summary (/home/me/log.py:9)", JSON, count=500)  # between epochs
+    assert sorted(lines(story)) == [("train.py:14", 0.25, 0.0, 0.25), ("train.py:4", 0.25, 0.0, 0.25)]
+
+
+def test_a_batch_that_is_asked_for_at_the_end_of_the_loop_ends_it(story) -> None:
+    story.iterator()
+    story.batch()
+    story.stack(main(20), NEXT, count=10)
+    story.stack(main(15), STEP, count=20)
+    story.stack(main(17), NUMPY, count=20)
+    story.stack(main(12), NUMPY, count=20)
+    story.stack(main(24), NUMPY, count=20)
+    assert lines(story) == [("train.py:17", 0.25, 0.0, 0.25)]
+
+
+def test_of_two_optimizers_the_later_step_counts(story) -> None:
+    looped(story).stack(main(18), STEP, count=20)
+    story.stack(main(17), NUMPY, count=20)
+    story.stack(main(19), NUMPY, count=20)
+    assert lines(story) == [("train.py:19", 0.2, 0.0, 0.2)]
+
+
+def test_schedulers_and_averages_of_weights_are_torchs(story) -> None:
+    looped(story).stack(main(16), SCHEDULER, count=30)
+    story.stack(main(17), AVERAGE, count=30)
+    assert lines(story) == [("train.py:16", 0.3, 0.3, 0.0), ("train.py:17", 0.3, 0.3, 0.0)]
+
+
+def test_what_the_ledger_has_as_a_span_is_left_out(story) -> None:
+    looped(story).stack(main(17), BAR, count=60)
+    story.stack(main(18), "info (/usr/lib/python3.11/logging/__init__.py:1)", count=60)
+    assert lines(story) == []
+
+
+def test_without_stacks_in_next_no_loop_is_known(story) -> None:
+    story.iterator()
+    story.batch()
+    story.stack(main(15), STEP, count=20)
+    story.stack(main(17), JSON, count=60)
+    assert lines(story) == []
+
+
+def test_what_a_trainer_of_a_library_calls_is_no_line_of_the_users_loop(story) -> None:
+    story.iterator()
+    story.batch()
+    fit = f"fit ({LIB}/lightning/loops/fit_loop.py:"
+    story.stack(main(3), fit + "100)", NEXT, count=10)
+    story.stack(main(3), fit + "110)", STEP, count=20)
+    story.stack(main(3), fit + "120)", "on_train_batch_end (/home/me/train.py:40)", JSON, count=60)
+    assert lines(story) == []
+
+
+def test_the_time_after_a_step_leaves_spans_out(story) -> None:
+    story.iterator()
+    for _ in range(8):
+        story.batch()
+        story.step(10)
+        story.span(SpanCode.LOGGING, 4)
+        story.at += 3
+    story.batch()
+    (process,) = story.features().processes
+    assert process.after_step == pytest.approx((0.003,) * len(process.after_step))
+    assert len(process.after_step) >= 4
+
+
+def test_batches_that_no_step_came_after_have_no_such_time(story) -> None:
+    story.iterator()
+    story.epoch(6)
+    for _ in range(4):
+        story.batch()
+        story.at += 10
+        story.batch()
+        story.step(10)
+        story.at += 6
+    story.batch()
+    (process,) = story.features().processes
+    assert process.after_step[-8:] == pytest.approx((0.0, 0.006) * 4)
+
+
+def test_a_step_is_told_once_where_two_loaders_take_turns(story) -> None:
+    story.loader(id=2, where="train.py:42")
+    story.iterator()
+    story.iterator(2, 2)
+    for _ in range(8):
+        story.batch()
+        story.batch(2)
+        story.step(10)
+        story.at += 6
+    story.batch()
+    story.batch(2)
+    (process,) = story.features().processes
+    assert process.after_step[-4:] == pytest.approx((0.006, 0.0) * 2)
