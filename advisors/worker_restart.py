@@ -1,11 +1,13 @@
 """Every epoch starts its DataLoader workers anew and pays for it.
 
-What it sees: the time to build the iterator, until its first batch and to shut its workers down, once per epoch.
+What it sees: the time to build the iterator, until its first batch and to shut its workers down, once per epoch; or
+once per batch, where each comes from an iterator of its own (`next(iter(loader))` in the loop).
 
 Why it matters: workers that are forked (or worse, spawned) each epoch import, open files and fill the queue again,
 while the device waits. Short epochs pay most.
 
-What to do: `persistent_workers=True`.
+What to do: `persistent_workers=True`. Where each batch has its own iterator: make one before the loop, and a new one
+only when it is exhausted.
 
 When it is wrong: when a dataset changes between epochs in the main process (`set_epoch` on the dataset, a growing
 buffer): persistent workers keep the old copy. Their random states go on instead of starting anew, so augmentations
@@ -16,9 +18,12 @@ Sources: `torch.utils.data.DataLoader`, `persistent_workers`; pytorch issue 1584
 
 from collections.abc import Iterator
 
-from gputune.features import Features
+from gputune.enough import single
+from gputune.features import Features, Loader, Process
+from gputune.figures import mean
 from gputune.finding import Finding
-from gputune.prediction import Setting, outlooks
+from gputune.prediction import ERROR, TINY, Setting, doubt, interval, outlooks
+from gputune.replay import DELIVERY_S
 
 CHECKLIST = ("data loading",)
 
@@ -26,6 +31,10 @@ LEAST_EPOCHS = 3  # below it, a restart is no habit
 
 
 def advise(run: Features) -> Iterator[Finding]:
+    for process in run.processes:
+        training = [loader for loader in process.loaders if loader.training]
+        if len(training) == 1 and training[0].num_workers and single(training[0]) and process.loop > 0:
+            yield _of_batches(run, process, training[0])
     for outlook in outlooks(run):
         loader = outlook.loader
         epochs = [e for e in loader.epochs if e.batches]
@@ -50,3 +59,35 @@ def advise(run: Features) -> Iterator[Finding]:
             where=loader.where,
             change={"persistent_workers": True},
         )
+
+
+def _of_batches(run: Features, process: Process, loader: Loader) -> Finding:
+    """Return the finding of a loop in which each batch has an iterator, and so workers, of its own."""
+    now = process.loop / loader.batches
+    paid = mean(e.start + e.first_wait + e.shutdown for e in loader.epochs if e.batches)
+    making = mean(f.wall for f in loader.fetches)
+    working = mean(f.cpu for f in loader.fetches)
+    own = max(0.0, now - paid) + DELIVERY_S
+    cpus = max(TINY, run.machine.cpus / run.machine.ranks)
+    then = min(now, max(own, making / loader.num_workers, (own + working) / cpus))
+    speedup = interval(now / max(TINY, then), ERROR + doubt(run))
+    return Finding(
+        id="worker-restart",
+        says=(
+            f"each batch comes from a new iterator, which takes {paid:.2g} s to start {loader.num_workers} workers, "
+            f"wait for a first batch and stop them: {min(1.0, paid / now):.0%} of the loop"
+        ),
+        do="make one iterator before the loop (`batches = iter(loader)`), and a new one only when it is exhausted",
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="the loop without the measured start, first wait and shut-down, at the pace of its workers",
+        falsified_by=f"samples/s with one iterator for the whole loop below x{speedup.low:.2f} of this run's",
+        effect="changes-order",
+        evidence={
+            "iterators": len(loader.epochs),
+            "restart_s": paid,
+            "batch_s": now,
+            "num_workers": loader.num_workers,
+        },
+        where=loader.where,
+    )

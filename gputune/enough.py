@@ -13,6 +13,7 @@ from gputune.figures import mean
 from gputune.workload import LEAST_BATCHES
 
 ALIKE_BATCHES = 8  # below it, not even what they vary by is known
+MOSTLY = 0.95  # of the iterators that gave one batch and were left: that is how the loop gets its batches
 SURE = 0.05  # of a round, with 95 %: as exact as the model that replays them
 NORMAL = 1.96  # standard errors to either side
 
@@ -32,6 +33,13 @@ def alike(loader: Loader) -> bool:
     if len(rounds) < ALIKE_BATCHES:
         return False
     return sure(made, loader.steps, of=mean(rounds)) if made else sure(rounds, of=mean(rounds))
+
+
+def single(loader: Loader) -> bool:
+    """Return whether each batch was taken from an iterator of its own, of which more could be had."""
+    taken = [epoch for epoch in loader.epochs if epoch.batches]
+    alone = sum(epoch.batches == 1 and not epoch.complete for epoch in taken)
+    return loader.length != 1 and len(taken) >= LEAST_BATCHES and alone >= MOSTLY * len(taken)
 
 
 def settled(process: Process) -> bool:

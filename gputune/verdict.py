@@ -20,7 +20,7 @@ from gputune.document import (
     UnavailableRow,
     Verdict,
 )
-from gputune.enough import enough, settled
+from gputune.enough import enough, settled, single
 from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text
@@ -107,7 +107,7 @@ def abstained(heard: Sequence[Process]) -> str:
         return "no training was seen"
     loaders = [loader for p in heard for loader in p.loaders if loader.training]
     # Without a DataLoader a step of the optimizer is what repeats.
-    if any(map(enough, loaders)) or (not loaders and any(map(settled, heard))):
+    if any(map(enough, loaders)) or any(map(single, loaders)) or (not loaders and any(map(settled, heard))):
         return ""
     count = max((len(loader.waits) for loader in loaders), default=max(p.optimizer_steps for p in heard))
     return f"too few batches: {count} after the warm-up, and a prediction needs {LEAST_BATCHES}"

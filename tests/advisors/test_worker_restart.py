@@ -1,8 +1,12 @@
 """worker-restart speaks when every epoch pays for its workers anew."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.advisors.worker_restart import advise
+from gputune.features import Epoch
+from gputune.verdict import abstained
 
 # Ten epochs of twenty steps of 10 ms: 0.2 s of work, and 0.1 s to start and stop.
 SHORT = {
@@ -42,3 +46,46 @@ def test_names_what_an_epoch_pays_and_what_it_buys(run) -> None:
     assert finding.evidence["restart_s"] == pytest.approx(0.100, rel=0.05)
     assert finding.evidence["epochs"] == 10
     assert finding.speedup.likely == pytest.approx(0.31 / 0.22, rel=0.1)
+
+
+def each_anew(plain, *, iterators: int = 40, batches: int = 1, **differs):
+    """A loop of `next(iter(loader))`: 0.1 s for each batch's workers, and steps of 10 ms."""
+    (process,) = plain.processes
+    epoch = Epoch(began=0, start=0.05, first_wait=0.03, shutdown=0.02, batches=batches, seconds=0.11, complete=False)
+    (loader,) = process.loaders
+    loader = replace(
+        loader, waits=(), steps=(), epochs=(epoch,) * iterators, batches=iterators * batches, length=600, **differs
+    )
+    loop = 0.11 * iterators
+    process = replace(process, loaders=(loader,), loop=loop, batches=loader.batches, optimizer_steps=loader.batches)
+    return replace(plain, processes=(process,))
+
+
+def test_says_that_each_batch_has_workers_of_its_own(run) -> None:
+    anew = each_anew(run(num_workers=2, cpu=0.002))
+    assert abstained(anew.processes) == ""
+    (finding,) = advise(anew)
+    assert finding.id == "worker-restart"
+    assert "each batch comes from a new iterator" in finding.says
+    assert finding.speedup.likely == pytest.approx(0.11 / 0.0111, rel=0.05)
+    assert not finding.change
+
+
+def test_one_iterator_is_no_faster_than_its_workers(run) -> None:
+    (finding,) = advise(each_anew(run(num_workers=2, blocked=0.080)))
+    assert finding.speedup.likely == pytest.approx(0.11 / 0.040, rel=0.05)
+
+
+def test_passes_of_one_batch_that_end_are_no_new_iterators_for_each(run) -> None:
+    anew = each_anew(run(num_workers=2, cpu=0.002))
+    (process,) = anew.processes
+    (loader,) = process.loaders
+    ended = replace(loader, epochs=tuple(replace(e, complete=True) for e in loader.epochs))
+    for other in (ended, replace(loader, length=1), replace(loader, num_workers=0)):
+        assert list(advise(replace(anew, processes=(replace(process, loaders=(other,)),)))) == []
+
+
+def test_nineteen_new_iterators_are_too_few(run) -> None:
+    few = each_anew(run(num_workers=2, cpu=0.002), iterators=19)
+    assert "too few batches" in abstained(few.processes)
+    assert list(advise(few)) == []
