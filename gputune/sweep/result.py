@@ -225,7 +225,7 @@ def words(sweep: Sweep, script: str) -> str:
 
 
 def _cells(row: TrialRow, sweep: Sweep) -> tuple[str, ...]:
-    best = is_same(row, sweep.best) and not row.replayed
+    best = sweep.measured and is_same(row, sweep.best) and not row.replayed
     own = is_same(row, sweep.baseline) and not row.replayed
     remark = "with batches that cost nothing" if row.replayed else "best" if best else "as it is" if own else ""
     if row.state != "ok":

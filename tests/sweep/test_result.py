@@ -97,6 +97,7 @@ def test_where_nothing_was_tried_it_does_not_say_that_something_was() -> None:
         made = document(outcomes(workers(0), found=alone, **differs))
         assert expected in words(made, "train.py")
         assert "tried" not in words(made, "train.py")
+        assert ("  as it is" in words(made, "train.py")) == (not made.measured)
         assert made.measured == differs.get("measured", True)
 
 
