@@ -35,6 +35,7 @@ class LoaderRow(msgspec.Struct, frozen=True, kw_only=True):
     training: bool = True
     wait_s: float = 0.0
     processes: int = 1
+    apart: float | None = None  # share of its time in next(), of another thread that takes the batches
 
 
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):

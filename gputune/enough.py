@@ -46,7 +46,7 @@ def settled(process: Process) -> bool:
     """Return whether enough of a process's steady state was seen: of a loader, or without any of its own steps."""
     if (process.batches or process.optimizer_steps) >= LEAST_BATCHES:
         return True
-    loaders = [loader for loader in process.loaders if loader.training]
+    loaders = [loader for loader in process.loaders if loader.paces]
     return any(map(enough, loaders)) or (not loaders and sure(process.beats, of=mean(process.beats)))
 
 

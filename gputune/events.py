@@ -28,7 +28,7 @@ class Kind(IntEnum):
 
     BATCH = 1  # one next() of a training-side iterator: a iterator id, b index in it, c samples (0 unknown),
     #            d what is ready when it asks (batches in the out-of-order buffer, -1 unknown);
-    #            code: END | FAILED | UNTIMED
+    #            code: END | FAILED | UNTIMED, and APART
     FETCH = 2  # one batch made by a dataset fetcher: a CPU ns, b ns spent waiting for a CPU (-1 unknown),
     #            d ns in collate_fn, e bytes of the batch (0 not measured), c samples; code: INLINE | PLAIN and, where
     #            the bytes were measured, tensors << 8 (127: as many or more), or TFDATA
@@ -91,6 +91,7 @@ FAILED = 2  # BATCH: this next() raised something else
 QUEUED_BITS, CALM_PARTS = 10, 30  # RENDEZVOUS: of the code, and in which parts forward passes are told above them
 ON_DEVICE = 0x8000  # RENDEZVOUS: times are the device's; the training thread did not stand there
 UNTIMED = 4  # BATCH: it was counted, but nothing is known of the wait for it: t0 = t1
+APART = 8  # BATCH: taken by another thread than the training's, which goes on meanwhile
 INLINE = 1  # FETCH, READS: made in the training process itself (num_workers=0)
 FROM_PINNED = 1  # SPAN copy.h2d, in field c: the tensor lay in page-locked memory
 NON_BLOCKING = 2  # likewise: and the copy was asked for without waiting

@@ -93,18 +93,18 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
     """Return what it buys to keep only the share `keep` of all pauses of a span kind in a process's loop.
 
     A pause costs more than itself (`aftermath.py`). But workers fill their queues in a pause, so a loop cannot get
-    faster than its loader by losing its pauses, nor faster than the device, which may go on as well; an evaluation's
-    work on the device goes with it.
+    faster than its loader by losing its pauses (nor than a thread of the script's that takes its batches), nor faster
+    than the device, which may go on as well; an evaluation's work on the device goes with it.
     """
     total = process.in_loop.get(span, 0.0)
     if total <= 0 or process.loop <= 0:
         return interval(1.0, ERROR)
     found = known(run, process)
     beyond = found[0].beyond(span) if found else _beyond(process, span, total)
-    floor = 0.0
+    floor = max((x.apart or 0.0 for x in process.loaders if x.training), default=0.0) * process.loop
     if span != "evaluation":
         steps = max(1, process.batches or process.optimizer_steps)
-        floor = device_time(run, process, process.loop / steps) * steps
+        floor = max(floor, device_time(run, process, process.loop / steps) * steps)
 
     def gain(more: float) -> float:
         limit = max([floor, *(outlook.fastest_without(span, more) for outlook in found)])

@@ -105,7 +105,7 @@ def abstained(heard: Sequence[Process]) -> str:
     """Return why nothing can be predicted of these processes, or an empty string where it can."""
     if not heard:
         return "no training was seen"
-    loaders = [loader for p in heard for loader in p.loaders if loader.training]
+    loaders = [loader for p in heard for loader in p.loaders if loader.paces]
     # Without a DataLoader a step of the optimizer is what repeats.
     if any(map(enough, loaders)) or any(map(single, loaders)) or (not loaders and any(map(settled, heard))):
         return ""
@@ -137,6 +137,7 @@ def _loaders(processes: Sequence[Process]) -> list[LoaderRow]:
             loader.persistent_workers,
             loader.batch_size,
             loader.training,
+            loader.apart is None,
         )
         groups.setdefault(settings, []).append(loader)
     rows = [
@@ -151,10 +152,15 @@ def _loaders(processes: Sequence[Process]) -> list[LoaderRow]:
             training=same[0].training,
             wait_s=_short(sum(loader.wait_total for loader in same)),
             processes=len(same),
+            apart=_most(loader.apart for loader in same),
         )
         for same in groups.values()
     ]
     return sorted(rows, key=lambda row: (not row.training, -row.batches))
+
+
+def _most(shares: Iterable[float | None]) -> float | None:
+    return _maybe(max((share for share in shares if share is not None), default=None))
 
 
 def _ledger(processes: Sequence[Process]) -> list[LedgerRow]:

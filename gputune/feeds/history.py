@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gputune.events import END, UNTIMED, Event, Kind
+from gputune.events import APART, END, UNTIMED, Event, Kind
 from gputune.sample import Reading, Sample
 from gputune.scene import POINTS, History
 from gputune.units import NS
@@ -67,7 +67,7 @@ class Historian:
             if record.d >= 0:
                 point.ready += record.d
                 point.asked += 1
-            if not record.code & UNTIMED:
+            if not record.code & (UNTIMED | APART):
                 self._wait(record.t0, record.t1)
         self.last = max(self.last, record.t1)
 

@@ -20,7 +20,7 @@ from gputune.sample import Guest, Json, Note, Open, Reading, Sample, Stack
 from gputune.units import NS
 
 LOOPING = frozenset({int(Kind.BATCH), int(Kind.STEP)})  # made once: it is asked for every record
-MEMBER = int(Kind.MEMBER)  # likewise
+MEMBER, BACKWARD = int(Kind.MEMBER), int(Kind.BACKWARD)  # likewise
 STOPPING = frozenset({"stopped", "continued"})
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS)})
 ORPHANS = 4096  # records of workers kept until their training process has named them
@@ -125,7 +125,7 @@ class Gatherer:
         if training is None:
             return
         training.take(record)
-        if record.kind in LOOPING:
+        if record.kind in LOOPING or (record.kind == BACKWARD and training.by_passes):
             self.host.loop(record.t0, record.t1)
         elif record.kind == MEMBER:
             self._workers.owner[record.b] = (event.process, record.a, record.c)
@@ -188,8 +188,9 @@ class Gatherer:
         """Return what is known at `until` (ns). Training processes come in the order of their ranks."""
         trainings = [t for t in self._trainings.values() if t.trains]
         ranks = _at_once(trainings)
+        learns = any(t.learns for t in trainings)
         machine = self.host.machine(ranks=ranks)
-        processes = [t.features(until, self.host, self.stacks, ranks=ranks) for t in trainings]
+        processes = [t.features(until, self.host, self.stacks, ranks=ranks, learns=learns) for t in trainings]
         processes.sort(key=lambda p: (p.rank if p.rank is not None else -1, p.pid))
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
         watched = [g._replace(started=max(self.started, g.started)) for g in unseen]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gputune.events import END, FAILED, PLAIN, TFDATA, UNTIMED, Record
+from gputune.events import APART, END, FAILED, PLAIN, TFDATA, UNTIMED, Record
 from gputune.features import Epoch, Fetch, Filing, Loader, Trend
 from gputune.gathering.handover import Handovers
 from gputune.gathering.pipeline import PipelineState
@@ -79,6 +79,8 @@ class LoaderState:
         self.shards: bool | None = None
         self.filing: Filing | None = None
         self._wait_total = 0
+        self._apart = self._waited_apart = 0  # batches that another thread took, and ns that it waited for them
+        self._taken_apart: deque[int] = deque(maxlen=KEPT)  # when the latest of them came
         self._first = 0
         self._last = 0
 
@@ -118,7 +120,11 @@ class LoaderState:
         wait = record.t1 - record.t0
         self._first = self._first or record.t0
         self._last = record.t1
-        self._wait_total += wait
+        apart = bool(record.code & APART)
+        if apart:
+            self._waited_apart += wait
+        else:
+            self._wait_total += wait
         here = self._passes.get(record.a)
         if here is not None:
             here.end = record.t1
@@ -126,7 +132,10 @@ class LoaderState:
             if here is not None:
                 here.complete = bool(record.code & END)
             return
-        if record.a in self._handovers:
+        if apart:
+            self._apart += 1
+            self._taken_apart.append(record.t1)
+        elif record.a in self._handovers:
             self._handovers[record.a].taken(record.b, record.t0, record.t1, record.d)
         self.settling.take(record.t1)
         self.batches += 1
@@ -137,6 +146,8 @@ class LoaderState:
         here.batches += 1
         if here.batches == 1:
             here.first_wait = wait
+            return
+        if apart:  # the gap between two of them is not a step
             return
         if here.batches <= self.num_workers:
             here.others_first += wait
@@ -152,6 +163,17 @@ class LoaderState:
             self._pauses[name] = deque([0.0] * (len(self._steps) - 1), maxlen=KEPT)
         for name, series in self._pauses.items():
             series.append(pauses.get(name, 0) / NS)
+
+    def apart_between(self, t0: int, t1: int) -> int:
+        """Return how many batches another thread than the training's took between two moments (ns)."""
+        return sum(t0 <= t <= t1 for t in self._taken_apart)
+
+    @property
+    def apart(self) -> float | None:
+        """Return the share of its time that another thread, which takes most of the batches, waits for them."""
+        if self._apart * 2 <= self.batches or self._last <= self._first:
+            return None
+        return self._waited_apart / (self._last - self._first)
 
     @property
     def made(self) -> bool:
@@ -268,6 +290,7 @@ class LoaderState:
             early=tuple(self._early),
             shards=self._shards(),
             wait_total=self._wait_total / NS,
+            apart=self.apart,
             pipeline=self.pipeline.features() if self.pipeline is not None else None,
             seconds=(self._last - self._first) / NS,
         )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gputune.events import END, LOOKED, NO_NEXT, SPAN_NAMES, Kind, Record, SpanCode
+from gputune.events import APART, END, LOOKED, NO_NEXT, SPAN_NAMES, Kind, Record, SpanCode
 from gputune.features import Afterwork, Filing, Frame, Place, Precision, Process, Trend
 from gputune.gathering.copies import Copies
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
@@ -25,6 +25,7 @@ LATE = 4096  # iterators whose workers' records may still come
 PENDING = 256  # batches made in the training process that wait for the next() they belong to
 DEVICES = 32  # devices of files kept
 BEATS = 32  # steps whose distances are kept, the first ones: then their number says enough
+WITHOUT_STEP = 8  # backward passes without any optimizer's step: more do not gather their gradients for one
 # Looked up for every record, and an enum's members are slow to look up.
 BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), int(Kind.BACKWARD)
 ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
@@ -108,6 +109,10 @@ class Training:
         self._of: dict[int, int] = {}  # iterator to loader, for workers' records that come late
         self._loop_began = 0
         self._loop_end = 0
+        self.learns = False  # it made an optimizer's step, or a backward pass
+        self._infers = False  # what is taken for its loop are batches of evaluations, until something else comes
+        self._by_batches = False  # the training waited for a batch that was no evaluation's
+        self._passes = 0  # backward passes before any such batch and any optimizer's step
         self.steps = 0
         self._stepped = 0
         self._beats: list[float] = []
@@ -199,6 +204,7 @@ class Training:
             self._beats.append((record.t1 - self._stepped) / NS)
         self._stepped = record.t1
         self.steps += 1
+        self.learns = True
         self._begin(record.t0)
 
     def _measured(self, record: Record) -> None:
@@ -206,6 +212,7 @@ class Training:
         if record.kind == BACKWARD:
             self._backward += record.t1 - record.t0
             self.meetings.backward(record)
+            self._passed(record)
         elif record.kind == GUEST:
             self._sampled(record)
         elif record.kind == RENDEZVOUS:
@@ -213,6 +220,21 @@ class Training:
         elif record.kind == GAP:
             self._gaps.append(record.a / NS)
             self._works.append(record.b / NS)
+
+    def _passed(self, record: Record) -> None:
+        """Take a backward pass: where no optimizer makes steps and no loader gives batches, it is what repeats."""
+        self.learns = True
+        if self.steps or self._by_batches:
+            return
+        self._passes += 1
+        if self.by_passes:
+            self._begin(record.t0)
+            self._looped(record)
+
+    @property
+    def by_passes(self) -> bool:
+        """Return whether its loop is told by backward passes alone: somebody updates the weights by hand."""
+        return self._passes > WITHOUT_STEP and not self.steps and not self._by_batches
 
     def _forward(self, record: Record) -> None:
         """Take the time before a step's first module call, less what spans explain of it."""
@@ -251,11 +273,15 @@ class Training:
             self.trains = True
             self.ledger.span("startup", self.started, max(self.started, t0))
 
-    def _looped(self, record: Record) -> None:
-        """Learn that the training loop was at work: what the ledger has gathered so far lies inside it."""
-        if not self._loop_began:
+    def _looped(self, record: Record, *, infers: bool = False) -> None:
+        """Learn that the loop was at work: what the ledger has gathered so far lies inside it.
+
+        What was taken for a loop that `infers` was an evaluation if a training comes after it.
+        """
+        if not self._loop_began or (self._infers and not infers):
             self._loop_began = record.t0
             self._before = dict(self.ledger.inclusive)
+        self._infers = infers
         self._latest = dict(self.ledger.inclusive)
         self._loop_end = max(self._loop_end, record.t1)
 
@@ -279,11 +305,11 @@ class Training:
         for fetch in made:
             if fetch.t0 >= record.t0:  # an older one is of a next() that was never told
                 self.fetched(record.a, fetch, -1)
-        if record.e:  # advanced by a thread that is not the training's: its waits are not the training's
-            return
-        if iterator is not None and not self._loaders[iterator.loader].evaluates:
-            self._worked_on(record)
-        self.ledger.span("loader.wait", record.t0, record.t1, None if iterator is None else iterator.loader)
+        apart = bool(record.code & APART)  # the training does not stand still for it
+        if not apart:
+            if iterator is not None and not self._loaders[iterator.loader].evaluates:
+                self._worked_on(record)
+            self.ledger.span("loader.wait", record.t0, record.t1, None if iterator is None else iterator.loader)
         if iterator is None:
             return
         loader = self._loaders[iterator.loader]
@@ -293,8 +319,8 @@ class Training:
             self._settling.take(record.t1)
         iterator.returned = iterator.moved = record.t1
         iterator.pauses = {}
-        if not loader.evaluates:
-            self._looped(record)
+        if not apart:
+            self._advanced(loader, record)
         if record.code & END:
             self._iterators.pop(record.a, None)
 
@@ -308,6 +334,14 @@ class Training:
             worked = t0 - stepped - self.ledger.covered(stepped, t0) if stepped > self._gotten_at else 0
             self._afters.append(max(0, worked) / NS)
         self._gotten_at = record.t1
+
+    def _advanced(self, loader: LoaderState, record: Record) -> None:
+        """Learn what a batch that the training waited for says of its loop: one of an evaluation nothing, as a rule."""
+        if not loader.evaluates:
+            self._by_batches = True
+            self._looped(record)
+        elif not self.learns and (self._infers or not self._loop_began):
+            self._looped(record, infers=True)
 
     def worker_note(self, iterator: int, fields: dict[str, Json]) -> None:
         """Take what a worker of one of its iterators said once."""
@@ -337,7 +371,11 @@ class Training:
 
     def _span(self, record: Record) -> None:
         name = SPAN_NAMES.get(record.code)
-        if name is None or record.e:
+        if name is None:
+            return
+        if record.code == SpanCode.LOADER_START and record.c == 1:
+            self._shut_down(record)
+        if record.e:  # of another thread than the training's
             return
         site = self._sites.get(record.a)
         if site is not None and site.what in FSYNC and self._last_span == "checkpoint" and self._last_end:
@@ -345,9 +383,6 @@ class Training:
         claim = self.ledger.span(name, self._since(name, record.t0), record.t1)
         self._last_span, self._last_end = name, record.t1
         if record.code == SpanCode.LOADER_START:
-            loader = self._loaders.get(self._of.get(record.d, -1))
-            if loader is not None and record.c == 1:
-                loader.shutdown(record)
             return
         if record.code == SpanCode.EVALUATION:
             self._evaluated(claim)
@@ -358,6 +393,11 @@ class Training:
         if record.code == SpanCode.COPY_H2D:
             self._copies.take(record)
 
+    def _shut_down(self, record: Record) -> None:
+        loader = self._loaders.get(self._of.get(record.d, -1))
+        if loader is not None:
+            loader.shutdown(record)
+
     def _since(self, name: str, t0: int) -> int:
         """Return when the pause began that goes on with a span at `t0` (ns): a burst of writes is one."""
         one = name in WRITES and name == self._last_span and self._last_end <= t0 <= self._last_end + JOIN
@@ -367,6 +407,8 @@ class Training:
         for loader_id, count in claim.batches.items():
             if loader_id in self._loaders:
                 self._loaders[loader_id].in_evaluation += count
+        for loader in self._loaders.values():
+            loader.in_evaluation += loader.apart_between(claim.t0, claim.t1)
 
     def _pause(self, name: str, claim: Claim) -> None:
         """Tell every iterator that is between two batches what this span took from its step.
@@ -398,8 +440,11 @@ class Training:
         entry[1] += ns
         entry[2] += inside
 
-    def features(self, until: int, host: Means, stacks: Piles, *, ranks: int) -> Process:
-        """Return what is known of this process at `until` (ns), or at its end."""
+    def features(self, until: int, host: Means, stacks: Piles, *, ranks: int, learns: bool = True) -> Process:
+        """Return what is known of this process at `until` (ns), or at its end.
+
+        Where no process of the run `learns`, its loop is the one in which a model is only asked.
+        """
         self.go_on()
         last = min(until, self.guest.ended) if self.guest.ended else until
         end = self.stops.running(last)
@@ -434,6 +479,14 @@ class Training:
             loaders = tuple(x if x.num_workers else replace(x, shards=True) for x in loaders)
         if self._filing:
             loaders = tuple(x if x.num_workers else replace(x, filing=self._filing) for x in loaders)
+        infers = not learns and bool(loaders) and not any(loader.training for loader in loaders)
+        if infers:
+            loaders = tuple(replace(loader, training=True) for loader in loaders)
+            totals["step"] += totals.pop("evaluation", 0.0)
+            for spans in (inclusive, in_loop):
+                spans.pop("evaluation", None)
+        elif self._infers:
+            loop = 0.0
         training = [loader for loader in loaders if loader.training]
         return Process(
             pid=self.guest.pid,
@@ -449,11 +502,12 @@ class Training:
             loop=loop,
             batches=sum(loader.batches for loader in training),
             samples=sum(loader.samples for loader in training),
-            optimizer_steps=self.steps,
+            optimizer_steps=self._passes - WITHOUT_STEP if self.by_passes else self.steps,
             loaders=loaders,
             places=tuple(
                 Place(span=n, where=w, what=x, count=c, seconds=s / NS, waits_inside=i / NS)
                 for (n, w, x), (c, s, i) in sorted(self._places.items(), key=lambda item: -item[1][1])
+                if not (infers and n == "evaluation")
             ),
             frames=frames,
             stack_samples=samples,

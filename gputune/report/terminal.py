@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from textwrap import wrap
 
-from gputune.document import FindingRow, ProcessRow, Verdict
+from gputune.document import FindingRow, LoaderRow, ProcessRow, Verdict
 from gputune.figures import duration
 from gputune.finding import WITHOUT_EDIT
 from gputune.hygiene import clean
@@ -36,6 +36,7 @@ HOT = 0.5  # share of the stacks outside of next() that makes a place worth nami
 TOLD_STOP = 0.5  # s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too
 TOLD_THEFT = 0.05  # of the CPU time wanted, given to others by a host: two runs differ by as much as changes are worth
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
+THREAD_BUSY = 0.9  # of its time in next(): from here on the thread that takes the batches hardly waits for anybody else
 INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py says it
 MUCH_WAITING = 0.2  # share of the time after start-up: from here on nobody would call a run without a finding well
 NOTHING = "nothing found that is worth changing"
@@ -171,6 +172,8 @@ def _healthy(verdict: Verdict) -> str:
     waiting = _share(verdict, "loader.wait") / after if after > 0 else 0.0
     if not any(loader.training for loader in verdict.loaders):
         return f"{NOTHING}: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
+    if apart := [loader for loader in verdict.loaders if loader.training and loader.apart is not None]:
+        return f"{NOTHING}: {percent(step)} of the time after start-up is the step{_hot(verdict)}; {_apart(apart)}"
     if waiting < QUIET_LOADER:
         return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
     found = UNSURE if waiting >= MUCH_WAITING else NOTHING
@@ -178,6 +181,15 @@ def _healthy(verdict: Verdict) -> str:
         f"{found}: {percent(waiting)} of the time after start-up is loader.wait, "
         f"{percent(step)} the step{_hot(verdict)}"
     )
+
+
+def _apart(loaders: list[LoaderRow]) -> str:
+    """Return what is known where a thread of the script's takes the batches: for the training it is all one step."""
+    busiest = max(loaders, key=lambda loader: loader.apart or 0.0)
+    waits = f"another thread takes its batches, and is in next() {percent(min(1.0, busiest.apart or 0.0))} of the time"
+    if (busiest.apart or 0.0) < THREAD_BUSY:
+        return f"{waits}: it waits for the training"
+    return f"{waits}: if the training waits for that thread, more num_workers help, by how much is not known"
 
 
 def _hot(verdict: Verdict) -> str:

@@ -3,6 +3,7 @@
 import pytest
 
 from gputune.events import LOOKED, NO_NEXT, Kind, SpanCode
+from gputune.gathering.process import WITHOUT_STEP
 
 
 def test_a_run_of_which_nothing_was_told_has_no_process(empty) -> None:
@@ -264,3 +265,25 @@ def test_a_training_that_no_guest_spoke_from_is_named_with_the_reason(empty) -> 
 def test_records_that_were_lost_are_counted(story) -> None:
     story.sample("loader.lost", 17)
     assert story.features().dropped == 17
+
+
+def test_a_loop_that_updates_by_hand_is_told_by_its_backward_passes(story) -> None:
+    for _ in range(WITHOUT_STEP + 40):
+        story.at += 10
+        story.record(Kind.BACKWARD, story.at - 4, story.at)
+    (process,) = story.features().processes
+    assert process.optimizer_steps == 40
+    assert process.loop == pytest.approx(0.394)
+    assert process.ledger["step"] == pytest.approx(0.394)
+    story.step()  # one that comes late: the passes gathered their gradients for it
+    assert story.features().processes[0].optimizer_steps == 1
+
+
+def test_backward_passes_are_no_steps_where_a_loader_gives_batches(story) -> None:
+    story.iterator()
+    for _ in range(30):
+        story.batch()
+        story.record(Kind.BACKWARD, story.at, story.at + 5)
+        story.at += 5
+    (process,) = story.features().processes
+    assert (process.batches, process.optimizer_steps) == (30, 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import INLINE, Kind, SpanCode
+from gputune.events import APART, INLINE, Kind, SpanCode
 from gputune.gathering.loader import EPOCHS, KEPT, UNFINISHED, WARM_UP
 
 
@@ -427,3 +427,80 @@ def test_what_a_worker_holds_is_what_it_held_last(untold) -> None:
     taken(untold, 1, 140, 153)
     (loader,) = untold.features().processes[0].loaders
     assert loader.worker_memory == 300_000_000
+
+
+def apart(told, batches: int, *, wait: float, busy: float, began: float) -> None:
+    """Another thread takes batches: in next() for `wait` ms of each, and elsewhere until `busy` ms are over."""
+    for index in range(batches):
+        t0 = began + index * busy
+        told.record(Kind.BATCH, t0, t0 + wait, code=APART, a=1, b=index, c=32)
+
+
+def test_what_another_thread_waits_for_is_no_wait_of_the_training(story) -> None:
+    story.iterator()
+    for index in range(30):
+        apart(story, 1, wait=80, busy=100, began=100 + index * 100)
+        story.step(100)
+    (process,) = story.features().processes
+    (loader,) = process.loaders
+    assert "loader.wait" not in process.ledger
+    assert (process.batches, process.samples, loader.wait_total) == (30, 30 * 32, 0)
+    assert (loader.waits, loader.steps) == ((), ())
+    assert loader.apart == pytest.approx(0.8, abs=0.01)
+    assert not loader.paces
+    assert process.loop == pytest.approx(2.9, abs=0.02)
+
+
+def test_a_batch_that_came_before_it_was_known_who_trains_tells_nothing_of_the_others(story) -> None:
+    story.iterator()
+    apart(story, 1, wait=1, busy=1, began=100)
+    story.at = 101
+    story.step()
+    story.epoch(30)
+    (loader,) = story.features().processes[0].loaders
+    assert loader.apart is None
+    assert loader.paces
+    assert (loader.batches, len(loader.waits)) == (31, 30 - WARM_UP)
+
+
+def test_an_evaluation_whose_batches_another_thread_takes_is_one(story) -> None:
+    story.loader(id=2, where="train.py:50")
+    story.iterator(2, loader=2)
+    story.epoch(10, 2)
+    story.iterator(1)
+    apart(story, 5, wait=1, busy=10, began=story.at)
+    story.span(SpanCode.EVALUATION, 60)
+    assert [(x.where, x.training) for x in story.features().processes[0].loaders] == [
+        ("train.py:41", False),
+        ("train.py:50", True),
+    ]
+
+
+def test_a_run_that_never_learns_is_what_it_does_without_gradients(story) -> None:
+    story.iterator(grad=False)
+    for _ in range(30):
+        story.batch(wait=20)
+        story.at += 5
+    story.open(0, 0, since=100)  # as the guest has it: gradients are off, and nothing ever ended that
+    (process,) = story.features().processes
+    (loader,) = process.loaders
+    assert loader.training
+    assert (process.batches, len(loader.waits)) == (30, 30 - 1 - WARM_UP)
+    assert "evaluation" not in process.ledger
+    assert sum(process.ledger.values()) == pytest.approx(process.wall)
+    assert process.loop == pytest.approx(0.745)
+
+
+def test_what_came_before_a_training_was_an_evaluation(story) -> None:
+    story.loader(id=2, where="train.py:50")
+    story.iterator(1, grad=False)
+    for _ in range(30):
+        story.batch(wait=20)
+    before = story.at
+    story.span(SpanCode.EVALUATION, 1)
+    story.iterator(2, loader=2)
+    story.epoch(10, 2)
+    (process,) = story.features().processes
+    assert [(x.where, x.training) for x in process.loaders] == [("train.py:41", False), ("train.py:50", True)]
+    assert process.loop == pytest.approx((story.at - before - 1) / 1000)
+    assert process.batches == 10

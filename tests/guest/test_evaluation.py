@@ -96,6 +96,18 @@ for i in range(4):
         2,
         False,
     ),
+    "no loader, and an update by hand": (
+        """
+for i in range(9):
+    torch.autograd.backward()
+    if i % 4 == 3:
+        model.eval()
+        time.sleep(0.001)
+        model.train()
+""",
+        2,
+        False,
+    ),
     "no loader, every few steps": (
         """
 for i in range(9):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import FAILED, Event, Kind
+from gputune.events import APART, END, FAILED, Event, Kind, SpanCode
 
 IN_C, IN_PYTHON = "", "1"  # GPUTUNE_GUEST_PURE
 Watch = Callable[..., Any]
@@ -357,3 +357,51 @@ assert not broken, broken
     run = watched(REAL + code, env={"GPUTUNE_GUEST_PURE": pure}).healthy()
     assert len(run.records(Kind.BACKWARD)) == 2
     assert len(run.records(Kind.STEP)) >= 2
+
+
+APART_LOOP = """
+import threading
+from torch.utils.data import DataLoader
+asked, saved, got = threading.Event(), threading.Event(), []
+class Late:
+    def __len__(self): return 2
+    def __getitem__(self, i):
+        asked.set()
+        assert saved.wait(60)
+        return i
+torch.optim.Optimizer().step()
+thread = threading.Thread(target=lambda: got.extend(DataLoader(Late(), batch_size=1)))
+thread.start()
+assert asked.wait(60)
+torch.save({}, "model.pt")
+saved.set()
+thread.join()
+assert got == [[0], [1]]
+list(DataLoader([1], batch_size=1))
+"""
+
+
+def test_what_another_thread_waits_for_the_training_does_not(seen: Watch) -> None:
+    run = seen(APART_LOOP).healthy()
+    assert [b.code for b in run.records(Kind.BATCH)] == [APART, APART, APART | END, 0, END]
+    assert [s.e for s in run.spans(SpanCode.CHECKPOINT)] == [0]
+    assert [bool(s.e) for s in run.spans(SpanCode.LOADER_START)] == [True, False]
+    mark = run.open()
+    assert mark is None or not mark.t0 or mark.t0 in [b.t0 for b in run.records(Kind.BATCH)[3:]]
+
+
+def test_a_thread_that_makes_the_first_step_trains(seen: Watch) -> None:
+    code = """
+import threading
+from torch.utils.data import DataLoader
+def train():
+    optimizer = torch.optim.Optimizer()
+    for batch in DataLoader([1, 2, 3], batch_size=1): optimizer.step()
+    torch.save({}, "model.pt")
+thread = threading.Thread(target=train)
+thread.start()
+thread.join()
+"""
+    run = seen(code).healthy()
+    assert [b.code for b in run.records(Kind.BATCH)] == [APART, 0, 0, END]
+    assert [s.e for s in run.spans(SpanCode.CHECKPOINT)] == [0]

@@ -272,3 +272,17 @@ def test_says_what_the_host_of_a_virtual_machine_took_where_it_matters(features:
     assert any("gave 20% of the CPU time wanted to others" in line for line in told)
     little = replace(machine, stolen=0.03)
     assert not any("host of this virtual machine" in line for line in shown(features(machine=little)))
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [(0.2, "it waits for the training"), (0.97, "if the training waits for that thread")]
+)
+def test_says_who_takes_the_batches_where_the_training_does_not(
+    features: Make, process: Make, loader: Make, share: float, said: str
+) -> None:
+    apart = loader(waits=(), steps=(), wait_total=0.0, apart=share)
+    run = features(processes=(process(loaders=(apart,), ledger={"step": 57.0, "startup": 2.5}),), devices=())
+    text = " ".join(line.strip() for line in shown(run))
+    assert f"another thread takes its batches, and is in next() {share:.0%} of the time: {said}" in text
+    assert "nothing to gain from the loader" not in text
+    assert "run longer" not in text

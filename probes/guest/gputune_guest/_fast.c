@@ -15,13 +15,14 @@
 #define Py_LIMITED_API 0x03080000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <pythread.h>
 #include <stdint.h>
 #include <string.h>
 #include <structmember.h>
 #include <sys/mman.h>
 #include <time.h>
 
-#define INTERFACE 3 /* here.py asks for this number: an older build beside newer Python is not used */
+#define INTERFACE 4 /* here.py asks for this number: an older build beside newer Python is not used */
 
 #ifndef METH_FASTCALL /* the same since 3.7; the limited API has named it since 3.10 */
 #define METH_FASTCALL 0x0080
@@ -34,7 +35,7 @@
 #endif
 
 enum { BATCH = 1, STEP = 4, BACKWARD = 7 }; /* words.py */
-enum { END = 1, FAILED = 2 };               /* words.py */
+enum { END = 1, FAILED = 2, APART = 8 };    /* words.py */
 enum { MARK_AT = 64, RECORD = 64 };         /* docs/ring.md */
 enum { LATE = 8, NESTED = 3 };
 enum { HAVE_VECTORCALL = 1 << 11 }; /* Py_TPFLAGS_HAVE_VECTORCALL, a name of the limited API since 3.12 */
@@ -66,6 +67,8 @@ typedef struct {
     void *iterator, *optimizer;
     char waiting, look, timing;
     long long left, spent;
+    long long passes;
+    unsigned long trainer;
     PyObject *phase, *last, *burst;
     Late late[LATE];
     PyObject *buffer, *writer;
@@ -173,6 +176,8 @@ here_init(PyObject *self, PyObject *args, PyObject *kwargs)
     here->look = 1;
     here->left = 1;
     here->spent = 0;
+    here->passes = 0;
+    here->trainer = PyThread_get_thread_ident();
     assign(&here->phase, Py_None);
     assign(&here->last, Py_None);
     assign(&here->burst, Py_None);
@@ -412,6 +417,8 @@ static PyMemberDef here_members[] = {
     {"timing", T_BOOL, offsetof(Here, timing), 0, NULL},
     {"left", T_LONGLONG, offsetof(Here, left), 0, NULL},
     {"spent", T_LONGLONG, offsetof(Here, spent), 0, NULL},
+    {"passes", T_LONGLONG, offsetof(Here, passes), 0, NULL},
+    {"trainer", T_ULONG, offsetof(Here, trainer), 0, NULL},
     {"phase", T_OBJECT, offsetof(Here, phase), 0, NULL},
     {"last", T_OBJECT, offsetof(Here, last), 0, NULL},
     {"burst", T_OBJECT, offsetof(Here, burst), 0, NULL},
@@ -696,6 +703,7 @@ typedef struct {
     Known *mine;
     ns came, asked, t0, t1, back, cpu;
     long long ready;
+    int apart; /* on another thread than the training's, which goes on meanwhile */
 } Call;
 
 /* Do what is done of every batch before theirs; 0 without a ring, -1 with an exception set. */
@@ -730,8 +738,11 @@ enter(Next *self, PyObject *theirs, Call *call)
         call->cpu = clock_now(CLOCK_THREAD_CPUTIME_ID);
     }
     call->t0 = now();
-    mark(here, BATCH, 0, call->t0);
-    here->waiting = 1;
+    call->apart = PyThread_get_thread_ident() != here->trainer;
+    if (!call->apart) {
+        mark(here, BATCH, 0, call->t0);
+        here->waiting = 1;
+    }
     return 1;
 }
 
@@ -741,7 +752,11 @@ leave(Next *self, Call *call, PyObject *data, int code)
 {
     Here *here = self->head.here;
     Known *mine = call->mine;
-    Record record = {.kind = BATCH, .code = (uint16_t)code, .t0 = call->t0, .t1 = call->t1, .a = mine->number};
+    Record record = {.kind = BATCH,
+                     .code = (uint16_t)(code | (call->apart ? APART : 0)),
+                     .t0 = call->t0,
+                     .t1 = call->t1,
+                     .a = mine->number};
     if (here->phase != Py_None) {
         if (told(PyObject_CallFunction(
                 self->on_batch, "OLLi", mine, (long long)call->t0, (long long)call->t1, code)) < 0)
@@ -798,7 +813,8 @@ next_once(Next *self, PyObject *theirs)
                                        : PyObject_CallFunctionObjArgs(self->head.original, theirs, NULL);
     fetch(here, call.mine); /* theirs may have waited, and others used the caches */
     call.t1 = now();
-    here->waiting = 0;
+    if (!call.apart)
+        here->waiting = 0;
     if (data == NULL) {
         code = PyErr_ExceptionMatches(PyExc_StopIteration) ? END : FAILED;
         PyErr_Fetch(&type, &value, &trace);
@@ -904,6 +920,7 @@ static int
 pass(Passing *self, ns t0, ns t1)
 {
     Here *here = self->head.here;
+    here->passes++;
     if (later(here, BACKWARD, t0, t1, 0) < 0)
         return -1;
     if (here->look && TELL(self->seen) < 0)

@@ -30,7 +30,7 @@ def _met(original, what, *, shared):
 
     @functools.wraps(original)
     def wrapper(*args, **kwargs):
-        if tracing() or spans.silent or local.depth or spans.here.waiting:
+        if tracing() or spans.silent or local.depth or spans.in_next():
             return original(*args, **kwargs)
         local.depth = 1
         t0 = now()
@@ -49,7 +49,7 @@ def _tell(what, t0, t1, frame, args, kwargs, *, shared):  # noqa: PLR0913, PLR09
     global _count
     try:
         ident = spans.get_ident()
-        alone = ident == spans.trainer
+        alone = ident == spans.here.trainer
         number = ranks_met = 0
         if shared and alone and kwargs.get("group") is None:  # the numbering of a part of the ranks is its own
             _count += 1

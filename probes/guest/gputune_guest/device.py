@@ -60,7 +60,7 @@ class Clock:
             self._failed(error)
 
     def _usable(self):
-        if ring.here.phase is not None or spans.get_ident() != spans.trainer or not self.cuda.is_initialized():
+        if ring.here.phase is not None or spans.get_ident() != ring.here.trainer or not self.cuda.is_initialized():
             return False
         return not self.capturing()
 

@@ -59,13 +59,13 @@ def _close(t1, confirmed=False):
 
 
 def steps():
-    """Return how many steps the first optimizer has made."""
-    return first_optimizer.count if first_optimizer is not None else 0
+    """Return how many steps the first optimizer has made; without any optimizer a backward pass is one."""
+    return first_optimizer.count if first_optimizer is not None else here.passes
 
 
 def on_batch(mine, t0, t1, code):
     """Take notice of a `next()` that took from `t0` to `t1` while a phase is open."""
-    if spans.get_ident() != spans.trainer:
+    if spans.get_ident() != here.trainer:
         return
     if mine.born < here.phase.first:
         _close(t0)
@@ -81,7 +81,7 @@ def on_iterator(mine, t0, frame):
     global _born
     _born += 1
     mine.born = _born
-    if spans.get_ident() != spans.trainer or spans.silent:
+    if spans.get_ident() != here.trainer or spans.silent:
         return
     if here.phase is None:
         if not mine.grad:
@@ -103,7 +103,7 @@ def on_step():
         here.look = False  # until a phase opens or another iterator comes
     if here.phase is None:
         return
-    if spans.get_ident() != spans.trainer:
+    if spans.get_ident() != here.trainer:
         here.look = True
     elif here.phase.proved:
         _close(here.phase.proved)
@@ -133,7 +133,7 @@ def _train(original):
 
 
 def _mode(training, frame):
-    if spans.get_ident() != spans.trainer or spans.silent:
+    if spans.get_ident() != here.trainer or spans.silent:
         return
     if training and here.phase is not None:
         _close(now(), confirmed=steps() - _steps_before >= SELDOM)

@@ -29,7 +29,7 @@ def begin(t0, code, whose, count, optimizer=None):
     What is done to the weights of `optimizer` until then is told as well, where that is due.
     """
     global _window, _handle
-    if here.phase is not None or _register is None or spans.silent or spans.get_ident() != spans.trainer:
+    if here.phase is not None or _register is None or spans.silent or spans.get_ident() != here.trainer:
         return
     if _compiles or _compiled():
         return
@@ -51,7 +51,7 @@ def _compiled():
 
 def _called(module, args):
     global _window, _handle
-    if spans.get_ident() != spans.trainer:
+    if spans.get_ident() != here.trainer:
         return
     try:
         t1 = now()

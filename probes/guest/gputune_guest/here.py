@@ -3,13 +3,14 @@
 `_fast.c` has the same two types, and says what is asked of them; both write the same records.
 """
 
+import _thread
 import itertools
 import mmap
 import os
 import struct
 import sys
 
-INTERFACE = 3  # of _fast.c: an older build beside newer Python is not used
+INTERFACE = 4  # of _fast.c: an older build beside newer Python is not used
 LAST_SEQ = 0xFFFFFFFF
 SOON = 200_000_000  # ns that a record may wait
 MOST_LATE = 8  # records that may
@@ -22,8 +23,8 @@ class Here:
     """Side by side in memory: what the hooks touch there is what they cost."""
 
     __slots__ = (
-        *("base", "buffer", "burst", "count", "last", "late", "left", "look", "mask", "phase", "spent", "timing"),
-        *("waiting", "writer"),
+        *("base", "buffer", "burst", "count", "last", "late", "left", "look", "mask", "passes", "phase", "spent"),
+        *("timing", "trainer", "waiting", "writer"),
     )
 
     def __init__(self):
@@ -34,6 +35,8 @@ class Here:
         self.burst = None  # calls that more of their kind may follow: see spans.prolong
         self.look = True  # a step or a backward pass may mean something now: evaluation.on_step wants to know
         self.waiting = False  # the training thread is in next()
+        self.trainer = _thread.get_ident()  # which thread that is: see spans.train_here
+        self.passes = 0  # backward passes so far
         self.phase = None  # the evaluation phase that is open
         self.last = None  # the iterator of the last batch outside of all phases
         self.left = 1  # batches up to the next one that is sampled: see samples.py

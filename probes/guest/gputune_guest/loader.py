@@ -12,7 +12,7 @@ import weakref
 
 from gputune_guest import device, evaluation, patching, ring, samples, settings, spans
 from gputune_guest.here import Known, fast
-from gputune_guest.words import BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, SPAN
+from gputune_guest.words import APART, BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, SPAN
 
 now = ring.now
 record = ring.record
@@ -94,7 +94,7 @@ def _sampled(mine, code, came, asked, t0, t1, back, done, cpu):  # noqa: PLR0913
 def _python_next(original, before, after):  # noqa: C901 - see below
     @functools.wraps(original)
     def wrapper(self):  # noqa: C901, PLR0912 - one call in its order, with no frame more than there must be
-        came = asked = cpu = back = 0
+        came = asked = cpu = back = apart = 0
         try:
             mine = _iterators.get(id(self)) or _adopt(self)
             if mine.sample is not None:
@@ -111,12 +111,15 @@ def _python_next(original, before, after):  # noqa: C901 - see below
                 asked = now()
                 cpu = samples.cpu_of_thread()
             t0 = now()
-            here.mark(BATCH, 0, t0)
+            apart = 0 if spans.get_ident() == here.trainer else APART
+            if not apart:
+                here.mark(BATCH, 0, t0)
         except Exception as error:
             if here.buffer is not None:
                 ring.failed(error)
             return original(self)  # no ring: never made, or taken back
-        here.waiting = True  # what happens inside is waiting for data, whatever it is
+        if not apart:
+            here.waiting = True  # what happens inside is waiting for data, whatever it is
         data = None
         code = FAILED
         try:
@@ -128,12 +131,13 @@ def _python_next(original, before, after):  # noqa: C901 - see below
             raise
         finally:
             t1 = now()
-            here.waiting = False
+            if not apart:
+                here.waiting = False
             try:
                 if came:
                     cpu = samples.cpu_of_thread() - cpu
                     back = now()
-                _returned(mine, code, data, t0, t1, ready)
+                _returned(mine, code, data, t0, t1, ready, apart)
                 if after is not None and not code:
                     after(mine, t1)
                 if came:
@@ -144,7 +148,7 @@ def _python_next(original, before, after):  # noqa: C901 - see below
     return wrapper
 
 
-def _returned(mine, code, data, t0, t1, ready):  # noqa: PLR0913, PLR0917 - one record's fields
+def _returned(mine, code, data, t0, t1, ready, apart):  # noqa: PLR0913, PLR0917 - one record's fields
     """Do what is done of every batch once it is there."""
     if here.phase is not None:
         evaluation.on_batch(mine, t0, t1, code)
@@ -153,7 +157,7 @@ def _returned(mine, code, data, t0, t1, ready):  # noqa: PLR0913, PLR0917 - one 
     index = mine.count
     mine.count = index + 1
     held = 0 if code else mine.batch_size if index < mine.surely else _samples(data, mine)
-    record(BATCH, code, t0, t1, mine.number, index, ready, 0, held)
+    record(BATCH, code | apart, t0, t1, mine.number, index, ready, 0, held)
     if here.late:
         here.flush()
 
@@ -170,14 +174,17 @@ def _constructed(original):
     @functools.wraps(original)
     def wrapper(self, loader, *args, **kwargs):
         t0 = now()
-        here.waiting = True
+        apart = _apart()
+        if not apart:
+            here.waiting = True
         made = False
         try:
             result = original(self, loader, *args, **kwargs)
             made = True
             return result
         finally:
-            here.waiting = False
+            if not apart:
+                here.waiting = False
             _guarded(_came, self, loader, t0, made, 0)
 
     return wrapper
@@ -198,6 +205,12 @@ def _reset(original):
     return wrapper
 
 
+def _apart():
+    """Return 0 on the training thread, else the id of the one that this is: what it waits the training does not."""
+    ident = spans.get_ident()
+    return 0 if ident == here.trainer else ident
+
+
 def _guarded(function, *args):
     try:
         function(*args)
@@ -209,7 +222,7 @@ def _came(theirs, loader, t0, made, again):
     """Record that an iterator came to life, or was told to begin again."""
     t1 = now()
     if not made:
-        record(SPAN, LOADER_START, t0, t1)
+        record(SPAN, LOADER_START, t0, t1, 0, 0, 0, _apart())
         return
     working = theirs
     if describe is not None:
@@ -219,7 +232,7 @@ def _came(theirs, loader, t0, made, again):
     mine.told(told)
     mine.count, mine.grad = 0, _grad_enabled()
     _tell(mine, working, t0, t1, again)
-    record(SPAN, LOADER_START, t0, t1, 0, 0, mine.number)
+    record(SPAN, LOADER_START, t0, t1, 0, 0, mine.number, _apart())
     evaluation.on_iterator(mine, t0, sys._getframe(2))
 
 
@@ -249,7 +262,7 @@ def switched(theirs, loader, working, built, index, done):  # noqa: PLR0913, PLR
 
 def started(t0, t1):
     """Tell that workers were started inside of a `next()`."""
-    record(SPAN, LOADER_START, t0, t1)
+    record(SPAN, LOADER_START, t0, t1, 0, 0, 0, _apart())
 
 
 def number_of(theirs):
@@ -269,7 +282,7 @@ def _shutdown(original):
             return original(self, *args, **kwargs)
         finally:
             mine = _iterators.get(id(self))
-            record(SPAN, LOADER_START, t0, now(), 0, 0, mine.number if mine else 0, 0, 1)
+            record(SPAN, LOADER_START, t0, now(), 0, 0, mine.number if mine else 0, _apart(), 1)
 
     return wrapper
 

@@ -37,6 +37,7 @@ _room = 0
 _dead = False  # no ring could be made, or the guest stepped back
 _errors = 0
 _role = "main"
+untrained = True  # no optimizer has made a step since the ring was begun
 _lock = _thread.allocate_lock()
 _first = []  # notes that each new ring begins with: functions that return one
 _farewells = []  # called when the guest steps back
@@ -230,11 +231,12 @@ def _make():
 
 def _forked():
     """In a forked child: the parent's ring is the parent's."""
-    global _lock, _role, _dead
+    global _lock, _role, _dead, untrained
     _dead = _errors >= TOO_MANY
     here.__init__()
     here.writer = record
     _role = "main"
+    untrained = True
     _lock = _thread.allocate_lock()
 
 

@@ -26,7 +26,6 @@ KINDS = 2  # that a record has room for
 LONGEST = 200_000_000  # ns that a record may wait for more of its kind
 SYNCS = frozenset(["os.fsync", "os.fdatasync"])
 
-trainer = get_ident()  # the training thread: the one that imported torch, until another makes the first step
 silent = False  # in a worker
 last = 0  # code of the last span that was written as it ended
 _sites = {}  # (code, line, what) to id
@@ -74,9 +73,9 @@ def timed(  # noqa: PLR0913, PLR0917 - options
 
         @functools.wraps(original)
         def wrapper(*args, **kwargs):
-            if tracing() or silent or local.depth or (here.waiting and get_ident() == trainer):
+            if tracing() or silent or local.depth or (here.waiting and get_ident() == here.trainer):
                 return original(*args, **kwargs)
-            if not (anywhere or get_ident() == trainer) or not (wanted is None or wanted(args)):
+            if not (anywhere or get_ident() == here.trainer) or not (wanted is None or wanted(args)):
                 return original(*args, **kwargs)
             local.depth = 1
             t0 = now()
@@ -87,7 +86,7 @@ def timed(  # noqa: PLR0913, PLR0917 - options
             finally:
                 t1 = now()
                 local.depth = 0
-                if joined and get_ident() == trainer:
+                if joined and get_ident() == here.trainer:
                     prolong(code, t0, t1, what, sys._getframe(1))
                 elif t1 - t0 >= least:
                     write(code, t0, t1, what, sys._getframe(1), _measured(size, args, kwargs))
@@ -168,7 +167,7 @@ def write(code, t0, t1, what, frame, size=0, c=0):  # noqa: PLR0913, PLR0917 - o
     global last
     try:
         ident = get_ident()
-        record(SPAN, code, t0, t1, site(frame, what), size, 0, 0 if ident == trainer else ident, c)
+        record(SPAN, code, t0, t1, site(frame, what), size, 0, 0 if ident == here.trainer else ident, c)
         last = code
     except Exception as error:
         ring.failed(error)
@@ -194,10 +193,15 @@ def silence():
     silent = True
 
 
+def in_next():
+    """Return whether this is the training thread, in a next(): what happens there is waiting for data."""
+    return here.waiting and get_ident() == here.trainer
+
+
 def train_here():
-    """Take the calling thread for the training thread."""
-    global trainer
-    trainer = get_ident()
+    """Take the calling thread for the training thread: it imported torch, or then made the first step."""
+    here.trainer = get_ident()
+    here.waiting = False
 
 
 def _forked():
@@ -207,4 +211,5 @@ def _forked():
     train_here()
 
 
+train_here()
 os.register_at_fork(after_in_child=_forked)

@@ -32,7 +32,8 @@ def _new(optimizer):
     key = id(optimizer)
     _count += 1
     mine = _Optimizer(_count)
-    if _count == 1:
+    if ring.untrained:  # the first of this process, or of the run that began in it
+        ring.untrained = False
         evaluation.first_optimizer = mine
         spans.train_here()
 
@@ -144,6 +145,7 @@ def _hook_optimizer(module):
 def _passed(t0):
     try:
         t1 = now()
+        here.passes += 1
         here.later(BACKWARD, t0, t1, 0)
         if here.look:
             evaluation.on_step()

@@ -49,7 +49,7 @@ def _copy(original):
 
     @functools.wraps(original)
     def wrapper(self, *args, **kwargs):
-        if tracing() or spans.silent or spans.here.waiting or local.depth:
+        if tracing() or spans.silent or local.depth or spans.in_next():
             return original(self, *args, **kwargs)
         t0 = now()
         result = original(self, *args, **kwargs)

@@ -158,10 +158,12 @@ def _next(original):
     @functools.wraps(original)
     def wrapper(self):
         mine = _iterators.get(id(self))
-        if mine is None or here.waiting or not _eager():
+        if mine is None or spans.in_next() or not _eager():
             return original(self)
         t0 = now()
-        here.waiting = True  # what happens inside is waiting for data, whatever it is
+        awaited = spans.get_ident() == here.trainer
+        if awaited:
+            here.waiting = True  # what happens inside is waiting for data, whatever it is
         ring.mark(BATCH, 0, t0)
         data, code = None, FAILED
         try:
@@ -172,7 +174,8 @@ def _next(original):
             code = END
             raise
         finally:
-            here.waiting = False
+            if awaited:
+                here.waiting = False
             try:
                 _returned(self, mine, code, data, t0, now())
             except Exception as error:
