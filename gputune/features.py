@@ -163,7 +163,9 @@ class Loader:
     worker_memory: int | None = None  # PSS of one worker, mean over them when last read, B
     worker_growth: Trend | None = None  # of the same
     wait_total: float = 0.0
-    apart: float | None = None  # share of its time in next(), of another thread that takes the batches: no wait is known
+    apart: float | None = (
+        None  # share of its time in next(), of another thread that takes the batches: no wait is known
+    )
     pipeline: Pipeline | None = None  # of TensorFlow's tf.data: no DataLoader, and none of its settings are any
     seconds: float = 0.0  # from its first to its last batch, all epochs
 

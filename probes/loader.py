@@ -20,7 +20,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from gputune.events import Event, Kind, Record
+from gputune.events import APART, Event, Kind, Record
 from gputune.sample import Guest, Json, Metric, Note, Open, Reading, Role, Sample, Target, Ticks, now
 
 WAIT = Metric("loader.wait", "ratio", "Share of the last second that training processes spent in next(), their mean.")
@@ -497,8 +497,9 @@ class Rings:
         for event in events:
             record = event.record
             if record.kind == BATCH:
-                self._wait(process, record.t0, record.t1)
-                if not record.code:
+                if not record.code & APART:
+                    self._wait(process, record.t0, record.t1)
+                if not record.code & ~APART:
                     self.batches += 1
                     self.samples += record.c
 

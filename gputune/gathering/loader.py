@@ -118,21 +118,41 @@ class LoaderState:
     def batch(self, record: Record, gap: int, pauses: Mapping[str, int]) -> None:
         """Take one next(). `gap` is the ns since the previous one returned, `pauses` the spans inside that gap."""
         wait = record.t1 - record.t0
+        here = self._passes.get(record.a)
+        self._waited(record, wait, here)
+        if record.code & (END | FAILED):
+            return
+        self._count(record)
+        if here is None:
+            return
+        here.batches += 1
+        if here.batches == 1:
+            here.first_wait = wait
+            return
+        if record.code & APART:  # the gap between two of them is not a step
+            return
+        if here.batches <= self.num_workers:
+            here.others_first += wait
+        self._steps_seen += 1
+        if self._steps_seen > WARM_UP and not record.code & UNTIMED:
+            self._keep(wait, gap, pauses)
+            self._early.append(record.d)
+
+    def _waited(self, record: Record, wait: int, here: _Pass | None) -> None:
+        """Count a next(), be it the last one of a pass, and whose wait it was."""
         self._first = self._first or record.t0
         self._last = record.t1
-        apart = bool(record.code & APART)
-        if apart:
+        if record.code & APART:
             self._waited_apart += wait
         else:
             self._wait_total += wait
-        here = self._passes.get(record.a)
         if here is not None:
             here.end = record.t1
-        if record.code & (END | FAILED):
-            if here is not None:
-                here.complete = bool(record.code & END)
-            return
-        if apart:
+            here.complete = here.complete or bool(record.code & END)
+
+    def _count(self, record: Record) -> None:
+        """Count a batch."""
+        if record.code & APART:
             self._apart += 1
             self._taken_apart.append(record.t1)
         elif record.a in self._handovers:
@@ -141,20 +161,6 @@ class LoaderState:
         self.batches += 1
         self.samples += record.c or self.batch_size or 0
         self._without_gradients += not self._gradients
-        if here is None:
-            return
-        here.batches += 1
-        if here.batches == 1:
-            here.first_wait = wait
-            return
-        if apart:  # the gap between two of them is not a step
-            return
-        if here.batches <= self.num_workers:
-            here.others_first += wait
-        self._steps_seen += 1
-        if self._steps_seen > WARM_UP and not record.code & UNTIMED:
-            self._keep(wait, gap, pauses)
-            self._early.append(record.d)
 
     def _keep(self, wait: int, gap: int, pauses: Mapping[str, int]) -> None:
         self._waits.append(wait / NS)

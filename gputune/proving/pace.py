@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from gputune import recording
-from gputune.events import Event, Kind
+from gputune.events import APART, Event, Kind
 from gputune.sample import Json, Note, Reading
 from gputune.units import NS
 
@@ -75,7 +75,7 @@ class Counter:
             self._training[event.process, record.a] = record.b
         elif record.kind == Kind.STEP:
             self._steps.setdefault(event.process, _Line()).add(record.t1, 0)
-        elif record.kind == Kind.BATCH and not record.code:
+        elif record.kind == Kind.BATCH and not record.code & ~APART:
             loader = self._training.get((event.process, record.a))
             place = self._places.get((event.process, loader or 0), "")
             if loader is not None and (not self._where or not place or place == self._where):
