@@ -21,6 +21,7 @@ from gputune.clusters import Node
 from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
 from gputune.sample import Json
+from gputune.sweep.apart import gone
 from gputune.sweep.faraway import Order, Report, trial
 from gputune.sweep.living import Plan, new_log
 from gputune.sweep.rungs import Bell, Rungs
@@ -180,6 +181,10 @@ class FarStarter(Starter):
     def at_once(self) -> int:
         """Return how many trials may run side by side: on other nodes, or on one that is to be parted."""
         return self.cluster.places(self.cluster.alike(self.node))
+
+    def apart(self) -> str:
+        """Return in a sentence what of the trials' writing was kept apart: its folder is gone with the trial."""
+        return gone()
 
     def judge(self) -> Judge:
         """Return the judge of trials that are compared, who sits in the cluster."""

@@ -8,12 +8,14 @@ import math
 from collections.abc import Callable
 from statistics import harmonic_mean
 
+from gputune.sweep import blame
+from gputune.sweep.apart import own_error
 from gputune.sweep.budget import Budget
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import Outcome
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
-from gputune.sweep.starting import Start
+from gputune.sweep.starting import Start, State
 from gputune.sweep.timeline import WARM_UP
 
 NOISE = 0.01  # relative: standard error between two starts of one training on a quiet machine
@@ -59,6 +61,8 @@ class Restarts:
         if not self._budget.allows(looping):
             return None
         found = self._start(looping, "one batch", profile.script, replay=True)
+        if found.state is State.FAILED and found.exit_code:
+            blame.known(self._starter, found.log, found.why)
         copied = not any(note.get("n") == "trial" and "refused" in note for note in found.notes)
         return harmonic_mean(found.rates) if found.rates and copied else None
 
@@ -83,7 +87,21 @@ class Restarts:
         """Start the script with these settings, and time its batches."""
         skip, timed = self._length(wanted)
         found = self._start(2 * LONGEST_S, f"{wanted.num_workers} workers", wanted, batches=skip + timed)
+        if found.state is State.FAILED and found.exit_code:
+            self._blame(found)
         return Outcome(state=found.state, rates=found.rates, why=found.why, memory=found.memory, seconds=found.seconds)
+
+    def _blame(self, failed: Start) -> None:
+        """Go back to where the script failed, with its own settings. Raises Broken where it fails there as well."""
+        profile = self._known()
+        blame.known(self._starter, failed.log, failed.why)
+        looping = blame.needed(profile, failed.batches)
+        if not own_error(failed.why) or looping > blame.LONGEST_S or not self._budget.allows(looping):
+            return
+        batches = failed.batches + blame.BEYOND
+        again = self._start(blame.LONGEST_S, "its own settings", profile.script, batches=batches)
+        if again.state is State.FAILED and again.exit_code and own_error(again.why):
+            raise blame.proved(self._starter, failed.batches, again.why, again.log)
 
     def remove(self) -> None:
         """Do nothing: every start has ended."""

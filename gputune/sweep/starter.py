@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputune.sample import Json
+from gputune.sweep.apart import WRITES, missed, told
 from gputune.sweep.living import Live, Plan
 from gputune.sweep.rungs import Rungs
 from gputune.sweep.script import Script
 from gputune.sweep.settings import Setting
 from gputune.sweep.starting import Judge, Start, State, refused, start
-
-WRITES = "writes"  # the folder in the sweep's own for what trials write
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,6 +33,14 @@ class Starter:
     def judge(self) -> Judge:
         """Return who tells, of trials that are compared, which of them are hopeless."""
         return Rungs().goes_on
+
+    def apart(self) -> str:
+        """Return in a sentence what of the trials' writing was kept apart, and what was not."""
+        return told(self.folder / WRITES)
+
+    def missed(self, log: Path | str) -> str:
+        """Return what a script that failed has written itself and then not found, "" where that was not the reason."""
+        return missed(Path(log), self.folder / WRITES, self.script.cwd)
 
     def plan(self, *, seconds: float, batches: int = 0, environment: Mapping[str, str] | None = None) -> Plan:
         """Return how long a start is."""

@@ -14,6 +14,8 @@ from statistics import harmonic_mean
 
 from gputune.sample import Json
 from gputune.steering import Orders
+from gputune.sweep import blame
+from gputune.sweep.apart import own_error
 from gputune.sweep.budget import Budget
 from gputune.sweep.living import Live
 from gputune.sweep.profile import Profile
@@ -82,6 +84,7 @@ class Steered:
         self._visited: set[Setting] = set()
         self._memory: dict[Setting, int] = {}
         self._profile: Profile | None = None
+        self._sound = 0  # batches that the script does with its own settings, and does not fail
         self.starts = 0
 
     # the start
@@ -230,7 +233,10 @@ class Steered:
             where, skip = self._starter.where, 2
             begin = self._obeyed(live, {"do": "replay", "batches": batches})
             self._wait(lambda: live.timeline.counted(where, begin) >= batches, live, STUCK_S)
-        except (NotSteered, Failed, Ended):
+        except (NotSteered, Failed):
+            return None
+        except Ended as ended:
+            self._failed(ended)
             return None
         rates = live.timeline.rates(where, skip, begin, most=batches)
         return harmonic_mean(rates) if rates else None
@@ -264,8 +270,38 @@ class Steered:
         except Failed as why:
             return Outcome(state=State.FAILED, why=str(why))
         except Ended as ended:
-            self.close()
+            self._failed(ended)
             return None if ended.state is State.OK else Outcome(state=ended.state, why=str(ended))
+
+    @property
+    def _came(self) -> int:
+        """Return how many batches have come in the start that goes on."""
+        return self._live.timeline.batches(self._starter.where) if self._live is not None else 0
+
+    def _failed(self, ended: Ended) -> None:
+        """Close a start that has ended. Raises Broken where no setting is to blame for that."""
+        live, batches = self._live, self._came
+        self.close()
+        if ended.state is State.FAILED and not isinstance(ended, Hung) and live is not None:
+            self._blame(batches, str(ended), str(live.log))
+
+    def _blame(self, batches: int, why: str, log: str) -> None:
+        """Go back to where the script failed, with its own settings. Raises Broken where it fails there as well."""
+        blame.known(self._starter, log, why)
+        looping = blame.needed(self._known(), batches)
+        if not own_error(why) or batches <= self._sound or looping > min(blame.LONGEST_S, self._budget.left):
+            return
+        try:
+            live = self._begin()
+            self._wait(lambda: self._came > batches + blame.BEYOND, live, self._patience)
+        except Hung:
+            self.close()
+        except Ended as ended:
+            self.close()
+            if ended.state is State.FAILED:
+                raise blame.proved(self._starter, batches, str(ended), log) from None
+        else:
+            self._sound = batches
 
     def _timed(self, live: Live, wanted: Setting) -> Outcome:
         where, began = self._starter.where, live.seconds

@@ -5,7 +5,6 @@ words.
 """
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from gputune.hygiene import clean
 from gputune.launch import folders
 from gputune.report.words import number
 from gputune.sweep import kept, plateau
+from gputune.sweep.apart import Broken, because
 from gputune.sweep.batches import NotOurs, Sizes
 from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Order, Tally, best, gain, order
@@ -28,7 +28,7 @@ from gputune.sweep.result import Outcomes
 from gputune.sweep.script import Script
 from gputune.sweep.search import Found, Search, Stage
 from gputune.sweep.settings import Setting, setting_of
-from gputune.sweep.starter import WRITES, Starter
+from gputune.sweep.starter import Starter
 from gputune.sweep.starting import Start, State
 from gputune.sweep.steered import Steered
 from gputune.sweep.visiting import NotSteered
@@ -105,6 +105,10 @@ class Sweeper:
                     here, found, bench = self._enlarged(own, sizes)
                 bench.know(here)
                 self._search(here, found, bench)
+            except Broken as why:
+                if len(found.tallies) == 1 and sizes is None:  # nothing but the script as it is was measured
+                    raise
+                self.says.append(f"the search ended there: {why.args[0]}")
             except KeyboardInterrupt:
                 stopped = True
         finally:
@@ -122,7 +126,6 @@ class Sweeper:
         starter = self._starter
         starter.where, starter.origin = own.loader.where, own.script
         starter.duplicates = own.loader.iterable and bool(own.loader.shards)
-        self.says += self._redirected()
 
     # the starts
 
@@ -149,7 +152,8 @@ class Sweeper:
                 f"if it loads its data later than that, pass `--within {2 * self.wishes.within:.0f}`",
             )
         if found.exit_code or found.why.startswith("it was stuck"):
-            return NotRun(script, found.why, found.log)
+            name = self._starter.missed(found.log)
+            return NotRun(script, f"{found.why}; {because(name)}" if name else found.why, found.log)
         if found.batches:
             return TooShort(script, found.batches)
         return NoLoader(script, "before the end", f"see what it does with its time: its output is in `{found.log}`")
@@ -258,7 +262,7 @@ class Sweeper:
             starts=self.starts,
             file=own.file,
             folder=str(self.journal.folder),
-            says=[says for says in self.says if says],
+            says=[says for says in (*self.says, self._starter.apart()) if says],
         )
 
     def _conclude(self, what: Outcomes) -> None:
@@ -289,13 +293,6 @@ class Sweeper:
             what.says.append(f"`{file}` could not be written: {error.strerror}")
             return ""
         return str(file)
-
-    def _redirected(self) -> list[str]:
-        """Return where what the script writes went, if that was seen."""
-        folder = self.journal.folder / WRITES
-        if not folder.is_dir():
-            return []
-        return [f"what the script writes in its trials is in `{os.path.relpath(folder)}`, and nothing of it elsewhere"]
 
 
 def _found(here: Profile, bench: Stage) -> Found:

@@ -9,6 +9,7 @@ import pytest
 from gputune.events import Event, Kind, Record
 from gputune.sample import Note
 from gputune.sweep import steered
+from gputune.sweep.apart import Broken
 from gputune.sweep.budget import Budget
 from gputune.sweep.settings import Setting, setting
 from gputune.sweep.starting import State
@@ -27,13 +28,16 @@ def workers(number: int) -> Setting:
 class World:
     """A script that makes `rates[workers]` batches a second (99: of a replay), and says of some orders that it cannot.
 
-    It ends by itself after `life` s. Time is what the beats say.
+    It ends by itself after `life` s, and fails after its batch `breaks`, `only` with so many workers.
+    Time is what the beats say.
     """
 
     lives: ClassVar[list["World"]] = []
     rates: ClassVar[dict[int, float]] = {}
     refuses: ClassVar[dict[int, str]] = {}
     life: ClassVar[float] = 1e9
+    breaks: ClassVar[float] = 1e9
+    only: ClassVar[int | None] = None
 
     def __init__(self) -> None:
         self.timeline = Timeline()
@@ -69,6 +73,8 @@ class World:
         self.seconds += 0.1
         if self.seconds > self.life:
             self.status = 0
+        if self.batches > self.breaks and self.only in {None, self.workers}:
+            self.status = 1
         if self.status is not None:
             return False
         before, rate = self.batches, self.rates[self.workers]
@@ -108,7 +114,12 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Steered:
     monkeypatch.setattr(World, "rates", {0: 20.0, 2: 40.0, 4: 80.0, 99: 100.0})
     monkeypatch.setattr(World, "refuses", {})
     monkeypatch.setattr(World, "life", 1e9)
-    starter = SimpleNamespace(where=PLACE, within=60.0, plan=lambda **_: None, live=lambda *_: World(), folder=Path())
+    monkeypatch.setattr(World, "breaks", 1e9)
+    monkeypatch.setattr(World, "only", None)
+    starter = SimpleNamespace(
+        where=PLACE, within=60.0, plan=lambda **_: None, live=lambda *_: World(), folder=Path(),
+        script=SimpleNamespace(name="train.py"), missed=lambda _: "",
+    )  # fmt: skip
     profile = SimpleNamespace(
         script=OWN, loader=SimpleNamespace(where=PLACE), ranks=1, batch=8.0, spread=0.1, measured=160.0,
         outlook=SimpleNamespace(stepping=0.01), rate=lambda s: 8 * World.rates.get(s.num_workers, 20.0),
@@ -171,4 +182,36 @@ def test_a_setting_without_a_batch_is_no_end(bench: Steered, monkeypatch: pytest
     assert (found.state, found.why) == (State.FAILED, "no batch came for 60 s")
     monkeypatch.setattr(World, "rates", {0: 20.0, 2: 40.0, 4: 80.0, 99: 100.0})
     assert bench.measure(workers(2)).state is State.OK
+    bench.remove()
+
+
+def test_a_script_that_fails_with_its_own_settings_as_well_is_no_fault_of_a_setting(
+    bench: Steered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(World, "breaks", 15)
+    with pytest.raises(Broken, match=r"`train\.py` fails with its own settings as well, before its batch .*status 1"):
+        bench.measure(workers(4))
+    assert bench.starts == 2
+    bench.remove()
+    assert all(world.ended for world in World.lives)
+
+
+def test_a_setting_under_which_alone_the_script_fails_has_failed(
+    bench: Steered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(World, "breaks", 15)
+    monkeypatch.setattr(World, "only", 4)
+    assert bench.measure(workers(4)).state is State.FAILED
+    assert bench.starts == 2
+    assert bench.measure(workers(2)).state is State.OK
+    assert bench.starts == 2  # the start that went back goes on
+    bench.remove()
+
+
+def test_a_script_that_misses_what_it_wrote_in_a_trial_says_so(bench: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "breaks", 15)
+    monkeypatch.setattr(bench._starter, "missed", lambda _: "ck/last.pt")
+    with pytest.raises(Broken, match=r"it wrote `ck/last\.pt` itself"):
+        bench.measure(workers(4))
+    assert bench.starts == 1
     bench.remove()

@@ -1,8 +1,9 @@
 """A trial writes nothing of the user's: what it would write lies in the trial's own folder instead.
 
 `GPUTUNE_TRIAL` holds `"writes": "/…/folder"`. Files that Python opens for writing, folders that it makes, and what it
-removes and renames are the business of `overlay.py`; so are the files that torch and safetensors write and read in C++.
-What other libraries write in C or Rust, and what other programs write, is not seen: docs/trials.md has the line.
+removes and renames are the business of `overlay.py`; files that torch and safetensors write and read in C++ are that of
+`natives.py`. What other libraries write in C or Rust, and what other programs write, is not kept apart: docs/trials.md
+has the line. What of it is seen (`astray.py`) is left in a file beside the trial's folder, for the host to say.
 
 It begins with the interpreter, for a script may open its log before it imports torch. The first change of each file is
 told in a note `hushed` once there is a ring: a process without torch has none.
@@ -10,6 +11,7 @@ told in a note `hushed` once there is a ring: a process without torch has none.
 Over 300 lines because each way to a file that Python has must lead to the same place.
 """
 
+import _io
 import builtins
 import errno
 import functools
@@ -19,8 +21,8 @@ import json
 import os
 import stat
 
-from gputune_guest import hook, ring
-from gputune_guest.overlay import SYSTEM, Overlay, TooLarge, copy
+from gputune_guest import astray, hook, natives, ring
+from gputune_guest.overlay import SYSTEM, Overlay, TooLarge, copy, made
 
 MOST = 40  # files that one process tells of
 WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -28,17 +30,6 @@ LEFT_ALONE = os.O_DIRECTORY  # O_TMPFILE as well: what has no name is no result
 OPENED = io.open
 # services that would be told of a training that is none
 SILENT = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1"}
-# what opens files without Python: (module, function, place and name of the path, is it a folder, does it write)
-NATIVE = (
-    ("torch.serialization", "save", 1, "f", False, True),
-    ("torch.serialization", "load", 0, "f", False, False),
-    ("torch.jit._serialization", "save", 1, "f", False, True),
-    ("torch.jit._serialization", "load", 0, "f", False, False),
-    ("safetensors.torch", "save_file", 1, "filename", False, True),
-    ("safetensors.torch", "load_file", 0, "filename", False, False),
-    ("torch.utils.tensorboard.writer", "FileWriter", 0, "log_dir", True, True),
-    ("tensorboardX.writer", "FileWriter", 0, "logdir", True, True),
-)
 
 _over = None  # the Overlay, from the beginning on
 _told = set()
@@ -61,9 +52,11 @@ def begin(finder):
     for name, ours in _FUNCTIONS.items():
         if name in SYSTEM:
             setattr(os, name, _Stand("os", name, SYSTEM[name], ours))
+    io.FileIO = FileIO
     hook.when_there(finder, "shutil", _shutil)
-    for module in dict.fromkeys(row[0] for row in NATIVE):
-        hook.when_there(finder, module, _native)
+    natives.begin(finder, _placed)
+    astray.begin(_over)
+    made(_over.root)  # there even where nothing is written: the host sees that we are here
 
 
 class _Stand:
@@ -126,6 +119,25 @@ def _open(original, file, mode="r", *args, **kwargs):
     return original(file if place is None else place, mode, *args, **kwargs)
 
 
+class _Kind(type):
+    """What is an instance of the class that ours stands for is one of ours."""
+
+    def __instancecheck__(cls, one):
+        return isinstance(one, _io.FileIO) if cls is FileIO else type.__instancecheck__(cls, one)
+
+    def __subclasscheck__(cls, one):
+        return issubclass(one, _io.FileIO) if cls is FileIO else type.__subclasscheck__(cls, one)
+
+
+class FileIO(_io.FileIO, metaclass=_Kind):
+    """`io.FileIO` as a script finds it; what `open` returns is made of the one below."""
+
+    __module__ = "io"
+
+    def __init__(self, file, mode="r", closefd=True, opener=None):
+        _open(super().__init__, file, mode, closefd=closefd, opener=opener)
+
+
 def _os_open(original, path, flags, mode=0o777, *, dir_fd=None):
     if not flags & WRITE or flags & LEFT_ALONE:
         return _read(original, path, dir_fd, flags, mode)
@@ -161,6 +173,7 @@ def _writable(at, what, new, keep, must, least):  # noqa: PLR0913, PLR0917 - wha
     try:
         place = _over.raised(at, keep, least)
     except TooLarge:
+        astray.leave(astray.LARGE, at)
         say(what + ", which could not be kept out of a file so large", at)
         return None
     say(what, at)
@@ -173,7 +186,7 @@ def _error(number, path):
 
 def _read(original, path, dir_fd, *args, **kwargs):
     """Call a function that reads what is at `path`, wherever that lies now."""
-    if isinstance(path, int):
+    if isinstance(path, int) or path is None:
         return original(path, *args, **kwargs)
     place = path
     if not _over.untouched:
@@ -193,7 +206,7 @@ def _read(original, path, dir_fd, *args, **kwargs):
     return original(found, *args, **kwargs)
 
 
-def _looked(original, path, *args, dir_fd=None, **kwargs):
+def _looked(original, path=None, *args, dir_fd=None, **kwargs):
     return _read(original, path, dir_fd, *args, **kwargs)
 
 
@@ -275,6 +288,16 @@ def _mkdir(original, path, mode=0o777, *, dir_fd=None):
     original(_over.made_over(at), 0o700)
     say("os.mkdir", at)
     return None
+
+
+def _mkfifo(original, path, *args, dir_fd=None, **kwargs):
+    at = _theirs(path, dir_fd)
+    if at is None:
+        return original(path, *args, dir_fd=dir_fd, **kwargs)
+    if _over.exists(at) or _over.found(at) is not None:
+        raise _error(errno.EEXIST, at)
+    say("os.mkfifo", at)
+    return original(_over.made_over(at), *args, **kwargs)
 
 
 def _rename(original, src, dst, *, src_dir_fd=None, dst_dir_fd=None):
@@ -404,45 +427,17 @@ def _shutil(module):
 # files of C++
 
 
-def _native(module):
-    for name, function, place, key, folder, writes in NATIVE:
-        original = getattr(module, function, None)
-        if name != module.__name__ or original is None:
-            continue
-        placed = functools.partial(_placed, folder=folder, writes=writes, what=name + "." + function)
-        if isinstance(original, type):  # its __init__ has `self` before the path
-            original.__init__ = _with_path(original.__init__, place + 1, key, placed)
-        else:
-            setattr(module, function, _with_path(original, place, key, placed))
-
-
-def _with_path(original, place, key, placed):
-    """Have a function called with another path in its argument number `place`, also called `key`."""
-
-    @functools.wraps(original)
-    def wrapper(*args, **kwargs):
-        given = kwargs.get(key, args[place] if len(args) > place else None)
-        if isinstance(given, (str, bytes, os.PathLike)):
-            if key in kwargs:
-                kwargs[key] = placed(given)
-            else:
-                args = (*args[:place], placed(given), *args[place + 1 :])
-        return original(*args, **kwargs)
-
-    return wrapper
-
-
-def _placed(path, folder, writes, what):
-    """Return where a path lies for a library that opens it by itself."""
+def _placed(path, does, what):
+    """Return where a path lies for one that opens it by itself; `does`: what it does there (`natives.py`)."""
     at = _theirs(path)
     if at is None:
         return path
-    if not writes:
+    if does == natives.READS:
         return _over.real(at) if _over.exists(at) else _over.found(at) or path
-    if folder:
+    if does == natives.FOLDER:
         say(what, at)
         return _over.folder(at)
-    place = _writable(at, what, new=False, keep=False, must=False, least=False)
+    place = _writable(at, what, new=False, keep=does == natives.KEEPS, must=False, least=False)
     return path if place is None else place
 
 
@@ -452,10 +447,16 @@ _FUNCTIONS = {
     "lstat": _looked,
     "readlink": _looked,
     "chdir": _looked,
+    "statvfs": _looked,
+    "pathconf": _looked,
+    "listxattr": _looked,
+    "getxattr": _looked,
     "access": _access,
     "listdir": _listdir,
     "scandir": _scandir,
     "mkdir": _mkdir,
+    "mkfifo": _mkfifo,
+    "mknod": _mkfifo,
     "rmdir": _rmdir,
     "remove": _remove,
     "unlink": _remove,

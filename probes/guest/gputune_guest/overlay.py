@@ -31,7 +31,7 @@ class Overlay:
         self.root = os.path.join(os.path.abspath(folder), run)
         self.made = set()
         self.gone = set()
-        self._here = os.getcwd()
+        self._here = self.absolute(os.getcwd())
         self._home = os.path.expanduser("~")
         temporary = {os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)}
         self._free = tuple(os.path.abspath(one) for one in (folder, *free, *NOT_THEIRS))
@@ -130,14 +130,14 @@ class Overlay:
         if not stat.S_ISDIR(SYSTEM["stat"](where).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         over = self.over(path)
-        _folders(os.path.dirname(over))
+        made(os.path.dirname(over))
         self.made.add(path)
         return over
 
     def folder(self, path):
         """Return where a folder lies that somebody writes into by himself."""
         over = self.over(path)
-        _folders(over)
+        made(over)
         self.made.add(path)
         return over
 
@@ -153,8 +153,21 @@ class Overlay:
             raise TooLarge
         over = self.made_over(path)
         if there and keep and SYSTEM["stat"](path).st_size <= LARGE:
-            copy(path, over)
+            self._copied(path, over)
         return over
+
+    @staticmethod
+    def _copied(path, over):
+        """Copy a file to where nobody finds half of it; where another process was faster, its copy stays."""
+        half = "%s.%d.half" % (over, os.getpid())
+        copy(path, half)
+        try:
+            SYSTEM["link"](half, over)
+        except OSError:  # it is there by now, or this file system has no links
+            if not _there(over):
+                SYSTEM["rename"](half, over)
+                return
+        SYSTEM["unlink"](half)
 
     def _own(self, path):
         """Return where one lies that is over the user's already, and is no link to the user's file any more."""
@@ -246,9 +259,10 @@ def _there(path):
     return True
 
 
-def _folders(path):
+def made(path):
+    """Have a folder of our own be there, and those that it lies in."""
     if not _there(path):
-        _folders(os.path.dirname(path))
+        made(os.path.dirname(path))
         try:
             SYSTEM["mkdir"](path, 0o700)
         except FileExistsError:  # another process was faster

@@ -1,0 +1,66 @@
+"""What is said of the trials' writing is true: what lies apart, what does not, and when that broke the script."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gputune.sweep import apart
+
+
+def trial(folder: Path, *files: str) -> Path:
+    """Make the folder of one trial, with files under the names that the script gave them."""
+    own = folder / "writes" / "rings-1"
+    own.mkdir(parents=True)
+    for file in files:
+        there = Path(f"{own}{folder}/{file}")
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.write_text("x")
+    return folder / "writes"
+
+
+def test_it_is_said_where_it_lies_and_what_is_not_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = apart.told(trial(tmp_path, "ck/last.pt"))
+    assert "is in `writes`" in told
+    assert told.endswith(apart.NOT)
+
+
+def test_where_nothing_was_written_nothing_lies_anywhere(tmp_path: Path) -> None:
+    told = apart.told(trial(tmp_path))
+    assert "`" not in told
+    assert told.endswith(apart.NOT)
+
+
+def test_without_a_guest_nothing_was_kept_apart(tmp_path: Path) -> None:
+    assert apart.told(tmp_path / "writes").startswith("nothing that the script writes in its trials was kept apart")
+
+
+def test_what_went_astray_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    writes = trial(tmp_path, "a")
+    lines = [{"kind": "program", "name": f"p{n}"} for n in (1, 1, 2, 3, 4, 5)]
+    lines += [{"kind": "database", "name": f"{tmp_path}/x.db"}, {"kind": "odd", "name": "no"}]
+    text = "\n".join([*(json.dumps(line) for line in lines), "[1]", '{"kind": "pro'])
+    (writes / "rings-1.astray").write_text(text)
+    told = apart.told(writes)
+    assert told.endswith("(it started `p1`, `p2`, `p3` and 2 more; it opened as a database `x.db`)")
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'ck/last.pt'", "ck/last.pt"),
+        ("RuntimeError: Parent directory ck does not exist.", "ck"),
+        ("OSError: cannot open {here}/ck/last.pt\n(a second line)", "{here}/ck/last.pt"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'there.txt'", ""),
+        ("ValueError: last.pt . / '' are bad", ""),
+        ("", ""),
+    ],
+)
+def test_a_script_that_misses_what_it_wrote_is_known_by_its_last_words(tmp_path: Path, said: str, name: str) -> None:
+    writes = trial(tmp_path, "ck/last.pt", "there.txt")
+    (tmp_path / "there.txt").write_text("the user's own")
+    log = tmp_path / "1.log"
+    log.write_text("Traceback (most recent call last):\n" + said.format(here=tmp_path) + "\n")
+    assert apart.missed(log, writes, str(tmp_path)) == name.format(here=tmp_path)
