@@ -3,7 +3,10 @@
 import time
 from dataclasses import dataclass, field
 
+from gputune.figures import duration
+
 LEAST_S = 5.0  # s that a start is believed to take before one was seen
+LATE = 0.1  # relative: what was begun in time may take so much longer than believed, and is cut off then
 
 
 @dataclass(slots=True)
@@ -24,6 +27,15 @@ class Budget:
     def left(self) -> float:
         """Return the s that are left, endless without a limit."""
         return float("inf") if self.total is None else self.total + self.spent - self.seconds
+
+    @property
+    def over(self) -> bool:
+        """Return whether what still goes on is to be cut off."""
+        return self.total is not None and self.left < -LATE * self.total
+
+    def words(self) -> str:
+        """Return in words that it is over."""
+        return f"the budget of {duration(self.total or 0.0)} was over"
 
     def learn(self, whole: float, looped: float) -> None:
         """Learn what a start takes beside its batches, from one that took `whole` s, `looped` of them in batches."""

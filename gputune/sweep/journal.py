@@ -187,6 +187,8 @@ class Remembering:
             self._bench.met(wanted)
             return _outcome(told)
         found = self._bench.measure(wanted)
+        if found.cut_off:  # to be measured, should it be resumed
+            return found
         self._journal.keep(
             kind,
             {

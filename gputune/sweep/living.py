@@ -21,6 +21,7 @@ from gputune.hygiene import mask
 from gputune.launch import folders
 from gputune.procfs import read_bytes
 from gputune.sample import Json, Reading, Target, now
+from gputune.sweep.budget import Budget
 from gputune.sweep.timeline import Timeline
 from gputune.ticker import ROOM, Ticker
 from gputune.tree import Tree
@@ -42,6 +43,7 @@ class Plan:
     batches: int = 0  # 0: as many as come in that time
     seed: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
+    budget: Budget | None = None  # once it is over, the start is ended
 
 
 class Live:
@@ -123,6 +125,13 @@ class Live:
     def memory(self) -> int | None:
         """Return the B of memory that its Python processes answer for (PSS), None where that is not told."""
         return sum(_held(pid) for pid in self.timeline.pids.values()) or None
+
+    def interrupt(self) -> None:
+        """Send its training processes a Ctrl-C: their `finally` and `atexit` run, if they hear it."""
+        pids = {self.timeline.pids.get(process) for process in self.timeline.trainings()}
+        for pid in self._tree.pids().keys() & pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGINT)
 
     def end(self) -> None:
         """End what is left of it, and of what it has started; then let go of everything."""

@@ -5,7 +5,7 @@ samples.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import harmonic_mean
 
 from gputune.sweep import blame
@@ -30,6 +30,7 @@ class Restarts:
     """A bench on which every visit is a start."""
 
     noise = NOISE
+    hangs: Sequence[str] = ()  # a start that hangs is a row
     kept = 2  # trials for a second look at the best setting and at the script's own
 
     def __init__(self, starter: Starter, wanted: Setting | None, budget: Budget) -> None:
@@ -87,9 +88,16 @@ class Restarts:
         """Start the script with these settings, and time its batches."""
         skip, timed = self._length(wanted)
         found = self._start(2 * LONGEST_S, f"{wanted.num_workers} workers", wanted, batches=skip + timed)
-        if found.state is State.FAILED and found.exit_code:
+        if found.state is State.FAILED and found.exit_code and not self._budget.over:
             self._blame(found)
-        return Outcome(state=found.state, rates=found.rates, why=found.why, memory=found.memory, seconds=found.seconds)
+        return Outcome(
+            state=found.state,
+            rates=found.rates,
+            why=found.why,
+            memory=found.memory,
+            seconds=found.seconds,
+            cut_off=not found.rates and self._budget.over,
+        )
 
     def _blame(self, failed: Start) -> None:
         """Go back to where the script failed, with its own settings. Raises Broken where it fails there as well."""

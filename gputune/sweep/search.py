@@ -8,7 +8,7 @@ may pay by what is known by now. What is close to the fastest is gone back to in
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -34,6 +34,7 @@ class Outcome:
     why: str = ""
     memory: int | None = None  # B, all processes
     seconds: float = 0.0
+    cut_off: bool = False  # the budget was over before it was measured
 
 
 class Bench(Protocol):
@@ -56,6 +57,10 @@ class Stage(Bench, Protocol):
     """A bench with the start of the script that it rests on. `remove()` it, whatever comes."""
 
     starts: int  # of the script, so far
+
+    @property
+    def hangs(self) -> Sequence[str]:
+        """Return why it was ended and what it was served, each time that no batch came any more."""
 
     def profile(self, enough: Callable[[Start], int]) -> Start:
         """Start the script, and return what it shows once as many batches came as `enough` asks for."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gputune.sample import Json
 from gputune.sweep.apart import WRITES, missed, told
+from gputune.sweep.budget import Budget
 from gputune.sweep.living import Live, Plan
 from gputune.sweep.rungs import Rungs
 from gputune.sweep.script import Script
@@ -24,6 +25,7 @@ class Starter:
     where: str = ""
     origin: Setting | None = None
     duplicates: bool = False  # a stream that shares itself out may have more workers
+    budget: Budget | None = None  # starts that are under way when it is over are ended
 
     @property
     def at_once(self) -> int:
@@ -52,6 +54,7 @@ class Starter:
             batches=batches,
             seed=self.seed,
             environment=environment or {},
+            budget=self.budget,
         )
 
     def rules(self, wanted: Setting | None) -> list[Mapping[str, Json]]:

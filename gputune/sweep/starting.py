@@ -26,6 +26,7 @@ STUCK_S = 60.0  # s that it may take beyond its own limit: a batch under way, it
 SETTLED_S = 1.0  # s of batches after which its memory is looked at
 LAST_WORDS = 300  # characters of a log that a sentence shows
 TAIL = 65536  # B of a log's end that may tell why it failed
+INTERRUPTED = 130  # a shell's status for SIGINT
 KILLED = 137  # a shell's status for SIGKILL: the kernel's, when memory is over
 # What frameworks say when memory is over; the kernel says nothing, it kills.
 OUT_OF_MEMORY = re.compile(
@@ -140,6 +141,8 @@ def _follow(live: Live, plan: Plan, where: str, within: float, hopes: Hopes | No
             hopes.look(live, where, live.seconds - first, plan.seconds)
         if not first and live.seconds > within:
             return f"no batch came in the first {within:.0f} s", memory
+        if plan.budget is not None and plan.budget.over:
+            return plan.budget.words(), memory
         if first and live.seconds - first > plan.seconds + STUCK_S:
             return f"it was stuck: it had {plan.seconds:.0f} s for its batches, and {STUCK_S:.0f} s to end", memory
     return "", memory
@@ -147,13 +150,15 @@ def _follow(live: Live, plan: Plan, where: str, within: float, hopes: Hopes | No
 
 def outcome(live: Live, where: str, why: str) -> Start:
     """Return what came of a start that is over. `why`: the reason for which it was ended from here, if it was."""
-    run, told = live.features(), live.timeline
+    run, told, status = live.features(), live.timeline, live.status
     where = where or most_waited(run)
     rates = told.rates(where, max(WARM_UP, told.queue(where) + 2))
     notes = tuple(note for _, note in told.notes)
+    if status == INTERRUPTED and any(n.get("n") == "trial" and n.get("interrupted") for n in notes):
+        status = 0  # so its guest has it end where a thread iterates the loader
     state = State.OK
-    if why or live.status:
-        state, why = failure(live.log, why or status_words(live.status), run)
+    if why or status:
+        state, why = failure(live.log, why or status_words(status), run)
     elif not rates:
         state, why = State.FAILED, f"it ended after {told.batches(where)} batches, too few to time"
     return Start(
@@ -163,8 +168,8 @@ def outcome(live: Live, where: str, why: str) -> Start:
         seconds=live.seconds,
         looped=max((p.loop for p in run.processes), default=0.0),
         batches=told.batches(where),
-        exit_code=live.status,
-        over=not live.status and any(n.get("n") == "trial" and "batches" in n for n in notes),
+        exit_code=status,
+        over=not status and any(n.get("n") == "trial" and "batches" in n for n in notes),
         where=where,
         rates=rates if state is State.OK else (),
         run=run,

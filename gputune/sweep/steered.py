@@ -39,6 +39,7 @@ from gputune.sweep.visiting import (
     looping,
     most,
     ready,
+    seconds,
 )
 
 SOON_S, PROFILE_S, MOST_PROFILE_S = 1.5, 2.5, 60.0  # s of batches before the first order: alike, else, and where slow
@@ -47,6 +48,9 @@ CEILING_S = 0.8  # s of batches that cost nothing
 STUCK_S = 60.0  # s without a batch after which a setting, or the script, hangs
 OBEY_S = 10.0  # s for the batch in which it is to end
 END_S = 60.0  # s that its own `finally` and `atexit` may take
+LEAST_END_S = 10.0  # s of these where the budget is over, or where it did not obey
+DEAF_S = 3.0  # s for the batch in which it is to end, where none came for long
+QUIET_S, QUIET = 5.0, 10  # s, and times what a batch takes: without one for so long it may hang
 TRAINING_S = 3600.0  # s after which a training that we lost sight of ends by itself
 PATIENCE = 4  # times a visit of the longest kind, where most of its batches were made in evaluations
 
@@ -64,6 +68,14 @@ class Hung(Ended):
 
     def __init__(self, why: str) -> None:
         super().__init__(State.FAILED, why)
+
+
+class Late(Hung):
+    """The budget is over, and the script still runs; `quiet`: no batch came any more."""
+
+    def __init__(self, why: str, *, quiet: bool) -> None:
+        super().__init__(why)
+        self.quiet = quiet
 
 
 class Steered:
@@ -85,7 +97,9 @@ class Steered:
         self._memory: dict[Setting, int] = {}
         self._profile: Profile | None = None
         self._sound = 0  # batches that the script does with its own settings, and does not fail
+        self._last = (0.0, 0)  # when (s of the start) the last batch was seen to have come, and how many had by then
         self.starts = 0
+        self.hangs: list[str] = []
 
     # the start
 
@@ -127,6 +141,7 @@ class Steered:
         """Start the script anew, with a new file for orders."""
         self.close()
         self.starts += 1
+        self._last = 0.0, 0
         path = self._folder / f"orders-{self.starts}"
         self._orders = Orders(path)
         plan = self._starter.plan(seconds=TRAINING_S, environment={"GPUTUNE_STEER": str(path)})
@@ -156,11 +171,16 @@ class Steered:
     def _leave(self, live: Live) -> None:
         """Ask the script to end, and wait for it as long as it obeys."""
         seq = self._orders.send({"do": "end"}) if self._orders is not None else 0
-        until = live.seconds + OBEY_S
+        until = live.seconds + (DEAF_S if self._quiet(live) else OBEY_S)
         obeyed = False
         while live.beat() and live.seconds < until:
             if not obeyed and any(note.get("state") == "ended" for note in self._answers(live, seq).values()):
-                obeyed, until = True, live.seconds + END_S
+                obeyed, until = True, live.seconds + min(END_S, max(LEAST_END_S, self._budget.left))
+        if live.status is None:
+            live.interrupt()
+            until = live.seconds + LEAST_END_S
+            while live.beat() and live.seconds < until:
+                pass
 
     def remove(self) -> None:
         """Close it, and remove the files of its orders."""
@@ -188,6 +208,19 @@ class Steered:
             if not live.status:
                 raise Ended(State.OK, "")
             raise Ended(*failure(live.log, status_words(live.status), live.features()))
+        came = live.timeline.batches()
+        if came != self._last[1]:
+            self._last = live.seconds, came
+        if self._budget.over:
+            quiet = self._quiet(live)
+            none = f", and no batch had come for {live.seconds - self._last[0]:.0f} s" if quiet else ""
+            raise Late(self._budget.words() + none, quiet=quiet)
+
+    def _quiet(self, live: Live) -> bool:
+        """Return whether no batch has come for longer than some of them usually take."""
+        profile = self._profile
+        usual = seconds(profile, profile.script) if profile is not None else 0.0
+        return live.seconds - self._last[0] > max(QUIET_S, QUIET * usual)
 
     def _wait(self, done: Callable[[], bool], live: Live, most: float) -> None:
         """Wait for something, as long as batches come, else at most for so many s. Raises Ended."""
@@ -235,8 +268,8 @@ class Steered:
             self._wait(lambda: live.timeline.counted(where, begin) >= batches, live, STUCK_S)
         except (NotSteered, Failed):
             return None
-        except Ended as ended:
-            self._failed(ended)
+        except Ended as why:
+            self._over(why, "one batch again and again")
             return None
         rates = live.timeline.rates(where, skip, begin, most=batches)
         return harmonic_mean(rates) if rates else None
@@ -250,8 +283,9 @@ class Steered:
         self._visited.add(wanted)
 
     def takes(self, wanted: Setting) -> float:
-        """Return the s that a visit is predicted to take."""
-        return looping(self._known(), wanted)
+        """Return the s that a visit is predicted to take, with a start where none goes on."""
+        visit = looping(self._known(), wanted)
+        return visit if self._live is not None else self._budget.start_of(visit)
 
     def allowed(self, wanted: Setting) -> bool:
         """Return whether there is time for a visit."""
@@ -269,9 +303,17 @@ class Steered:
             return self._timed(self._again(), wanted)
         except Failed as why:
             return Outcome(state=State.FAILED, why=str(why))
-        except Ended as ended:
-            self._failed(ended)
-            return None if ended.state is State.OK else Outcome(state=ended.state, why=str(ended))
+        except Ended as why:
+            self._over(why, wanted.words())
+            if why.state is State.OK:
+                return None
+            return Outcome(state=why.state, why=str(why), cut_off=isinstance(why, Late))
+
+    def _over(self, why: Ended, served: str) -> None:
+        """Have what is left of a start end, and remember it where it hung."""
+        if isinstance(why, Hung) and (not isinstance(why, Late) or why.quiet):
+            self.hangs.append(f"{why} with {served}")
+        self._failed(why)
 
     @property
     def _came(self) -> int:

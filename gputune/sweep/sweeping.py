@@ -68,6 +68,21 @@ class NotRun(GputuneError):  # noqa: N818 - named for what happened
         super().__init__(f"`{script}` failed, run as it is: {why}", hint=f"its output is in `{log}`")
 
 
+class OutOfTime(GputuneError):  # noqa: N818 - as above
+    """The budget was over before anything was measured."""
+
+    def __init__(self, script: str, why: str) -> None:
+        super().__init__(
+            f"nothing was measured of `{script}`: {why}", hint="give it longer, or no limit: leave out `--budget`"
+        )
+
+
+def hung(hangs: Sequence[str]) -> list[str]:
+    """Return in a sentence that the script seems to hang, and what it was served; nothing where it does not."""
+    also = "; it may do so whatever its loader has" if len(set(hangs)) > 1 else ""
+    return [f"the script seems to hang: {'; '.join(dict.fromkeys(hangs))}{also}"] if hangs else []
+
+
 class Sweeper:
     """One sweep. Call `run` once."""
 
@@ -85,6 +100,7 @@ class Sweeper:
             seed=wishes.seed,
             where=wishes.where,
         )
+        self._starter.budget = self.budget
 
     def run(self) -> Outcomes:
         """Sweep, and return what was found. Raises GputuneError where nothing could be measured."""
@@ -114,6 +130,7 @@ class Sweeper:
         finally:
             bench.remove()
             self.starts += bench.starts
+        self.says += hung(bench.hangs)
         outcomes = self._outcomes(own, here, found)
         outcomes.sizes = sizes.tried if sizes else ()
         outcomes.stopped = stopped
@@ -136,7 +153,7 @@ class Sweeper:
     def _profile(self, bench: Stage, name: str) -> Profile:
         """Start the script and profile it."""
         found = self.journal.start(name, lambda: bench.profile(lambda start: ENOUGH + _queue(start)))
-        if found.state is not State.OK and not found.over:
+        if found.state is not State.OK and (not found.over or self.budget.over):
             raise self._failure(found)
         self.budget.learn(found.seconds, found.looped)
         return profile(found, self.wishes.script.name, self._starter.where)
@@ -151,7 +168,9 @@ class Sweeper:
                 f"in the first {self.wishes.within:.0f} s",
                 f"if it loads its data later than that, pass `--within {2 * self.wishes.within:.0f}`",
             )
-        if found.exit_code or found.why.startswith("it was stuck"):
+        if self.budget.over:
+            raise OutOfTime(script, found.why)
+        if found.exit_code or found.why.startswith(("it was stuck", "no batch came for")):
             name = self._starter.missed(found.log)
             return NotRun(script, f"{found.why}; {because(name)}" if name else found.why, found.log)
         if found.batches:

@@ -184,6 +184,10 @@ class Timeline:
         """Return the processes that had batches of the loader built at `where`, and have not ended."""
         return {process for process in self._lines.get(where, {}) if process not in self._ended}
 
+    def trainings(self) -> set[int]:
+        """Return the processes that had batches of any loader, and have not ended."""
+        return {process for lines in self._lines.values() for process in lines} - self._ended
+
     def since(self, where: str, count: int) -> int:
         """Return a moment (ns) after which the last `count` batches came, or all that are known, to those that live."""
         lines = [self._lines[where][process] for process in self.living(where)]

@@ -53,6 +53,30 @@ if __name__ == "__main__":
     assert sum(1 for b in run.records(Kind.BATCH) if b.a in training and not b.code & (END | FAILED)) == 25
 
 
+def test_a_loader_in_a_thread_ends_the_script_through_its_own_doors_as_well(watched: Watched) -> None:
+    code = """
+import queue, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # not as whoever runs this has it
+batches = queue.Queue(2)
+atexit.register(lambda: print("atexit"))
+def feed():
+    while True:
+        for batch in DataLoader(Numbers(), 4):
+            batches.put(batch)
+threading.Thread(target=feed, daemon=True).start()
+try:
+    while True:
+        batches.get()
+except KeyboardInterrupt:
+    print("interrupted")
+finally:
+    print("finally")
+"""
+    run = watched(HEAD + code, env=asked(batches=25)).healthy()
+    assert run.out.split("\n") == ["interrupted", "finally", "atexit", ""]
+    assert run.notes("trial") == [{"n": "trial", "batches": 25}, {"n": "trial", "interrupted": True}]
+
+
 def test_two_trials_of_one_seed_get_the_same_samples(watched: Watched, rings: Path) -> None:
     code = """
 if __name__ == "__main__":

@@ -70,6 +70,16 @@ def test_a_journal_cut_anywhere_loses_no_more_than_its_last_line(tmp_path: Path)
         assert len(journal._entries(tmp_path / FILE)) == 5
 
 
+def test_what_the_budget_cut_off_is_measured_again(tmp_path: Path) -> None:
+    class Late(Counting):
+        def measure(self, wanted) -> Outcome:
+            return Outcome(state=State.FAILED, why="the budget of 9 s was over", cut_off=True)
+
+    Remembering(Late(), begun(tmp_path, identity(SCRIPT))).measure(WANTED[0])
+    bench = Counting()
+    assert Remembering(bench, resumed(SCRIPT, identity(SCRIPT), tmp_path)).measure(WANTED[0]).rates == (1.0,)
+
+
 def test_it_names_neither_the_command_nor_its_secrets(tmp_path: Path) -> None:
     measured(tmp_path)
     assert b"secret" not in (tmp_path / FILE).read_bytes()

@@ -8,7 +8,7 @@ import pytest
 
 from gputune.events import Event, Kind, Record
 from gputune.sample import Note
-from gputune.sweep import steered
+from gputune.sweep import steered, sweeping
 from gputune.sweep.apart import Broken
 from gputune.sweep.budget import Budget
 from gputune.sweep.settings import Setting, setting
@@ -93,6 +93,9 @@ class World:
     def end(self) -> None:
         self.ended = True
 
+    def interrupt(self) -> None:
+        self.interrupted = True
+
 
 class FakeOrders:
     """Orders that reach the script that was started last."""
@@ -173,6 +176,50 @@ def test_a_script_that_ends_is_started_again(bench: Steered, monkeypatch: pytest
     assert (found.state, found.why) == (State.FAILED, "the script ended before it was measured")
     bench.remove()
     assert all(world.ended for world in World.lives)
+
+
+class Stuck(World):
+    """A script that makes no batch after its first `LAST`, and hears no order then."""
+
+    LAST = 30
+
+    def obey(self, seq: int, order: dict) -> None:
+        if self.batches < self.LAST:
+            super().obey(seq, order)
+
+    def beat(self) -> bool:
+        if self.batches < self.LAST:
+            return super().beat()
+        self.seconds += 0.1
+        return True
+
+
+class Watch(Budget):
+    """A budget whose clock is that of the script."""
+
+    @property
+    def left(self) -> float:
+        return (self.total or float("inf")) - sum(world.seconds for world in World.lives)
+
+
+def test_a_script_that_hangs_is_told_from_one_without_a_ceiling(bench: Steered) -> None:
+    bench._starter.live = lambda *_: Stuck()
+    assert bench.ceiling() is None
+    assert bench.hangs == ["no batch came for 60 s with one batch again and again"]
+    assert (World.lives[0].ended, World.lives[0].interrupted) == (True, True)
+    assert sweeping.hung(bench.hangs) == [f"the script seems to hang: {bench.hangs[0]}"]
+    bench.remove()
+
+
+def test_a_script_that_hangs_is_ended_with_the_budget(bench: Steered) -> None:
+    bench._starter.live, bench._budget = lambda *_: Stuck(), Watch(total=20.0)
+    found = bench.measure(workers(4))
+    assert (found.state, found.cut_off) == (State.FAILED, True)
+    assert found.why.startswith("the budget of 20.0 s was over, and no batch had come for ")
+    assert len(bench.hangs) == 1
+    assert World.lives[0].seconds < 40
+    assert not bench.allowed(workers(2))
+    bench.remove()
 
 
 def test_a_setting_without_a_batch_is_no_end(bench: Steered, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 `GPUTUNE_TRIAL` holds JSON: `{"batches": 60, "seconds": 120, "seed": 1, "replay": false, "files": "/…/files"}`, …
 
 - `batches`, `seconds`: after so many batches of one loader, or so long after its first one, `next()` raises SystemExit:
-  the script's own `finally` and `atexit` run, and it leaves with status 0.
+  the script's own `finally` and `atexit` run, and it leaves with status 0. Where a thread iterates the loader, the main
+  thread gets a KeyboardInterrupt, and the script leaves as after a Ctrl-C.
 - `host`: the pid of who has started it: once that is gone it ends in the same way, for nobody will read what it takes.
 - `seed`: torch's random numbers start there, so that trials which are compared get the same samples.
 - `replay`: each loader makes one batch and hands it out again and again: how fast everything else could be.
@@ -17,7 +18,9 @@ import copy
 import functools
 import json
 import os
+import signal
 import sys
+import threading
 import time
 import weakref
 
@@ -47,6 +50,7 @@ class _Trial:
         self.counts = {}  # kind of a loader to its training batches so far
         self.began = None
         self.over = False
+        self.interrupted = False
 
     def is_over(self, key):
         """Return whether the loop has had what it was to get."""
@@ -85,6 +89,18 @@ class _Trial:
         """Have every `next()` of training end the script from here on."""
         self.over = True
         ring.note(n="trial", batches=batches)
+
+    def leave(self):
+        """End the script through its own doors: SystemExit here, and from another thread a Ctrl-C for the main one.
+
+        A SystemExit ends only the thread that raises it, and the main one may wait for its batches for ever.
+        """
+        if threading.current_thread() is not threading.main_thread() and not self.interrupted:
+            self.interrupted = True
+            if threading.main_thread().is_alive() and callable(signal.getsignal(signal.SIGINT)):
+                ring.note(n="trial", interrupted=True)
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # wakes it where it waits for a lock
+        raise SystemExit(0)
 
 
 class Replayed:
@@ -169,7 +185,7 @@ def _next(original, trial):
             return original(self)
         kind = _kind(self)
         if trial.is_over(kind):
-            raise SystemExit(0)
+            trial.leave()
         dataset = getattr(self, "_dataset", None)
         first = firsts[id(dataset)][1] if trial.replay and id(dataset) in firsts else None
         batch = _replayed(self, first) if first is not None else original(self)
@@ -249,7 +265,7 @@ def _append(state, target, path):
 def leave(batches):
     """End the script here, in the `next()` after so many batches, through its own doors."""
     current.end(batches)
-    raise SystemExit(0)
+    current.leave()
 
 
 def _begin():
