@@ -18,6 +18,7 @@ Sources: `torch.utils.data.DataLoader`, `persistent_workers`; pytorch issue 1584
 
 from collections.abc import Iterator
 
+from gputune.effects import of_workers
 from gputune.enough import single
 from gputune.features import Features, Loader, Process
 from gputune.figures import mean
@@ -54,7 +55,7 @@ def advise(run: Features) -> Iterator[Finding]:
             speedup=speedup,
             basis="the measured start, first-batch delay and shut-down of workers, paid once instead of every epoch",
             falsified_by=f"samples/s with persistent_workers=True below x{speedup.low:.2f} of this run's",
-            effect="changes-order",
+            effect=of_workers(loader, loader.num_workers, persistent=True),
             evidence={"epochs": len(epochs), "restart_s": each, "epoch_s": length, "num_workers": loader.num_workers},
             where=loader.where,
             change={"persistent_workers": True},

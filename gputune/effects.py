@@ -7,13 +7,22 @@ from gputune.finding import Effect
 def of_workers(loader: Loader, workers: int, *, persistent: bool) -> Effect:
     """Return what `workers` workers do, which persist if `persistent` says so.
 
-    Measured with torch 2.13: the sampler gives its order out whatever the number of workers, but each of them has a
-    random state of its own. Between none and some, the sampler itself draws other numbers from the second epoch on, as
-    it does when workers persist. An iterable dataset is cut into as many parts as there are workers, if it asks which
-    of them it runs in; without asking, each worker returns all of it.
+    Read in torch 2.13 and tried: the sampler gives its order out whatever the number of workers, but each of them has a
+    random state of its own. As a pass begins, torch draws a seed for workers, with none of them as well, then the
+    sampler draws that of its order. So the order of the second pass on is another one
+
+    - where workers begin to persist, or no longer do: no seed is drawn for those that are there already;
+    - between no workers and some, where samples draw torch's random numbers: without workers these are the sampler's.
+
+    Neither matters to a sampler that draws nothing, or from nobody else's generator. A sampler that is not torch's may
+    draw as it likes: it is taken for one that draws torch's. An iterable dataset is cut into as many parts as there are
+    workers, if it asks which of them it runs in; without asking, each worker returns all of it.
     """
     if loader.iterable:
         return "changes-order" if loader.shards or workers <= 1 >= loader.num_workers else "may-duplicate"
-    if (workers == 0) != (loader.num_workers == 0) or persistent != loader.persistent_workers:
+    if loader.order == "fixed":
+        return "same-order"
+    if persistent != loader.persistent_workers:
         return "changes-order"
-    return "same-order"
+    moved = (workers == 0) != (loader.num_workers == 0) and loader.draws is not False
+    return "changes-order" if moved and loader.order != "own" else "same-order"

@@ -294,6 +294,7 @@ class LoaderState:
             deliveries=tuple(self._deliveries),
             ready=tuple(self._ready),
             early=tuple(self._early),
+            order=str(settings.get("order") or ""),
             shards=self._shards(),
             wait_total=self._wait_total / NS,
             apart=self.apart,

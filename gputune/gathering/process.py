@@ -93,6 +93,7 @@ class Training:
         self.rank: int | None = None
         self.torch = ""
         self._shards = False  # a dataset in this very process asked for its worker
+        self._draws: bool | None = None  # samples that were made in this very process drew torch's random numbers
         self._filing: Filing | None = None  # of a file that batches made in this very process opened
         self._copies = Copies()
         self._settling = Settling()
@@ -148,14 +149,22 @@ class Training:
                 self.rank = maybe(fields["rank"])
                 self.local_rank = maybe(fields.get("local_rank"))
                 self.world_size = maybe(fields.get("world_size"))
-        elif kind == "shards":
-            self._shards = True
+        elif kind in {"shards", "draws"}:
+            self._made_here(fields)
         elif kind == "precision":
             self._precision = precise(self._precision, fields)
         elif kind == "reads":
             self._files(fields)
         elif kind == "files":
             self._filing = filing(fields)
+
+    def _made_here(self, fields: dict[str, Json]) -> None:
+        """Take what datasets do where their samples are made in this very process."""
+        drawn = fields.get("of")
+        if fields["n"] == "shards":
+            self._shards = True
+        elif fields.get("inline"):
+            self._draws = bool(self._draws) or (isinstance(drawn, list) and "torch" in drawn)
 
     def _stages(self, fields: dict[str, Json]) -> None:
         loader = self._loaders.get(int(str(fields["id"])))
@@ -477,6 +486,8 @@ class Training:
             )
         if self._shards:
             loaders = tuple(x if x.num_workers else replace(x, shards=True) for x in loaders)
+        if self._draws is not None:
+            loaders = tuple(x if x.num_workers else replace(x, draws=self._draws) for x in loaders)
         if self._filing:
             loaders = tuple(x if x.num_workers else replace(x, filing=self._filing) for x in loaders)
         infers = not learns and bool(loaders) and not any(loader.training for loader in loaders)

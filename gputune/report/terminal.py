@@ -46,7 +46,7 @@ AFTER_LAST = "   "  # the indent under a finding's number
 EFFECTS = {
     "identical": "",
     "same-order": "same order of samples, other randomness in augmentation",
-    "changes-order": "the order of the samples changes",
+    "changes-order": "the order of the samples may change",
     "changes-rounding": "numbers are rounded differently: compare the loss",
     "changes-learning": "the training learns differently: check the learning rate",
     "may-duplicate": "samples may come twice unless the dataset shards itself",

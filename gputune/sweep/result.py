@@ -22,7 +22,7 @@ from gputune.sweep.settings import Setting
 SCHEMA_VERSION: Final = 1
 EFFECTS: Final = {
     "same-order": "samples come in the same order; random transforms draw other numbers in other workers",
-    "changes-order": "samples come in another order than with the script's own settings",
+    "changes-order": "samples may come in another order than with the script's own settings",
 }
 
 

@@ -67,7 +67,7 @@ def test_the_document_is_that_of_the_contract() -> None:
         2.5,
     )
     assert (made["seconds"], made["effect"]) == (41.0, "changes-order")
-    assert made["says"] == ["samples come in another order than with the script's own settings"]
+    assert made["says"] == ["samples may come in another order than with the script's own settings"]
 
 
 def test_the_words_have_every_setting_and_the_best_in_a_sentence() -> None:

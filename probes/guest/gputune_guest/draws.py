@@ -1,9 +1,8 @@
 """Whether samples draw random numbers where they are made: then another number of workers makes other samples of them.
 
-Looked at in the first batches of each dataset, in each process that makes any, of a training that may be steered
-(`GPUTUNE_STEER`): the states that everybody shares, of torch, `random` and numpy, and those of generators that the
-dataset holds, before and after. In the training process itself draws from the shared ones also move what the training
-draws.
+Looked at in the first batches of each dataset that the training process makes itself: the states that everybody shares,
+of torch, `random` and numpy, before and after. Draws from these also move what the training draws, and its sampler.
+In a training that may be steered (`GPUTUNE_STEER`) workers look as well, and at generators that the dataset holds.
 """
 
 import functools
@@ -20,18 +19,22 @@ _drawn = set()
 
 
 def _fetch(original):
+    steered = bool(os.environ.get("GPUTUNE_STEER"))
+
     @functools.wraps(original)
     def fetch(self, index):
+        if not steered and ring.is_worker():
+            return original(self, index)
         dataset = getattr(self, "dataset", None)
         left = _left.get(id(dataset), LOOKS)
         if not left or len(_left) > DATASETS:
             return original(self, index)
         _left[id(dataset)] = left - 1
-        before = _looked(dataset)
+        before = _looked(dataset if steered else None)
         try:
             return original(self, index)
         finally:
-            _compare(before, _looked(dataset), last=left == 1)
+            _compare(before, _looked(dataset if steered else None), last=left == 1)
 
     return fetch
 

@@ -16,6 +16,7 @@ FAMILIES = (
     *(
         "device",
         "loader",
+        "draws",
         "fetch",
         "sharding",
         "dynamo",
@@ -36,7 +37,6 @@ TENSORFLOW = ("tfdata", "tffit")
 ON_REQUEST = (  # below the others: what they do is seen
     ("GPUTUNE_OVERRIDE", "override"),
     ("GPUTUNE_STEER", "steer"),
-    ("GPUTUNE_STEER", "draws"),
     ("GPUTUNE_TRIAL", "trial"),
     ("GPUTUNE_TRIAL", "hush"),
 )

@@ -109,12 +109,39 @@ def _settings(loader):
         "iterable": loader._dataset_kind == 1,  # _DatasetKind.Iterable
         "drop_last": bool(loader.drop_last),
         "shuffle": {"RandomSampler": True, "SequentialSampler": False}.get(sampler),
+        "order": _order(loader),
         "dataset": type(loader.dataset).__name__,
         "start_method": start_method(loader),
         "worker_init": getattr(loader, "worker_init_fn", None) is not None,
         "collate": getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__),
         **more,
     }
+
+
+def _order(loader):
+    """Return how the order of samples comes about, None where no sampler of torch's makes it.
+
+    `fixed`: no random number is drawn that anybody else draws; `own`: drawn from the loader's generator; `shared`: from
+    the one of the process.
+    """
+    batches = getattr(loader, "batch_sampler", None)
+    sampler = getattr(loader, "sampler", None)
+    if batches is not None:
+        sampler = getattr(batches, "sampler", None) if _is_torch_s(batches, ("BatchSampler",)) else None
+    if _is_torch_s(sampler, ("SequentialSampler", "DistributedSampler")):
+        return "fixed"
+    if not _is_torch_s(sampler, ("RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler")):
+        return None
+    generator = getattr(sampler, "generator", None)
+    if generator is None:
+        return "shared"
+    if type(sampler).__name__ == "RandomSampler" and sampler.replacement:  # it draws as it goes
+        return None
+    return "own" if generator is getattr(loader, "generator", None) else "fixed"
+
+
+def _is_torch_s(sampler, names):
+    return type(sampler).__name__ in names and type(sampler).__module__.startswith("torch.")
 
 
 def start_method(loader):
