@@ -5,7 +5,7 @@ taken as a part of each batch that no setting changes.
 """
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gputune.errors import GputuneError
@@ -48,6 +48,26 @@ class NoLoader(GputuneError):  # noqa: N818 - as above
 
     def __init__(self, script: str, why: str, hint: str) -> None:
         super().__init__(f"no DataLoader was iterated {why} of `{script}`", hint=hint)
+
+
+class OnlyEvaluated(GputuneError):  # noqa: N818 - as above
+    """Batches came, but none of them to train on."""
+
+    def __init__(self, script: str, when: str, places: Iterable[str], hint: str) -> None:
+        named = ", ".join(f"`{clean(place, 60)}`" for place in places)
+        super().__init__(
+            f"no DataLoader was iterated for training {when} of `{script}`: that at {named} gave its batches with "
+            "gradients off or to a model in eval mode",
+            hint=hint,
+        )
+
+
+def evaluated(start: Start) -> list[str]:
+    """Return where the loaders were built whose batches were for an evaluation, where no others came."""
+    seen = [x for p in (start.run.processes if start.run else ()) for x in p.loaders if x.pipeline is None]
+    if any(x.training for x in seen):
+        return []
+    return sorted({*start.apart, *(x.where for x in seen if x.batches)} - {""})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -192,6 +212,8 @@ def _no_loader(start: Start, script: str, where: str) -> GputuneError:
         )
     if where and start.loaders:
         return elsewhere(start, script, where)
+    if only := evaluated(start):
+        return OnlyEvaluated(script, f"in {start.seconds:.0f} s", only, "a sweep is for loops that train")
     return NoLoader(script, "before the end", "see what it does with its time: `gputune watch -- CMD`")
 
 

@@ -73,6 +73,7 @@ class Start:
     run: Features | None = None
     notes: tuple[Mapping[str, Json], ...] = ()
     loaders: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    apart: Mapping[str, int] = field(default_factory=dict)  # where loaders were built to batches with gradients off
     node: str = ""  # of a cluster, on which it ran
 
 
@@ -175,6 +176,7 @@ def outcome(live: Live, where: str, why: str) -> Start:
         run=run,
         notes=notes,
         loaders=told.loaders,
+        apart=told.apart,
     )
 
 

@@ -22,7 +22,7 @@ from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Order, Tally, best, gain, order
 from gputune.sweep.journal import Journal, Remembering, begun, identity, resumed
 from gputune.sweep.learning import accumulated, advice
-from gputune.sweep.profile import NoLoader, Profile, TooShort, elsewhere, profile
+from gputune.sweep.profile import NoLoader, OnlyEvaluated, Profile, TooShort, elsewhere, evaluated, profile
 from gputune.sweep.restarts import NOISE, Restarts
 from gputune.sweep.result import Outcomes
 from gputune.sweep.script import Script
@@ -162,7 +162,13 @@ class Sweeper:
         script, where = self.wishes.script.name, self._starter.where
         if where and found.loaders and where not in found.loaders:
             return elsewhere(found, script, where)
-        if found.why.startswith("no batch came"):
+        only = evaluated(found)
+        if only and not found.exit_code:
+            soon = found.why.startswith("no batch came")
+            when = f"in the first {self.wishes.within:.0f} s" if soon else "before the end"
+            later = f"; if training begins later, pass `--within {2 * self.wishes.within:.0f}`" if soon else ""
+            raise OnlyEvaluated(script, when, only, f"a sweep is for loops that train{later}")
+        if found.why.startswith("no batch came in"):
             return NoLoader(
                 script,
                 f"in the first {self.wishes.within:.0f} s",

@@ -130,6 +130,8 @@ class Timeline:
         self._places: dict[tuple[int, int], str] = {}
         self._training: dict[tuple[int, int], int] = {}  # (process, iterator) to loader
         self._begun: set[tuple[int, int]] = set()  # iterators that have given no batch yet
+        self._apart: dict[tuple[int, int], int] = {}  # the same of iterators made with gradients off
+        self.apart: dict[str, int] = {}  # where a loader was built to its batches with gradients off
         self._lines: dict[str, dict[int, Line]] = {}
         self._ended: set[int] = set()
         self._paused: dict[int, tuple[int, int]] = {}  # process to ns in pauses so far, and the end of the last one
@@ -158,16 +160,20 @@ class Timeline:
 
     def _event(self, event: Event) -> None:
         record = event.record
-        if record.kind == Kind.ITERATOR and record.e:
-            self._training[event.process, record.a] = record.b
-            self._begun.add((event.process, record.a))
+        if record.kind == Kind.ITERATOR:
+            (self._training if record.e else self._apart)[event.process, record.a] = record.b
+            if record.e:
+                self._begun.add((event.process, record.a))
         elif record.kind == Kind.SPAN and record.code in PAUSES and not record.e:
             paused, last = self._paused.get(event.process, (0, 0))
             self._paused[event.process] = paused + max(0, record.t1 - max(record.t0, last)), max(record.t1, last)
         elif record.kind == Kind.BATCH and not record.code & (END | FAILED):
             iterator = event.process, record.a
-            loader = self._training.get(iterator)
-            if loader is not None:
+            loader, apart = self._training.get(iterator), self._apart.get(iterator)
+            if apart is not None:
+                where = self._places.get((event.process, apart), "")
+                self.apart[where] = self.apart.get(where, 0) + 1
+            elif loader is not None:
                 where = self._places.get((event.process, loader), "")
                 line = self._lines.setdefault(where, {}).setdefault(event.process, Line())
                 paused, first = self._paused.get(event.process, (0, 0))[0], iterator in self._begun
