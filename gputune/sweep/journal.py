@@ -149,6 +149,7 @@ class Remembered(msgspec.Struct, kw_only=True):
     rates: tuple[float, ...]
     notes: tuple[dict[str, object], ...]
     loaders: dict[str, dict[str, object]]
+    shared: bool = False
     apart: dict[str, int] = {}
     node: str = ""
 

@@ -86,6 +86,7 @@ class Profile:
     ranks: int
     epoch: int  # batches of one pass over the data on one rank; 0: not known
     file: str = ""  # the file that `where` is in
+    shared: bool = False  # the line that builds it builds other loaders too: what is set there, all of them get
     memory: int | None = None  # B that its processes held
     ceiling: float | None = None
     _played: dict[tuple[int, int, bool], float] = field(default_factory=dict)
@@ -146,7 +147,9 @@ class Profile:
         """Yield the whole grid: every setting that nothing forbids, and the script's own."""
         own = self.script
         pins = {own.pin_memory, True} if self.run.devices else {own.pin_memory}
-        lasting = {own.persistent_workers, True} if self.epoch else {own.persistent_workers}
+        lasting = {own.persistent_workers}
+        if self.epoch and not self.shared:  # else workers of all its loaders would lie in memory at once
+            lasting |= {True}
         prefetches = sorted({*PREFETCHES, *([own.prefetch_factor] if own.prefetch_factor else [])})
         seen = {own}
         yield own
@@ -188,6 +191,7 @@ def profile(start: Start, script: str, where: str = "") -> Profile:
         ranks=sum(any(_fits(x, loader.where) for x in p.loaders) for p in run.processes),
         epoch=_epoch(loader, told.get("length")),
         file=str(told.get("file") or ""),
+        shared=start.shared,
         memory=start.memory,
     )
 

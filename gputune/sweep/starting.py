@@ -73,6 +73,7 @@ class Start:
     run: Features | None = None
     notes: tuple[Mapping[str, Json], ...] = ()
     loaders: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    shared: bool = False  # the line that builds the loader that was timed builds others too
     apart: Mapping[str, int] = field(default_factory=dict)  # where loaders were built to batches with gradients off
     node: str = ""  # of a cluster, on which it ran
 
@@ -176,6 +177,7 @@ def outcome(live: Live, where: str, why: str) -> Start:
         run=run,
         notes=notes,
         loaders=told.loaders,
+        shared=told.shared(where),
         apart=told.apart,
     )
 

@@ -38,6 +38,11 @@ TRIALS = 6  # settings that are measured, the script's own and the ceiling inclu
 ENOUGH = LEAST_BATCHES + 20  # batches from which a profile can be made, warm-up included
 NO_GAIN = 0.02  # relative: a ceiling this close above the script's own rate leaves nothing for a loader to win
 
+SHARED = (
+    "other loaders are built at {where} too, for validation say: only the one that trains was measured, and what is "
+    "set there is set for all of them"
+)
+
 Tell = Callable[[str], None]
 
 
@@ -163,12 +168,12 @@ class Sweeper:
         if where and found.loaders and where not in found.loaders:
             return elsewhere(found, script, where)
         only = evaluated(found)
-        if only and not found.exit_code:
-            soon = found.why.startswith("no batch came")
+        soon = found.why.startswith("no batch came in")
+        if only and (soon or not found.exit_code):
             when = f"in the first {self.wishes.within:.0f} s" if soon else "before the end"
             later = f"; if training begins later, pass `--within {2 * self.wishes.within:.0f}`" if soon else ""
             raise OnlyEvaluated(script, when, only, f"a sweep is for loops that train{later}")
-        if found.why.startswith("no batch came in"):
+        if soon:
             return NoLoader(
                 script,
                 f"in the first {self.wishes.within:.0f} s",
@@ -274,6 +279,8 @@ class Sweeper:
         winner = best(found.tallies.values(), here.script)
         if here is not own and order(winner, baseline) is not Order.FASTER:
             winner = baseline
+        if own.shared and winner.setting != own.script:
+            self.says.append(SHARED.format(where=clean(own.loader.where, 60)))
         return Outcomes(
             script=self.wishes.script.name,
             loader=own.loader,

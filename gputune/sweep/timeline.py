@@ -128,6 +128,9 @@ class Timeline:
         self.loaders: dict[str, Mapping[str, Json]] = {}  # where a loader was built to its settings, as last told
         self.pids: dict[int, int] = {}  # process to its pid, of those that live
         self._places: dict[tuple[int, int], str] = {}
+        self._told: dict[tuple[int, int], Mapping[str, Json]] = {}  # (process, loader) to its settings
+        self._trained: set[str] = set()  # places whose loader is known to train: its settings are those in `loaders`
+        self._data: dict[str, set[object]] = {}  # where loaders were built to what each of them loads
         self._training: dict[tuple[int, int], int] = {}  # (process, iterator) to loader
         self._begun: set[tuple[int, int]] = set()  # iterators that have given no batch yet
         self._apart: dict[tuple[int, int], int] = {}  # the same of iterators made with gradients off
@@ -154,7 +157,10 @@ class Timeline:
         if kind == "loader" and isinstance(number, int) and note.fields.get("framework") is None:
             where = str(note.fields.get("where"))
             self._places[note.process, number] = where
-            self.loaders[where] = note.fields
+            self._told[note.process, number] = note.fields
+            self._data.setdefault(where, set()).add((note.fields.get("dataset"), note.fields.get("samples")))
+            if where not in self._trained:
+                self.loaders[where] = note.fields
         elif kind in TOLD:
             self.notes.append((note.process, note.fields))
 
@@ -164,6 +170,11 @@ class Timeline:
             (self._training if record.e else self._apart)[event.process, record.a] = record.b
             if record.e:
                 self._begun.add((event.process, record.a))
+            told = self._told.get((event.process, record.b))
+            if record.e and told is not None:
+                where = str(told.get("where"))
+                self._trained.add(where)
+                self.loaders[where] = told
         elif record.kind == Kind.SPAN and record.code in PAUSES and not record.e:
             paused, last = self._paused.get(event.process, (0, 0))
             self._paused[event.process] = paused + max(0, record.t1 - max(record.t0, last)), max(record.t1, last)
@@ -185,6 +196,11 @@ class Timeline:
         places = [where] if where else list(self._lines)
         lines = [line for place in places for line in self._lines.get(place, {}).values()]
         return max((len(line) for line in lines), default=0)
+
+    def shared(self, where: str) -> bool:
+        """Return whether loaders of other data are built at `where` as well."""
+        beside = (told.get("beside") for told in self._told.values() if told.get("where") == where)
+        return len(self._data.get(where, ())) > 1 or any(beside)
 
     def living(self, where: str) -> set[int]:
         """Return the processes that had batches of the loader built at `where`, and have not ended."""

@@ -58,6 +58,27 @@ def test_the_rate_is_samples_over_seconds_after_the_warm_up() -> None:
     assert rates == pytest.approx([800.0] * 10)
 
 
+def loader(number: int, samples: int, **more: object) -> Note:
+    return Note(0, {"n": "loader", "id": number, "where": PLACE, "num_workers": 0, "samples": samples, **more})
+
+
+def test_a_line_that_builds_a_loader_for_validation_too_is_shared_and_known_by_the_one_that_trains() -> None:
+    made = Timeline()
+    made.take([loader(1, 2000, length=125), Event(0, Record(Kind.ITERATOR, 0, 0, 0, 1, 1, 0, 1, 0))])
+    assert not made.shared(PLACE)
+    made.take([loader(2, 200, length=13), Event(0, Record(Kind.ITERATOR, 0, 0, 0, 2, 2, 0, 0, 0))])
+    made.take([batch(0, 1.0), batch(0, 2.0, iterator=2), batch(0, 3.0, iterator=2)])
+    assert made.shared(PLACE)
+    assert made.loaders[PLACE]["length"] == 125
+    assert (made.batches(PLACE), made.apart) == (1, {PLACE: 2})
+
+
+def test_a_line_is_shared_with_loaders_that_were_built_and_not_iterated_yet() -> None:
+    made = Timeline()
+    made.take([loader(1, 2000, beside=1)])
+    assert made.shared(PLACE)
+
+
 def test_ranks_add_up() -> None:
     found = timeline(0, 1)
     for process, gap in ((0, 0.01), (1, 0.02)):

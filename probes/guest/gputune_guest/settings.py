@@ -160,8 +160,17 @@ def _number(loader, mine, key):
             same[index] = (told, _built[key][0])
             return told, length
     same.append((number(), _built[key][0]))
-    ring.note(n="loader", id=_count, length=length, samples=samples, **mine)
+    ring.note(n="loader", id=_count, length=length, samples=samples, beside=_beside(loader, mine), **mine)
     return _count, length
+
+
+def _beside(loader, mine):
+    """Return how many other loaders, over other data, the same line has built by now, of those that live."""
+    return sum(
+        getattr(known(), "dataset", loader.dataset) is not loader.dataset
+        for known, where, file in list(_built.values())
+        if (where, file) == (mine["where"], mine["file"])
+    )
 
 
 def number():
