@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ import msgspec
 
 from gputune.errors import BadUsage
 from gputune.features import Features
+from gputune.hygiene import clean
 from gputune.joining import Part, decode, encode
 from gputune.launch.folders import RUNS
 from gputune.sample import Json
@@ -38,6 +39,16 @@ class NothingToResume(BadUsage):
         super().__init__(
             f"there is no sweep of `{script}` in `{place}` to go on with",
             hint="begin one: the same without `--resume`",
+        )
+
+
+class Edited(BadUsage):
+    """What was measured is of a script that is another one by now."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(
+            f"`{clean(os.path.relpath(file), 200)}` has changed since that sweep, which measured another script",
+            hint="sweep anew: the same without `--resume`",
         )
 
 
@@ -84,6 +95,13 @@ class Journal:
         finally:
             os.close(file)
 
+    def rest_on(self, files: Iterable[str]) -> None:
+        """Remember files as they are now: what is measured is of them, and of no later ones."""
+        digests = {str(Path(file).absolute()): _digest(file) for file in files}
+        known: dict[str, Json] = {name: digest for name, digest in digests.items() if digest}
+        if known:
+            self.keep("files", {"files": known})
+
     def _whole(self) -> bool:
         """Return whether the file ends with a whole line."""
         with (self.folder / FILE).open("rb") as file:
@@ -115,6 +133,14 @@ class Journal:
         if told is None:
             self.keep(kind, {"value": found})
         return float(found) if isinstance(found, int | float) else None
+
+
+def _digest(file: str) -> str:
+    """Return what tells a file's contents from others, "" where it cannot be read."""
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _write(file: Path, data: bytes) -> None:
@@ -215,23 +241,37 @@ def _outcome(told: Mapping[str, Json]) -> Outcome:
     )
 
 
-def begun(folder: Path, key: str) -> Journal:
-    """Return the journal of a sweep that begins."""
+def begun(folder: Path, key: str, files: Iterable[str] = ()) -> Journal:
+    """Return the journal of a sweep that begins, of a script in these files."""
     journal = Journal(folder)
     journal.keep("sweep", {"version": VERSION, "key": key})
+    journal.rest_on(files)
     return journal
 
 
 def resumed(script: Script, key: str, folder: Path | None) -> Journal:
-    """Return the journal of the last sweep with this key, or of the one in `folder`. Raises NothingToResume."""
+    """Return the journal of the last sweep with this key, or of the one in `folder`.
+
+    Raises NothingToResume, or Edited where its script is not as it was.
+    """
     kept = [*Path(RUNS).glob(f"*/{FILE}"), *Path(RUNS).glob(f"*/*/{FILE}")]  # those of several at once lie deeper
     places = [folder] if folder else sorted(kept, reverse=True)
     for place in places:
         here = place if place.is_dir() else place.parent
         entries = _entries(here / FILE)
         if entries and entries[0].kind == "sweep" and entries[0].fields.get("key") == key:
+            _check(entries)
             return Journal(here.resolve(), entries[1:])
     raise NothingToResume(script.name, folder or Path(RUNS))
+
+
+def _check(entries: Iterable[Entry]) -> None:
+    """Raise Edited where a file that a sweep rests on has changed."""
+    for entry in entries:
+        files = entry.fields.get("files") if entry.kind == "files" else None
+        for file, digest in files.items() if isinstance(files, dict) else ():
+            if _digest(file) != digest:
+                raise Edited(file)
 
 
 def _entries(file: Path) -> list[Entry]:

@@ -42,6 +42,12 @@ class Script:
             return clean(Path(words[0]).name)
         return clean(name_of(self.command))
 
+    @property
+    def files(self) -> list[str]:
+        """Return the files of the command that hold Python."""
+        words = [str(Path(self.cwd, word)) for word in self.command if word.endswith(".py")]
+        return [word for word in words if Path(word).is_file()]
+
 
 def script_of(words: Sequence[str], module: str | None, python: str) -> Script:
     """Return the command for `words`: a script's name and its arguments, or a program's; or `module`'s arguments.

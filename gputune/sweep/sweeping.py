@@ -148,6 +148,8 @@ class Sweeper:
         starter = self._starter
         starter.where, starter.origin = own.loader.where, own.script
         starter.duplicates = own.loader.iterable and bool(own.loader.shards)
+        if own.file:
+            self.journal.rest_on([own.file])
 
     # the starts
 
@@ -352,7 +354,7 @@ def _journal(wishes: Wishes) -> Journal:
             f"nothing can be kept: `{clean(wishes.out or folders.RUNS)}` cannot be written ({error.strerror or error})",
             hint="name a folder that can be: `--out DIR`",
         ) from None
-    return begun(Path(folder), key)
+    return begun(Path(folder), key, wishes.script.files)
 
 
 def sweep(wishes: Wishes) -> Outcomes:

@@ -86,6 +86,16 @@ def test_it_names_neither_the_command_nor_its_secrets(tmp_path: Path) -> None:
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
 
 
+def test_a_script_that_was_edited_is_another_one(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("x = 1\n")
+    begun(tmp_path, identity(SCRIPT), [str(file), str(tmp_path / "nosuch.py")])
+    assert resumed(SCRIPT, identity(SCRIPT), tmp_path).folder == tmp_path.resolve()
+    file.write_text("x = 2\n")
+    with pytest.raises(journal.Edited, match=r"train\.py` has changed since"):
+        resumed(SCRIPT, identity(SCRIPT), tmp_path)
+
+
 def test_another_command_is_another_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "gputune-runs" / "20260101-000000-train"
