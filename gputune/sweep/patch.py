@@ -7,6 +7,7 @@ libcst keeps every comment and every blank as it is. What the call says in a way
 import difflib
 import importlib.util
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from gputune.sweep.result import Outcomes
 if TYPE_CHECKING:  # an extra: imported where a patch is made
     import libcst
 
+BOM = "\ufeff"
 OF_WORKERS = frozenset({"prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context"})
 POSITIONS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory")
 LIBRARY = ("/site-packages/", "/dist-packages/")
@@ -54,9 +56,7 @@ class Change:
     def diff(self) -> str:
         """Return the change as `patch -p1` and `git apply` take it; nothing where there is none."""
         name = os.path.relpath(self.file)
-        lines = difflib.unified_diff(
-            self.before.splitlines(keepends=True), self.after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
-        )
+        lines = difflib.unified_diff(_lines(self.before), _lines(self.after), f"a/{name}", f"b/{name}")
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
     def write(self) -> None:
@@ -67,6 +67,11 @@ class Change:
         draft.write_bytes(self.after.encode("utf-8"))
         draft.chmod(self.file.stat().st_mode & 0o7777)
         draft.replace(self.file)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text as `patch` sees them: a form feed or a U+2028 ends none, as it does for Python."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def check() -> None:
@@ -110,14 +115,15 @@ def _rewritten(text: str, where: str, line: int, settings: Mapping[str, Json], *
 
     if not settings:
         return text
+    plain = text.removeprefix(BOM)  # libcst would leave it out
     try:
-        whole = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+        whole = MetadataWrapper(cst.parse_module(plain), unsafe_skip_copy=True)
     except cst.ParserSyntaxError as error:
         raise NotPatched(where, f"the file cannot be parsed: {clean(str(error.message), 100)}") from None
     places = whole.resolve(PositionProvider)
     calls = [node for node in places if isinstance(node, cst.Call)]
     here = [call for call in calls if places[call].start.line <= line <= places[call].end.line]
-    named = [call for call in here if _builds(call)]
+    named = _innermost([call for call in here if _builds(call)])
     if len(named) != 1:
         why = "no call of a DataLoader stands there" if not named else "several calls of a DataLoader stand there"
         raise NotPatched(where, why)
@@ -126,18 +132,30 @@ def _rewritten(text: str, where: str, line: int, settings: Mapping[str, Json], *
         raise NotPatched(where, "it takes its arguments from `*` or `**`")
     changed = call.with_changes(args=_arguments(call, settings, no_workers=no_workers))
     module = cast("libcst.Module", whole.module.deep_replace(call, changed))  # of a module it is one again
-    return str(module.code)
+    return text[: len(text) - len(plain)] + str(module.code)
 
 
 def _builds(call: "libcst.Call") -> bool:
     """Return whether a call looks like one that builds a loader: by its name, or by a keyword of no one else."""
-    import libcst as cst  # noqa: PLC0415 - as above
-
-    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", "")
     keywords = {arg.keyword.value for arg in call.args if arg.keyword is not None}
-    return str(name).endswith("Loader") or bool(
+    return _name(call).endswith("Loader") or bool(
         keywords & {"num_workers", "batch_sampler", "pin_memory", "prefetch_factor"}
     )
+
+
+def _name(call: "libcst.Call") -> str:
+    """Return the last word of what is called."""
+    import libcst as cst  # noqa: PLC0415 - as above
+
+    return str(call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", ""))
+
+
+def _innermost(calls: "list[libcst.Call]") -> "list[libcst.Call]":
+    """Return the one that is called DataLoader, else those that wrap no other one."""
+    torch_s = [call for call in calls if _name(call) == "DataLoader"]
+    if len(torch_s) == 1:
+        return torch_s
+    return [call for call in calls if not any(arg.value is other for arg in call.args for other in calls)]
 
 
 def _arguments(call: "libcst.Call", settings: Mapping[str, Json], *, no_workers: bool) -> "list[libcst.Arg]":
@@ -158,13 +176,14 @@ def _arguments(call: "libcst.Call", settings: Mapping[str, Json], *, no_workers:
     before = call.args[-1] if call.args else cst.Arg(cst.Name("none"))
     if kept:
         space = cst.SimpleWhitespace("")
-        kept[-1] = kept[-1].with_changes(comma=_with_remark(between, before.comma), whitespace_after_arg=space)
+        comma = _with_remark(between, before.whitespace_after_arg, before.comma)
+        kept[-1] = kept[-1].with_changes(comma=comma, whitespace_after_arg=space)
     for name, value in left.items():
         kept.append(
             cst.Arg(keyword=cst.Name(name), value=cst.parse_expression(repr(value)), equal=equal, comma=between)
         )
     kept[-1] = kept[-1].with_changes(
-        comma=_without_remark(before.comma), whitespace_after_arg=before.whitespace_after_arg
+        comma=_without_remark(before.comma), whitespace_after_arg=_bare(before.whitespace_after_arg)
     )
     return kept
 
@@ -180,21 +199,31 @@ def _between(call: "libcst.Call") -> "libcst.Comma":
 def _without_remark(comma: Any) -> Any:  # one of libcst's, whose types are not here without the extra
     import libcst as cst  # noqa: PLC0415 - as above
 
-    space = getattr(comma, "whitespace_after", None)
-    if not isinstance(space, cst.ParenthesizedWhitespace):
-        return comma
-    return comma.with_changes(whitespace_after=space.with_changes(first_line=cst.TrailingWhitespace()))
+    return comma.with_changes(whitespace_after=_bare(comma.whitespace_after)) if isinstance(comma, cst.Comma) else comma
 
 
-def _with_remark(between: Any, before: Any) -> Any:
-    """Return the comma `between`, with the remark that stands behind `before`."""
+def _bare(space: Any) -> Any:
+    """Return what stands behind something, without the remark in its line."""
     import libcst as cst  # noqa: PLC0415 - as above
 
-    spaces: list[Any] = [getattr(comma, "whitespace_after", None) for comma in (between, before)]
-    here, there = spaces
-    if not all(isinstance(space, cst.ParenthesizedWhitespace) for space in (here, there)):
+    if not isinstance(space, cst.ParenthesizedWhitespace):
+        return space
+    return space.with_changes(first_line=cst.TrailingWhitespace(newline=space.first_line.newline))
+
+
+def _with_remark(between: Any, after: Any, comma: Any) -> Any:
+    """Return the comma `between`, with the remark that stands behind the last argument or its comma."""
+    import libcst as cst  # noqa: PLC0415 - as above
+
+    spaces = (after, getattr(comma, "whitespace_after", None))
+    there = [space.first_line for space in spaces if isinstance(space, cst.ParenthesizedWhitespace)]
+    remarked = [line for line in there if line.comment is not None]
+    if not remarked:
         return between
-    return between.with_changes(whitespace_after=here.with_changes(first_line=there.first_line))
+    here = between.whitespace_after
+    if not isinstance(here, cst.ParenthesizedWhitespace):  # arguments in one line so far: the next one begins another
+        here = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace("    "))
+    return between.with_changes(whitespace_after=here.with_changes(first_line=remarked[0]))
 
 
 def _without_dangling(args: "list[libcst.Arg]", call: "libcst.Call") -> "list[libcst.Arg]":

@@ -1,6 +1,7 @@
 """The change of a script is one of the call that builds its loader, and of nothing else in the file."""
 
 import ast
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ CALLS = [
     ),
     ("DataLoader(data, 8, True, None, None, 2)", "DataLoader(data, 8, True, None, None, 6, prefetch_factor=4)"),
     ("torch.utils.data.DataLoader(data)", "torch.utils.data.DataLoader(data, num_workers=6, prefetch_factor=4)"),
+    ("MyDeviceLoader(DataLoader(data), 3)", "MyDeviceLoader(DataLoader(data, num_workers=6, prefetch_factor=4), 3)"),
+    ("DataLoader(ImageLoader(root))", "DataLoader(ImageLoader(root), num_workers=6, prefetch_factor=4)"),
+    ("FastLoader(SlowLoader(data))", "FastLoader(SlowLoader(data, num_workers=6, prefetch_factor=4))"),
     ("wrap(DataLoader(data), 3)", "wrap(DataLoader(data, num_workers=6, prefetch_factor=4), 3)"),
     (
         "DataLoader(\n    data,  # the data\n    batch_size=8,\n)",
@@ -47,6 +51,39 @@ def test_lines_and_remarks_stay_as_they_are(tmp_path: Path) -> None:
         "    prefetch_factor=4,",
         ")  # here",
     ]
+
+
+def test_a_remark_behind_the_last_argument_stays_behind_it(tmp_path: Path) -> None:
+    file = script(tmp_path, "DataLoader(\n    data,\n    batch_size=8  # small\n)")
+    assert patch.change(file, 4, SETTINGS).after.splitlines()[3:9] == [
+        "loader = DataLoader(",
+        "    data,",
+        "    batch_size=8,  # small",
+        "    num_workers=6,",
+        "    prefetch_factor=4",
+        ")  # here",
+    ]
+    file = script(tmp_path, "DataLoader(data, batch_size=8  # small\n)")
+    after = patch.change(file, 4, SETTINGS).after
+    assert "DataLoader(data, batch_size=8,  # small\n" in after
+    assert ast.dump(ast.parse(after).body[1]) == ast.dump(
+        ast.parse("loader = DataLoader(data, batch_size=8, num_workers=6, prefetch_factor=4)").body[0]
+    )
+
+
+@pytest.mark.parametrize("odd", ["\f\n", "text = 'a\u2028b'\n", "text = 'a\x85b'\n", "\ufeff"])
+def test_the_difference_can_be_applied_whatever_stands_beside_the_call(
+    tmp_path: Path, odd: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "train.py"
+    before = f"{odd}import torch\nx = 1\nloader = DataLoader(data)\n{odd.strip(chr(0xFEFF))}y = 2\n"
+    file.write_bytes(before.encode())
+    made = patch.change(file, before[: before.index("loader")].count("\n") + 1, SETTINGS)
+    assert made.after == before.replace("(data)", "(data, num_workers=6, prefetch_factor=4)")
+    (tmp_path / "the.diff").write_bytes(made.diff.encode())
+    subprocess.run(["git", "apply", "the.diff"], check=True, timeout=60)
+    assert file.read_bytes() == made.after.encode()
 
 
 @pytest.mark.parametrize(("before", "after"), CALLS)
