@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import END, FAILED, INLINE, PLAIN, Event, Kind, SpanCode
+from gputune.events import APART, END, FAILED, INLINE, PLAIN, Event, Kind, SpanCode
 from gputune.sample import Note, Reading
 
 HEAD = """
@@ -158,7 +158,7 @@ if __name__ == "__main__":
     loader_of = {i.a: i.b for i in iterators}
     for batch in run.records(Kind.BATCH):
         of[loader_of[batch.a]].append(batch)
-    samples = {number: [b.c for b in batches if not b.code] for number, batches in of.items()}
+    samples = {number: [b.c for b in batches if not b.code & ~APART] for number, batches in of.items()}
     assert samples[1] == [11] * 4
     assert samples[2] == [0] * 22  # not batched by torch: how many samples that is, nobody knows
     assert samples[3] == [3, 1]
