@@ -124,7 +124,11 @@ class Training:
         self._forwards: deque[float] = deque(maxlen=FORWARDS)
         self._afters: deque[float] = deque(maxlen=FORWARDS)
         self._gotten = True
-        self._gotten_at = 0  # end of the last training batch's next(), ns
+        self._asked = self._gotten_at = (
+            0  # when the last training batch was asked for, and the one before it gotten, ns
+        )
+        self._got = 0  # when the last one was gotten, ns
+        self._stepped_before = 0  # when the last step before that next() was over, ns
         self._looked = self._on_weights = 0  # ns before the first module call that were looked at, and on the weights
         self._backward = 0  # ns inside of backward passes
         self.costs: deque[tuple[float, float]] = deque(maxlen=FORWARDS)  # s that the guest took of sampled batches and
@@ -212,6 +216,8 @@ class Training:
         if self.steps and len(self._beats) < BEATS:
             self._beats.append((record.t1 - self._stepped) / NS)
         self._stepped = record.t1
+        if record.t1 <= self._asked:  # a guest tells it after the batch that was asked for next
+            self._stepped_before = record.t1
         self.steps += 1
         self.learns = True
         self._begin(record.t0)
@@ -336,13 +342,15 @@ class Training:
     def _worked_on(self, record: Record) -> None:
         """Take the time from the last optimizer step to the next() of a training batch, less what spans explain of it.
 
-        A next() that no step came before, as in the accumulation of gradients, has none of it.
+        A next() that no step came before, as in the accumulation of gradients, has none of it. As steps are told after
+        it, it is the next() before this one that is taken here.
         """
-        if self.steps > WARM_UP:
-            stepped, t0 = self._stepped, record.t0
-            worked = t0 - stepped - self.ledger.covered(stepped, t0) if stepped > self._gotten_at else 0
+        if self._asked and self.steps > WARM_UP:
+            stepped, asked = self._stepped_before, self._asked
+            worked = asked - stepped - self.ledger.covered(stepped, asked) if stepped > self._gotten_at else 0
             self._afters.append(max(0, worked) / NS)
-        self._gotten_at = record.t1
+        self._asked, self._gotten_at, self._got = record.t0, self._got, record.t1
+        self._stepped_before = self._stepped
 
     def _advanced(self, loader: LoaderState, record: Record) -> None:
         """Learn what a batch that the training waited for says of its loop: one of an evaluation nothing, as a rule."""
