@@ -212,12 +212,16 @@ class LoaderState:
             self._plain = bool(record.code & PLAIN)
             self._tensors = max(self._tensors, record.code >> 8)
         if self._fetched > max(1, self.num_workers):
-            wall = (record.t1 - record.t0) / NS
+            wall, cpu = (record.t1 - record.t0) / NS, record.a / NS
+            # Both clocks are read a little apart from the times: a queue there is not one of the making.
+            # A part of the CPU time may run beside it where the worker has threads.
+            alone = worker < 0 or (self.worker_threads or 1) == 1
+            room = max(0.0, wall - cpu) if alone else wall
             self._fetches.append(
                 Fetch(
                     wall=wall,
-                    cpu=record.a / NS,
-                    queued=max(0, record.b) / NS,
+                    cpu=cpu,
+                    queued=min(room, max(0, record.b) / NS),
                     collate=record.d / NS,
                     samples=record.c,
                     worker=worker,

@@ -271,6 +271,25 @@ def test_the_tensors_of_a_batch_are_known_where_they_were_counted(story) -> None
     assert story.features().processes[0].loaders[0].batch_tensors == 127
 
 
+def test_a_queue_is_never_longer_than_what_it_is_a_part_of(story) -> None:
+    story.iterator()
+    for _ in range(3):
+        t0, story.at = story.at, story.at + 1
+        story.record(Kind.FETCH, t0, story.at, a=400_000, b=30_000_000, c=32)  # it stood between two clocks
+        story.record(Kind.BATCH, t0, story.at, a=1, c=32)
+    fetch = story.features().processes[0].loaders[0].fetches[-1]
+    assert (fetch.wall, fetch.queued, fetch.blocked) == pytest.approx((0.001, 0.0006, 0.0))
+
+
+@pytest.mark.parametrize(("threads", "queued"), [(1, 0.0), (2, 0.005)])
+def test_a_worker_with_threads_may_queue_beside_its_own_cpu_time(untold, threads, queued) -> None:
+    workers(untold, 11)
+    untold.note(1, n="worker", worker_id=0, num_workers=1, threads=threads)
+    for t0 in (110, 120, 130):
+        made(untold, t0, t0 + 10, 0, a=12_000_000, b=5_000_000)
+    assert untold.features().processes[0].loaders[0].fetches[-1].queued == pytest.approx(queued)
+
+
 def test_an_unknown_wait_for_a_cpu_counts_as_none(story) -> None:
     story.iterator()
     for _ in range(3):
