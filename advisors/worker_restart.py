@@ -1,17 +1,19 @@
 """Every epoch starts its DataLoader workers anew and pays for it.
 
 What it sees: the time to build the iterator, until its first batch and to shut its workers down, once per epoch; or
-once per batch, where each comes from an iterator of its own (`next(iter(loader))` in the loop).
+once per batch, where each comes from an iterator of its own (`next(iter(loader))` in the loop). And whether the epochs
+share one DataLoader, or each of them has one that was built for it.
 
 Why it matters: workers that are forked (or worse, spawned) each epoch import, open files and fill the queue again,
 while the device waits. Short epochs pay most.
 
-What to do: `persistent_workers=True`. Where each batch has its own iterator: make one before the loop, and a new one
-only when it is exhausted.
+What to do: `persistent_workers=True`. It keeps the workers of one DataLoader: where each epoch builds its own (for a
+curriculum, another subset, another fold), build one before the epochs, and let its sampler choose what is drawn. Where each
+batch has its own iterator: make one before the loop, and a new one only when it is exhausted.
 
 When it is wrong: when a dataset changes between epochs in the main process (`set_epoch` on the dataset, a growing
 buffer): persistent workers keep the old copy. Their random states go on instead of starting anew, so augmentations
-differ.
+differ. And where there is nothing to build a DataLoader of before the epoch, for its samples are made just then.
 
 Sources: `torch.utils.data.DataLoader`, `persistent_workers`; pytorch issue 15849.
 """
@@ -20,15 +22,16 @@ from collections.abc import Iterator
 
 from gputune.effects import of_workers
 from gputune.enough import single
-from gputune.features import Features, Loader, Process
+from gputune.features import Epoch, Features, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Finding
-from gputune.prediction import ERROR, TINY, Setting, doubt, interval, outlooks
+from gputune.prediction import ERROR, TINY, Outlook, Setting, doubt, interval, outlooks
 from gputune.replay import DELIVERY_S
 
 CHECKLIST = ("data loading",)
 
 LEAST_EPOCHS = 3  # below it, a restart is no habit
+MOSTLY = 0.5  # of the epochs: if more of them build a DataLoader of their own, that is what is to change
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -39,27 +42,52 @@ def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         loader = outlook.loader
         epochs = [e for e in loader.epochs if e.batches]
-        if not loader.num_workers or loader.persistent_workers or len(epochs) < LEAST_EPOCHS:
-            continue
-        speedup = outlook.gain(Setting(loader.num_workers, outlook.now.prefetch, persistent=True))
-        each = outlook.starting(loader.num_workers)
-        length = sum(e.seconds for e in epochs) / len(epochs)
-        yield Finding(
-            id="worker-restart",
-            says=(
-                f"each of {len(epochs)} epochs pays {each:.2g} s to start and stop {loader.num_workers} workers, "
-                f"and lasts {length:.2g} s in all"
-            ),
-            do="set persistent_workers=True",
-            share_lost=1 - 1 / speedup.likely,
-            speedup=speedup,
-            basis="the measured start, first-batch delay and shut-down of workers, paid once instead of every epoch",
-            falsified_by=f"samples/s with persistent_workers=True below x{speedup.low:.2f} of this run's",
-            effect=of_workers(loader, loader.num_workers, persistent=True),
-            evidence={"epochs": len(epochs), "restart_s": each, "epoch_s": length, "num_workers": loader.num_workers},
-            where=loader.where,
-            change={"persistent_workers": True},
-        )
+        rebuilt = sum(e.fresh for e in epochs) > MOSTLY * len(epochs)
+        lasting = loader.persistent_workers and not rebuilt
+        if loader.num_workers and not lasting and len(epochs) >= LEAST_EPOCHS:
+            yield _finding(outlook, epochs, rebuilt=rebuilt)
+
+
+def _finding(outlook: Outlook, epochs: list[Epoch], *, rebuilt: bool) -> Finding:
+    loader = outlook.loader
+    speedup = outlook.gain(Setting(loader.num_workers, outlook.now.prefetch, persistent=True, once=rebuilt))
+    each = outlook.starting(loader.num_workers)
+    length = sum(e.seconds for e in epochs) / len(epochs)
+    effect = of_workers(loader, loader.num_workers, persistent=True)
+    builds = " builds a DataLoader of its own and" if rebuilt else ""
+    once = "one DataLoader for all epochs and " if rebuilt else ""
+    return Finding(
+        id="worker-restart",
+        says=(
+            f"each of {len(epochs)} epochs{builds} pays {each:.2g} s to start and stop {loader.num_workers} workers, "
+            f"and lasts {length:.2g} s in all"
+        ),
+        do=_advice(rebuilt=rebuilt, persistent=loader.persistent_workers),
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="the measured start, first-batch delay and shut-down of workers, paid once instead of every epoch",
+        falsified_by=f"samples/s with {once}persistent_workers=True below x{speedup.low:.2f} of this run's",
+        effect="changes-order" if effect == "same-order" else effect,
+        evidence={
+            "epochs": len(epochs),
+            "built": sum(e.fresh for e in epochs),
+            "restart_s": each,
+            "epoch_s": length,
+            "num_workers": loader.num_workers,
+        },
+        where=loader.where,
+        change={} if rebuilt else {"persistent_workers": True},  # no setting keeps the workers of one that is gone
+    )
+
+
+def _advice(*, rebuilt: bool, persistent: bool) -> str:
+    if not rebuilt:
+        return "set persistent_workers=True"
+    build = "build the DataLoader once, before the epochs"
+    sampler = "what differs between epochs goes into its sampler"
+    if persistent:
+        return f"{build}: persistent_workers=True ends with each DataLoader; {sampler}"
+    return f"{build}, with persistent_workers=True, which alone keeps no worker here; {sampler}"
 
 
 def _of_batches(run: Features, process: Process, loader: Loader) -> Finding:

@@ -44,7 +44,8 @@ class Kind(IntEnum):
     WORKER = 6  # in a worker: t0 its start, t1 its end (0 while it lives): a worker id, b workers in all
     BACKWARD = 7  # one Tensor.backward call
     ITERATOR = 8  # an iterator came to life or was reset: a iterator id, b loader id, c workers, d 1 = reset,
-    #               e 1 = gradients are on; t0 to t1 is its construction (also written as a loader.start span)
+    #               e 1 = gradients are on; t0 to t1 is its construction (also written as a loader.start span);
+    #               code: NEW
     MEMBER = 9  # a worker process of an iterator: a iterator id, b pid, c worker id
     FORWARD = 10  # sampled steps only: t0 the return of next() (or the end of the optimizer step where there was no
     #               next()), t1 the first call of a torch module after it; code: 1 = t0 is an optimizer step's end,
@@ -102,6 +103,7 @@ TFDATA = 4  # FETCH: by the stages of a tf.data pipeline, a mean of the batches 
 DIRECT = 2  # READS: files were opened past the page cache (O_DIRECT)
 NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()
 LOOKED = 2  # FORWARD: what was done to the weights is known
+NEW = 1  # ITERATOR: the first one of a DataLoader that was built; of older guests none has it
 
 
 class Record(NamedTuple):

@@ -114,6 +114,7 @@ class Epoch:
     asked: float | None = None  # mean B a sampled batch that read() returned
     stored: float | None = None  # mean B a sampled batch that storage was read for
     others_first: float = 0.0  # the next() for the first batches of the other workers, together
+    fresh: bool = False  # the first of a DataLoader that was built; also False in recordings of older guests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,6 +68,7 @@ class Setting:
     workers: int
     prefetch: int
     persistent: bool
+    once: bool = False  # the DataLoader is built once, whatever the run does: only then do all its passes share workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +200,10 @@ class Outlook:
         return self._loops[setting]
 
     def _loop(self, setting: Setting) -> float:
-        lengths = [e.batches for e in self.loader.epochs if e.batches] or [self.loader.batches]
+        epochs = [e for e in self.loader.epochs if e.batches]
+        lengths = [e.batches for e in epochs] or [self.loader.batches]
         lengths[-1] += self.to_come
+        built = {number for number, e in enumerate(epochs) if e.fresh and not setting.once} | {0}
         total = 0.0
         cache: dict[int, float] = {}
         for number, batches in enumerate(lengths):
@@ -209,7 +212,7 @@ class Outlook:
                     setting.workers, setting.prefetch, batches, in_order=self.loader.in_order
                 )
             total += cache[batches]
-            if setting.workers and (number == 0 or not setting.persistent):
+            if setting.workers and (number in built or not setting.persistent):
                 total += self.starting(setting.workers)
             elif setting.workers:
                 total += self.resetting
@@ -219,7 +222,7 @@ class Outlook:
         """Return what an epoch pays to start and end `workers` workers, in s: as measured, else as known of torch."""
         fresh = [e for e in self.loader.epochs if e.batches and e.start > 0]
         if self.loader.persistent_workers:
-            fresh = fresh[:1]
+            fresh = fresh[:1] + [e for e in fresh[1:] if e.fresh]
         if fresh and self.loader.num_workers:
             made = self.making + delivery_of(self.loader)
             first = mean(max(0.0, e.first_wait - made) for e in fresh)
@@ -236,7 +239,7 @@ class Outlook:
     @cached_property
     def resetting(self) -> float:
         """Return what an epoch pays to set lasting workers to work again, in s: as measured, else as seen of torch."""
-        again = [e for e in self.loader.epochs if e.batches][1:]
+        again = [e for e in [e for e in self.loader.epochs if e.batches][1:] if not e.fresh]
         if not self.loader.persistent_workers or not self.loader.num_workers or not again:
             return RESET_S
         made = self.making + delivery_of(self.loader)

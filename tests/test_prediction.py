@@ -179,6 +179,17 @@ def test_workers_that_persist_pay_once() -> None:
     assert again - once == pytest.approx(3 * (mine.starting(2) - RESET_S))
 
 
+def test_workers_that_persist_pay_once_for_each_loader_that_is_built() -> None:
+    epoch = Epoch(began=0, start=0.040, first_wait=0.050, shutdown=0.020, batches=50, seconds=1.0, complete=True)
+    passes = tuple(replace(epoch, fresh=fresh) for fresh in (True, False, True, False))
+    mine = outlook(loader(workers=2, blocked=0.020, epochs=passes))
+    never, each, once = (
+        mine.loop(Setting(2, 2, persistent=p, once=o)) for p, o in ((False, False), (True, False), (True, True))
+    )
+    assert never - each == pytest.approx(2 * (mine.starting(2) - RESET_S))
+    assert never - once == pytest.approx(3 * (mine.starting(2) - RESET_S))
+
+
 def test_what_setting_lasting_workers_to_work_costs_is_measured_where_they_last() -> None:
     epoch = Epoch(began=0, start=0.002, first_wait=0.040, shutdown=0.0, batches=50, seconds=1.0, complete=True)
     lasting = outlook(replace(loader(workers=2, blocked=0.020, epochs=(epoch,) * 4), persistent_workers=True))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gputune.events import APART, END, FAILED, PLAIN, TFDATA, UNTIMED, Record
+from gputune.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Record
 from gputune.features import Epoch, Fetch, Filing, Loader, Trend
 from gputune.gathering.handover import Handovers
 from gputune.gathering.pipeline import PipelineState
@@ -35,6 +35,7 @@ class _Pass:
     batches: int = 0
     end: int = 0
     complete: bool = False
+    fresh: bool = False
     read: Pass = field(default_factory=Pass)
 
 
@@ -110,7 +111,8 @@ class LoaderState:
             self._handovers[record.a].begin(record.t0)
         if len(self._passes) >= UNFINISHED:
             self._passes.pop(min(self._passes, key=lambda number: self._passes[number].end))
-        entry = _Pass(record.a, record.t0, began, record.t1 - record.t0, end=record.t1)
+        fresh = bool(record.code & NEW)
+        entry = _Pass(record.a, record.t0, began, record.t1 - record.t0, end=record.t1, fresh=fresh)
         self._passes[record.a] = entry
         self._epochs.append(entry)
         self._gradients = bool(record.e)
@@ -320,6 +322,7 @@ class LoaderState:
             start=entry.start / NS,
             first_wait=entry.first_wait / NS,
             others_first=entry.others_first / NS,
+            fresh=entry.fresh,
             shutdown=entry.shutdown / NS,
             batches=entry.batches,
             seconds=max(0, entry.end - entry.t0) / NS,

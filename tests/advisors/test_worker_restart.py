@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.worker_restart import advise
-from gputune.features import Epoch
+from gputune.features import Epoch, Features
 from gputune.verdict import abstained
 
 # Ten epochs of twenty steps of 10 ms: 0.2 s of work, and 0.1 s to start and stop.
@@ -89,3 +89,29 @@ def test_nineteen_new_iterators_are_too_few(run) -> None:
     few = each_anew(run(num_workers=2, cpu=0.002), iterators=19)
     assert "too few batches" in abstained(few.processes)
     assert list(advise(few)) == []
+
+
+def of_new_loaders(found: Features, every: int = 1) -> Features:
+    """The same, of which each `every`-th epoch has a DataLoader that was built for it."""
+    (process,) = found.processes
+    (loader,) = process.loaders
+    epochs = tuple(replace(e, fresh=i % every == 0) for i, e in enumerate(loader.epochs))
+    return replace(found, processes=(replace(process, loaders=(replace(loader, epochs=epochs),)),))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_loaders_that_are_built_for_each_epoch_are_to_be_one(run, persistent) -> None:
+    (finding,) = advise(of_new_loaders(run(**SHORT, persistent=persistent)))
+    assert "builds a DataLoader of its own" in finding.says
+    assert finding.do.startswith("build the DataLoader once, before the epochs")
+    assert finding.change == {}  # persistent_workers=True alone ends with each of them
+    assert finding.evidence["built"] == 10
+    assert finding.speedup.likely == pytest.approx(0.31 / 0.22, rel=0.1)
+
+
+def test_a_few_epochs_with_each_loader_are_for_workers_that_persist(run) -> None:
+    always, folds = run(**SHORT), of_new_loaders(run(**SHORT), every=5)
+    (finding,), (usual,) = advise(folds), advise(always)
+    assert finding.change == {"persistent_workers": True}
+    assert 1.2 < finding.speedup.likely < usual.speedup.likely  # two starts stay instead of one
+    assert list(advise(of_new_loaders(run(**SHORT, persistent=True), every=5))) == []

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gputune.events import END, INLINE, Event, Kind, Record, SpanCode
+from gputune.events import END, INLINE, NEW, Event, Kind, Record, SpanCode
 from gputune.features import Features
 from gputune.gathering import Gatherer
 from gputune.sample import Guest, Metric, Note, Open, Role, Sample, Stack
@@ -39,9 +39,10 @@ class Story:
         self.gatherer.take([Event(process, Record(kind, code, self.ns(t0), self.ns(t1), **values))])
 
     def iterator(self, number: int = 1, loader: int = 1, *, took: float = 0, grad: bool = True, process: int = 0,
-                 workers: int = 0, again: bool = False) -> None:  # fmt: skip
+                 workers: int = 0, again: bool = False, fresh: bool = False) -> None:  # fmt: skip
         t0, self.at = self.at, self.at + took
-        self.record(Kind.ITERATOR, t0, self.at, process, a=number, b=loader, c=workers, d=int(again), e=int(grad))
+        code, fields = NEW if fresh else 0, {"a": number, "b": loader, "c": workers, "d": int(again), "e": int(grad)}
+        self.record(Kind.ITERATOR, t0, self.at, process, code, **fields)
         self.record(Kind.SPAN, t0, self.at, process, SpanCode.LOADER_START, d=number)
 
     def batch(self, number: int = 1, *, wait: float = 1, process: int = 0, count: int = 32, end: bool = False) -> None:

@@ -225,6 +225,13 @@ def test_an_epoch_that_was_left_with_a_break_is_not_complete(story) -> None:
     assert [(e.batches, e.complete) for e in epochs] == [(3, False), (2, False)]
 
 
+def test_an_epoch_knows_whether_its_loader_was_built_for_it(story) -> None:
+    for number, fresh in ((1, True), (2, False), (3, True)):
+        story.iterator(number, fresh=fresh)
+        story.epoch(2, number)
+    assert [e.fresh for e in story.features().processes[0].loaders[0].epochs] == [True, False, True]
+
+
 def test_workers_that_persist_begin_a_new_epoch_with_the_same_iterator(story) -> None:
     story.iterator(1)
     story.epoch(3)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import APART, END, FAILED, INLINE, PLAIN, Event, Kind, SpanCode
+from gputune.events import APART, END, FAILED, INLINE, NEW, PLAIN, Event, Kind, SpanCode
 from gputune.sample import Note, Reading
 
 HEAD = """
@@ -168,6 +168,7 @@ if __name__ == "__main__":
     assert samples[7] == [22]
     assert sorted(map(len, (samples[8], samples[9], samples[10]))) == [1, 2, 4]
     assert [i.d for i in iterators if i.b == 1] == [0, 1]  # the second epoch resets
+    assert [i.code for i in iterators if i.b == 1] == [NEW, 0]
     inner = next(batches for batches in of.values() if len(batches) == 6 and len(of[1]) == 6 and batches is not of[1])
     assert [b.code for b in inner] == [0, 0, END] * 2
     assert {notes[4]["iterable"], notes[5]["iterable"]} == {True}
@@ -187,6 +188,7 @@ list(a), list(b)
     run = watched(HEAD + code).healthy()
     assert [note["batch_size"] for note in run.notes("loader")] == [11, 2, 2]  # two that live at once are two
     assert [i.b for i in run.records(Kind.ITERATOR)] == [1, 1, 1, 2, 3]
+    assert [i.code for i in run.records(Kind.ITERATOR)] == [NEW] * 5
 
 
 def test_errors_are_theirs(watched: Callable[..., Any]) -> None:

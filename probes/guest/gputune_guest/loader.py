@@ -12,7 +12,7 @@ import weakref
 
 from gputune_guest import device, evaluation, patching, ring, samples, settings, spans
 from gputune_guest.here import Known, fast
-from gputune_guest.words import APART, BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, SPAN
+from gputune_guest.words import APART, BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, NEW, SPAN
 
 now = ring.now
 record = ring.record
@@ -224,22 +224,22 @@ def _came(theirs, loader, t0, made, again):
     if not made:
         record(SPAN, LOADER_START, t0, t1, 0, 0, 0, _apart())
         return
-    working = theirs
+    built, working = loader, theirs
     if describe is not None:
         loader, working = describe(theirs, loader)
     told = settings.of(loader, depth=4)
     mine = _iterators.get(id(theirs)) or _Iterator(theirs, told)
     mine.told(told)
     mine.count, mine.grad = 0, _grad_enabled()
-    _tell(mine, working, t0, t1, again)
+    _tell(mine, working, t0, t1, again, NEW if settings.first(built) else 0)
     record(SPAN, LOADER_START, t0, t1, 0, 0, mine.number, _apart())
     evaluation.on_iterator(mine, t0, sys._getframe(2))
 
 
-def _tell(mine, working, t0, t1, again):
+def _tell(mine, working, t0, t1, again, code):  # noqa: PLR0913, PLR0917 - one record's fields
     workers = getattr(working, "_workers", ())
     mine.several = hasattr(working, "_tasks_outstanding")
-    record(ITERATOR, 0, t0, t1, mine.number, mine.loader, again, int(mine.grad), len(workers))
+    record(ITERATOR, code, t0, t1, mine.number, mine.loader, again, int(mine.grad), len(workers))
     for index, worker in enumerate(workers):
         record(MEMBER, 0, t0, t1, mine.number, worker.pid or 0, 0, 0, index)
 
@@ -257,7 +257,7 @@ def switched(theirs, loader, working, built, index, done):  # noqa: PLR0913, PLR
     if mine.surely < 1 << 62:
         mine.surely = max(0, mine.surely - (done - index))
     here.look = True  # the loader that trains has another id now: see evaluation.on_step
-    _tell(mine, working, *built, 0)
+    _tell(mine, working, *built, 0, 0)
 
 
 def started(t0, t1):

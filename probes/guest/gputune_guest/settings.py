@@ -11,6 +11,7 @@ MOST = 64  # loaders of one key that are told apart; a script that keeps more al
 
 _built = {}  # id of a loader to (weak reference, where, file)
 _told = {}  # id of a loader to (settings, what of() returned)
+_iterated = set()  # ids of loaders that had an iterator
 _ids = {}  # settings to [(id, weak reference to the loader that has it)]
 _count = 0
 _default_collate = None
@@ -53,6 +54,15 @@ def _over(dataset):
     return None
 
 
+def first(loader):
+    """Return whether a loader has its first iterator now. Asked once an iterator, after `of`."""
+    key = id(loader)
+    if key in _iterated or key not in _built:
+        return False
+    _iterated.add(key)
+    return True
+
+
 def place(loader):
     """Return (where, file) of the code that built a loader, empty where that was not seen."""
     return _built.get(id(loader), (None, "", ""))[1:]
@@ -67,6 +77,7 @@ def built_at(loader, where, file):
 def _forget(key, _ref):
     _built.pop(key, None)
     _told.pop(key, None)
+    _iterated.discard(key)
 
 
 def of(loader, depth):
@@ -197,6 +208,7 @@ def _length(what):
 def _forked():
     """In a forked child: what the parent's ring was told, its own was not."""
     _told.clear()
+    _iterated.clear()
     _ids.clear()
 
 

@@ -24,3 +24,4 @@ TFDATA = 4
 DIRECT = 2
 NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()
 LOOKED = 2
+NEW = 1  # ITERATOR: the first of its loader
