@@ -10,7 +10,7 @@ What to do: log every N steps, and let the file be flushed by its buffer.
 
 When it is wrong: when the time is in computing what is logged: then move that too.
 
-Sources: the checklist of causes in docs/evidence.md (log printing, progress reporting).
+Sources: the checklist of causes in docs/causes.md (log printing, progress reporting).
 """
 
 from collections.abc import Iterator

@@ -9,7 +9,7 @@ What to do: report every N steps, raise the writer's `flush_secs` and `max_queue
 
 When it is wrong: when the requests fetch the training data itself.
 
-Sources: `torch.utils.tensorboard.SummaryWriter` (max_queue, flush_secs); the checklist of causes in docs/evidence.md.
+Sources: `torch.utils.tensorboard.SummaryWriter` (max_queue, flush_secs); the checklist of causes in docs/causes.md.
 """
 
 from collections.abc import Iterator
