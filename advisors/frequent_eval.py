@@ -8,14 +8,18 @@ a minute seldom tell more than one.
 
 What to do: evaluate every N steps or epochs, on a fixed subset in between, or in a process of its own.
 
-When it is wrong: when early stopping needs the resolution, or the validation is what the run is for.
+When it is wrong: when early stopping needs the resolution, or the validation is what the run is for. And when such a
+pass makes the data that is trained on: rollouts of a policy, self-play, pseudo-labels. It is silent where that shows:
+the pass asks no loader for batches, and either the training goes on with a DataLoader that was built after it, or a
+library of environments (gymnasium and the like) is loaded.
 
-Sources: the checklist of causes in docs/evidence.md (metric computation).
+Sources: the checklist of causes in docs/causes.md (metric computation).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from gputune.features import Features, Process
+from gputune.features import Features, Place, Process
 from gputune.finding import Finding
 from gputune.pauses import Words, advise_pause
 
@@ -34,12 +38,29 @@ WORDS = Words(
 
 
 MOST = 0.5  # of the loop in evaluations that come once an epoch: a loop that evaluates more than it trains is odd
+MOSTLY = 0.5  # of the passes: if more of them make data to train on, they are no evaluations
+ROLLOUT = "rollout"  # what the guest calls a pass in a script that has environments
 
 
 def advise(run: Features) -> Iterator[Finding]:
     finding = advise_pause(run, WORDS)
-    if finding is not None and (finding.evidence["share"] > MOST or not _ordinary(run, finding)):
-        yield finding
+    if finding is None or (finding.evidence["share"] <= MOST and _ordinary(run, finding)):
+        return
+    places = [p for process in run.processes for p in process.places if _is_of(p, finding)]
+    if sum(map(_making, places)) > MOSTLY * sum(p.count for p in places):
+        return
+    if not any(p.waits_inside for p in places):  # over no loader: what it is for does not show
+        finding = replace(finding, do=f"{finding.do}, unless these passes make the data that is trained on")
+    yield finding
+
+
+def _is_of(place: Place, finding: Finding) -> bool:
+    return place.span == WORDS.span and place.where == finding.where
+
+
+def _making(place: Place) -> int:
+    """Return how many of these passes made data to train on, as far as that shows."""
+    return place.count if place.what == ROLLOUT and not place.waits_inside else place.feeds
 
 
 def _ordinary(run: Features, finding: Finding) -> bool:

@@ -8,8 +8,8 @@ Why it matters: workers that are forked (or worse, spawned) each epoch import, o
 while the device waits. Short epochs pay most.
 
 What to do: `persistent_workers=True`. It keeps the workers of one DataLoader: where each epoch builds its own (for a
-curriculum, another subset, another fold), build one before the epochs, and let its sampler choose what is drawn. Where each
-batch has its own iterator: make one before the loop, and a new one only when it is exhausted.
+curriculum, another subset, another fold), build one before the epochs, and let its sampler choose what is drawn.
+Where each batch has its own iterator: make one before the loop, and a new one only when it is exhausted.
 
 When it is wrong: when a dataset changes between epochs in the main process (`set_epoch` on the dataset, a growing
 buffer): persistent workers keep the old copy. Their random states go on instead of starting anew, so augmentations

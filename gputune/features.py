@@ -196,6 +196,7 @@ class Place:
     count: int
     seconds: float  # inclusive
     waits_inside: float = 0.0  # loader waits nested in them (evaluation)
+    feeds: int = 0  # of them, those after which the training went on with a DataLoader built since (evaluation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from gputune.workload import device_time
 
 AFFORDABLE = 0.01  # of the loop: a pause that takes less is nobody's problem
 ROUND = (1, 2, 5)  # intervals people type
+MOSTLY = 0.5  # of a pause, or of what a rank loses to it: from here on the sentence says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +61,12 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
     each = place.seconds / place.count if place.count else 0.0
     every = max(1, round(steps / count)) if count else 1
     interval = math.ceil(every * factor)
+    details = ", ".join([f"{each * 1e3:.3g} ms each", *filter(None, [place.what, _waiting(place)])])
     return Finding(
         id=words.id,
         says=(
-            f"{words.one} {_often(count, steps)} takes {share:.0%} of the loop"
-            + (f" ({each * 1e3:.3g} ms each, {place.what})" if place.what else "")
+            f"{words.one} {_often(count, steps)} takes {share:.0%} of the loop{_whose(run, process, words.span)}"
+            + (f" ({details})" if place.what else "")
         ),
         do=f"{words.verb} every {_steps(interval)} instead of every {_steps(every)}",
         share_lost=1 - 1 / gain.likely,
@@ -76,6 +78,19 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
         where=place.where,
         change={words.change: interval},
     )
+
+
+def _whose(run: Features, process: Process, span: str) -> str:
+    """Return whose loop it is, where other ranks lose little to such pauses: a bar of all of them shows it small."""
+    others = [_share(p, span) for p in run.processes if p is not process and p.rank is not None and p.loop > 0]
+    alone = others and max(others) < MOSTLY * _share(process, span)
+    return f" of rank {process.rank}" if alone and process.rank is not None else ""
+
+
+def _waiting(place: Place) -> str:
+    """Return how much of a pause the ledger calls a wait for batches, where that is most of it."""
+    share = place.waits_inside / place.seconds if place.seconds else 0.0
+    return f"{min(1.0, share):.0%} of it loader.wait" if share > MOSTLY else ""
 
 
 def _often(count: int, steps: int) -> str:

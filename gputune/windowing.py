@@ -136,7 +136,9 @@ def _places(then: Sequence[Place], now: Sequence[Place]) -> tuple[Place, ...]:
         if count > 0:
             seconds = place.seconds - (old.seconds if old else 0.0)
             inside = place.waits_inside - (old.waits_inside if old else 0.0)
-            found.append(replace(place, count=count, seconds=max(0.0, seconds), waits_inside=max(0.0, inside)))
+            feeds = max(0, place.feeds - (old.feeds if old else 0))
+            seconds, inside = max(0.0, seconds), max(0.0, inside)
+            found.append(replace(place, count=count, seconds=seconds, waits_inside=inside, feeds=feeds))
     return tuple(sorted(found, key=lambda p: -p.seconds))
 
 

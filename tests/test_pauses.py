@@ -1,5 +1,7 @@
 """What the advisors of pauses share: intervals that people type, and the process that loses most."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.features import Features, Machine, Place, Process
@@ -75,3 +77,13 @@ def test_a_loop_that_is_nothing_but_pauses_is_not_promised_the_moon() -> None:
     finding = advise_pause(run(process(share=1.0)), WORDS)
     assert finding is not None
     assert finding.speedup.high <= 110
+
+
+def test_a_rank_that_pauses_alone_is_named() -> None:
+    ranks = [replace(process(share=share, pid=rank), rank=rank) for rank, share in enumerate((0.4, 0.01))]
+    finding = advise_pause(run(*ranks), WORDS)
+    assert finding is not None
+    assert "40% of the loop of rank 0 (" in finding.says
+    both = advise_pause(run(ranks[0], replace(ranks[0], pid=2, rank=1)), WORDS)
+    assert both is not None
+    assert "40% of the loop (" in both.says

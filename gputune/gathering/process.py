@@ -11,6 +11,7 @@ from gputune.gathering.copies import Copies
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
 from gputune.gathering.precision import precise
+from gputune.gathering.rollouts import Key, Rollouts
 from gputune.gathering.settling import Settling
 from gputune.gathering.stops import Stops
 from gputune.gathering.storage import filing
@@ -101,8 +102,9 @@ class Training:
         self.local_rank: int | None = None
         self.world_size: int | None = None
         self.meetings = Meetings()
+        self._rollouts = Rollouts()
         self._sites: dict[int, _Site] = {}
-        self._places: dict[tuple[str, str, str], list[int]] = {}
+        self._places: dict[Key, list[int]] = {}  # calls, ns, ns of waits inside, calls that made what is trained on
         self._loaders: dict[int, LoaderState] = {}
         self._iterators: dict[int, _Iterator] = {}
         self._made: list[Record] = []  # FETCH and READS records of this process; their BATCH comes after them
@@ -216,6 +218,7 @@ class Training:
         if self.steps and len(self._beats) < BEATS:
             self._beats.append((record.t1 - self._stepped) / NS)
         self._stepped = record.t1
+        self._rollouts.trained(record.t1)
         if record.t1 <= self._asked:  # a guest tells it after the batch that was asked for next
             self._stepped_before = record.t1
         self.steps += 1
@@ -312,6 +315,7 @@ class Training:
         if len(self._of) > LATE:
             self._of.pop(next(iter(self._of)))
         loader.epoch(record, (record.t0 - self.started) / NS)
+        self._fed(self._rollouts.iterator(record))
 
     def _batch(self, record: Record) -> None:
         self._begin(record.t0)
@@ -356,6 +360,7 @@ class Training:
         """Learn what a batch that the training waited for says of its loop: one of an evaluation nothing, as a rule."""
         if not loader.evaluates:
             self._by_batches = True
+            self._rollouts.trained(record.t1)
             self._looped(record)
         elif not self.learns and (self._infers or not self._loop_began):
             self._looped(record, infers=True)
@@ -407,7 +412,11 @@ class Training:
             self.meetings.called(record)
         self._pause(name, claim)
         self._places_of(name, site, record, claim)
-        if record.code == SpanCode.COPY_H2D:
+        if record.code == SpanCode.EVALUATION:
+            key = _key(name, site)
+            fed = self._rollouts.evaluated(key, record.t1, own=bool(claim.batches))
+            self._fed(key if fed else None)
+        elif record.code == SpanCode.COPY_H2D:
             self._copies.take(record)
 
     def _shut_down(self, record: Record) -> None:
@@ -449,13 +458,18 @@ class Training:
             self._place(name, self._sites.get(record.d & SITE), record.d >> SITE_BITS, record.b, 0)
 
     def _place(self, name: str, site: _Site | None, count: int, ns: int, inside: int) -> None:
-        key = (name, site.where if site else "", site.what if site else "")
+        key = _key(name, site)
         if key not in self._places and len(self._places) >= PLACES:
             return
-        entry = self._places.setdefault(key, [0, 0, 0])
+        entry = self._places.setdefault(key, [0, 0, 0, 0])
         entry[0] += count
         entry[1] += ns
         entry[2] += inside
+
+    def _fed(self, key: Key | None) -> None:
+        """Count an evaluation whose loader was built after it."""
+        if key in self._places:
+            self._places[key][3] += 1
 
     def features(self, until: int, host: Means, stacks: Piles, *, ranks: int, learns: bool = True) -> Process:
         """Return what is known of this process at `until` (ns), or at its end.
@@ -524,8 +538,8 @@ class Training:
             optimizer_steps=self._passes - WITHOUT_STEP if self.by_passes else self.steps,
             loaders=loaders,
             places=tuple(
-                Place(span=n, where=w, what=x, count=c, seconds=s / NS, waits_inside=i / NS)
-                for (n, w, x), (c, s, i) in sorted(self._places.items(), key=lambda item: -item[1][1])
+                Place(span=n, where=w, what=x, count=c, seconds=s / NS, waits_inside=i / NS, feeds=f)
+                for (n, w, x), (c, s, i, f) in sorted(self._places.items(), key=lambda item: -item[1][1])
                 if not (infers and n == "evaluation")
             ),
             frames=frames,
@@ -577,3 +591,7 @@ class Training:
 
 def _seconds(spans: Mapping[str, int]) -> dict[str, float]:
     return {name: ns / NS for name, ns in spans.items()}
+
+
+def _key(span: str, site: _Site | None) -> Key:
+    return span, site.where if site else "", site.what if site else ""

@@ -1,9 +1,11 @@
 """frequent-eval speaks when validation takes a large part of the training."""
 
+from dataclasses import replace
+
 import pytest
 
-from gputune.advisors.frequent_eval import advise
-from gputune.features import Place
+from gputune.advisors.frequent_eval import ROLLOUT, advise
+from gputune.features import Features, Place
 
 
 def validated(*, seconds: float, times: int) -> dict:
@@ -45,3 +47,32 @@ def test_leaves_validation_its_twentieth(run) -> None:
     (finding,) = advise(run(**validated(seconds=4.0, times=40)))
     assert finding.change == {"eval_interval": 100}
     assert finding.speedup.likely == pytest.approx(8.0 / 4.4, rel=0.02)
+
+
+def a_pass(found: Features, **differs) -> Features:
+    """The same run, of whose evaluations something else is known."""
+    (process,) = found.processes
+    (place,) = process.places
+    return replace(found, processes=(replace(process, places=(replace(place, **differs),)),))
+
+
+def test_passes_after_which_a_loader_is_built_make_its_data(run) -> None:
+    found = run(**validated(seconds=4.0, times=40))
+    assert list(advise(a_pass(found, feeds=39))) == []
+    assert len(list(advise(a_pass(found, feeds=4)))) == 1  # a few folds, and an evaluation every ten steps
+
+
+def test_a_model_that_acts_in_an_environment_is_not_evaluated(run) -> None:
+    found = run(**validated(seconds=4.0, times=40))
+    assert list(advise(a_pass(found, what=ROLLOUT))) == []
+    assert len(list(advise(a_pass(found, what=ROLLOUT, waits_inside=3.0)))) == 1  # over a loader of its own
+
+
+def test_a_pass_over_no_loader_may_make_data_all_the_same(run) -> None:
+    found = run(**validated(seconds=4.0, times=40))
+    doubt = "unless these passes make the data that is trained on"
+    (finding,) = advise(found)
+    assert finding.do.endswith(doubt)
+    (finding,) = advise(a_pass(found, waits_inside=3.0))
+    assert doubt not in finding.do
+    assert "75% of it loader.wait" in finding.says

@@ -192,3 +192,19 @@ for i, batch in enumerate(train):
     steps = run.records(Kind.STEP)
     assert all(span.t1 + 50_000_000 <= step.t0 for span, step in zip(found, steps, strict=True))
     assert {note["what"]: note["where"] for note in run.notes("site")}["evaluation"] == "train.py:14"
+
+
+def test_a_pass_beside_environments_is_called_a_rollout(watched: Callable[..., Any], fake_torch: Path) -> None:
+    code = """
+import sys
+sys.modules["gymnasium"] = object()
+for i in range(4):
+    with torch.no_grad():
+        model.eval()
+        time.sleep(0.001)
+        model.train()
+    step()
+"""
+    run = watched(HEAD + code, path=(fake_torch,)).healthy()
+    assert len(run.spans(SpanCode.EVALUATION)) == 4
+    assert "rollout" in {note["what"] for note in run.notes("site")}

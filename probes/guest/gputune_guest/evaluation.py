@@ -24,6 +24,8 @@ local = spans.local
 here = ring.here
 
 SELDOM = 2  # steps of the first optimizer between two phases that nothing else confirms
+ROLLOUT = "rollout"  # of a phase where these are loaded: such scripts let a model act to get what it learns from
+ENVIRONMENTS = ("gymnasium", "gym", "pettingzoo", "dm_env", "envpool", "isaacgym", "mujoco", "pyspiel", "torchrl")
 
 _trains = set()  # ids of loaders between whose batches a step was made
 first_optimizer = None  # what step.py keeps of it
@@ -44,8 +46,12 @@ class _Phase:
 
 def _open(t0, first, certain, frame):
     here.look = True
-    here.phase = _Phase(t0, first, certain, spans.site(frame, "evaluation"))
+    here.phase = _Phase(t0, first, certain, spans.site(frame, _kind()))
     ring.since(t0)
+
+
+def _kind():
+    return ROLLOUT if any(name in sys.modules for name in ENVIRONMENTS) else "evaluation"
 
 
 def _close(t1, confirmed=False):
