@@ -126,10 +126,8 @@ class Training:
         self._forwards: deque[float] = deque(maxlen=FORWARDS)
         self._afters: deque[float] = deque(maxlen=FORWARDS)
         self._gotten = True
-        self._asked = self._gotten_at = (
-            0  # when the last training batch was asked for, and the one before it gotten, ns
-        )
-        self._got = 0  # when the last one was gotten, ns
+        # ns: when the last training batch was asked for and gotten, and when the one before it was gotten
+        self._asked = self._got = self._gotten_at = 0
         self._stepped_before = 0  # when the last step before that next() was over, ns
         self._looked = self._on_weights = 0  # ns before the first module call that were looked at, and on the weights
         self._backward = 0  # ns inside of backward passes
