@@ -53,6 +53,13 @@ def told(run: Any, code: SpanCode) -> dict[str, tuple[int, int]]:
     return found
 
 
+def test_calls_that_no_python_code_makes_are_recorded_without_a_place(watched: Callable[..., Any]) -> None:
+    code = "import atexit, torch\natexit.register(print, 'x' * 200_000, flush=True)"
+    run = watched(code).healthy()
+    assert run.out == "x" * 200_000 + "\n"
+    assert run.err == ""
+
+
 REPORTING = """
 import http.server, threading, urllib.request, torch
 class Quiet(http.server.SimpleHTTPRequestHandler):

@@ -40,7 +40,7 @@ def _met(original, what, *, shared):
         finally:
             t1 = now()
             local.depth = 0
-            _tell(what, t0, t1, sys._getframe(1), args, kwargs, shared=shared)
+            _tell(what, t0, t1, sys._getframe().f_back, args, kwargs, shared=shared)
 
     return wrapper
 

@@ -131,7 +131,7 @@ def _train(original):
         finally:
             local.modes = False
             try:
-                _mode(mode, sys._getframe(1))
+                _mode(mode, sys._getframe().f_back)
             except Exception as error:
                 ring.failed(error)
 

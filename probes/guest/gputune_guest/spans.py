@@ -87,9 +87,9 @@ def timed(  # noqa: PLR0913, PLR0917 - options
                 t1 = now()
                 local.depth = 0
                 if joined and get_ident() == here.trainer:
-                    prolong(code, t0, t1, what, sys._getframe(1))
+                    prolong(code, t0, t1, what, sys._getframe().f_back)
                 elif t1 - t0 >= least:
-                    write(code, t0, t1, what, sys._getframe(1), _measured(size, args, kwargs))
+                    write(code, t0, t1, what, sys._getframe().f_back, _measured(size, args, kwargs))
 
         return wrapper
 
@@ -174,7 +174,12 @@ def write(code, t0, t1, what, frame, size=0, c=0):  # noqa: PLR0913, PLR0917 - o
 
 
 def site(frame, what):
-    """Return the id of the user's place that is calling, and tell it when it is new. 0 when there are too many."""
+    """Return the id of the user's place that is calling, and tell it when it is new.
+
+    0 when there are too many, and where no Python code is calling, as at the interpreter's end (`frame` is None).
+    """
+    if frame is None:
+        return 0
     frame = places.user_frame(frame)
     key = (frame.f_code, frame.f_lineno, what)
     number = _sites.get(key)

@@ -55,7 +55,7 @@ def _copy(original):
         result = original(self, *args, **kwargs)
         if self.is_cuda:
             if not (result is self or result.is_cuda or kwargs.get("non_blocking")):
-                spans.write(SYNC, t0, now(), what, sys._getframe(1))
+                spans.write(SYNC, t0, now(), what, sys._getframe().f_back)
             return result
         if result is not self and (result.is_cuda or forced):
             t1 = now()
@@ -64,7 +64,7 @@ def _copy(original):
                 if self.is_pinned():
                     bits |= PINNED
                 size = self.element_size() * self.nelement()
-                spans.write(COPY_H2D, t0, t1, what, sys._getframe(1), size, bits)
+                spans.write(COPY_H2D, t0, t1, what, sys._getframe().f_back, size, bits)
             except Exception as error:
                 spans.ring.failed(error)
         return result

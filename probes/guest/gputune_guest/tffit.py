@@ -178,7 +178,7 @@ def _evaluates(original):
         try:
             return original(*args, **kwargs)
         finally:
-            spans.write(EVALUATION, t0, now(), original.__name__, sys._getframe(1))
+            spans.write(EVALUATION, t0, now(), original.__name__, sys._getframe().f_back)
 
     return wrapper
 
