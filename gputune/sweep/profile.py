@@ -43,6 +43,18 @@ class TooSlow(GputuneError):  # noqa: N818 - as above
         )
 
 
+class TakenApart(GputuneError):  # noqa: N818 - as above
+    """Another thread than the training's takes the batches: what lies between two of them is no step."""
+
+    def __init__(self, script: str, where: str) -> None:
+        super().__init__(
+            f"the batches of the loader at `{clean(where, 60)}` of `{script}` are taken by a thread of their own: how "
+            "fast it trains cannot be told by them",
+            hint="iterate the DataLoader where you train, for its workers prefetch by themselves; "
+            "`gputune watch` says whether the thread keeps up",
+        )
+
+
 class NoLoader(GputuneError):  # noqa: N818 - as above
     """No batch of a DataLoader was seen."""
 
@@ -170,13 +182,18 @@ def _shorter(work: Work, seconds: float) -> Work:
 
 
 def profile(start: Start, script: str, where: str = "") -> Profile:
-    """Return what a start of the script shows of the loader that it timed. Raises NoLoader or TooShort."""
+    """Return what a start of the script shows of the loader that it timed.
+
+    Raises NoLoader, OnlyEvaluated, TakenApart, TooShort or TooSlow.
+    """
     run = start.run
     found = [(p, x) for p in (run.processes if run else ()) for x in p.loaders if _fits(x, start.where)]
     if run is None or not found:
         raise _no_loader(start, script, where)
     process, loader = max(found, key=lambda pair: (pair[1].batches, pair[1].wait_total))
     outlook = Outlook(run, process, loader)
+    if loader.apart is not None and not outlook.known:
+        raise TakenApart(script, loader.where)
     if not start.rates or not outlook.known:
         raise TooSlow(script, start.batches, start.seconds) if start.over else TooShort(script, start.batches)
     own = setting_of(loader)

@@ -218,8 +218,9 @@ class Sweeper:
 
     def _search(self, here: Profile, found: Found, bench: Stage) -> None:
         """Measure the ceiling, then the best few settings."""
-        self.wishes.tell("one batch again and again: what everything but the loading allows")
-        here.ceiling = self.journal.number(f"ceiling {here.script.words()}", bench.ceiling)
+        if self._in_time(bench, here.script):
+            self.wishes.tell("one batch again and again: what everything but the loading allows")
+            here.ceiling = self.journal.number(f"ceiling {here.script.words()}", bench.ceiling)
         found.predicted = {wanted: here.rate(wanted) for wanted in here.settings()}
         if here.ceiling is not None and here.script.num_workers == 0 and here.ceiling < here.measured * (1 + NO_GAIN):
             self.says.append("batches cost next to nothing: no setting of the loader can bring more")

@@ -128,18 +128,8 @@ def test_a_sweep_goes_on_where_it_was_killed(swept) -> None:
 @pytest.mark.slow
 def test_a_ctrl_c_prints_the_best_so_far(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    command = [*GPUTUNE, "sweep-loader", "--python", sys.executable, "--json", "train.py"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    ) as process:  # fmt: skip
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "again and again" in line:
-                break
-        os.killpg(process.pid, signal.SIGINT)
-        output, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode in {130, -signal.SIGINT}, errors
+    status, output, errors = interrupted(tmp_path)
+    assert status in {130, -signal.SIGINT}, errors
     found = json.loads(output)
     assert (found["stopped"], found["written"]) == (True, "")
     assert found["best"] == found["baseline"]
@@ -148,6 +138,22 @@ def test_a_ctrl_c_prints_the_best_so_far(tmp_path: Path) -> None:
     while any(str(tmp_path) in _command(folder) for folder in Path("/proc").iterdir() if folder.name.isdigit()):
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def interrupted(folder: Path) -> "tuple[int, str, str]":
+    """Return status, stdout and stderr of a sweep with a Ctrl-C as soon as it has seen the script as it is."""
+    command = [*GPUTUNE, "sweep-loader", "--python", sys.executable, "--json", "train.py"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "again and again" in line:
+                break
+        os.killpg(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=PATIENCE)
+    return process.returncode, output, errors
 
 
 def _command(folder: Path) -> str:
@@ -272,14 +278,28 @@ def test_a_batch_size_that_the_script_makes_itself_is_said(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_budget_that_the_first_start_spends_is_no_result(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
+def test_a_budget_that_is_over_before_a_batch_came_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import time; time.sleep(600)")
     done = sweep(tmp_path, "--budget", "1s", "train.py")
     assert done.returncode == 1, done.stderr
-    said = done.stdout + done.stderr  # where the start itself took longer, it is an error that nothing was measured
-    assert "was measured" in said
-    assert "--budget" in said
-    assert "surely faster" not in said
+    assert "nothing was measured of `train.py`: the budget of 1.0 s was over" in done.stderr
+    assert "hint: give it longer, or no limit: leave out `--budget`" in done.stderr
+    assert not (tmp_path / "gputune.toml").exists()
+
+
+@pytest.mark.slow
+def test_a_budget_that_the_first_start_spends_is_no_result(tmp_path: Path) -> None:
+    """A sweep that was killed after its first start, and has no time for another one."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    interrupted(tmp_path)
+    [journal] = tmp_path.glob("gputune-runs/*/sweep.jsonl")
+    until = journal.read_text().index('\n', journal.read_text().index('{"kind": "profile"')) + 1
+    journal.write_text(journal.read_text()[:until])
+    done = sweep(tmp_path, "--budget", "0.2s", "--resume", "train.py")
+    assert done.returncode == 1, done.stderr
+    assert "nothing but the script's own settings was measured" in done.stdout
+    assert "the budget was spent before: give it more, like `--budget 2m`; nothing was written" in done.stdout
+    assert "surely faster" not in done.stdout
     assert not (tmp_path / "gputune.toml").exists()
 
 

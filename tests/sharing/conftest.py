@@ -114,5 +114,5 @@ def gone() -> Callable[[list[psutil.Process]], bool]:
 def _lives(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, FileNotFoundError):  # the latter where it went between two looks of psutil
         return False

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -164,12 +165,12 @@ def test_nobody_is_left_whoever_is_killed(  # noqa: PLR0917 - fixtures
         eventually(lambda: len([f for f in tmp_path.glob("l/*.log") if "up" in f.read_text()]) == 2)
         everyone = family(running.pid)
         launcher = next(p.parent() for p in everyone if p.name() == "sh" and p.parent().ppid() == running.pid)
-        recorder = next(p for p in running_children(running.pid) if p != launcher)
+        recorder = next(p for p in running_children(running.pid, gone) if p != launcher)
         for name, process in (("typed", everyone[0]), ("launcher", launcher), ("recorder", recorder)):
             if name in who:
                 process.kill()
         if who == "recorder":
-            eventually(lambda: len(running_children(running.pid)) == 2)
+            eventually(lambda: len(running_children(running.pid, gone)) == 2)
             running.terminate()
         running.communicate(timeout=60)
         eventually(lambda: gone([p for p in everyone if p != recorder]))
@@ -190,8 +191,8 @@ def test_a_launcher_that_is_killed_is_missed(started, eventually, tmp_path, docu
     assert [row["state"] for row in told["procs"]] == ["lost", "lost"]
 
 
-def running_children(pid: int) -> list[psutil.Process]:
-    return [p for p in psutil.Process(pid).children() if p.status() != psutil.STATUS_ZOMBIE]
+def running_children(pid: int, gone: Callable[[list[psutil.Process]], bool]) -> list[psutil.Process]:
+    return [p for p in psutil.Process(pid).children() if not gone([p])]
 
 
 def test_what_a_task_leaves_behind_is_ended(share, eventually, tmp_path) -> None:
