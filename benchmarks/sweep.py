@@ -14,6 +14,7 @@ get as long as the sweep took, starting the script for each trial.
 
 import argparse
 import json
+import math
 import os
 import random
 import statistics
@@ -32,7 +33,8 @@ WORKERS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
 PREFETCHES = (1, 2, 3, 4, 8, 16)
 FEWER = ((1, 2, 4, 8), (2, 8))  # with --small: to see that it works
 STARTS = 2  # of the script, to see what one costs
-FINALISTS, ROUNDS = 3, 6
+FINALISTS, ROUNDS = 3, 8
+LONGER = 2  # times the batches of a cell, in each of these rounds: they are what regret is told by
 SURE = 2.0  # standard errors to either side: 95 %
 SEED = 3
 NAMES = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")
@@ -40,7 +42,7 @@ HEAD = """# Sweeps
 
 Made by `make bench-sweep` on {cores} cores in {minutes:.0f} min, {date}. Regret: how far the choice is below the best
 of the grid's {cells} cells, both measured again in turn: the best one by half of the rounds, held against the choice in
-the others, and the other way round.
+the others, and the other way round. Behind ±: half of the 95 % interval of its rate over that of the best cell.
 
 Share of the grid: the sweep's time, from Enter to the prompt, over that of trying every cell by hand: a start of the
 script for each ({starts} real ones, {start:.1f} s) and as long under its setting as the sweep spent on its choice
@@ -57,7 +59,7 @@ Cell = dict[str, object]
 
 @dataclass(kw_only=True)
 class Row:
-    """What came of one workload. Rates are samples/s; `unsure` is half of the 95 % interval, relative."""
+    """What came of one workload. Rates are samples/s; `unsure…` is half of a 95 % interval, relative."""
 
     workload: str
     baseline: float
@@ -65,6 +67,7 @@ class Row:
     best: Cell
     gain: float
     regret: float
+    unsure_regret: float
     trials: int
     seconds: float
     share: float  # of the grid by hand
@@ -85,7 +88,7 @@ class Row:
         )
         return (
             f"| {self.workload} | {self.baseline:.4g} | {words(self.chosen)} | {words(self.best)} | ×{self.gain:.2f} "
-            f"| {self.regret:.1%} | {self.trials} | {self.seconds:.0f} "
+            f"| {self.regret:.1%} ± {self.unsure_regret:.1%} | {self.trials} | {self.seconds:.0f} "
             f"| {self.share:.1%} ({self.share_at_least:.1%}) | {others} |\n"
         )
 
@@ -179,6 +182,12 @@ def regrets(rounds: Sequence[Sequence[float]]) -> list[float]:
     return [statistics.fmean(both) for both in zip(*found, strict=True)]
 
 
+def unsure_regret(rounds: Sequence[Sequence[float]], best: int) -> float:
+    """Return half of the 95 % interval of how the choice, which is the first cell, stands to the best one."""
+    ratios = [rates[0] / rates[best] for rates in rounds]
+    return SURE * statistics.stdev(ratios) / math.sqrt(len(ratios))
+
+
 def one(name: str, options: argparse.Namespace) -> Row:
     """Return what came of one workload."""
     with tempfile.TemporaryDirectory() as temporary:
@@ -196,7 +205,7 @@ def one(name: str, options: argparse.Namespace) -> Row:
         last: list[Cell] = []
         for cell in (chosen, *top, *(dict_of(each["settings"]) for each in others.values())):
             last += [cell] if cell and cell not in last else []
-        rounds = finals(folder, last, options.seconds)
+        rounds = finals(folder, last, LONGER * options.seconds)
         spent = on_choice(folder, found)
     behind = regrets(rounds)
     rates = [statistics.fmean(each) for each in zip(*rounds, strict=True)]
@@ -209,6 +218,7 @@ def one(name: str, options: argparse.Namespace) -> Row:
         best=last[rates.index(max(rates))],
         gain=rates[0] / baseline,
         regret=behind[0],
+        unsure_regret=unsure_regret(rounds, rates.index(max(rates))),
         trials=len(trials) + (found["ceiling"] is not None),
         seconds=whole,
         share=whole / sum(start + max(row["took"], spent) for row in rows),

@@ -1,12 +1,14 @@
 """Rates that were measured, with their intervals, and which of two settings is the better one.
 
-A tie goes to the cheaper setting: two tie that were measured within `TIE` of each other. A setting that cannot be told
-from the script's own is no reason to change it.
+A tie goes to the cheaper setting: two tie whose rates are believed to be within `TIE` of each other. What is believed
+lies between what was measured of them and what the model predicts, by how well either is known: chance alone makes no
+setting the better one, and a difference that was seen often enough is not explained away. A setting that cannot be
+told from the script's own is no reason to change it.
 """
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -15,7 +17,8 @@ from gputune.sweep.settings import Setting
 
 SURE = 2.0  # standard errors to either side: 95 %
 TIE = 0.01  # relative: the cheaper one of two that are this close
-LOOSE = 0.03  # relative: and of two this close that are not apart, where that was seen once or not well
+MODEL = 0.05  # relative: standard deviation by which the ratio of two predictions is off
+ONCE = 0.02  # relative: the same of two rates of which one was seen once, for what visits differ by is not known then
 SHARP = 0.025  # half a width of the interval of a ratio below which what is not apart from the script's own ties
 FINE = 0.015  # the same between two settings that are tried: below it, more visits would tell next to nothing
 
@@ -103,20 +106,25 @@ def order(one: Tally, other: Tally, sharp: float = SHARP) -> Order:
     return Order.TIE if found.high - found.low <= 2 * sharp * found.likely else Order.UNDECIDED
 
 
-def as_fast(tally: Tally, fastest: Tally) -> bool:
-    """Return whether a setting is about as fast as the fastest, or perhaps as fast and a little slower by chance.
+def ratio(tally: Tally, other: Tally, predicted: Mapping[Setting, float]) -> float:
+    """Return a setting's rate over that of another: as measured, and the less that tells, the more as predicted."""
+    measured = tally.rate / other.rate
+    expected, by = predicted.get(tally.setting, 0.0), predicted.get(other.setting, 0.0)
+    if not expected or not by:
+        return measured
+    once = min(len(tally.visits), len(other.visits)) == 1
+    error = max(math.hypot(tally.error, other.error), ONCE if once else 0.0)
+    trust = MODEL**2 / (MODEL**2 + error**2)
+    return trust * measured + (1 - trust) * expected / by
 
-    Chance is believed where one of them was seen once, or where what was seen of them tells no more.
-    """
-    if tally.rate >= fastest.rate * (1 - TIE):
-        return True
-    found = gain(fastest, tally)
-    vague = min(len(tally.visits), len(fastest.visits)) == 1 or found.high - found.low > 2 * LOOSE * found.likely
-    return vague and tally.rate >= fastest.rate * (1 - LOOSE) and found.high >= 1
+
+def as_fast(tally: Tally, fastest: Tally, predicted: Mapping[Setting, float]) -> bool:
+    """Return whether a setting ties with the fastest, by what was measured and predicted of the two."""
+    return ratio(tally, fastest, predicted) >= 1 - TIE
 
 
-def best(tallies: Iterable[Tally], script: Setting) -> Tally:
-    """Return the cheapest of those that are about as fast as the fastest.
+def best(tallies: Iterable[Tally], script: Setting, predicted: Mapping[Setting, float]) -> Tally:
+    """Return the cheapest of those that tie with the fastest.
 
     The script's own settings are left only for what is surely faster, or costs less and is sure to be about as fast.
     The fastest is looked for among these alone: one of which little is known does not hide one that surely pays.
@@ -125,7 +133,7 @@ def best(tallies: Iterable[Tally], script: Setting) -> Tally:
     own = next((tally for tally in found if tally.setting == script), None)
     sure = found if own is None else [tally for tally in found if _may_replace(tally, own)]
     fastest = max(sure, key=lambda tally: tally.rate)
-    return min((t for t in sure if as_fast(t, fastest)), key=lambda tally: tally.setting.cost(script))
+    return min((t for t in sure if as_fast(t, fastest, predicted)), key=lambda tally: tally.setting.cost(script))
 
 
 def _may_replace(tally: Tally, own: Tally) -> bool:

@@ -21,8 +21,9 @@ from gputune.sweep.starting import Start, State
 CLOSE = 0.03  # relative: predictions this close are the same, for the model is not more exact than that
 HOPE = 0.02  # a setting that is predicted no further behind the best may be it: the model's own error, once corrected
 SURELY = 1.1  # times: a gain whose lower end is above this needs no second start
-VISITS = 3  # times that a setting is gone back to at most, to tell two of them apart
-HOPELESS = 1.5  # times: an interval that would still be so much too wide after all visits is not worth more
+VISITS = 4  # times that a setting is gone to at most, to tell it from another one
+TURNS = 6  # visits at most that make sure that the best one is faster than the script's own
+HOPELESS = 2.0  # times: an interval that would still be so much too wide after all visits is not worth more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,18 +144,21 @@ class Search:
     @property
     def best(self) -> Tally:
         """Return the best by now."""
-        return best(self.found.tallies.values(), self.profile.script)
+        return best(self.found.tallies.values(), self.profile.script, self.found.predicted)
 
     @property
     def _fastest(self) -> Tally:
         return max(self.found.tallies.values(), key=lambda tally: tally.rate)
+
+    def _ties(self, tally: Tally) -> bool:
+        return as_fast(tally, self._fastest, self.found.predicted)
 
     @property
     def left(self) -> int:
         """Return how many visits may come at most after the one that is told."""
         if self.bench.price(self.profile.script):
             return self._trials
-        return self._more + (0 if self._confirming else self._trials * _turns(self._visits) + 2 * VISITS)
+        return self._more + (0 if self._confirming else self._trials * _turns(self._visits) + TURNS)
 
     def run(self) -> None:
         """Measure until nothing is left that may pay, or may be measured; then make sure of the best one."""
@@ -182,14 +186,14 @@ class Search:
             return
         if not self._visit(high) or high not in tallies:
             return
-        way = [] if as_fast(tallies[low], self._fastest) else between(low, high, self.found.predicted)
+        way = [] if self._ties(tallies[low]) else between(low, high, self.found.predicted)
         while way:
             at = len(way) // 2
             if not self._visit(way[at]):
                 break
             middle = tallies.get(way[at])
-            way = way[:at] if middle is None or as_fast(middle, self._fastest) else way[at + 1 :]
-        self._flat = self.best.setting != high and as_fast(tallies[high], self._fastest)
+            way = way[:at] if middle is None or self._ties(middle) else way[at + 1 :]
+        self._flat = self.best.setting != high and self._ties(tallies[high])
 
     def _cheapest(self, predicted: Mapping[Setting, float]) -> Setting | None:
         """Return the cheapest of the settings that are predicted to be about as fast as the fastest."""
@@ -286,8 +290,8 @@ class Search:
     def _confirm(self) -> None:
         """Measure the best one and the script's own in turn until they are apart, or are seen to tie."""
         script = self.profile.script
-        self._more, self._confirming = 2 * VISITS, True
-        for turn in range(2 * VISITS):
+        self._more, self._confirming = TURNS, True
+        for turn in range(TURNS):
             fastest = self._fastest
             own = self.found.tallies.get(script)
             if own is None or fastest is own:

@@ -279,7 +279,7 @@ class Sweeper:
         )
         if own.memory:
             found.memory.setdefault(own.script, own.memory)
-        winner = best(found.tallies.values(), here.script)
+        winner = best(found.tallies.values(), here.script, found.predicted)
         if here is not own and order(winner, baseline) is not Order.FASTER:
             winner = baseline
         if own.shared and winner.setting != own.script:

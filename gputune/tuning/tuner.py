@@ -181,7 +181,7 @@ class Tuner:
         tried = [tally for tally in found.tallies.values() if tally is not own]
         if not tried:
             return None
-        chosen = best(tried, own.setting)
+        chosen = best(tried, own.setting, found.predicted)
         self.story.gain = gain(own, chosen)
         return chosen.setting if self.story.gain.high >= WORTH_KEEPING else None
 

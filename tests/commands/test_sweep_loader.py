@@ -293,9 +293,9 @@ def test_a_budget_that_the_first_start_spends_is_no_result(tmp_path: Path) -> No
     (tmp_path / "train.py").write_text(SCRIPT)
     interrupted(tmp_path)
     [journal] = tmp_path.glob("gputune-runs/*/sweep.jsonl")
-    until = journal.read_text().index('\n', journal.read_text().index('{"kind": "profile"')) + 1
+    until = journal.read_text().index("\n", journal.read_text().index('{"kind": "profile"')) + 1
     journal.write_text(journal.read_text()[:until])
-    done = sweep(tmp_path, "--budget", "0.2s", "--resume", "train.py")
+    done = sweep(tmp_path, "--budget", "1s", "--resume", "train.py")
     assert done.returncode == 1, done.stderr
     assert "nothing but the script's own settings was measured" in done.stdout
     assert "the budget was spent before: give it more, like `--budget 2m`; nothing was written" in done.stdout

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from gputune.sweep.choosing import Order, Tally, best, gain, order, unsteadiness
+from gputune.sweep.choosing import Order, Tally, as_fast, best, gain, order, ratio, unsteadiness
 from gputune.sweep.settings import Setting, setting
 
 
@@ -47,22 +47,40 @@ def test_two_settings_are_apart_or_tie_or_more_has_to_be_measured(
 
 def test_a_tie_goes_to_fewer_workers() -> None:
     found = [tally(0, 50.0), tally(4, 100.0, spread=0.001), tally(6, 100.4, spread=0.001)]
-    assert best(found, workers(0)).setting == workers(4)
+    assert best(found, workers(0), {}).setting == workers(4)
+
+
+def test_a_difference_that_was_seen_often_is_believed_and_one_that_was_not_is_held_against_the_model() -> None:
+    equal = {workers(2): 100.0, workers(4): 100.0}
+    often = tally(2, 98.0, spread=0.001, noise=0.002, visits=4), tally(4, 100.0, spread=0.001, noise=0.002, visits=4)
+    assert ratio(*often, equal) == pytest.approx(0.98, abs=0.001)
+    assert not as_fast(*often, equal)
+    vague = tally(2, 98.0, spread=0.001, noise=0.08, visits=4), tally(4, 100.0, spread=0.001, noise=0.08, visits=4)
+    assert 0.98 < ratio(*vague, equal) < 1.0
+    assert as_fast(*vague, equal)
+    assert not as_fast(*vague, {workers(2): 95.0, workers(4): 100.0})
+    assert ratio(*vague, {}) == pytest.approx(0.98, abs=0.001)
+
+
+def test_one_visit_is_believed_less_than_its_parts_say() -> None:
+    equal = {workers(2): 100.0, workers(4): 100.0}
+    once = tally(2, 98.0, spread=0.0, noise=0.002), tally(4, 100.0, spread=0.0, noise=0.002)
+    assert 0.982 < ratio(*once, equal) < 0.985
 
 
 def test_what_is_not_surely_faster_leaves_the_script_as_it_is() -> None:
     own, other = tally(2, 100.0, spread=0.1, noise=0.05), tally(4, 103.0, spread=0.1, noise=0.05)
-    assert best([own, other], workers(2)) is own
+    assert best([own, other], workers(2), {}) is own
 
 
 def test_what_is_cheaper_and_perhaps_as_fast_leaves_the_script_as_it_is() -> None:
     own, other = tally(8, 100.0, spread=0.1, noise=0.05), tally(2, 99.8, spread=0.1, noise=0.05)
-    assert best([own, other], workers(8)) is own
+    assert best([own, other], workers(8), {}) is own
 
 
 def test_what_is_as_fast_and_cheaper_than_the_script_is_taken() -> None:
     own, other = tally(8, 100.0, spread=0.001), tally(2, 99.8, spread=0.001)
-    assert best([own, other], workers(8)) is other
+    assert best([own, other], workers(8), {}) is other
 
 
 def test_one_that_is_not_surely_faster_does_not_hide_the_next_that_is() -> None:
@@ -70,14 +88,14 @@ def test_one_that_is_not_surely_faster_does_not_hide_the_next_that_is() -> None:
     sure = Tally(setting=workers(4), noise=0.01, visits=[(1050, 1150, 1100, 1140)])
     vague = Tally(setting=workers(5), noise=0.01, visits=[(700, 5000, 5000, 700)])
     assert order(vague, own) is Order.UNDECIDED
-    assert best([own, vague], workers(0)) is own
-    assert best([own, sure, vague], workers(0)) is sure
+    assert best([own, vague], workers(0), {}) is own
+    assert best([own, sure, vague], workers(0), {}) is sure
 
 
 def test_a_cheaper_one_that_is_not_surely_faster_leaves_its_place_to_one_that_is() -> None:
     own, sure = tally(0, 100.0), tally(4, 110.0, spread=0.001)
     vague = Tally(setting=workers(2), noise=0.01, visits=[[90.0, 140.0] * 5])
-    assert best([own, vague, sure], workers(0)) is sure
+    assert best([own, vague, sure], workers(0), {}) is sure
 
 
 def test_a_machine_that_is_never_the_same_shows_in_repeated_visits() -> None:
