@@ -2,7 +2,7 @@
 
 They make their data themselves, have it in their repository or train on any text: nothing is downloaded. `--folder`
 holds the repositories, cloned from the addresses below; none of their code is part of this project. What a script
-needs beside torch has to be there for `--python` (tensorboard for makemore).
+needs beside torch has to be there for `--python` (tensorboard for makemore, scikit-learn for DLRM).
 """
 
 import argparse
@@ -56,6 +56,20 @@ PUBLIC = (
         words=("projects/chargpt/chargpt.py", "--model.model_type=gpt-nano", "--data.block_size=32"),
         environment={"PYTHONPATH": "."},
         text="input.txt",
+    ),
+    Public(
+        name="DLRM on random data",
+        address="https://github.com/facebookresearch/dlrm",
+        words=(
+            "dlrm_s_pytorch.py",
+            "--mini-batch-size=128",
+            "--num-batches=100000",
+            "--num-indices-per-lookup=10",
+            "--arch-embedding-size=10000-10000-10000-10000",
+            "--arch-sparse-feature-size=16",
+            "--arch-mlp-bot=13-64-16",
+            "--arch-mlp-top=64-1",
+        ),
     ),
 )
 
