@@ -33,7 +33,7 @@ WORKERS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
 PREFETCHES = (1, 2, 3, 4, 8, 16)
 FEWER = ((1, 2, 4, 8), (2, 8))  # with --small: to see that it works
 STARTS = 2  # of the script, to see what one costs
-FINALISTS, ROUNDS = 2, 8
+FINALISTS, ROUNDS = 2, 6
 LONGER = 2  # times the batches of a cell, in each of these rounds: they are what regret is told by
 CALM = 0.05  # of the CPU time wanted: where the host of a virtual machine takes more of it, a round is made once more
 SURE = 2.0  # standard errors to either side: 95 %
@@ -301,7 +301,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--small", action="store_true", help="a few cells, to see that it works; writes nothing")
     options.add_argument("--only", action="append", help="only this workload, writes nothing: " + ", ".join(WORKLOADS))
-    options.add_argument("--seconds", type=float, default=1.0, help="of timed batches in a cell")
+    options.add_argument("--seconds", type=float, default=0.8, help="of timed batches in a cell")
     options.add_argument(
         "--keep", type=Path, help="a folder for each workload's row; those that are there are not made anew"
     )

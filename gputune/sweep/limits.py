@@ -10,6 +10,7 @@ from gputune.sweep.settings import Setting
 
 ROOM = 0.8  # of what is left: trainings grow, and batches vary in size
 SPARE = 1  # workers more than the CPUs can keep running may be tried: they fill the gaps of the others
+TRIFLE = 0.01  # of the memory and of /dev/shm that is left: a queue that takes no more costs nothing
 UNKNOWN = 512 << 20  # B that a worker is believed to need where nothing was measured: an interpreter with torch
 
 
@@ -41,6 +42,12 @@ class Limits:
     def needs(self, wanted: Setting) -> float:
         """Return the B of memory that workers and queues of a setting take, in one rank."""
         return wanted.num_workers * self.worker + self.shm(wanted)
+
+    def trifling(self, wanted: Setting) -> bool:
+        """Return whether full queues of a setting are known to take next to nothing of what is left."""
+        if not self.batch or self.memory is None:
+            return False
+        return self.shm(wanted) <= TRIFLE * self.memory and wanted.queue <= TRIFLE * self.batches
 
     def shm(self, wanted: Setting) -> int:
         """Return the B of /dev/shm that full queues of a setting take, in one rank."""

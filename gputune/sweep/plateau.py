@@ -1,7 +1,8 @@
 """The plateau on which more workers bring nothing: where the model has it begin, and whether that is true.
 
 A model that leaves out what a batch costs on its way sees the plateau begin too early. So one setting with plenty of
-everything is measured as well; where it is faster, the plateau begins somewhere on the way there.
+everything is measured as well; where it is faster, the plateau begins somewhere on the way there. And its batches come
+without jitter, so queues that cost next to nothing are long from the beginning.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,6 +27,20 @@ def beyond(
     if profile.ceiling is not None and measured is not None and measured.rate >= profile.ceiling * (1 - TIE):
         return None
     return ample(here, among, SHORT_S / seconds(profile, here))
+
+
+def deeper(profile: Profile, among: Iterable[Setting], here: Setting) -> Setting:
+    """Return `here` with the longest queue that costs next to nothing: it evens out jitter, which the model lacks.
+
+    It holds no more batches than a visit times, as above.
+    """
+    longest = SHORT_S / seconds(profile, here)
+    found = [
+        s
+        for s in _like(here, among)
+        if s.num_workers == here.num_workers and s.queue <= longest and profile.limits.trifling(s)
+    ]
+    return max(found, key=lambda s: s.queue, default=here) if here.num_workers else here
 
 
 def ample(here: Setting, among: Iterable[Setting], queue: float) -> Setting | None:

@@ -107,6 +107,7 @@ class Found:
 
 Tell = Callable[[Setting, Found], None]
 Ample = Callable[[Setting], Setting | None]
+Deeper = Callable[[Setting], Setting]
 
 
 class Search:
@@ -127,6 +128,7 @@ class Search:
         tell: Tell,
         visits: int = VISITS,
         ample: Ample | None = None,
+        deeper: Deeper = lambda wanted: wanted,
     ) -> None:
         self.profile = profile
         self.bench = bench
@@ -136,6 +138,7 @@ class Search:
         self._tell = tell
         self._visits = visits
         self._ample = ample
+        self._deeper = deeper
         self._flat = False  # more than the best one has was measured, and brings nothing
         self._more = 0  # visits at most that the comparison at hand may still take
         self._confirming = False
@@ -196,10 +199,14 @@ class Search:
         self._flat = self.best.setting != high and self._ties(tallies[high])
 
     def _cheapest(self, predicted: Mapping[Setting, float]) -> Setting | None:
-        """Return the cheapest of the settings that are predicted to be about as fast as the fastest."""
+        """Return the cheapest of the settings that are predicted to be about as fast as the fastest.
+
+        Its queue is as long as it can be for nothing. The script's own settings stay as they are.
+        """
         most = max(predicted.values(), default=0.0)
         close = [s for s, rate in predicted.items() if rate >= most * (1 - CLOSE)]
-        return min(close, key=lambda s: s.cost(self.profile.script), default=None)
+        found = min(close, key=lambda s: s.cost(self.profile.script), default=None)
+        return found if found is None or found == self.profile.script else self._deeper(found)
 
     def _hopeful(self) -> Iterator[Setting]:
         """Yield settings beside the best one that may be better, or as good and cheaper; the most promising first."""

@@ -247,6 +247,7 @@ class Sweeper:
             allowed=lambda wanted: self._in_time(bench, wanted),
             tell=lambda wanted, now: self.wishes.tell(self._progress(wanted, now, bench.takes(wanted), search.left)),
             ample=lambda enough: plateau.beyond(here, found.tallies, found.predicted, enough),
+            deeper=lambda enough: plateau.deeper(here, found.predicted, enough),
         )
         search.run()
 

@@ -58,3 +58,12 @@ def test_more_workers_than_cpus_are_tried_only_where_the_steps_leave_cpus_idle(s
         making_cpu=0.010, step_cpu=0.001, stepping=stepping, fitting_workers=lambda: 2, queued_batches=lambda: 1e9,
     )  # fmt: skip
     assert limits(outlook, OWN, None).workers == most
+
+
+def test_a_queue_of_small_batches_takes_next_to_nothing() -> None:
+    room = replace(ROOMY, memory=1000 * MIB, batches=10_000.0)
+    assert room.trifling(workers(4, 2))
+    assert not room.trifling(workers(4, 4))  # of 1,000 MiB it takes 16
+    assert not replace(room, batches=500.0).trifling(workers(4, 2))
+    assert not replace(room, memory=None).trifling(workers(4, 2))
+    assert not replace(room, batch=0).trifling(workers(4, 2))  # how large its batches are is not known

@@ -4,7 +4,7 @@ import itertools
 from types import SimpleNamespace
 
 from gputune.sweep.choosing import Tally
-from gputune.sweep.plateau import ample, between, beyond
+from gputune.sweep.plateau import ample, between, beyond, deeper
 from gputune.sweep.settings import Setting, setting
 
 
@@ -46,3 +46,15 @@ def test_nothing_is_held_against_what_is_as_fast_as_with_batches_that_cost_nothi
     assert beyond(profile, {of(4): enough}, GRID, of(4)) is None
     assert beyond(profile, {of(4): short}, GRID, of(4)) == of(8, 2)  # 0.8 s of batches are ten
     assert beyond(SimpleNamespace(**{**vars(profile), "ceiling": None}), {of(4): enough}, GRID, of(4)) == of(8, 2)
+
+
+def test_a_queue_is_long_where_that_is_for_nothing() -> None:
+    def room(most: int) -> SimpleNamespace:
+        limits = SimpleNamespace(trifling=lambda s: s.queue <= most)
+        return SimpleNamespace(batch=8.0, ranks=1, rate=lambda _: 800.0, limits=limits)  # 80 batches in 0.8 s
+
+    assert deeper(room(1000), GRID, of(4)) == of(4, 16)
+    assert deeper(room(1000), GRID, of(6)) == of(6, 8)  # a visit sees no more run dry
+    assert deeper(room(20), GRID, of(4)) == of(4, 4)
+    assert deeper(room(0), GRID, of(4)) == of(4)
+    assert deeper(room(1000), GRID, of(0)) == of(0)

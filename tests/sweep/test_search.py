@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -56,7 +57,7 @@ class Switched(World):
         return super().measure(wanted)
 
 
-def searched(world: World, model, *, own: Setting = OWN, trials: int = 4, grid=GRID, ample=None):
+def searched(world: World, model, *, own: Setting = OWN, trials: int = 4, grid=GRID, ample=None, **more):
     """Search the grid by that model, and return the search and how far its choice is from the best there is."""
     found = Found(predicted={s: model(s) for s in {own, *grid}})
     found.take(own, world.measure(own), world.noise)
@@ -69,6 +70,7 @@ def searched(world: World, model, *, own: Setting = OWN, trials: int = 4, grid=G
         allowed=lambda _: True,
         tell=lambda *_: None,
         ample=ample,
+        **more,
     )
     search.run()
     most = max(world.rate(s) for s in {own, *grid} if not world.breaks(s))
@@ -190,6 +192,14 @@ def test_a_plateau_that_begins_later_than_believed_is_found_and_one_that_does_no
     assert regret <= 0.01
     assert len({*world.visits}) <= 4
     assert (search.best.setting.num_workers, search.best.setting.prefetch_factor) == chosen
+
+
+def test_a_queue_that_costs_nothing_is_long_from_the_first_visit_on() -> None:
+    world = Switched(thirsty, noise=0.001)
+    search, regret = searched(world, sleeping, ample=plenty, deeper=lambda s: replace(s, prefetch_factor=8))
+    assert world.visits[0].prefetch_factor == 8
+    assert regret <= 0.01
+    assert search.best.setting == setting(5, 8, pin_memory=False, persistent=False, batch_size=8)
 
 
 def test_where_more_is_measured_to_bring_nothing_only_what_is_cheaper_is_tried() -> None:
