@@ -122,7 +122,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     if ray is None and (each_node or ray_cpus is not None or ray_gpus is not None):
         raise BadUsage("`--each-node`, `--ray-cpus` and `--ray-gpus` are for a cluster", hint="like `--ray auto`")
     if csv_file is not None:
-        kept.check(csv_file, "--csv")
+        kept.writable(csv_file, "--csv")
     trials.end_with_us()
     wishes = Wishes(
         script=asked[0],

@@ -82,8 +82,21 @@ def _toml(value: Json) -> str:
     return str(value)
 
 
-def check(file: Path, option: str = "--write") -> None:
-    """Raise BadUsage where a sweep could not write the file at its end."""
+def check(file: Path) -> None:
+    """Raise BadUsage where a sweep could not write the file at its end, or not keep the rest of it."""
+    writable(file)
+    try:
+        _held(file)
+    except (OSError, UnicodeDecodeError) as error:
+        why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else "is no text in UTF-8"
+        raise BadUsage(
+            f"`{file}` {why}, and what it holds is to stay",
+            hint="mend it, or name another file: `--write FILE`, or `--write -` for none",
+        ) from None
+
+
+def writable(file: Path, option: str = "--write") -> None:
+    """Raise BadUsage where the file that an option names cannot be written."""
     folder = file.parent
     if file.is_dir() or not folder.is_dir():
         what = "is a folder" if file.is_dir() else f"lies in `{folder}`, which does not exist"
@@ -96,9 +109,16 @@ def check(file: Path, option: str = "--write") -> None:
         )
 
 
+def _held(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
 def write(file: Path, lines: str) -> None:
-    """Put the lines into the file in the place of those of an earlier sweep. Raises OSError where it cannot."""
-    old = file.read_text(encoding="utf-8") if file.exists() else ""
+    """Put the lines into the file in the place of those of an earlier sweep.
+
+    Raises OSError where it cannot, UnicodeDecodeError where the rest of the file is no text.
+    """
+    old = _held(file)
     head, begin, rest = old.partition(BEGIN)
     if begin:
         _, _, tail = rest.partition(END)

@@ -63,3 +63,15 @@ def test_what_could_not_be_written_is_said_before_anything_runs(tmp_path: Path) 
         kept.check(tmp_path / "no" / "gputune.toml")
     with pytest.raises(BadUsage, match="is a folder"):
         kept.check(tmp_path)
+
+
+def test_a_file_of_other_bytes_is_refused_before_anything_runs_and_stays(tmp_path: Path) -> None:
+    file = tmp_path / "gputune.toml"
+    file.write_bytes(b"# caf\xe9\nhz = 5\n")
+    with pytest.raises(BadUsage, match=r"gputune\.toml.* no text in UTF-8") as raised:
+        kept.check(file)
+    assert "--write FILE" in raised.value.hint
+    kept.writable(file, "--csv")  # which is written over whatever it holds
+    assert file.read_bytes() == b"# caf\xe9\nhz = 5\n"
+    file.write_text("# café\n", encoding="utf-8")
+    kept.check(file)
