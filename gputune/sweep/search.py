@@ -35,7 +35,9 @@ class Outcome:
     why: str = ""
     memory: int | None = None  # B, all processes
     seconds: float = 0.0
-    cut_off: bool = False  # the budget was over before it was measured
+    cut_off: bool = (
+        False  # it was not measured, by no fault of the setting: the budget was over, or the script had ended
+    )
 
 
 class Bench(Protocol):
@@ -98,6 +100,7 @@ class Found:
         if outcome.state is not State.OK or not outcome.rates:
             self.failed[wanted] = outcome
             return
+        self.failed.pop(wanted, None)  # it was cut off the last time
         tally = self.tallies.setdefault(wanted, Tally(setting=wanted, noise=noise))
         tally.visits.append(outcome.rates)
         seen = max(noise, unsteadiness(self.tallies.values()))  # of the machine: it is that of every setting
@@ -187,7 +190,7 @@ class Search:
         high = ample(low if low.num_workers or first not in tallies else first)
         if high is None or high in tallies or high.num_workers > self._most_workers:
             return
-        if not self._visit(high) or high not in tallies:
+        if not self._visit(high) or high not in tallies or low not in tallies:
             return
         way = [] if self._ties(tallies[low]) else between(low, high, self.found.predicted)
         while way:
@@ -196,7 +199,7 @@ class Search:
                 break
             middle = tallies.get(way[at])
             way = way[:at] if middle is None or self._ties(middle) else way[at + 1 :]
-        self._flat = self.best.setting != high and self._ties(tallies[high])
+        self._flat = self.best.setting != high and high in tallies and self._ties(tallies[high])
 
     def _cheapest(self, predicted: Mapping[Setting, float]) -> Setting | None:
         """Return the cheapest of the settings that are predicted to be about as fast as the fastest.
@@ -290,9 +293,15 @@ class Search:
         self._tell(wanted, self.found)
         outcome = self.bench.measure(wanted)
         self.found.take(wanted, outcome, self.bench.noise)
-        if outcome.state is not State.OK and wanted.num_workers:
+        if outcome.state is not State.OK and not outcome.cut_off and wanted.num_workers:
             self._most_workers = min(self._most_workers, wanted.num_workers - 1)
+            self._withdraw(wanted)
         return True
+
+    def _withdraw(self, wanted: Setting) -> None:
+        """Recommend no setting that failed, however often it went well before; the script's own are what they are."""
+        if wanted != self.profile.script:
+            self.found.tallies.pop(wanted, None)
 
     def _confirm(self) -> None:
         """Measure the best one and the script's own in turn until they are apart, or are seen to tie."""

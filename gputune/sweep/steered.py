@@ -96,6 +96,7 @@ class Steered:
         self._visited: set[Setting] = set()
         self._memory: dict[Setting, int] = {}
         self._profile: Profile | None = None
+        self._silent = 0.0  # s for which no batch had come when the last start was ended; 0 where it still went on
         self._sound = 0  # batches that the script does with its own settings, and does not fail
         self._last = (0.0, 0)  # when (s of the start) the last batch was seen to have come, and how many had by then
         self.starts = 0
@@ -177,6 +178,8 @@ class Steered:
             if not obeyed and any(note.get("state") == "ended" for note in self._answers(live, seq).values()):
                 obeyed, until = True, live.seconds + min(END_S, max(LEAST_END_S, self._budget.left))
         if live.status is None:
+            still = live.timeline.batches() == self._last[1] and self._quiet(live)
+            self._silent = live.seconds - self._last[0] if still and not obeyed else 0.0
             live.interrupt()
             until = live.seconds + LEAST_END_S
             while live.beat() and live.seconds < until:
@@ -295,7 +298,7 @@ class Steered:
         """Have the loader served under a setting, and time its batches. Raises NotSteered."""
         self._visited.add(wanted)
         found = self._tried(wanted) or self._tried(wanted)  # a script that ends by itself is started once more
-        return found or Outcome(state=State.FAILED, why="the script ended before it was measured")
+        return found or Outcome(state=State.FAILED, why="the script ended before it was measured", cut_off=True)
 
     def _tried(self, wanted: Setting) -> Outcome | None:
         """Return what came of a visit, None where the script ended by itself in the middle of it."""
@@ -311,9 +314,12 @@ class Steered:
 
     def _over(self, why: Ended, served: str) -> None:
         """Have what is left of a start end, and remember it where it hung."""
-        if isinstance(why, Hung) and (not isinstance(why, Late) or why.quiet):
-            self.hangs.append(f"{why} with {served}")
+        self._silent = 0.0
         self._failed(why)
+        late = isinstance(why, Late) and not why.quiet
+        if isinstance(why, Hung) and (self._silent or not late):
+            silent = f", and no batch came for {self._silent:.0f} s" if late else ""
+            self.hangs.append(f"{why}{silent} with {served}")
 
     @property
     def _came(self) -> int:

@@ -263,10 +263,11 @@ class Sweeper:
         fastest = max(found.tallies.values(), key=lambda tally: tally.rate)
         number_of = len(found.tallies.keys() | found.failed.keys() | {wanted}) + 1  # and the ceiling
         again = f"again {wanted.words()}" if wanted in found.tallies else wanted.words()
-        still = min(self.budget.left, takes * (1 + left))
+        left = min(left, int(max(0.0, self.budget.left / max(1e-9, takes) - 1))) if self.budget.total else left
+        still = takes * (1 + left)
         return (
             f"trial {number_of} of at most {TRIALS}: {again}, about {duration(takes)}, at most some "
-            f"{duration(max(takes, still))} still"
+            f"{duration(still)} still"
             + (f" ({left} more visits)" if left else "")
             + (f", predicted {number(predicted)} samples/s" if predicted else "")
             + f"; best so far {number(fastest.rate)} ({fastest.setting.words()})"
@@ -303,8 +304,9 @@ class Sweeper:
 
     def _conclude(self, what: Outcomes) -> None:
         """Write the settings that were found; where there was time for none, say so and write nothing."""
-        tried = {*what.found.tallies, *what.found.failed} - {what.baseline.setting}
-        if tried or what.sizes or not self._short:
+        failed = {wanted for wanted, outcome in what.found.failed.items() if not outcome.cut_off}
+        tried = {*what.found.tallies, *failed} - {what.baseline.setting}
+        if tried or what.sizes or not (self._short or what.found.failed):
             what.written = self._write(what)
             return
         what.measured = False

@@ -121,6 +121,32 @@ def test_a_setting_that_fails_is_no_end_and_nothing_larger_is_tried() -> None:
     assert regret <= 0.3
 
 
+def test_a_setting_that_fails_when_it_is_gone_back_to_is_not_recommended() -> None:
+    class Leaking(Switched):
+        def measure(self, wanted: Setting) -> Outcome:
+            again = wanted in self.visits and wanted.num_workers >= 5
+            found = super().measure(wanted)
+            return Outcome(state=State.OOM, why="it ran out of memory") if again else found
+
+    world = Leaking(sleeping, noise=0.001)
+    search, _ = searched(world, sleeping, ample=plenty)
+    broken = {s for s in world.visits if s.num_workers >= 5 and world.visits.count(s) > 1}
+    assert broken
+    assert all(search.found.failed[s].state is State.OOM and s not in search.found.tallies for s in broken)
+    assert search.best.setting not in broken
+
+
+def test_what_was_cut_off_by_the_budget_is_no_failure_of_the_setting() -> None:
+    class Late(Switched):
+        def measure(self, wanted: Setting) -> Outcome:
+            found = super().measure(wanted)
+            cut = self.visits.count(wanted) > 1
+            return Outcome(state=State.FAILED, why="the budget was over", cut_off=True) if cut else found
+
+    search, _ = searched(Late(sleeping, noise=0.001), sleeping, ample=plenty)
+    assert search.best.setting.num_workers >= 5
+
+
 def test_where_everything_fails_the_script_stays_as_it_is() -> None:
     world = World(sleeping, breaks=lambda s: s.num_workers > 0)
     search, _ = searched(world, sleeping)
