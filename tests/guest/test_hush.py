@@ -85,6 +85,13 @@ fd = os.open("results/old/b.txt", os.O_RDWR)
 os.write(fd, b"B")
 os.close(fd)
 assert text("results/old/b.txt") == "B"
+write("results/a.txt", "more")
+for path in ("notes.txt", "results/a.txt"):
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    os.write(fd, b"anew")
+    os.close(fd)
+    assert text(path) == "anew"
+assert raises(FileNotFoundError, os.open, "none.txt", os.O_WRONLY | os.O_TRUNC)
 """,
     "what is removed and renamed": """
 os.rename("keep.txt", "kept.txt")

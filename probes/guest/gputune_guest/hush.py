@@ -149,6 +149,8 @@ def _os_open(original, path, flags, mode=0o777, *, dir_fd=None):
         place = _writable(at, "os.open", new=new, keep=keep, must=must, least=bool(flags & os.O_APPEND))
     if place is None:
         return original(path, flags, mode, dir_fd=dir_fd)
+    if not flags & os.O_CREAT:  # the user's is there; where nothing of it is kept, nothing is over it yet
+        flags, mode = (flags | os.O_CREAT) & ~os.O_EXCL, 0o600
     return original(place, flags, mode)
 
 
