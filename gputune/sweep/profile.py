@@ -14,6 +14,7 @@ from gputune.figures import mean
 from gputune.hygiene import clean
 from gputune.prediction import CANDIDATES, PREFETCHES, TINY, Outlook
 from gputune.replay import Job, Work
+from gputune.sweep.lasting import built_anew
 from gputune.sweep.limits import Limits, limits
 from gputune.sweep.settings import Setting, setting, setting_of
 from gputune.sweep.starting import Start
@@ -99,6 +100,7 @@ class Profile:
     epoch: int  # batches of one pass over the data on one rank; 0: not known
     file: str = ""  # the file that `where` is in
     shared: bool = False  # the line that builds it builds other loaders too: what is set there, all of them get
+    anew: float = 0.0  # share of passes for which the script builds its loader anew: no worker persists into them
     memory: int | None = None  # B that its processes held
     ceiling: float | None = None
     _played: dict[tuple[int, int, bool], float] = field(default_factory=dict)
@@ -143,7 +145,8 @@ class Profile:
                 self._played[key] = job.epoch(workers, prefetch, self.epoch, in_order=ordered) / self.epoch
             else:
                 self._played[key] = job.seconds(workers, prefetch, in_order=ordered)
-        starts = 0.0 if wanted.persistent_workers or not self.epoch or not workers else self.outlook.starting(workers)
+        often = self.anew if wanted.persistent_workers else 1.0
+        starts = often * self.outlook.starting(workers) if self.epoch and workers else 0.0
         return self._played[key] + starts / max(1, self.epoch)
 
     def _job(self, *, pinned: bool) -> Job:
@@ -160,7 +163,7 @@ class Profile:
         own = self.script
         pins = {own.pin_memory, True} if self.run.devices else {own.pin_memory}
         lasting = {own.persistent_workers}
-        if self.epoch and not self.shared:  # else workers of all its loaders would lie in memory at once
+        if self.epoch and self.anew < 1.0 and not self.shared:  # else workers of all its loaders would stay at once
             lasting |= {True}
         prefetches = sorted({*PREFETCHES, *([own.prefetch_factor] if own.prefetch_factor else [])})
         seen = {own}
@@ -198,6 +201,7 @@ def profile(start: Start, script: str, where: str = "") -> Profile:
         raise TooSlow(script, start.batches, start.seconds) if start.over else TooShort(script, start.batches)
     own = setting_of(loader)
     told = start.loaders.get(loader.where, {})
+    file = str(told.get("file") or "")
     return Profile(
         run=run,
         outlook=outlook,
@@ -207,8 +211,9 @@ def profile(start: Start, script: str, where: str = "") -> Profile:
         measured=statistics.harmonic_mean(start.rates),
         ranks=sum(any(_fits(x, loader.where) for x in p.loaders) for p in run.processes),
         epoch=_epoch(loader, told.get("length")),
-        file=str(told.get("file") or ""),
+        file=file,
         shared=start.shared,
+        anew=built_anew(loader, file),
         memory=start.memory,
     )
 
