@@ -137,6 +137,24 @@ os.chdir("copy")
 write("here.txt", "here")
 os.chdir("..")
 assert text("copy/here.txt") == "here"
+os.makedirs("runs/one")
+os.chdir("runs/one")
+assert text("../../keep.txt") == text(os.path.join(os.getcwd(), "../../keep.txt")) == "keep"
+assert "keep.txt" in os.listdir("../..") and os.listdir(".") == [entry.name for entry in os.scandir(".")] == []
+found = {entry.name: entry for entry in os.scandir("../..")}
+assert text(found["keep.txt"].path) == "keep" and found["results"].is_dir() and found["runs"].is_dir()
+assert {b"keep.txt", b"runs"} <= {entry.name for entry in os.scandir(b"../..")}
+assert "../../keep.txt" in glob.glob("../../*")
+assert pathlib.Path("../../keep.txt").resolve().read_text() == "keep" and os.path.samefile("../..", "../../copy/..")
+write("../two.txt", "2")
+write("../../results/a.txt", "A")
+folder = os.open("..", os.O_RDONLY)
+fd = os.open("../keep.txt", os.O_RDONLY, dir_fd=folder)
+assert os.read(fd, 9) == b"keep" and os.stat("two.txt", dir_fd=folder).st_size == 1
+os.close(fd)
+os.close(folder)
+os.chdir("../..")
+assert text("keep.txt") == "keep" and text("runs/two.txt") == "2" and text("results/a.txt") == "A"
 """,
     "checkpoints": """
 torch.save({"x": torch.arange(3)}, "model.pt")

@@ -192,16 +192,16 @@ def _read(original, path, dir_fd, *args, **kwargs):
         return original(path, *args, **kwargs)
     place = path
     if not _over.untouched:
-        at = _over.absolute(path, dir_fd)
-        real = _over.real(at)
-        if real != at:
+        named = _over.named(path, dir_fd)
+        real = _over.real(_over.absolute(named))
+        if real != named:  # it lies over the user's; or it is theirs, and the folder that it is named from does
             place, dir_fd = real, None
     if dir_fd is not None:
         kwargs["dir_fd"] = dir_fd
     try:
         return original(place, *args, **kwargs)
     except FileNotFoundError:
-        found = _over.found(_over.absolute(path, dir_fd)) if place is path else None
+        found = _over.found(_over.absolute(place, dir_fd))
         if found is None:
             raise
     kwargs.pop("dir_fd", None)
@@ -378,8 +378,11 @@ def _scandir(original, path="."):
         return _read(original, "." if path is None else path, None)
     at = _over.absolute(path)
     theirs, over = _over.names(at)
+    kind = os.fsencode if isinstance(path, bytes) else os.fsdecode
+    if _over.named(path) != at:
+        path = kind(at)
     entries = _entries(original, path, set(theirs)) if theirs else []
-    return _Entries(entries + (_entries(original, _over.over(at), set(over)) if over else []))
+    return _Entries(entries + (_entries(original, kind(_over.over(at)), set(over)) if over else []))
 
 
 def _entries(original, path, names):

@@ -46,12 +46,17 @@ class Overlay:
         """Return whether every path of the user's is what it seems."""
         return not self.made and not self.gone
 
-    def absolute(self, path, dir_fd=None):
-        """Return a path as `made` and `gone` have it, links in it not followed."""
+    @staticmethod
+    def named(path, dir_fd=None):
+        """Return a path from the root on as the system takes it, links in it not followed."""
         path = os.fsdecode(path)
         if dir_fd is not None and not os.path.isabs(path):
             path = os.path.join(SYSTEM["readlink"]("/proc/self/fd/%d" % dir_fd), path)
-        path = os.path.abspath(path)
+        return os.path.abspath(path)
+
+    def absolute(self, path, dir_fd=None):
+        """Return a path as `made` and `gone` have it: by the user's name, wherever the folder lies that we are in."""
+        path = self.named(path, dir_fd)
         if _inside(path, self.root):  # somebody asks by the name that it has here
             path = path[len(self.root) :] or "/"
         return path
