@@ -22,6 +22,7 @@ from gputune.hygiene import clean
 from gputune.joining import Part, decode, encode
 from gputune.launch.folders import RUNS
 from gputune.sample import Json
+from gputune.sweep.company import ALONE, Company
 from gputune.sweep.script import Script
 from gputune.sweep.search import Bench, Outcome
 from gputune.sweep.settings import Setting
@@ -176,6 +177,7 @@ class Remembered(msgspec.Struct, kw_only=True):
     notes: tuple[dict[str, object], ...]
     loaders: dict[str, dict[str, object]]
     shared: bool = False
+    company: Company = ALONE
     apart: dict[str, int] = {}
     node: str = ""
 
@@ -225,19 +227,21 @@ class Remembering:
                 "why": found.why,
                 "memory": found.memory,
                 "seconds": found.seconds,
+                "company": list(found.company),
             },
         )
         return found
 
 
 def _outcome(told: Mapping[str, Json]) -> Outcome:
-    rates, memory = told.get("rates"), told.get("memory")
+    rates, memory, company = told.get("rates"), told.get("memory"), told.get("company")
     return Outcome(
         state=State(told.get("state")),
         rates=tuple(float(str(rate)) for rate in rates) if isinstance(rates, list) else (),
         why=str(told.get("why") or ""),
         memory=memory if isinstance(memory, int) else None,
         seconds=float(str(told.get("seconds", 0.0))),
+        company=msgspec.convert(company, Company) if isinstance(company, list) else ALONE,
     )
 
 

@@ -1,11 +1,17 @@
-"""What a setting must not use up: the CPUs that this job may use, /dev/shm, and memory; each shared by its ranks."""
+"""What a setting must not use up: the CPUs that this job may use, /dev/shm, and memory; each shared by its ranks.
 
-from dataclasses import dataclass
+A line that builds several loaders gives its settings to all of them (`company.py`), so those that live at once share
+what is left as well: workers that persist are there for each of them, queues are full in those that are iterated, and
+CPUs are shared by those that train side by side; the workers of others rest while an evaluation goes on.
+"""
+
+from dataclasses import dataclass, replace
 
 from gputune.features import Loader
 from gputune.figures import size
 from gputune.headroom import left
 from gputune.prediction import CANDIDATES, Outlook
+from gputune.sweep.company import ALONE, Company
 from gputune.sweep.settings import Setting
 
 ROOM = 0.8  # of what is left: trainings grow, and batches vary in size
@@ -18,65 +24,100 @@ UNKNOWN = 512 << 20  # B that a worker is believed to need where nothing was mea
 class Limits:
     """What is left for settings other than the script's own. B of memory and batches of queues are of one rank."""
 
-    workers: int
+    workers: int  # of one loader
     batches: float  # that find room in /dev/shm
     memory: float | None  # B left to this rank beside what it takes now; None: not known
     worker: int  # B that one worker takes
     batch: int  # B of one batch
     script: Setting
     shared: bool = True  # a stream that does not share itself out gets no second worker
+    company: Company = ALONE
+    running: int = 1  # loaders of the line that had workers as memory was looked at
 
     def refuses(self, wanted: Setting) -> str:
         """Return what a setting would use up, in words; nothing where it fits."""
         if wanted.num_workers > max(1, self.script.num_workers) and not self.shared:
             return "its dataset is a stream: each worker would return all of it"
         if wanted.num_workers > self.workers:
-            return f"the CPUs of this job have work for {self.workers} workers at most"
-        if wanted.num_workers and wanted.queue > self.batches:
-            return f"{wanted.queue} batches of {size(self.batch)} do not fit into /dev/shm"
-        more = self.needs(wanted) - self.needs(self.script)
+            return f"the CPUs of this job have work for {self.workers} workers at most{_among(self.company.training)}"
+        queued = self.company.iterated * wanted.queue
+        if wanted.num_workers and queued > self.batches:
+            return f"{queued} batches of {size(self.batch)} do not fit into /dev/shm{_among(self.company.iterated)}"
+        more = self.needs(wanted) - self._taken
         if self.memory is not None and more > self.memory:
-            return f"it would take {size(more)} more memory, and {size(self.memory)} may be used"
+            loaders = _among(self.loaders(wanted))
+            return f"it would take {size(more)} more memory{loaders}, and {size(self.memory)} may be used"
         return ""
 
+    def beside(self, company: Company) -> "Limits":
+        """Return the limits where more loaders of the line were seen to live at once."""
+        return replace(self, company=self.company.merged(company))
+
+    def loaders(self, wanted: Setting) -> int:
+        """Return how many loaders of the line have workers at once under a setting."""
+        return self.company.built if wanted.persistent_workers else self.company.iterated
+
     def needs(self, wanted: Setting) -> float:
-        """Return the B of memory that workers and queues of a setting take, in one rank."""
-        return wanted.num_workers * self.worker + self.shm(wanted)
+        """Return the B of memory that workers and queues of a setting take, in one rank, in all loaders at once."""
+        return self.loaders(wanted) * wanted.num_workers * self.worker + self.shm(wanted)
+
+    @property
+    def _taken(self) -> float:
+        """Return the B of these that are there already."""
+        own = self.script
+        return self.running * (own.num_workers * self.worker + own.queue * self.batch)
 
     def trifling(self, wanted: Setting) -> bool:
         """Return whether full queues of a setting are known to take next to nothing of what is left."""
         if not self.batch or self.memory is None:
             return False
-        return self.shm(wanted) <= TRIFLE * self.memory and wanted.queue <= TRIFLE * self.batches
+        queued = self.company.iterated * wanted.queue
+        return self.shm(wanted) <= TRIFLE * self.memory and queued <= TRIFLE * self.batches
 
     def shm(self, wanted: Setting) -> int:
-        """Return the B of /dev/shm that full queues of a setting take, in one rank."""
-        return wanted.queue * self.batch
+        """Return the B of /dev/shm that full queues of a setting take, in one rank, in all loaders at once."""
+        return self.company.iterated * wanted.queue * self.batch
 
 
-def limits(outlook: Outlook, script: Setting, held: int | None) -> Limits:
+def _among(loaders: int) -> str:
+    return f" with {loaders} loaders at once" if loaders > 1 else ""
+
+
+def limits(outlook: Outlook, script: Setting, held: int | None, company: Company = ALONE) -> Limits:
     """Return the limits as the profile shows them. `held`: B of memory that the training's processes held in it."""
     machine, loader = outlook.run.machine, outlook.loader
-    found = left(machine)
+    found, beside = left(machine), company.training
+    workers = (outlook.fitting_workers() + SPARE + _idle(outlook, beside)) // beside
+    batch = _batch(outlook)
+    smaller = min(1.0, loader.batch_bytes / batch) if loader.batch_bytes and batch else 1.0
     return Limits(
-        workers=min(CANDIDATES[-1], outlook.fitting_workers() + SPARE + _idle(outlook)),
-        batches=outlook.queued_batches(),
+        workers=max(1, min(CANDIDATES[-1], workers)),
+        batches=outlook.queued_batches() * smaller,
         memory=None if found is None else ROOM * found[1] / machine.ranks,
         worker=_worker(loader, held, machine.ranks),
-        batch=(loader.batch_bytes_most or 0) if loader.batch_shared else 0,
+        batch=batch,
         script=script,
         shared=not loader.iterable or bool(loader.shards),
+        company=company,
+        running=beside,
     )
 
 
-def _idle(outlook: Outlook) -> int:
+def _batch(outlook: Outlook) -> int:
+    """Return the B of the largest batch that the line's loaders have made, in /dev/shm; 0 where it is not there."""
+    where = outlook.loader.where
+    mine = [x for x in outlook.process.loaders if x.where == where and x.batch_shared]
+    return max((x.batch_bytes_most or 0 for x in mine), default=0)
+
+
+def _idle(outlook: Outlook, beside: int) -> int:
     """Return how many workers more than the CPUs can keep running do no harm: one a CPU, or none.
 
     CPUs are used up by batches, not by the number of those who make them. Where the steps set the pace and leave CPUs
     idle, more workers run no more often; but one that rests hands over its batch at once, and one that makes the next
     batch does not before Python lets its other thread run.
     """
-    used = (outlook.making_cpu + outlook.step_cpu) / max(1e-9, outlook.stepping)  # cores
+    used = (beside * outlook.making_cpu + outlook.step_cpu) / max(1e-9, outlook.stepping)  # cores
     return round(outlook.job.cpus) if used <= ROOM * (outlook.job.cpus - outlook.job.others) else 0
 
 

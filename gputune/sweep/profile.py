@@ -162,9 +162,7 @@ class Profile:
         """Yield the whole grid: every setting that nothing forbids, and the script's own."""
         own = self.script
         pins = {own.pin_memory, True} if self.run.devices else {own.pin_memory}
-        lasting = {own.persistent_workers}
-        if self.epoch and self.anew < 1.0 and not self.shared:  # else workers of all its loaders would stay at once
-            lasting |= {True}
+        lasting = {own.persistent_workers, True} if self.epoch and self.anew < 1.0 else {own.persistent_workers}
         prefetches = sorted({*PREFETCHES, *([own.prefetch_factor] if own.prefetch_factor else [])})
         seen = {own}
         yield own
@@ -206,7 +204,7 @@ def profile(start: Start, script: str, where: str = "") -> Profile:
         run=run,
         outlook=outlook,
         script=own,
-        limits=limits(outlook, own, start.memory),
+        limits=limits(outlook, own, start.memory, start.company),
         parts=start.rates,
         measured=statistics.harmonic_mean(start.rates),
         ranks=sum(any(_fits(x, loader.where) for x in p.loaders) for p in run.processes),

@@ -97,6 +97,7 @@ class Restarts:
             memory=found.memory,
             seconds=found.seconds,
             cut_off=not found.rates and self._budget.over,
+            company=found.company,
         )
 
     def _blame(self, failed: Start) -> None:

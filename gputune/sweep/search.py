@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gputune.sweep.choosing import FINE, TIE, Order, Tally, as_fast, best, gain, order, unsteadiness
+from gputune.sweep.company import ALONE, Company
 from gputune.sweep.plateau import between
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
@@ -38,6 +39,7 @@ class Outcome:
     cut_off: bool = (
         False  # it was not measured, by no fault of the setting: the budget was over, or the script had ended
     )
+    company: Company = ALONE  # how many loaders of its line were seen to live at once by then
 
 
 class Bench(Protocol):
@@ -92,9 +94,11 @@ class Found:
     tallies: dict[Setting, Tally] = field(default_factory=dict)
     failed: dict[Setting, Outcome] = field(default_factory=dict)
     memory: dict[Setting, int] = field(default_factory=dict)
+    company: Company = ALONE
 
     def take(self, wanted: Setting, outcome: Outcome, noise: float) -> None:
         """Take one visit."""
+        self.company = self.company.merged(outcome.company)
         if outcome.memory:
             self.memory[wanted] = outcome.memory
         if outcome.state is not State.OK or not outcome.rates:

@@ -18,6 +18,7 @@ from gputune.hygiene import clean
 from gputune.launch.output import tail
 from gputune.sample import Json
 from gputune.sweep.choosing import scatter
+from gputune.sweep.company import ALONE, Company
 from gputune.sweep.living import Live, Plan
 from gputune.sweep.rungs import RUNGS
 from gputune.sweep.timeline import WARM_UP
@@ -74,6 +75,7 @@ class Start:
     notes: tuple[Mapping[str, Json], ...] = ()
     loaders: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     shared: bool = False  # the line that builds the loader that was timed builds others too
+    company: Company = ALONE  # how many of them live at once
     apart: Mapping[str, int] = field(default_factory=dict)  # where loaders were built to batches with gradients off
     node: str = ""  # of a cluster, on which it ran
 
@@ -178,6 +180,7 @@ def outcome(live: Live, where: str, why: str) -> Start:
         notes=notes,
         loaders=told.loaders,
         shared=told.shared(where),
+        company=told.company(where),
         apart=told.apart,
     )
 

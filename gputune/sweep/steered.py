@@ -28,6 +28,7 @@ from gputune.sweep.visiting import (
     ANSWER_S,
     MOST,
     NOISE,
+    PATIENCE,
     SWITCHED,
     TIMED,
     Failed,
@@ -52,7 +53,6 @@ LEAST_END_S = 10.0  # s of these where the budget is over, or where it did not o
 DEAF_S = 3.0  # s for the batch in which it is to end, where none came for long
 QUIET_S, QUIET = 5.0, 10  # s, and times what a batch takes: without one for so long it may hang
 TRAINING_S = 3600.0  # s after which a training that we lost sight of ends by itself
-PATIENCE = 4  # times a visit of the longest kind, where most of its batches were made in evaluations
 
 
 class Ended(Exception):  # noqa: N818 - named for what happened
@@ -375,6 +375,7 @@ class Steered:
             rates=live.timeline.rates(where, skip, begin),
             memory=self._memory.get(wanted),
             seconds=live.seconds - began,
+            company=live.timeline.company(where),
         )
 
     def _weigh(self, live: Live, wanted: Setting) -> None:

@@ -22,6 +22,7 @@ from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Order, Tally, best, gain, order
 from gputune.sweep.journal import Journal, Remembering, begun, identity, resumed
 from gputune.sweep.learning import accumulated, advice
+from gputune.sweep.limits import Limits
 from gputune.sweep.profile import NoLoader, OnlyEvaluated, Profile, TooShort, elsewhere, evaluated, profile
 from gputune.sweep.restarts import NOISE, Restarts
 from gputune.sweep.result import Outcomes
@@ -40,8 +41,9 @@ NO_GAIN = 0.02  # relative: a ceiling this close above the script's own rate lea
 
 SHARED = (
     "other loaders are built at {where} too, for validation say: only the one that trains was measured, and what is "
-    "set there is set for all of them"
+    "set there is set for all of them{at_once}"
 )
+AT_ONCE = "; memory and /dev/shm have room for the {loaders} that live at once"
 
 Tell = Callable[[str], None]
 
@@ -86,6 +88,15 @@ def hung(hangs: Sequence[str]) -> list[str]:
     """Return in a sentence that the script seems to hang, and what it was served; nothing where it does not."""
     also = "; it may do so whatever its loader has" if len(set(hangs)) > 1 else ""
     return [f"the script seems to hang: {'; '.join(dict.fromkeys(hangs))}{also}"] if hangs else []
+
+
+def chosen(found: Found, script: Setting, limits: Limits) -> tuple[Tally, list[str]]:
+    """Return the best of what may be taken by what is known in the end, and that a better one may not, in sentences."""
+    tallies = found.tallies.values()
+    winner = best([t for t in tallies if t.setting == script or not limits.refuses(t.setting)], script, found.predicted)
+    fastest = best(tallies, script, found.predicted).setting
+    why = limits.refuses(fastest) if fastest != script else ""
+    return winner, [f"{fastest.words()} is not taken: {why}"] if why else []
 
 
 class Sweeper:
@@ -218,7 +229,8 @@ class Sweeper:
 
     def _search(self, here: Profile, found: Found, bench: Stage) -> None:
         """Measure the ceiling, then the best few settings."""
-        if self._in_time(bench, here.script):
+        alone = here.limits.company.training == 1  # of loaders side by side only one would hand out the same batch
+        if alone and self._in_time(bench, here.script):
             self.wishes.tell("one batch again and again: what everything but the loading allows")
             here.ceiling = self.journal.number(f"ceiling {here.script.words()}", bench.ceiling)
         found.predicted = {wanted: here.rate(wanted) for wanted in here.settings()}
@@ -232,7 +244,7 @@ class Sweeper:
             self.wishes.tell(f"its loader cannot be switched while it runs ({why}): each setting in a start of its own")
             restarts = Restarts(self._starter, here.script, self.budget)
             restarts.know(here)
-            if here.ceiling is None:
+            if here.ceiling is None and here.limits.company.training == 1:
                 here.ceiling = self.journal.number(f"ceiling by a start {here.script.words()}", restarts.ceiling)
                 found.predicted = {wanted: here.rate(wanted) for wanted in found.predicted}
             self._searched(here, found, restarts)
@@ -281,11 +293,15 @@ class Sweeper:
         )
         if own.memory:
             found.memory.setdefault(own.script, own.memory)
-        winner = best(found.tallies.values(), here.script, found.predicted)
+        limits = here.limits.beside(found.company)
+        winner, not_taken = chosen(found, here.script, limits)
+        self.says += not_taken
         if here is not own and order(winner, baseline) is not Order.FASTER:
             winner = baseline
-        if own.shared and winner.setting != own.script:
-            self.says.append(SHARED.format(where=clean(own.loader.where, 60)))
+        if (own.shared or limits.company.built > 1) and winner.setting != own.script:
+            loaders = limits.loaders(winner.setting)
+            at_once = AT_ONCE.format(loaders=loaders) if loaders > 1 and winner.setting.num_workers else ""
+            self.says.append(SHARED.format(where=clean(own.loader.where, 60), at_once=at_once))
         return Outcomes(
             script=self.wishes.script.name,
             loader=own.loader,
@@ -293,7 +309,7 @@ class Sweeper:
             best=winner,
             gain=gain(baseline, winner),
             found=found,
-            limits=here.limits,
+            limits=limits,
             ceiling=here.ceiling,
             seconds=self.budget.seconds,
             starts=self.starts,

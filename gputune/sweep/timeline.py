@@ -14,6 +14,7 @@ from itertools import pairwise
 from gputune.events import END, FAILED, Event, Kind, SpanCode
 from gputune.prediction import TYPICAL_PREFETCH
 from gputune.sample import Guest, Json, Note, Reading
+from gputune.sweep.company import ALONE, Companions, Company
 from gputune.units import NS
 
 WARM_UP = 5  # batches until allocators, caches and autotuning have settled
@@ -21,6 +22,7 @@ BLOCKS = 10  # parts of a stretch whose rates are compared with each other
 LEAST = 8  # batches beyond the warm-up: fewer give no rate
 WAITED = 0.1  # of the time that a batch takes on average: one that lies ready is there sooner
 KEEPS_UP = 0.01  # of the time: a loop that waits for less is not held up by its loader
+DRAINED = 20  # times a queue: of so many batches without a wait those made in a pause before are a twentieth at most
 TOLD = frozenset({"override", "trial", "steer"})
 PAUSES = frozenset({SpanCode.CHECKPOINT, SpanCode.EVALUATION})
 FOREVER = 1 << 62  # batches
@@ -33,6 +35,7 @@ class Line:
 
     `clock` is the same time without the pauses before it, `waits` (ns) what the loop waited for it. `resumed` is 1 of
     the first batch after a pause through which its iterator went on: workers have filled their queues meanwhile.
+    `ahead`: so they had before the first of these batches, and were not seen empty since.
     """
 
     ends: "array[int]" = field(default_factory=lambda: array("q"))
@@ -41,6 +44,7 @@ class Line:
     waits: "array[int]" = field(default_factory=lambda: array("q"))
     resumed: "array[int]" = field(default_factory=lambda: array("b"))
     gone: int = 0  # batches that are not kept any more
+    ahead: bool = False
 
     def __len__(self) -> int:
         """Return how many batches came."""
@@ -63,7 +67,21 @@ class Line:
         """Return the first `most` batches that came after `begin` (ns)."""
         first = bisect_right(self.ends, begin)
         kept = slice(first, first + most)
-        return Line(self.ends[kept], self.clock[kept], self.samples[kept], self.waits[kept], self.resumed[kept])
+        found = Line(self.ends[kept], self.clock[kept], self.samples[kept], self.waits[kept], self.resumed[kept])
+        found.ahead = len(found) > 0 and self._is_ahead(first)
+        if found.ahead:
+            found.resumed[0] = 1
+        return found
+
+    def _is_ahead(self, first: int) -> bool:
+        """Return whether a pause lies before a batch, and since it none was waited for."""
+        paused = self.resumed[:first].tobytes().rfind(b"\x01")
+        return paused >= 0 and max(self.waits[paused:first]) <= self._long
+
+    @property
+    def _long(self) -> float:
+        """Return the ns from which on a wait is one for a batch that does not lie ready."""
+        return WAITED * (self.clock[-1] - self.clock[0]) / len(self.clock)
 
     def rate(self, among: Sequence[int], size: int) -> float:
         """Return samples/s of these batches, each timed from the one before it; `size` is that of one not counted."""
@@ -86,6 +104,8 @@ class Line:
 
     def settled(self, skip: int) -> bool:
         """Return whether enough batches are there beside those that were made in pauses."""
+        if self.ahead and max(self.waits) <= self._long and len(self.ends) < DRAINED * skip:
+            return False
         return 1 not in self.resumed or len(self._fresh(skip)) >= LEAST
 
     def _timed(self, skip: int) -> Sequence[int]:
@@ -98,7 +118,7 @@ class Line:
 
     def _fresh(self, skip: int) -> list[int]:
         """Return which batches are timed between pauses, so that as many were made in that time as came."""
-        long = WAITED * (self.clock[-1] - self.clock[0]) / len(self.clock)
+        long = self._long
         begins = [n for n, resumed in enumerate(self.resumed) if resumed]
         found = list(range(max(1, skip), begins[0])) if begins else []
         for begin, end in pairwise([*begins, len(self.ends)]):
@@ -136,6 +156,7 @@ class Timeline:
         self._apart: dict[tuple[int, int], int] = {}  # the same of iterators made with gradients off
         self.apart: dict[str, int] = {}  # where a loader was built to its batches with gradients off
         self._lines: dict[str, dict[int, Line]] = {}
+        self._companions: dict[tuple[int, str], Companions] = {}  # (process, where loaders were built)
         self._ended: set[int] = set()
         self._paused: dict[int, tuple[int, int]] = {}  # process to ns in pauses so far, and the end of the last one
 
@@ -159,6 +180,8 @@ class Timeline:
             self._places[note.process, number] = where
             self._told[note.process, number] = note.fields
             self._data.setdefault(where, set()).add((note.fields.get("dataset"), note.fields.get("samples")))
+            beside, idle = note.fields.get("beside"), note.fields.get("idle")
+            self._beside(note.process, where).told(_count(beside), _count(idle))
             if where not in self._trained:
                 self.loaders[where] = note.fields
         elif kind in TOLD:
@@ -168,6 +191,8 @@ class Timeline:
         record = event.record
         if record.kind == Kind.ITERATOR:
             (self._training if record.e else self._apart)[event.process, record.a] = record.b
+            place = self._places.get((event.process, record.b), "")
+            self._beside(event.process, place).begin(record.a, trains=bool(record.e))
             if record.e:
                 self._begun.add((event.process, record.a))
             told = self._told.get((event.process, record.b))
@@ -184,12 +209,17 @@ class Timeline:
             if apart is not None:
                 where = self._places.get((event.process, apart), "")
                 self.apart[where] = self.apart.get(where, 0) + 1
+                self._beside(event.process, where).batch(record.a)
             elif loader is not None:
                 where = self._places.get((event.process, loader), "")
                 line = self._lines.setdefault(where, {}).setdefault(event.process, Line())
                 paused, first = self._paused.get(event.process, (0, 0))[0], iterator in self._begun
                 self._begun.discard(iterator)
                 line.add(record.t1, paused, record.c, record.t1 - record.t0, first=first)
+                self._beside(event.process, where).batch(record.a)
+
+    def _beside(self, process: int, where: str) -> Companions:
+        return self._companions.setdefault((process, where), Companions())
 
     def batches(self, where: str = "") -> int:
         """Return how many batches came of the loader built at `where` (of any) to the process that had most."""
@@ -201,6 +231,13 @@ class Timeline:
         """Return whether loaders of other data are built at `where` as well."""
         beside = (told.get("beside") for told in self._told.values() if told.get("where") == where)
         return len(self._data.get(where, ())) > 1 or any(beside)
+
+    def company(self, where: str) -> Company:
+        """Return how many loaders that are built at `where` live at once, in the process that has most of them."""
+        found = ALONE
+        for (_, place), companions in self._companions.items():
+            found = found.merged(companions.company) if place == where else found
+        return found
 
     def living(self, where: str) -> set[int]:
         """Return the processes that had batches of the loader built at `where`, and have not ended."""
@@ -249,3 +286,8 @@ class Timeline:
         whole = sum(statistics.harmonic_mean(found) for found in parts)
         scale = whole / statistics.harmonic_mean(longest)
         return tuple(rate * scale for rate in longest)
+
+
+def _count(told: object) -> int:
+    """Return a number as a note has it, 0 where it has none."""
+    return told if isinstance(told, int) else 0

@@ -17,6 +17,7 @@ NOISE = 0.005  # relative: standard error between two visits in one process
 SHORT_S, LONG_S = 0.8, 2.0  # s of timed batches in a visit: more visits in turn tell more than longer ones
 TIMED, MOST = 24, 1000  # batches timed in a visit
 PRECISION = 0.03  # relative, of the mean of a visit, with a certainty of 95 %
+PATIENCE = 4  # times a visit of the longest kind, where most of its batches were made in evaluations
 STARTING_S = 0.5  # s that a change of workers is believed to take
 ANSWER_S = 75.0  # s for an answer: the guest itself gives up after 60
 FAILURES = ("its workers", "one of its workers", "under it")  # what it says of settings, and not of the loader

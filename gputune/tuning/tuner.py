@@ -119,6 +119,7 @@ class Tuner:
             rates=rates,
             run=run,
             loaders=timeline.loaders,
+            company=timeline.company(where).switched,
         )
 
     # the tuning

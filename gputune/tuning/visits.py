@@ -15,12 +15,14 @@ from gputune.sweep.starting import State
 from gputune.sweep.visiting import (
     ANSWER_S,
     NOISE,
+    PATIENCE,
     SWITCHED,
     Failed,
     NotSteered,
     answers,
     check,
     length,
+    most,
     ready,
     seconds,
 )
@@ -68,15 +70,21 @@ class Visits:
             return Outcome(state=State.FAILED, why=str(why))
 
     def _timed(self, wanted: Setting) -> Outcome:
-        training, where = self._training, self._where
+        timeline, where = self._training.timeline, self._where
         skip, timed = self._length(wanted)
+        longest = PATIENCE * max(timed, most(self._profile, wanted))
         spare = math.ceil(SPARE_S / seconds(self._profile, wanted))
-        begin = self.serve(wanted, batches=skip + timed + spare)
-        training.until(lambda: self._over() or training.timeline.counted(where, begin) > skip + timed)
+        begin = self.serve(wanted, batches=skip + longest + spare)
+
+        def enough() -> bool:
+            came = timeline.counted(where, begin) - skip
+            return came > timed and (came > longest or timeline.settled(where, skip, begin))
+
+        self._training.until(lambda: self._over() or enough())
         check(self._answers())
         if self._over():
             raise Failed("it was over before it was measured")
-        return Outcome(state=State.OK, rates=training.timeline.rates(where, skip, begin))
+        return Outcome(state=State.OK, rates=timeline.rates(where, skip, begin))
 
     def _length(self, wanted: Setting) -> tuple[int, int]:
         """Return how many batches are left out and timed: whole epochs where these are short, with their starts."""

@@ -187,6 +187,7 @@ list(a), list(b)
 """
     run = watched(HEAD + code).healthy()
     assert [note["batch_size"] for note in run.notes("loader")] == [11, 2, 2]  # two that live at once are two
+    assert [(note["beside"], note["idle"]) for note in run.notes("loader")] == [(0, 0), (1, 1), (1, 0)]
     assert [i.b for i in run.records(Kind.ITERATOR)] == [1, 1, 1, 2, 3]
     assert [i.code for i in run.records(Kind.ITERATOR)] == [NEW] * 5
 

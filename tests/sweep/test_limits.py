@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gputune.sweep.company import Company
 from gputune.sweep.limits import Limits, limits
 from gputune.sweep.settings import Setting, setting
 
@@ -50,14 +51,65 @@ def test_the_script_s_own_settings_are_what_is_taken_already() -> None:
 )
 def test_more_workers_than_cpus_are_tried_only_where_the_steps_leave_cpus_idle(stepping: float, most: int) -> None:
     loader = SimpleNamespace(
-        worker_memory=1, batch_bytes_most=1, batch_shared=True, iterable=False, shards=None, num_workers=0
-    )
-    machine = SimpleNamespace(ranks=1, memory_total=None, memory_limit=None)
-    outlook = SimpleNamespace(
-        run=SimpleNamespace(machine=machine), loader=loader, job=SimpleNamespace(cpus=2.0, others=0.0),
-        making_cpu=0.010, step_cpu=0.001, stepping=stepping, fitting_workers=lambda: 2, queued_batches=lambda: 1e9,
+        worker_memory=1, batch_bytes=1, batch_bytes_most=1, batch_shared=True, iterable=False, shards=None,
+        num_workers=0, where="train.py:9",
     )  # fmt: skip
-    assert limits(outlook, OWN, None).workers == most
+    assert limits(looked(loader, stepping=stepping), OWN, None).workers == most
+
+
+def looked(loader: SimpleNamespace, *beside: SimpleNamespace, stepping: float = 0.005) -> SimpleNamespace:
+    """An outlook on two CPUs, of a loader whose batches take 10 ms of CPU, in a process with others `beside`."""
+    machine = SimpleNamespace(ranks=1, memory_total=None, memory_limit=None)
+    return SimpleNamespace(
+        run=SimpleNamespace(machine=machine), loader=loader, process=SimpleNamespace(loaders=(loader, *beside)),
+        job=SimpleNamespace(cpus=2.0, others=0.0), making_cpu=0.010, step_cpu=0.001, stepping=stepping,
+        fitting_workers=lambda: 2, queued_batches=lambda: 100.0,
+    )  # fmt: skip
+
+
+def made(size: int) -> SimpleNamespace:
+    """A loader whose batches are of `size` B."""
+    return SimpleNamespace(
+        worker_memory=200 * MIB, batch_bytes=size, batch_bytes_most=size, batch_shared=True, iterable=False,
+        shards=None, num_workers=0, where="train.py:9",
+    )  # fmt: skip
+
+
+def test_room_is_reckoned_by_the_largest_batch_of_the_line() -> None:
+    found = limits(looked(made(MIB), made(4 * MIB)), OWN, None, Company(2, 2, 1))
+    assert (found.batch, found.batches) == (4 * MIB, 25.0)
+    assert found.shm(workers(2)) == 2 * 4 * 4 * MIB
+
+
+def test_loaders_that_live_at_once_have_workers_and_queues_each() -> None:
+    room = replace(ROOMY, memory=900.0 * MIB)
+    inside = replace(room, company=Company(2, 2, 1))  # an evaluation in the middle of an epoch
+    after = replace(room, company=Company(2, 1, 1))  # at its end
+    assert room.refuses(workers(4)) == after.refuses(workers(4)) == ""
+    assert "with 2 loaders at once" in inside.refuses(workers(4))
+    assert inside.refuses(workers(2)) == ""
+    lasting = setting(4, 2, pin_memory=False, persistent=True)
+    assert "with 2 loaders at once" in after.refuses(lasting)
+    assert replace(inside, batches=15.0).refuses(workers(2, 4)) != ""
+
+
+def test_what_the_loaders_that_train_side_by_side_take_already_is_no_more() -> None:
+    own = workers(4)
+    room = replace(ROOMY, script=own, memory=0.0, company=Company(2, 2, 2), running=2)
+    assert room.refuses(workers(3)) == ""
+    assert room.refuses(workers(5)) != ""
+
+
+def test_cpus_are_shared_by_loaders_that_train_side_by_side_alone() -> None:
+    loader = made(MIB)
+    assert limits(looked(loader), OWN, None, Company(3, 2, 1)).workers == 3
+    assert limits(looked(loader), OWN, None, Company(3, 2, 2)).workers == 1
+
+
+def test_loaders_that_are_met_later_count_as_well() -> None:
+    room = replace(ROOMY, memory=900.0 * MIB)
+    assert room.refuses(workers(4)) == ""
+    assert room.beside(Company(2, 2, 1)).refuses(workers(4)) != ""
 
 
 def test_a_queue_of_small_batches_takes_next_to_nothing() -> None:

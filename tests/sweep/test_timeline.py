@@ -6,6 +6,7 @@ import pytest
 
 from gputune.events import END, Event, Kind, Record, SpanCode
 from gputune.sample import Guest, Note
+from gputune.sweep.company import Company
 from gputune.sweep.timeline import KEPT, Timeline
 from gputune.units import NS
 
@@ -69,14 +70,17 @@ def test_a_line_that_builds_a_loader_for_validation_too_is_shared_and_known_by_t
     made.take([loader(2, 200, length=13), Event(0, Record(Kind.ITERATOR, 0, 0, 0, 2, 2, 0, 0, 0))])
     made.take([batch(0, 1.0), batch(0, 2.0, iterator=2), batch(0, 3.0, iterator=2)])
     assert made.shared(PLACE)
+    made.take([batch(0, 4.0)])
+    assert made.company(PLACE) == Company(2, 2, 1)
     assert made.loaders[PLACE]["length"] == 125
-    assert (made.batches(PLACE), made.apart) == (1, {PLACE: 2})
+    assert (made.batches(PLACE), made.apart) == (2, {PLACE: 2})
 
 
 def test_a_line_is_shared_with_loaders_that_were_built_and_not_iterated_yet() -> None:
     made = Timeline()
-    made.take([loader(1, 2000, beside=1)])
+    made.take([loader(1, 2000, beside=1, idle=1)])
     assert made.shared(PLACE)
+    assert made.company(PLACE) == Company(2, 2, 1)
 
 
 def test_ranks_add_up() -> None:
@@ -135,6 +139,23 @@ def test_just_after_an_evaluation_there_is_no_rate_to_be_known_yet() -> None:
     found.take(evaluating(step=0.001, every=200, batches=215))
     assert not found.settled(PLACE, 14, found._lines[PLACE][0].ends[182])
     assert found.settled(PLACE, 14, 0)
+
+
+@pytest.mark.parametrize("step", [0.001, 0.009, 0.012])
+def test_a_visit_that_begins_just_after_an_evaluation_is_no_faster_than_any_other(step: float) -> None:
+    found, truth = timeline(0), 8 / max(0.01, step)
+    found.take(evaluating(step=step, every=200, batches=400))
+    after = found._lines[PLACE][0].ends[202]
+    assert found.settled(PLACE, 14, after) is (step < 0.01)  # 280 batches without a wait tell as much
+    assert harmonic_mean(found.rates(PLACE, 14, after)) == pytest.approx(truth, rel=0.01)
+
+
+def test_a_queue_that_was_filled_before_a_visit_is_waited_for() -> None:
+    found = timeline(0)
+    found.take(evaluating(step=0.009, every=200, batches=290))  # it runs dry at the 320th
+    after = found._lines[PLACE][0].ends[202]
+    assert not found.settled(PLACE, 14, after)
+    assert found.settled(PLACE, 14, found._lines[PLACE][0].ends[100])
 
 
 def test_evaluations_between_which_no_queue_runs_dry_leave_the_rate_of_the_loop() -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gputune.events import Event, Kind, Record
+from gputune.events import Event, Kind, Record, SpanCode
 from gputune.features import Features, Fetch, Loader, Machine, Process
 from gputune.sample import Guest, Metric, Note, Sample
 from gputune.tuning import tuner, visits
@@ -71,9 +71,24 @@ class World(Training):
         before, rate = self.done, self.truth(self.workers)
         self.done += 0.1 * rate
         for number in range(int(before) + 1, int(self.done) + 1):
-            t = int((self.seconds - 0.1 + (number - before) / rate) * NS)
-            self.timeline.take([Event(0, Record(Kind.BATCH, 0, t, t, 1, 0, 0, 0, 8))])
-            self._count()
+            self._batch(self.seconds - 0.1 + (number - before) / rate, max(0.0, 1 / rate - self.step))
+
+    def _batch(self, t: float, wait: float) -> None:
+        self.timeline.take([Event(0, Record(Kind.BATCH, 0, int((t - wait) * NS), int(t * NS), 1, 0, 0, 0, 8))])
+        self._count()
+
+    def evaluate(self) -> None:
+        """Evaluate for a second."""
+        begin, self.seconds = self.seconds, self.seconds + 1
+        times = int(begin * NS), int(self.seconds * NS)
+        self.timeline.take([Event(0, Record(Kind.SPAN, SpanCode.EVALUATION, *times, 0, 0, 0, 0, 0))])
+
+    def go_on(self, ready: int) -> None:
+        """Train on as many batches that have been made meanwhile."""
+        for _ in range(ready):
+            self.seconds += self.step
+            self.done += 1
+            self._batch(self.seconds, 0.0)
 
     def _count(self) -> None:
         self.left -= self.left > 0
@@ -144,6 +159,23 @@ def test_what_pays_is_kept(tuned) -> None:
     assert found.tries
     assert all(row.state == "ok" for row in found.tries)
     assert {order["where"] for order in world.orders} == {PLACE}
+
+
+def test_what_was_made_ready_in_an_evaluation_before_a_visit_is_no_rate_of_it(tuned) -> None:
+    world = World(lambda workers: sleeping(min(workers, 4)))  # with more they wait for a lock: batches lie never ready
+    send = world.send
+
+    def first_evaluates(order: dict) -> int:
+        world.evaluate()
+        seq = send(order)
+        world.go_on(60 if world.workers else 0)
+        return seq
+
+    world.send = first_evaluates  # type: ignore[method-assign] # it does so before each visit
+    found = tuned(world)[0].story.document()
+    assert found.state == "kept"
+    for row in found.tries:
+        assert row.samples_per_s == pytest.approx(8 * sleeping(min(row.settings.num_workers, 4)), rel=0.02)
 
 
 def test_every_try_ends_by_itself_if_nobody_is_there_to_end_it(tuned) -> None:

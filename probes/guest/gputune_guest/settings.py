@@ -171,17 +171,21 @@ def _number(loader, mine, key):
             same[index] = (told, _built[key][0])
             return told, length
     same.append((number(), _built[key][0]))
-    ring.note(n="loader", id=_count, length=length, samples=samples, beside=_beside(loader, mine), **mine)
+    beside, idle = _beside(loader, mine)
+    ring.note(n="loader", id=_count, length=length, samples=samples, beside=beside, idle=idle, **mine)
     return _count, length
 
 
 def _beside(loader, mine):
-    """Return how many other loaders, over other data, the same line has built by now, of those that live."""
-    return sum(
-        getattr(known(), "dataset", loader.dataset) is not loader.dataset
-        for known, where, file in list(_built.values())
-        if (where, file) == (mine["where"], mine["file"])
-    )
+    """Return (loaders over other data that the same line has built by now, and that live; of these, never iterated).
+
+    What stands for a loader under other settings is no loader: nobody iterates it.
+    """
+    place = mine["where"], mine["file"]
+    others = [known() for known, where, file in list(_built.values()) if (where, file) == place]
+    others = [other for other in others if getattr(other, "dataset", loader.dataset) is not loader.dataset]
+    others = [other for other in others if hasattr(type(other), "__iter__")]
+    return len(others), sum(id(other) not in _iterated for other in others)
 
 
 def number():
