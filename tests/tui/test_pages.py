@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from gputune.document import LedgerRow
+from gputune.document import LedgerRow, Settings, SpeedupRow, TriedRow, Tuned
 from gputune.scene import NetRow, TaskRow, Update
 from gputune.tui.lines import Look, Page
 from gputune.tui.pages.finding import finding_page
@@ -52,7 +52,7 @@ def every(node: Any, run: Any, look: Look, finding: Any) -> dict[str, Page]:
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("width", [79, 99, 120, 159, 240, 400])
 def test_no_line_is_wider_than_the_screen(rows: SimpleNamespace, width: int, plain: bool) -> None:
-    ranks = rows.run(verdict=rows.verdict(ranks=4), procs=rows.procs())
+    ranks = rows.run(verdict=rows.verdict(ranks=4, tuned=tuned()), procs=rows.procs())
     for name, page in every(rows.node(), ranks, Look(width, 24, plain), rows.finding()).items():
         wide = [each for each in text(page).split("\n") if cell_len(each.rstrip()) > width]
         assert wide == [], name
@@ -253,3 +253,57 @@ def test_ten_thousand_names_do_no_harm(rows: SimpleNamespace, names: Any) -> Non
         for name, page in every(node, run, Look(names.chance.choice([79, 120]), 24), finding).items():
             shown = text(page).replace("\n", "")
             assert rows.harm(shown) == [], (name, shown)
+
+
+def tuned(**changes: Any) -> Tuned:
+    """A tuning that keeps four workers; two failed to begin with more."""
+    own, four, eight = (Settings(num_workers=n, prefetch_factor=2 if n else None, **OFF) for n in (0, 4, 8))
+    facts: dict[str, Any] = {
+        "mode": "all", "state": "kept", "where": "train.py:41", "own": own, "now": four, "since_s": 42.0,
+        "speedup": SpeedupRow(low=3.7, likely=3.8, high=3.9),
+        "tries": [
+            TriedRow(settings=four, predicted=2210.0, samples_per_s=2180.0, low=2150.0, high=2200.0, state="ok"),
+            TriedRow(
+                settings=eight, predicted=2300.0, samples_per_s=None, low=None, high=None, state="failed",
+                why="its workers cannot be started",
+            ),
+        ],
+    }  # fmt: skip
+    return Tuned(**{**facts, **changes})
+
+
+OFF = {"pin_memory": False, "persistent_workers": False}
+
+
+def test_what_was_tuned_stands_below_the_loaders(run: Make, verdict: Make) -> None:
+    shown = text(run_page(run(verdict=verdict(tuned=tuned(differs="other random numbers"))), Look(100, 24)))
+    below = shown[shown.index(" LOADER ") :]
+    assert " num_workers=4 prefetch_factor=2 serves at train.py:41 since 0:42: ×3.8 (3.7–3.9) the script's own" in below
+    assert " other random numbers" in below
+    assert "       4        2     no     2.21k     2.18k (2.15k–2.20k)  serves\n" in below
+    assert "       8        2     no     2.30k failed: its workers cannot be started" in below
+
+
+@pytest.mark.parametrize(
+    ("state", "live", "says"),
+    [
+        ("waiting", True, "waits for batches enough"),
+        ("waiting", False, "it ended before anything could be told"),
+        ("trying", True, "settings are being tried at train.py:41"),
+        ("trying", False, "it ended in the middle of it"),
+        ("healthy", True, "the script's own settings serve, and no others were tried: it waits 1% of the time"),
+        ("refused", True, "the script's own settings serve: it waits 1% of the time"),
+        ("unchanged", True, "the script's own settings serve: nothing that was tried surely pays"),
+        ("lost", True, "the script's own settings serve again: it waits 1% of the time"),
+    ],
+)
+def test_how_a_tuning_stands_is_said(run: Make, verdict: Make, state: str, live: bool, says: str) -> None:
+    stands = tuned(state=state, now=None, tries=[], why="it waits 1% of the time")
+    shown = text(run_page(run(state="live" if live else "ended", verdict=verdict(tuned=stands)), Look(100, 24)))
+    assert f" {says}\n" in shown
+    assert (" TUNING " if live and state in {"waiting", "trying"} else " TUNED ") in shown
+    assert "PREDICTED" not in shown
+
+
+def test_a_run_that_was_not_to_be_tuned_says_nothing_of_it(run: Make) -> None:
+    assert "TUN" not in text(run_page(run(), Look(100, 24)))

@@ -1,4 +1,4 @@
-"""One run: where its time went, how it went, what was found, its ranks and loaders, and what to type next."""
+"""One run: where its time went, how it went, what was found, its ranks, loaders and tuning, and what to type next."""
 
 import shlex
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from gputune.tui.drawing import bar, stretches
 from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, line, paragraph, titled
 from gputune.tui.pages.history import history_lines
 from gputune.tui.pages.share import share_lines
+from gputune.tui.pages.tuned import tuned_lines
 
 SEVERITIES = {"high": "bad", "medium": "warn", "low": ""}
 RANKS = 64  # rows
@@ -38,6 +39,8 @@ def run_page(run: RunRow, look: Look, *, cursor: float | None = None, window: bo
     if verdict is not None:
         lines += [EMPTY, *ranks] if (ranks := rank_lines(verdict.processes, look)) else []
         lines += [EMPTY, *loaders] if (loaders := loader_lines(verdict.loaders, look)) else []
+        going_on = run.state == "live" and cursor is None
+        lines += [EMPTY, *tuned] if (tuned := tuned_lines(verdict.tuned, look, live=going_on)) else []
         lines += [EMPTY, *next_lines(run, look)]
     return Lines((head(run, verdict, look), moment(run, look, cursor, window=window)), lines)
 
