@@ -76,9 +76,12 @@ class OnlyEvaluated(GputuneError):  # noqa: N818 - as above
 
 
 def evaluated(start: Start) -> list[str]:
-    """Return where the loaders were built whose batches were for an evaluation, where no others came."""
+    """Return where the loaders were built whose batches were for an evaluation, where no others came.
+
+    One that only asks a model (inference) has a loop as well, but no batch to train on.
+    """
     seen = [x for p in (start.run.processes if start.run else ()) for x in p.loaders if x.pipeline is None]
-    if any(x.training for x in seen):
+    if any(x.training and (start.batches or x.where not in start.apart) for x in seen):
         return []
     return sorted({*start.apart, *(x.where for x in seen if x.batches)} - {""})
 
@@ -189,7 +192,7 @@ def profile(start: Start, script: str, where: str = "") -> Profile:
     """
     run = start.run
     found = [(p, x) for p in (run.processes if run else ()) for x in p.loaders if _fits(x, start.where)]
-    if run is None or not found:
+    if run is None or not found or evaluated(start):
         raise _no_loader(start, script, where)
     process, loader = max(found, key=lambda pair: (pair[1].batches, pair[1].wait_total))
     outlook = Outlook(run, process, loader)

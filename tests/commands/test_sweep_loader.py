@@ -187,6 +187,21 @@ def test_what_was_typed_wrong_is_said_before_anything_runs(tmp_path: Path) -> No
     assert not (tmp_path / "gputune-runs").exists()
 
 
+INFERENCE = """
+import time, torch
+from torch.utils.data import DataLoader, Dataset
+class Data(Dataset):
+    def __len__(self): return 800
+    def __getitem__(self, i):
+        time.sleep(0.002)
+        return torch.randn(8)
+model = torch.nn.Linear(8, 1)
+loader = DataLoader(Data(), 8)
+with torch.no_grad():
+    for batch in loader: model(batch)
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "options", "says"),
@@ -195,6 +210,8 @@ def test_what_was_typed_wrong_is_said_before_anything_runs(tmp_path: Path) -> No
         ("import time; time.sleep(600)", ["--within", "2s"], "no DataLoader was iterated in the first 2 s of"),
         ("raise SystemExit(3)", [], "status 3"),
         (SCRIPT.replace("8 * 2000", "8 * 9"), [], "`train.py` ended after 9 batches"),
+        (INFERENCE, [], "for training before the end of `train.py`: that at `train.py:10` gave"),
+        (INFERENCE, ["--restarts"], "for training before the end of `train.py`: that at `train.py:10` gave"),
         (SCRIPT, ["--where", "train.py:1", "--within", "15s"], "it builds them at `train.py:17`"),
     ],
 )
