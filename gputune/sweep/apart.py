@@ -7,6 +7,7 @@ What C code and other programs do with files nobody tells, so the words say that
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from gputune.errors import GputuneError
@@ -29,6 +30,8 @@ BY = "what the script writes in its trials through Python, torch's savers and pr
 BUT = "but for temporary files and caches"
 NOT = "what other C code (HDF5, OpenCV, SQLite, Arrow) and other programs write is not kept apart"
 NOBODYS = ("its dataset cannot be handed", "DataLoader worker", "no batch came", "it was stuck")  # no error of its own
+INSIDE = "inside"  # of a line: a folder of the trial's that the script went into
+NOT_FOUND = re.compile(r"no such file|errno ?=? ?2\b", re.IGNORECASE)  # as C says it; h5py says `errno = 2`
 WORD = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"|`([^`\n]+)`|([^\s'\"`,;()\[\]{}]+)")
 
 
@@ -47,7 +50,8 @@ def told(folder: Path) -> str:
     """Return in a sentence what of the trials' writing lies in this folder, and what does not."""
     if not folder.is_dir():
         return "nothing that the script writes in its trials was kept apart: the guest was not there from the beginning"
-    seen = _astray(folder)
+    found = _astray(folder)
+    seen = {kind: found[kind] for kind in KINDS if kind in found}
     where = (
         f"is in `{clean(os.path.relpath(folder))}`, {BUT}"
         if _holds(folder)
@@ -71,7 +75,7 @@ def _astray(folder: Path) -> dict[str, list[str]]:
             names = found.setdefault(kind, [])
             if name not in names:
                 names.append(name)
-    return {kind: found[kind] for kind in KINDS if kind in found}
+    return found
 
 
 def _entry(line: bytes) -> tuple[str, str]:
@@ -95,6 +99,17 @@ def own_error(why: str) -> bool:
     return not why.startswith(NOBODYS)
 
 
+def reason(log: Path, folder: Path, cwd: str) -> str:
+    """Return in words what a script that failed has missed because a trial keeps it apart, "" where that is not so."""
+    if name := missed(log, folder, cwd):
+        why = "and a trial keeps that where C code and other programs do not find it"
+        return f"it wrote `{clean(name, 80)}` itself, {why}"
+    if name := mislaid(log, folder):
+        why = "and a trial keeps that where C code and other programs do not find what lies beside it"
+        return f"it looked for `{clean(name, 80)}` from a folder that it made itself, {why}"
+    return ""
+
+
 def missed(log: Path, folder: Path, cwd: str) -> str:
     """Return what the last words of a script name that lies apart in a trial and nowhere else, "" where nothing does.
 
@@ -103,21 +118,37 @@ def missed(log: Path, folder: Path, cwd: str) -> str:
     if not folder.is_dir():
         return ""
     trials = [trial for trial in folder.iterdir() if trial.is_dir()]
-    lines = tail(log, LAST).decode("utf-8", "replace").strip().splitlines()[-LINES:]
-    for line in reversed(lines):
-        for match in WORD.finditer(line):
-            word = next(group for group in match.groups() if group).rstrip(".:!?")
-            path = os.path.normpath(Path(cwd, word))
-            if not word or "\0" in word or path == os.path.normpath(cwd) or os.path.lexists(path):
-                continue
-            if any(os.path.lexists(f"{trial}{path}") for trial in trials):
-                return word
+    for word in (word for line in _last(log) for word in _words(line)):
+        path = os.path.normpath(Path(cwd, word))
+        if path == os.path.normpath(cwd) or os.path.lexists(path):
+            continue
+        if any(os.path.lexists(f"{trial}{path}") for trial in trials):
+            return word
     return ""
 
 
-def because(name: str) -> str:
-    """Return why a script does not find what it wrote itself."""
-    return f"it wrote `{clean(name, 80)}` itself, and a trial keeps that where C code and other programs do not find it"
+def mislaid(log: Path, folder: Path) -> str:
+    """Return what a script says not to be there that is, seen from a folder that it made in a trial and went into."""
+    inside = [at for at in _astray(folder).get(INSIDE, ()) if not os.path.lexists(at)]
+    for line in _last(log) if inside else ():
+        names = [word for word in _words(line) if word.startswith("../")] if NOT_FOUND.search(line) else []
+        for name in names:
+            if any(os.path.lexists(os.path.normpath(Path(at, name))) for at in inside):
+                return name
+    return ""
+
+
+def _last(log: Path) -> list[str]:
+    """Return the last lines of a log, the last one first."""
+    return tail(log, LAST).decode("utf-8", "replace").strip().splitlines()[: -LINES - 1 : -1]
+
+
+def _words(line: str) -> Iterator[str]:
+    """Yield what may be a name of a file in a line."""
+    for match in WORD.finditer(line):
+        word = next(group for group in match.groups() if group).rstrip(".:!?")
+        if word and "\0" not in word:
+            yield word
 
 
 def gone() -> str:

@@ -3,7 +3,7 @@
 A script that fails in the middle fails there under its own settings as well, unless these were to blame: that is tried.
 """
 
-from gputune.sweep.apart import Broken, because, own_error
+from gputune.sweep.apart import Broken, own_error
 from gputune.sweep.profile import Profile
 from gputune.sweep.starter import Starter
 
@@ -12,10 +12,10 @@ BEYOND = 2  # batches beyond the one at which it failed
 
 
 def known(starter: Starter, log: str, why: str) -> None:
-    """Raise Broken where its last words name what it wrote itself, and what only Python finds in a trial."""
-    name = starter.missed(log) if own_error(why) else ""
-    if name:
-        raise Broken(f"`{starter.script.name}` breaks in a trial: {why}; {because(name)}", log)
+    """Raise Broken where its last words name what only Python finds in a trial."""
+    because = starter.missed(log) if own_error(why) else ""
+    if because:
+        raise Broken(f"`{starter.script.name}` breaks in a trial: {why}; {because}", log)
 
 
 def needed(profile: Profile, batches: int) -> float:

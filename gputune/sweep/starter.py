@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputune.sample import Json
-from gputune.sweep.apart import WRITES, missed, told
+from gputune.sweep.apart import WRITES, reason, told
 from gputune.sweep.budget import Budget
 from gputune.sweep.living import Live, Plan
 from gputune.sweep.rungs import Rungs
@@ -41,8 +41,8 @@ class Starter:
         return told(self.folder / WRITES)
 
     def missed(self, log: Path | str) -> str:
-        """Return what a script that failed has written itself and then not found, "" where that was not the reason."""
-        return missed(Path(log), self.folder / WRITES, self.script.cwd)
+        """Return in words what a script that failed has missed by what is kept apart, "" where that was not it."""
+        return reason(Path(log), self.folder / WRITES, self.script.cwd)
 
     def plan(self, *, seconds: float, batches: int = 0, environment: Mapping[str, str] | None = None) -> Plan:
         """Return how long a start is."""

@@ -16,7 +16,7 @@ from gputune.hygiene import clean
 from gputune.launch import folders
 from gputune.report.words import number
 from gputune.sweep import kept, plateau
-from gputune.sweep.apart import Broken, because
+from gputune.sweep.apart import Broken
 from gputune.sweep.batches import NotOurs, Sizes
 from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Order, Tally, best, gain, order
@@ -195,8 +195,8 @@ class Sweeper:
         if self.budget.over:
             raise OutOfTime(script, found.why)
         if found.exit_code or found.why.startswith(("it was stuck", "no batch came for")):
-            name = self._starter.missed(found.log)
-            return NotRun(script, f"{found.why}; {because(name)}" if name else found.why, found.log)
+            because = self._starter.missed(found.log)
+            return NotRun(script, f"{found.why}; {because}" if because else found.why, found.log)
         if found.batches:
             return TooShort(script, found.batches)
         return NoLoader(script, "before the end", f"see what it does with its time: its output is in `{found.log}`")

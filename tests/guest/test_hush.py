@@ -331,6 +331,11 @@ os.system("true")
 sqlite3.connect("base.db").close()
 sqlite3.connect(":memory:").close()
 _io.FileIO("around.txt", "w").close()
+os.makedirs("runs/one")
+os.chdir("runs/one")
+os.chdir("../..")
+os.chdir("results")
+os.chdir("..")
 write("new.txt", "kept apart")
 with open("large.bin", "r+b") as file:
     file.write(b"x")
@@ -347,6 +352,7 @@ with open("large.bin", "r+b") as file:
         ("database", "base.db"),
         ("opened", "around.txt"),
         ("large", "large.bin"),
+        ("inside", "one"),
     }
     assert (mine / "around.txt").exists()
     assert not (mine / "new.txt").exists()

@@ -64,3 +64,24 @@ def test_a_script_that_misses_what_it_wrote_is_known_by_its_last_words(tmp_path:
     log = tmp_path / "1.log"
     log.write_text("Traceback (most recent call last):\n" + said.format(here=tmp_path) + "\n")
     assert apart.missed(log, writes, str(tmp_path)) == name.format(here=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("OSError: [Errno 2] cannot open (name = '../../there.txt', errno = 2)", "../../there.txt"),
+        ("cat: ../../there.txt: No such file or directory", "../../there.txt"),
+        ("cat: ../../none.txt: No such file or directory", ""),
+        ("cat: ../there.txt: No such file or directory", ""),
+        ("ValueError: ../../there.txt is no JSON", ""),
+    ],
+)
+def test_what_lies_beside_a_folder_of_the_trial_s_is_known_to_be_missed(tmp_path: Path, said: str, name: str) -> None:
+    writes = trial(tmp_path, "runs/one/log.txt")
+    (tmp_path / "there.txt").write_text("the user's own")
+    (log := tmp_path / "1.log").write_text(said + "\n")
+    assert apart.mislaid(log, writes) == ""
+    (writes / "rings-1.astray").write_text(json.dumps({"kind": "inside", "name": f"{tmp_path}/runs/one"}))
+    assert apart.mislaid(log, writes) == name
+    assert (f"looked for `{name}`" in apart.reason(log, writes, str(tmp_path))) is bool(name)
+    assert "runs" not in apart.told(writes)

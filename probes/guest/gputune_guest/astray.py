@@ -15,6 +15,7 @@ PROGRAM = "program"
 DATABASE = "database"
 LARGE = "large"
 OPENED = "opened"
+INSIDE = "inside"  # a folder of the trial's that was gone into: only Python finds the user's files from there
 MOST = 40  # things that one process tells of
 WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 ALONE = {"-I", "-E", "-S"}  # options of a Python that does not let the guest in

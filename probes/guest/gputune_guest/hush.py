@@ -212,6 +212,17 @@ def _looked(original, path=None, *args, dir_fd=None, **kwargs):
     return _read(original, path, dir_fd, *args, **kwargs)
 
 
+def _chdir(original, path):
+    _read(original, path, None)
+    try:
+        here = _over.named(".")
+        at = _over.absolute(here)
+        if at != here:
+            astray.leave(astray.INSIDE, at)
+    except OSError:  # they are there by now, and that nobody is told is no fault of theirs
+        return
+
+
 def _access(original, path, mode, *, dir_fd=None, **kwargs):
     try:
         _read(SYSTEM["stat"], path, dir_fd)
@@ -451,7 +462,7 @@ _FUNCTIONS = {
     "stat": _looked,
     "lstat": _looked,
     "readlink": _looked,
-    "chdir": _looked,
+    "chdir": _chdir,
     "statvfs": _looked,
     "pathconf": _looked,
     "listxattr": _looked,
