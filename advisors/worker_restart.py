@@ -1,8 +1,9 @@
 """Every epoch starts its DataLoader workers anew and pays for it.
 
 What it sees: the time to build the iterator, until its first batch and to shut its workers down, once per epoch; or
-once per batch, where each comes from an iterator of its own (`next(iter(loader))` in the loop). And whether the epochs
-share one DataLoader, or each of them has one that was built for it.
+once per batch, where each comes from an iterator of its own (`next(iter(loader))` in the loop). How much longer the
+rounds after a start take than later ones, for fresh workers are slow, and the training beside them. And whether the
+epochs share one DataLoader, or each of them has one that was built for it.
 
 Why it matters: workers that are forked (or worse, spawned) each epoch import, open files and fill the queue again,
 while the device waits. Short epochs pay most.
@@ -19,14 +20,17 @@ Sources: `torch.utils.data.DataLoader`, `persistent_workers`; pytorch issue 1584
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from gputune.aftermath import chill, coldest
 from gputune.effects import of_workers
 from gputune.enough import single
 from gputune.features import Epoch, Features, Loader, Process
 from gputune.figures import mean
-from gputune.finding import Finding
+from gputune.finding import Finding, Speedup
 from gputune.prediction import ERROR, TINY, Outlook, Setting, doubt, interval, outlooks
 from gputune.replay import DELIVERY_S
+from gputune.youth import settled
 
 CHECKLIST = ("data loading",)
 
@@ -65,7 +69,7 @@ def _finding(outlook: Outlook, epochs: list[Epoch], *, rebuilt: bool) -> Finding
         do=_advice(rebuilt=rebuilt, persistent=loader.persistent_workers),
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
-        basis="the measured start, first-batch delay and shut-down of workers, paid once instead of every epoch",
+        basis="the measured start of workers, its first rounds and their shut-down, paid once instead of every epoch",
         falsified_by=f"samples/s with {once}persistent_workers=True below x{speedup.low:.2f} of this run's",
         effect="changes-order" if effect == "same-order" else effect,
         evidence={
@@ -94,12 +98,7 @@ def _of_batches(run: Features, process: Process, loader: Loader) -> Finding:
     """Return the finding of a loop in which each batch has an iterator, and so workers, of its own."""
     now = process.loop / loader.batches
     paid = mean(e.start + e.first_wait + e.shutdown for e in loader.epochs if e.batches)
-    making = mean(f.wall for f in loader.fetches)
-    working = mean(f.cpu for f in loader.fetches)
-    own = max(0.0, now - paid) + DELIVERY_S
-    cpus = max(TINY, run.machine.cpus / run.machine.ranks)
-    then = min(now, max(own, making / loader.num_workers, (own + working) / cpus))
-    speedup = interval(now / max(TINY, then), ERROR + doubt(run))
+    speedup = _with_one_iterator(run, loader, now, paid)
     return Finding(
         id="worker-restart",
         says=(
@@ -109,7 +108,7 @@ def _of_batches(run: Features, process: Process, loader: Loader) -> Finding:
         do="make one iterator before the loop (`batches = iter(loader)`), and a new one only when it is exhausted",
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
-        basis="the loop without the measured start, first wait and shut-down, at the pace of its workers",
+        basis="the loop without the measured start, first wait and shut-down, at the pace of workers no longer new",
         falsified_by=f"samples/s with one iterator for the whole loop below x{speedup.low:.2f} of this run's",
         effect="changes-order",
         evidence={
@@ -120,3 +119,23 @@ def _of_batches(run: Features, process: Process, loader: Loader) -> Finding:
         },
         where=loader.where,
     )
+
+
+def _with_one_iterator(run: Features, loader: Loader, now: float, paid: float) -> Speedup:
+    """Return what it buys to pay `paid` of the `now` s a batch only once.
+
+    The loop is as fast then as its steps or its workers, at the pace of those that have made a batch before. Each step
+    begins cold now, and the training writes to pages that it shares with its workers: how much of it that takes, no
+    step of this loop shows.
+    """
+    fetches = settled(loader).fetches
+    making, working = mean(f.wall for f in fetches), mean(f.cpu for f in fetches)
+    cpus = max(TINY, run.machine.cpus / run.machine.ranks)
+    own = max(0.0, now - paid)
+
+    def gain(cold: float) -> float:
+        each = own - cold + DELIVERY_S
+        return now / max(TINY, min(now, max(each, making / loader.num_workers, (each + working) / cpus)))
+
+    found = interval(gain(chill(paid, own)), ERROR + doubt(run))
+    return replace(found, high=max(found.high, gain(coldest(paid, own)) * (1 + ERROR)))

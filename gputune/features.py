@@ -26,6 +26,7 @@ class Fetch:
     collate: float
     samples: int
     worker: int = -1  # number of the worker that made it; -1 unknown, or the training process itself
+    age: int = 0  # batches that this worker had made before
 
     @property
     def blocked(self) -> float:
@@ -142,6 +143,7 @@ class Loader:
     samples: int = 0
     waits: tuple[float, ...] = ()  # next() as the training saw it, steady state
     steps: tuple[float, ...] = ()  # from the return of a next() to the following one, same indices
+    ages: tuple[int, ...] = ()  # batches since the workers were started, same indices; none where no one counted
     pauses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # span to the part of each step spent in it
     step_cpu: float | None = None  # CPU seconds per step of the training process, its loading left out
     step_cpus: tuple[float, ...] = ()  # CPU s of the whole process in some of the steps, from end to end

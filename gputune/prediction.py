@@ -31,6 +31,7 @@ from gputune.workload import (
     stretched,
     warmest,
 )
+from gputune.youth import lost, settled
 
 PREPARED = 0.05  # of a batch's CPU time: reading, collating and passing it on is never free
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
@@ -86,7 +87,8 @@ class Outlook:
     def __init__(self, run: Features, process: Process, loader: Loader, job: Job | None = None) -> None:
         self.run = run
         self.process = process
-        self.loader = loader
+        self.youth = lost(loader)  # s of each start of workers, None where that is not known
+        self.loader = loader = settled(loader)
         self.job = job_of(run, process, loader) if job is None else job
         self._loops: dict[Setting, float] = {}
         self.now = Setting(loader.num_workers, loader.prefetch_factor or TYPICAL_PREFETCH, loader.persistent_workers)
@@ -107,7 +109,8 @@ class Outlook:
     @cached_property
     def between(self) -> float:
         """Return the s of the loop that lie between its rounds: evaluations, other loaders."""
-        epochs = sum(e.start + e.first_wait + e.shutdown for e in self.loader.epochs if e.batches)
+        young = self.youth or 0.0
+        epochs = sum(e.start + e.first_wait + e.shutdown + young for e in self.loader.epochs if e.batches)
         return max(0.0, self.whole - self.per_batch * self.batches - epochs)
 
     @cached_property
@@ -226,7 +229,8 @@ class Outlook:
         if fresh and self.loader.num_workers:
             made = self.making + delivery_of(self.loader)
             first = mean(max(0.0, e.first_wait - made) for e in fresh)
-            paid = mean(e.start + e.shutdown + self._one_by_one(e) for e in fresh)
+            late = mean(map(self._one_by_one, fresh)) if self.youth is None else self.youth
+            paid = mean(e.start + e.shutdown for e in fresh) + late
             return first + paid * workers / self.loader.num_workers
         each = START_S if self.loader.start_method == "fork" else SPAWN_S
         return FIRST_S + workers * (each + STOP_S)
@@ -331,7 +335,13 @@ class Outlook:
         return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=MOST, at_least=True)
 
     def _with(self, job: Job) -> "Outlook":
-        return Outlook(self.run, self.process, self.loader, job)
+        return self._also(self.loader, job)
+
+    def _also(self, loader: Loader, job: Job | None = None) -> "Outlook":
+        """Return the outlook for this very loop with something else about its loader or its work."""
+        other = Outlook(self.run, self.process, loader, job)
+        other.youth = self.youth
+        return other
 
     def _interval(self, now: float, then: float, *, apart: bool = False) -> Speedup:
         """Compare two predicted loops with what the present one has shown that the model cannot explain.
@@ -437,7 +447,7 @@ class Outlook:
 
     def out_of_order(self) -> Speedup:
         """Return what it would buy to take batches as they come."""
-        loose = Outlook(self.run, self.process, replace(self.loader, in_order=False))
+        loose = self._also(replace(self.loader, in_order=False))
         return self._interval(self.loop(self.now), loose.loop(self.now))
 
     def handed_over(self, excess: float, delivery: float, lighter: float = 0.0) -> Speedup:

@@ -19,6 +19,7 @@ WARM_UP = 3  # first steps of a run left out: allocators, caches and autotuning 
 EPOCHS = 500  # epochs kept
 RECENT = 4  # passes that records of a batch may still come for
 UNFINISHED = 64  # epochs under way at once: more were left with a break
+AGES = 1024  # workers whose batches are counted, the latest
 
 
 @dataclass(slots=True)
@@ -33,6 +34,7 @@ class _Pass:
     others_first: int = 0
     shutdown: int = 0
     batches: int = 0
+    before: int = 0  # batches of the same workers in earlier passes
     end: int = 0
     complete: bool = False
     fresh: bool = False
@@ -62,11 +64,13 @@ class LoaderState:
         self._steps_seen = 0
         self._waits: deque[float] = deque(maxlen=KEPT)
         self._steps: deque[float] = deque(maxlen=KEPT)
+        self._ages: deque[int] = deque(maxlen=KEPT)
         self._step_cpus: deque[float] = deque(maxlen=KEPT)
         self._next_cpus: deque[float] = deque(maxlen=KEPT)
         self._pauses: dict[str, deque[float]] = {}
         self._fetches: deque[Fetch] = deque(maxlen=KEPT)
         self._fetched = 0
+        self._made_by: dict[tuple[int, int], int] = {}  # batches that each worker of each iterator made
         self._passes: dict[int, _Pass] = {}
         self._epochs: deque[_Pass] = deque(maxlen=EPOCHS)
         self._reads = Kept()
@@ -101,7 +105,7 @@ class LoaderState:
 
     def epoch(self, record: Record, began: float) -> None:
         """Begin a pass: an iterator was made, or reset."""
-        for done in [p for p in self._passes.values() if p.complete or p.iterator == record.a]:
+        for done in [p for p in self._passes.values() if p.complete and p.iterator != record.a]:
             self._passes.pop(done.iterator)
         for iterator in [i for i in self._handovers if i != record.a and i not in self._passes]:
             del self._handovers[iterator]
@@ -112,7 +116,9 @@ class LoaderState:
         if len(self._passes) >= UNFINISHED:
             self._passes.pop(min(self._passes, key=lambda number: self._passes[number].end))
         fresh = bool(record.code & NEW)
-        entry = _Pass(record.a, record.t0, began, record.t1 - record.t0, end=record.t1, fresh=fresh)
+        former = self._passes.pop(record.a, None)
+        before = former.before + former.batches if former and record.d else 0  # a reset keeps the workers
+        entry = _Pass(record.a, record.t0, began, record.t1 - record.t0, before=before, end=record.t1, fresh=fresh)
         self._passes[record.a] = entry
         self._epochs.append(entry)
         self._gradients = bool(record.e)
@@ -138,6 +144,7 @@ class LoaderState:
         self._steps_seen += 1
         if self._steps_seen > WARM_UP and not record.code & UNTIMED:
             self._keep(wait, gap, pauses)
+            self._ages.append(here.before + here.batches - 1)
             self._early.append(record.d)
 
     def _waited(self, record: Record, wait: int, here: _Pass | None) -> None:
@@ -203,6 +210,7 @@ class LoaderState:
             self.pipeline.made(record)
             return
         self._fetched += 1
+        age = self._count_made(iterator, worker)
         mine = self._pass_of(iterator, record.t0)
         if mine is not None:
             mine.read.fetch(record)
@@ -227,8 +235,17 @@ class LoaderState:
                     collate=record.d / NS,
                     samples=record.c,
                     worker=worker,
+                    age=age,
                 )
             )
+
+    def _count_made(self, iterator: int, worker: int) -> int:
+        """Count a batch of a worker, and return how many it had made before."""
+        age = self._made_by.pop((iterator, worker), 0)
+        self._made_by[iterator, worker] = age + 1
+        if len(self._made_by) > AGES:
+            self._made_by.pop(next(iter(self._made_by)))
+        return age
 
     def reads(self, record: Record, iterator: int) -> None:
         """Take what one sampled batch opened and read."""
@@ -280,6 +297,7 @@ class LoaderState:
             samples=self.samples,
             waits=tuple(self._waits),
             steps=tuple(self._steps),
+            ages=tuple(self._ages),
             pauses={name: tuple(series) for name, series in self._pauses.items()},
             step_cpu=step_cpu,
             step_cpus=tuple(self._step_cpus),

@@ -67,7 +67,8 @@ def test_says_that_each_batch_has_workers_of_its_own(run) -> None:
     (finding,) = advise(anew)
     assert finding.id == "worker-restart"
     assert "each batch comes from a new iterator" in finding.says
-    assert finding.speedup.likely == pytest.approx(0.11 / 0.0111, rel=0.05)
+    assert finding.speedup.likely == pytest.approx(0.11 / 0.01025, rel=0.02)  # a step no longer begins cold
+    assert finding.speedup.high > 0.11 / 0.007  # by how much that helps, nobody knows
     assert not finding.change
 
 

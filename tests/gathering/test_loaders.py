@@ -242,6 +242,29 @@ def test_workers_that_persist_begin_a_new_epoch_with_the_same_iterator(story) ->
     assert [(e.batches, e.complete) for e in epochs] == [(3, True), (2, False)]
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_rounds_are_counted_from_the_start_of_the_workers(untold, again) -> None:
+    untold.loader(id=1, num_workers=2)
+    for number in (1, 1 if again else 2):
+        untold.iterator(number, workers=2, again=again and bool(untold.at > 101))
+        untold.epoch(6, number)
+        untold.batch(number, end=True)
+    (loader,) = untold.features().processes[0].loaders
+    assert loader.ages == (4, 5, *(range(7, 12) if again else range(1, 6)))
+    assert len(loader.ages) == len(loader.steps)
+
+
+def test_a_batch_knows_how_many_its_worker_had_made_before(untold) -> None:
+    workers(untold, 11, 12)
+    for t0 in (110, 120, 130):
+        for worker in (0, 1):
+            made(untold, t0, t0 + 5, worker)
+    untold.at = 140
+    untold.epoch(6)
+    (loader,) = untold.features().processes[0].loaders
+    assert [fetch.age for fetch in loader.fetches] == [1, 1, 2, 2]
+
+
 def test_a_batch_made_in_the_training_process_belongs_to_the_next_that_it_was_made_in(story) -> None:
     story.loader(id=2, where="train.py:42")
     story.iterator(1, loader=1)

@@ -1,0 +1,83 @@
+"""Workers that were just started are slow, and so is the training beside them: what of a loop is their youth.
+
+A fresh worker maps its memory anew, opens what the data set opens once, and loads what its first batches need: its
+first two take several times what later ones do. They are all made at once, for the queues are empty, and the training
+competes with them for the CPUs while it copies each page that it writes to and that the workers still share. Where
+every pass starts workers, all of this is a price of starting them, and goes with it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gputune.features import Fetch, Loader
+from gputune.figures import mean
+
+GROWN = 2  # batches after which a worker is as quick as ever (measured: the first took 4 times as long, the second 1.7)
+LEAST = 20  # rounds or batches of workers that are no longer young, below which their mean says nothing
+HABIT = 3  # starts of workers: fewer are a loop's own start
+
+
+def settled(loader: Loader) -> Loader:
+    """Return a loader with what was measured far from the start of its workers, where it starts them often."""
+    if not _habit(loader):
+        return loader
+    loader = replace(loader, fetches=_of_grown(loader.fetches))
+    kept = [i for i, age in enumerate(loader.ages) if age >= youth(loader)]
+    if len(kept) < LEAST or len(kept) == len(loader.waits):
+        return loader
+
+    def far(series: Sequence[float]) -> tuple[float, ...]:
+        return tuple(series[i] for i in kept)
+
+    waits, steps = far(loader.waits), far(loader.steps)
+    rounds = (mean(waits) + mean(steps)) * loader.batches
+    part = min(1.0, rounds / loader.seconds) if loader.seconds else 1.0
+    return replace(
+        loader,
+        waits=waits,
+        steps=steps,
+        ages=(),
+        pauses={name: far(series) for name, series in loader.pauses.items()},
+        step_cpu=None if loader.step_cpu is None else loader.step_cpu * part,  # means over the loop with all its starts
+        step_queued=loader.step_queued * part,
+    )
+
+
+def lost(loader: Loader) -> float | None:
+    """Return the s that the rounds of a pass take longer because its workers are young; None where it is not known."""
+    if not _habit(loader):
+        return None
+    rounds = [w + s for w, s in zip(loader.waits, loader.steps, strict=True)]
+    until = youth(loader)
+    later = [r for r, age in zip(rounds, loader.ages, strict=True) if age >= until]
+    if len(later) < LEAST:
+        return None
+    usual, found = mean(later), 0.0
+    for age in range(1, until):
+        found += mean(r - usual for r, a in zip(rounds, loader.ages, strict=True) if a == age)
+    return max(0.0, found)
+
+
+def youth(loader: Loader) -> int:
+    """Return for how many batches after a start of workers a loop is slower.
+
+    Until those that they made young were taken, but for no more than half of a pass.
+    """
+    lengths = sorted(e.batches for e in loader.epochs if e.batches)
+    usual = lengths[len(lengths) // 2] if lengths else 0
+    return max(1, min(loader.num_workers * (GROWN + 1), usual // 2))
+
+
+def _habit(loader: Loader) -> bool:
+    """Return whether workers were started often, and the rounds since then counted."""
+    starts = sum(bool(e.batches and (e.fresh or not loader.persistent_workers)) for e in loader.epochs)
+    return bool(loader.num_workers and starts >= HABIT and len(loader.ages) == len(loader.waits))
+
+
+def _of_grown(fetches: tuple[Fetch, ...]) -> tuple[Fetch, ...]:
+    """Return the batches that grown workers made, else those of the oldest of which there are enough."""
+    for age in range(GROWN, 0, -1):
+        found = tuple(f for f in fetches if f.age >= age)
+        if len(found) >= LEAST:
+            return found
+    return fetches
