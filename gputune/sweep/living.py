@@ -28,6 +28,7 @@ from gputune.tree import Tree
 from gputune.watching import guest_folder
 
 HZ = 10.0  # readings a second
+LOOKS = 3  # at its memory, until nobody came or left in one of them
 GRACE_S = 10.0  # s between asking it to end and ending it
 LEFT_OUT = frozenset({"stacks"})  # they cost more than they tell in some seconds
 
@@ -123,8 +124,26 @@ class Live:
         return self._gatherer.features(now(), exit_code=self._status, unavailable=dict(self._ticker.unavailable))
 
     def memory(self) -> int | None:
-        """Return the B of memory that its Python processes answer for (PSS), None where that is not told."""
-        return sum(_held(pid) for pid in self.timeline.pids.values()) or None
+        """Return the B of memory that it and all that it has started answer for (PSS), None where that is not told.
+
+        A worker that was just forked has said nothing yet, but halves what its parent answers for. Where somebody came
+        or left meanwhile, it is looked at again.
+        """
+        found, here = 0, self._family()
+        for _ in range(LOOKS):
+            found, before = sum(map(_held, here)), here
+            here = self._family()
+            if here == before:
+                break
+        return found or None
+
+    def loading(self) -> int:
+        """Return how many workers of its loaders live."""
+        return sum(role == "worker" for role in self._tree.pids().values())
+
+    def _family(self) -> set[int]:
+        self._tree.refresh()
+        return {*self._tree.pids(), *self.timeline.pids.values()}
 
     def interrupt(self) -> None:
         """Send its training processes a Ctrl-C: their `finally` and `atexit` run, if they hear it."""

@@ -379,9 +379,12 @@ class Steered:
         )
 
     def _weigh(self, live: Live, wanted: Setting) -> None:
-        """Look at the memory that its processes hold; the least counts, for workers that were there before go late."""
+        """Look at the memory that its processes hold; the least counts, for workers that were there before go late.
+
+        Between two passes its workers may be gone: that is not what it holds.
+        """
         held = live.memory()
-        if held:
+        if held and live.loading() >= wanted.num_workers * self._known().ranks:
             self._memory[wanted] = min(held, self._memory.get(wanted, held))
 
     def _known(self) -> Profile:

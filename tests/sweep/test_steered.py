@@ -38,6 +38,7 @@ class World:
     life: ClassVar[float] = 1e9
     breaks: ClassVar[float] = 1e9
     only: ClassVar[int | None] = None
+    away: ClassVar[int] = 0  # workers that are not there, as between two passes
 
     def __init__(self) -> None:
         self.timeline = Timeline()
@@ -86,6 +87,9 @@ class World:
 
     def memory(self) -> int:
         return 1 << 20
+
+    def loading(self) -> int:
+        return self.workers - self.away
 
     def features(self):
         return SimpleNamespace(oom_kills=(0, ""), exit_code=self.status, processes=())
@@ -140,6 +144,14 @@ def test_each_setting_is_timed_by_what_came_under_it(bench: Steered) -> None:
     assert bench.starts == 1
     bench.remove()
     assert [world.ended for world in World.lives] == [True]
+
+
+def test_memory_is_weighed_while_all_workers_are_there(bench: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "away", 1)
+    assert bench.measure(workers(4)).memory is None
+    monkeypatch.setattr(World, "away", 0)
+    assert bench.measure(workers(4)).memory == 1 << 20
+    bench.remove()
 
 
 def test_the_ceiling_is_what_one_batch_again_and_again_gives(bench: Steered) -> None:
