@@ -193,7 +193,7 @@ def _read(original, path, dir_fd, *args, **kwargs):
     place = path
     if not _over.untouched:
         named = _over.named(path, dir_fd)
-        real = _over.real(_over.absolute(named))
+        real = _over.real(_over.theirs_of(named))
         if real != named:  # it lies over the user's; or it is theirs, and the folder that it is named from does
             place, dir_fd = real, None
     if dir_fd is not None:
@@ -216,7 +216,7 @@ def _chdir(original, path):
     _read(original, path, None)
     try:
         here = _over.named(".")
-        at = _over.absolute(here)
+        at = _over.theirs_of(here)
         if at != here:
             astray.leave(astray.INSIDE, at)
     except OSError:  # they are there by now, and that nobody is told is no fault of theirs
@@ -387,10 +387,11 @@ def _listdir(original, path="."):
 def _scandir(original, path="."):
     if isinstance(path, int) or path is None or _over.untouched:
         return _read(original, "." if path is None else path, None)
-    at = _over.absolute(path)
+    named = _over.named(path)
+    at = _over.theirs_of(named)
     theirs, over = _over.names(at)
     kind = os.fsencode if isinstance(path, bytes) else os.fsdecode
-    if _over.named(path) != at:
+    if named != at:
         path = kind(at)
     entries = _entries(original, path, set(theirs)) if theirs else []
     return _Entries(entries + (_entries(original, kind(_over.over(at)), set(over)) if over else []))

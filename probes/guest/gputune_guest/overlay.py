@@ -56,10 +56,11 @@ class Overlay:
 
     def absolute(self, path, dir_fd=None):
         """Return a path as `made` and `gone` have it: by the user's name, wherever the folder lies that we are in."""
-        path = self.named(path, dir_fd)
-        if _inside(path, self.root):  # somebody asks by the name that it has here
-            path = path[len(self.root) :] or "/"
-        return path
+        return self.theirs_of(self.named(path, dir_fd))
+
+    def theirs_of(self, named):
+        """Return the user's name for a path from the root on, which may be the name that it has here."""
+        return named[len(self.root) :] or "/" if _inside(named, self.root) else named
 
     def theirs(self, path):
         """Return whether an absolute path is the user's to write: no device, no cache, no temporary file."""
