@@ -34,11 +34,11 @@ from gputune.sweep.visiting import (
     Failed,
     NotSteered,
     answers,
+    bounds,
     check,
-    fewest,
     known,
     looping,
-    most,
+    passing,
     ready,
     seconds,
 )
@@ -98,6 +98,7 @@ class Steered:
         self._profile: Profile | None = None
         self._silent = 0.0  # s for which no batch had come when the last start was ended; 0 where it still went on
         self._sound = 0  # batches that the script does with its own settings, and does not fail
+        self._ended = 0  # batches of the last start that ended by itself in a visit
         self._last = (0.0, 0)  # when (s of the start) the last batch was seen to have come, and how many had by then
         self.starts = 0
         self.hangs: list[str] = []
@@ -307,6 +308,7 @@ class Steered:
         except Failed as why:
             return Outcome(state=State.FAILED, why=str(why))
         except Ended as why:
+            self._ended = self._came if why.state is State.OK else self._ended
             self._over(why, wanted.words())
             if why.state is State.OK:
                 return None
@@ -356,7 +358,12 @@ class Steered:
         settings: dict[str, Json] = {name: wanted.plain[name] for name in SWITCHED}
         begin = self._obeyed(live, {"do": "serve", "where": where, "set": settings, "batches": None})
         profile, skip = self._known(), wanted.queue + 2
-        least, longest = fewest(profile, wanted), most(profile, wanted)
+        epoch = self._epoch(wanted)
+        least, longest = bounds(profile, wanted, epoch)
+
+        def rates() -> tuple[float, ...]:
+            timeline = live.timeline
+            return timeline.passes(where, skip, begin, epoch) if epoch else timeline.rates(where, skip, begin)
 
         def enough() -> bool:
             came = live.timeline.counted(where, begin) - skip
@@ -365,18 +372,24 @@ class Steered:
             settled = live.timeline.settled(where, skip, begin)
             if came > longest * (1 if settled else PATIENCE):
                 return True
-            return settled and known(live.timeline.rates(where, skip, begin))
+            return settled and known(rates())
 
         self._wait(enough, live, self._patience)
         check(self._answers(live, self._seq))
         self._weigh(live, wanted)
         return Outcome(
             state=State.OK,
-            rates=live.timeline.rates(where, skip, begin),
+            rates=rates(),
             memory=self._memory.get(wanted),
             seconds=live.seconds - began,
             company=live.timeline.company(where),
         )
+
+    def _epoch(self, wanted: Setting) -> int:
+        """Return the batches of an epoch where a visit times whole ones, 0 where the script ends before it would."""
+        epoch = passing(self._known(), wanted)
+        needed = WARM_UP + wanted.queue + 2 + bounds(self._known(), wanted, epoch)[0]
+        return 0 if 0 < self._ended <= needed else epoch
 
     def _weigh(self, live: Live, wanted: Setting) -> None:
         """Look at the memory that its processes hold; the least counts, for workers that were there before go late.

@@ -19,6 +19,7 @@ from gputune.units import NS
 
 WARM_UP = 5  # batches until allocators, caches and autotuning have settled
 BLOCKS = 10  # parts of a stretch whose rates are compared with each other
+PASSES = 3  # over the data: fewer do not tell by how much they differ
 LEAST = 8  # batches beyond the warm-up: fewer give no rate
 WAITED = 0.1  # of the time that a batch takes on average: one that lies ready is there sooner
 KEEPS_UP = 0.01  # of the time: a loop that waits for less is not held up by its loader
@@ -88,13 +89,13 @@ class Line:
         done = sum(self.samples[n] or size for n in among)
         return done / max(1, self._took(among)) * NS
 
-    def parts(self, skip: int, size: int) -> list[float]:
-        """Return the rates of up to BLOCKS parts of equally many batches, the first `skip` left out.
+    def parts(self, skip: int, size: int, blocks: int = BLOCKS) -> list[float]:
+        """Return the rates of up to so many parts of equally many batches, the first `skip` left out.
 
         Their harmonic mean is the rate of them all: samples over seconds.
         """
         timed = self._timed(skip)
-        number = min(BLOCKS, len(timed) // 2)
+        number = min(blocks, len(timed) // 2)
         if len(timed) < LEAST:
             return []
         edges = [len(timed) * n // number for n in range(number + 1)]
@@ -270,7 +271,18 @@ class Timeline:
         lines = [self._lines[where][process] for process in self.living(where)]
         return all(line.after(begin, FOREVER).settled(skip) for line in lines)
 
-    def rates(self, where: str, skip: int, begin: int = 0, *, most: int = FOREVER) -> tuple[float, ...]:
+    def passes(self, where: str, skip: int, begin: int, epoch: int) -> tuple[float, ...]:
+        """Return samples/s of the time from `begin` on (ns) as `rates` does, of whole passes of `epoch` batches.
+
+        As many batches as whole passes have hold the start of as many, wherever in one they begin.
+        """
+        passes = max(0, self.counted(where, begin) - skip) // epoch
+        blocks = passes if passes >= PASSES else BLOCKS
+        return self.rates(where, skip, begin, most=skip + passes * epoch, blocks=blocks) if passes else ()
+
+    def rates(
+        self, where: str, skip: int, begin: int = 0, *, most: int = FOREVER, blocks: int = BLOCKS
+    ) -> tuple[float, ...]:
         """Return samples/s of parts of the time from `begin` on (ns), all ranks together; of `most` batches of each.
 
         Their harmonic mean is the rate of the whole time. Nothing where too few batches came. `skip` are left out, and
@@ -279,7 +291,7 @@ class Timeline:
         told = self.loaders.get(where, {}).get("batch_size")
         size = told if isinstance(told, int) and told > 0 else 1
         lines = [line.after(begin, most) for line in self._lines.get(where, {}).values()]
-        parts = [found for line in lines if (found := line.parts(skip, size))]
+        parts = [found for line in lines if (found := line.parts(skip, size, blocks))]
         if not parts:
             return ()
         longest = max(parts, key=len)

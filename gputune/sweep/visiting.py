@@ -11,7 +11,7 @@ from gputune.sample import Json
 from gputune.sweep.choosing import SURE, scatter
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
-from gputune.sweep.timeline import LEAST
+from gputune.sweep.timeline import LEAST, PASSES
 
 NOISE = 0.005  # relative: standard error between two visits in one process
 SHORT_S, LONG_S = 0.8, 2.0  # s of timed batches in a visit: more visits in turn tell more than longer ones
@@ -69,6 +69,21 @@ def most(profile: Profile, wanted: Setting) -> int:
     return math.ceil(min(MOST, max(TIMED, LONG_S / seconds(profile, wanted))))
 
 
+def passing(profile: Profile, wanted: Setting) -> int:
+    """Return the batches of an epoch that is short against a visit, else 0: a visit to a trial times whole ones.
+
+    What starts with each weighs in the visit as it does in truth then, and not by how many starts fall into it.
+    """
+    return profile.epoch if profile.epoch * seconds(profile, wanted) <= LONG_S else 0
+
+
+def bounds(profile: Profile, wanted: Setting, epoch: int) -> tuple[int, int]:
+    """Return how many batches of a trial are timed at the least and at the most; with an `epoch`, in whole ones."""
+    plain = fewest(profile, wanted), most(profile, wanted)
+    least, longest = (max(PASSES, math.ceil(n / epoch)) * epoch for n in plain) if epoch else plain
+    return least, longest
+
+
 def known(rates: Sequence[float]) -> bool:
     """Return whether the rates of the parts of a visit tell its mean."""
     return bool(rates) and SURE * scatter(rates) <= PRECISION
@@ -81,4 +96,6 @@ def seconds(profile: Profile, wanted: Setting) -> float:
 
 def looping(profile: Profile, wanted: Setting) -> float:
     """Return the s that a visit is predicted to take."""
-    return STARTING_S + sum(length(profile, wanted)) * seconds(profile, wanted)
+    skip, timed = length(profile, wanted)
+    least, _ = bounds(profile, wanted, passing(profile, wanted))
+    return STARTING_S + (skip + max(timed, least)) * seconds(profile, wanted)

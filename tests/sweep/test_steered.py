@@ -128,7 +128,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Steered:
         script=SimpleNamespace(name="train.py"), missed=lambda _: "",
     )  # fmt: skip
     profile = SimpleNamespace(
-        script=OWN, loader=SimpleNamespace(where=PLACE), ranks=1, batch=8.0, spread=0.1, measured=160.0,
+        script=OWN, loader=SimpleNamespace(where=PLACE), ranks=1, batch=8.0, spread=0.1, measured=160.0, epoch=0,
         outlook=SimpleNamespace(stepping=0.01), rate=lambda s: 8 * World.rates.get(s.num_workers, 20.0),
     )  # fmt: skip
     made = Steered(starter, None, Budget())
@@ -188,6 +188,19 @@ def test_a_script_that_ends_is_started_again(bench: Steered, monkeypatch: pytest
     assert (found.state, found.why) == (State.FAILED, "the script ended before it was measured")
     bench.remove()
     assert all(world.ended for world in World.lives)
+
+
+def test_short_epochs_are_timed_whole_but_where_the_script_has_too_few(
+    bench: Steered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.know(SimpleNamespace(**{**vars(bench._known()), "epoch": 100}))
+    found = bench.measure(workers(4))  # 1.25 s an epoch
+    assert (found.state, found.seconds > 3 * 1.25) == (State.OK, True)
+    bench.close()
+    monkeypatch.setattr(World, "life", 3.0)
+    found = bench.measure(workers(4))
+    assert (found.state, found.seconds < 2 * 1.25) == (State.OK, True)
+    bench.remove()
 
 
 class Stuck(World):

@@ -7,7 +7,7 @@ import pytest
 from gputune.events import END, Event, Kind, Record, SpanCode
 from gputune.sample import Guest, Note
 from gputune.sweep.company import Company
-from gputune.sweep.timeline import KEPT, Timeline
+from gputune.sweep.timeline import KEPT, PASSES, Timeline
 from gputune.units import NS
 
 PLACE = "train.py:9"
@@ -223,3 +223,14 @@ def test_the_times_of_a_long_training_find_room() -> None:
     assert found.batches(PLACE) >= 2 * KEPT
     assert found.rates(PLACE, 5, found.since(PLACE, 2000))[0] == pytest.approx(8000.0)
     assert len(found._lines[PLACE][0].ends) <= KEPT
+
+
+def test_whole_passes_hold_as_many_starts_wherever_the_first_one_begins() -> None:
+    """60 batches of 10 ms an epoch, and 0.4 s to start its workers: a second."""
+    found = timeline(0)
+    found.take([batch(0, 1 + n // 60 + 0.4 + 0.01 * (n % 60)) for n in range(600)])
+    for begin in (1.0, 2.2, 2.5, 2.99):
+        rates = found.passes(PLACE, 6, int(begin * NS), 60)
+        assert len(rates) >= PASSES
+        assert rates == pytest.approx([60 * 8.0] * len(rates), rel=1e-6)
+    assert found.passes(PLACE, 6, int(10.0 * NS), 60) == ()

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from gputune.sweep.settings import setting
-from gputune.sweep.visiting import LONG_S, MOST, SHORT_S, TIMED, fewest, known, length, most
+from gputune.sweep.visiting import LONG_S, MOST, SHORT_S, TIMED, bounds, fewest, known, length, looping, most, passing
 
 WANTED = setting(4, 2, pin_memory=False, persistent=False, batch_size=8)
 
 
-def profile(per_batch: float, spread: float = 0.0) -> SimpleNamespace:
+def profile(per_batch: float, spread: float = 0.0, epoch: int = 0) -> SimpleNamespace:
     """A loop that takes so many s a batch, whose batches differ by `spread`."""
-    return SimpleNamespace(batch=8.0, ranks=1, spread=spread, rate=lambda _: 8.0 / per_batch)
+    return SimpleNamespace(batch=8.0, ranks=1, spread=spread, epoch=epoch, rate=lambda _: 8.0 / per_batch)
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,11 @@ def test_parts_that_are_alike_tell_the_rate() -> None:
     assert known((100.0, 101.0, 99.0, 100.0))
     assert not known((50.0, 150.0, 60.0, 140.0))
     assert not known(())
+
+
+def test_a_trial_times_whole_epochs_where_these_are_short() -> None:
+    short, longer = profile(0.010, epoch=60), profile(0.010, epoch=600)
+    assert (passing(short, WANTED), passing(longer, WANTED)) == (60, 0)
+    assert bounds(short, WANTED, 60) == (180, 240)
+    assert bounds(longer, WANTED, 0) == (fewest(longer, WANTED), most(longer, WANTED))
+    assert looping(short, WANTED) > looping(longer, WANTED)
