@@ -28,7 +28,7 @@ from gputune.tree import Tree
 from gputune.watching import guest_folder
 
 HZ = 10.0  # readings a second
-LOOKS = 3  # at its memory, until nobody came or left in one of them
+LOOKS = 5  # at its memory, until nobody came or left between two of them
 GRACE_S = 10.0  # s between asking it to end and ending it
 LEFT_OUT = frozenset({"stacks"})  # they cost more than they tell in some seconds
 
@@ -123,27 +123,26 @@ class Live:
         """Return what is known of it by now."""
         return self._gatherer.features(now(), exit_code=self._status, unavailable=dict(self._ticker.unavailable))
 
-    def memory(self) -> int | None:
+    def memory(self, workers: int = 0) -> int | None:
         """Return the B of memory that it and all that it has started answer for (PSS), None where that is not told.
 
-        A worker that was just forked has said nothing yet, but halves what its parent answers for. Where somebody came
-        or left meanwhile, it is looked at again.
+        A worker that was just forked has said nothing yet, but halves what its parent answers for. So it is looked at
+        until nobody came or left between two looks; None too where they never cease, or fewer `workers` are there.
         """
-        found, here = 0, self._family()
+        before: dict[int, int] = {}
         for _ in range(LOOKS):
-            found, before = sum(map(_held, here)), here
-            here = self._family()
-            if here == before:
-                break
-        return found or None
+            held = self._held()
+            if held.keys() == before.keys():
+                loading = sum(role == "worker" for pid, role in self._tree.pids().items() if pid in held)
+                return sum(held.values()) or None if loading >= workers else None
+            before = held
+        return None
 
-    def loading(self) -> int:
-        """Return how many workers of its loaders live."""
-        return sum(role == "worker" for role in self._tree.pids().values())
-
-    def _family(self) -> set[int]:
+    def _held(self) -> dict[int, int]:
+        """Return the B of each of its processes that holds anything: one that has ended may wait to be reaped."""
         self._tree.refresh()
-        return {*self._tree.pids(), *self.timeline.pids.values()}
+        found = {pid: _held(pid) for pid in {*self._tree.pids(), *self.timeline.pids.values()}}
+        return {pid: size for pid, size in found.items() if size}
 
     def interrupt(self) -> None:
         """Send its training processes a Ctrl-C: their `finally` and `atexit` run, if they hear it."""

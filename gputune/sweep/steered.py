@@ -396,8 +396,8 @@ class Steered:
 
         Between two passes its workers may be gone: that is not what it holds.
         """
-        held = live.memory()
-        if held and live.loading() >= wanted.num_workers * self._known().ranks:
+        held = live.memory(wanted.num_workers * self._known().ranks)
+        if held:
             self._memory[wanted] = min(held, self._memory.get(wanted, held))
 
     def _known(self) -> Profile:

@@ -85,11 +85,8 @@ class World:
             self.timeline.take([Event(0, Record(Kind.BATCH, 0, t, t, 1, 0, 0, 0, 8))])
         return True
 
-    def memory(self) -> int:
-        return 1 << 20
-
-    def loading(self) -> int:
-        return self.workers - self.away
+    def memory(self, workers: int = 0) -> int | None:
+        return 1 << 20 if workers <= self.workers - self.away else None
 
     def features(self):
         return SimpleNamespace(oom_kills=(0, ""), exit_code=self.status, processes=())
