@@ -279,7 +279,7 @@ def test_a_setting_under_which_alone_the_script_fails_has_failed(
 
 def test_a_script_that_misses_what_it_wrote_in_a_trial_says_so(bench: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(World, "breaks", 15)
-    monkeypatch.setattr(bench._starter, "missed", lambda _: "ck/last.pt")
+    monkeypatch.setattr(bench._starter, "missed", lambda _: "it wrote `ck/last.pt` itself")
     with pytest.raises(Broken, match=r"it wrote `ck/last\.pt` itself"):
         bench.measure(workers(4))
     assert bench.starts == 1
