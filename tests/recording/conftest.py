@@ -7,7 +7,7 @@ import pytest
 
 from gputune.events import Event, Kind, Record, SpanCode
 from gputune.recording import Recording
-from gputune.sample import Guest, Metric, Note, Open, Reading, Sample, Stack
+from gputune.sample import Guest, Metric, Note, Open, Reading, Sample, Stack, now
 
 START = 5_000_000_000_000
 TICK = 100_000_000
@@ -77,10 +77,11 @@ def unfinished(tmp_path: Path) -> Callable[..., tuple[Recording, Path]]:
 
 
 def keep(recording: Recording, ticks: "Iterator[list[Reading]]") -> None:
-    for number, readings in enumerate(ticks):
+    begun = now()  # the clock of beats counts from the machine's start, whatever the readings say
+    for number, readings in enumerate(ticks, 1):
         recording.take(readings)
-        if number % 10 == 9:
-            recording.beat(START * 10 + number * TICK)
+        if number % 10 == 0:
+            recording.beat(begun + number * TICK)
 
 
 @pytest.fixture
