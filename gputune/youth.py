@@ -52,10 +52,12 @@ def lost(loader: Loader) -> float | None:
     later = [r for r, age in zip(rounds, loader.ages, strict=True) if age >= until]
     if len(later) < LEAST:
         return None
-    usual, found = mean(later), 0.0
-    for age in range(1, until):
-        found += mean(r - usual for r, a in zip(rounds, loader.ages, strict=True) if a == age)
-    return max(0.0, found)
+    usual = mean(later)
+    longer: dict[int, list[float]] = {}
+    for taken, age in zip(rounds, loader.ages, strict=True):
+        if age < until:
+            longer.setdefault(age, []).append(taken - usual)
+    return max(0.0, sum(map(mean, longer.values())))
 
 
 def youth(loader: Loader) -> int:
