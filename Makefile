@@ -22,7 +22,7 @@ ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-share bench-agents bench-screen bench-tui tui-shot zoo loops causes fmt clean
+.PHONY: help demo test test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo loops causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -33,6 +33,7 @@ help:
 	@echo "make causes  write docs/causes.md out of the advisors"
 	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
 	@echo "make bench-sweep  sweeps against exhaustive grids, Optuna and Ray Tune, into benchmarks/sweep.md (half an hour)"
+	@echo "make bench-tune  watch --tune on three loops: what it brings, and how soon, into benchmarks/tune.md"
 	@echo "make bench-tui  the screen with 1,000 simulated nodes (bench-screen), and 64 real agents, cut links and kills (bench-agents, half an hour)"
 	@echo "make tui-shot   capture real screens in tmux, into docs/screens/"
 	@echo "make bench-share  several processes on one simulated card: packs, auto, 200 random scenarios (ONLY=part)"
@@ -114,6 +115,9 @@ $(RIVALS)/.ready: $(READY)
 
 bench-sweep: $(READY) $(RIVALS)/.ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/sweep.py --rivals "$(CURDIR)/$(RIVALS)/bin/python"
+
+bench-tune: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/tune.py
 
 bench-agents: $(READY)
 	$(BIN)/python benchmarks/agents.py --markdown benchmarks/agents.md
