@@ -17,6 +17,7 @@ from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
 from gputune.sweep.starting import Start, State
 from gputune.sweep.timeline import WARM_UP
+from gputune.sweep.visiting import seconds
 
 NOISE = 0.01  # relative: standard error between two starts of one training on a quiet machine
 PROFILE_S, MOST_PROFILE_S = 4.0, 60.0  # s of batches in the first start; and where these are too slow for that
@@ -76,9 +77,7 @@ class Restarts:
 
     def takes(self, wanted: Setting) -> float:
         """Return the s that a visit is predicted to take, its start included."""
-        profile = self._known()
-        skip, timed = self._length(wanted)
-        return self._budget.start_of((skip + timed) * profile.batch * profile.ranks / max(1e-9, profile.rate(wanted)))
+        return self._budget.start_of(sum(self._length(wanted)) * seconds(self._known(), wanted))
 
     def allowed(self, wanted: Setting) -> bool:
         """Return whether there is time for a visit."""

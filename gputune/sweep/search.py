@@ -36,9 +36,7 @@ class Outcome:
     why: str = ""
     memory: int | None = None  # B, all processes
     seconds: float = 0.0
-    cut_off: bool = (
-        False  # it was not measured, by no fault of the setting: the budget was over, or the script had ended
-    )
+    cut_off: bool = False  # not measured, by no fault of the setting: the budget was over, or the script had ended
     company: Company = ALONE  # how many loaders of its line were seen to live at once by then
 
 

@@ -308,9 +308,10 @@ class Steered:
         except Failed as why:
             return Outcome(state=State.FAILED, why=str(why))
         except Ended as why:
-            self._ended = self._came if why.state is State.OK else self._ended
+            came = self._came
             self._over(why, wanted.words())
             if why.state is State.OK:
+                self._ended = came
                 return None
             return Outcome(state=why.state, why=str(why), cut_off=isinstance(why, Late))
 
