@@ -20,7 +20,7 @@ TIE = 0.01  # relative: the cheaper one of two that are this close
 MODEL = 0.05  # relative: standard deviation by which the ratio of two predictions is off
 ONCE = 0.02  # relative: the same of two rates of which one was seen once, for what visits differ by is not known then
 SHARP = 0.025  # half a width of the interval of a ratio below which what is not apart from the script's own ties
-FINE = 0.015  # the same between two settings that are tried: below it, more visits would tell next to nothing
+PAYS = 0.001  # relative: what a visit brings at the least, for it takes time
 
 
 def scatter(parts: Sequence[float]) -> float:
@@ -112,10 +112,39 @@ def ratio(tally: Tally, other: Tally, predicted: Mapping[Setting, float]) -> flo
     expected, by = predicted.get(tally.setting, 0.0), predicted.get(other.setting, 0.0)
     if not expected or not by:
         return measured
-    once = min(len(tally.visits), len(other.visits)) == 1
-    error = max(math.hypot(tally.error, other.error), ONCE if once else 0.0)
-    trust = MODEL**2 / (MODEL**2 + error**2)
+    trust = _trust(_error(tally, other))
     return trust * measured + (1 - trust) * expected / by
+
+
+def pays(tally: Tally, other: Tally, predicted: Mapping[Setting, float], more: int) -> bool:
+    """Return whether `more` visits to each of two settings would make what is chosen faster by what they cost.
+
+    Their worth is what the better of the two is faster, as often as they would turn which one is taken for it: the
+    knowledge gradient of ranking and selection (Frazier, Powell, Dayanik, 2008).
+    """
+    if more <= 0:
+        return False
+    visits = min(len(tally.visits), len(other.visits))
+    error = _error(tally, other)
+    later = error * math.sqrt(visits / (visits + more))
+    turned = MODEL * math.sqrt(max(0.0, _trust(later) - _trust(error)))  # standard deviation of what they change
+    ahead = abs(ratio(tally, other, predicted) - 1)
+    if not turned:
+        return False
+    normal = statistics.NormalDist()
+    worth = turned * normal.pdf(ahead / turned) - ahead * normal.cdf(-ahead / turned)
+    return worth >= PAYS * more
+
+
+def _error(tally: Tally, other: Tally) -> float:
+    """Return the relative standard error of the ratio of two rates."""
+    once = min(len(tally.visits), len(other.visits)) == 1
+    return max(math.hypot(tally.error, other.error), ONCE if once else 0.0)
+
+
+def _trust(error: float) -> float:
+    """Return how much of what is believed of a ratio is what was measured of it; the rest is what was predicted."""
+    return MODEL**2 / (MODEL**2 + error**2)
 
 
 def as_fast(tally: Tally, fastest: Tally, predicted: Mapping[Setting, float]) -> bool:

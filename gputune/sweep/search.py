@@ -6,13 +6,12 @@ Else the search looks from the best one at one more worker, a longer queue and o
 may pay by what is known by now. What is close to the fastest is gone back to in turn with it.
 """
 
-import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gputune.sweep.choosing import FINE, TIE, Order, Tally, as_fast, best, gain, order, unsteadiness
+from gputune.sweep.choosing import TIE, Order, Tally, as_fast, best, gain, order, pays, unsteadiness
 from gputune.sweep.company import ALONE, Company
 from gputune.sweep.plateau import between
 from gputune.sweep.profile import Profile
@@ -24,7 +23,6 @@ HOPE = 0.02  # a setting that is predicted no further behind the best may be it:
 SURELY = 1.1  # times: a gain whose lower end is above this needs no second start
 VISITS = 4  # times that a setting is gone to at most, to tell it from another one
 TURNS = 6  # visits at most that make sure that the best one is faster than the script's own
-HOPELESS = 2.0  # times: an interval that would still be so much too wide after all visits is not worth more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,19 +266,17 @@ class Search:
         return True
 
     def _is_told(self, tally: Tally, rival: Tally) -> bool:
-        """Return whether more visits would not tell more of how two settings stand to each other.
+        """Return whether more visits to two settings would bring less than they take.
 
-        By how much visits to one setting differ is not known before one of them was gone back to. On a machine that is
-        never the same, as many as there may be would not tell small differences: then none is made for these.
+        By how much visits to one setting differ is not known before one of them was gone back to.
         """
         found = gain(rival, tally)
         if found.low > SURELY or found.high < 1 / SURELY:
             return True
         if all(len(each.visits) == 1 for each in self.found.tallies.values()):
             return False
-        done = min(len(tally.visits), len(rival.visits)) / self._visits
-        at_last = (found.high - found.low) / 2 / found.likely * math.sqrt(min(1.0, done))
-        return order(tally, rival, FINE) is not Order.UNDECIDED or at_last > HOPELESS * max(FINE, abs(found.likely - 1))
+        more = self._visits - min(len(tally.visits), len(rival.visits))
+        return not pays(tally, rival, self.found.predicted, more)
 
     def _rival(self, wanted: Setting) -> Tally | None:
         others = [tally for s, tally in self.found.tallies.items() if s != wanted]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from gputune.sweep.choosing import Order, Tally, as_fast, best, gain, order, ratio, unsteadiness
+from gputune.sweep.choosing import Order, Tally, as_fast, best, gain, order, pays, ratio, unsteadiness
 from gputune.sweep.settings import Setting, setting
 
 
@@ -110,3 +110,17 @@ def test_a_machine_that_is_never_the_same_shows_in_repeated_visits() -> None:
 def test_nothing_is_gained_over_oneself() -> None:
     own = tally(2, 100.0, spread=0.2)
     assert (gain(own, own).low, gain(own, own).likely, gain(own, own).high) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "more", "expected"),
+    [
+        (100.0, 0.01, 2, True),  # which of the two is the better one is open
+        (105.0, 0.01, 2, False),  # no visit will make the other one the better
+        (100.0, 0.0005, 2, False),  # they are known to be as good
+        (100.0, 0.01, 0, False),  # none are left
+    ],
+)
+def test_visits_are_worth_what_they_may_turn(rate, noise, more, expected) -> None:
+    one, other = (tally(n, r, spread=0.0, noise=noise, visits=2) for n, r in ((4, rate), (2, 100.0)))
+    assert pays(one, other, {one.setting: rate, other.setting: 100.0}, more) is expected
