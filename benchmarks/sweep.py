@@ -205,9 +205,10 @@ def regrets(rounds: Sequence[Sequence[float]]) -> list[float]:
     return [statistics.fmean(both) for both in zip(*found, strict=True)]
 
 
-def unsure_regret(rounds: Sequence[Sequence[float]], best: int) -> float:
-    """Return half of the 95 % interval of how the choice, which is the first cell, stands to the best one."""
-    ratios = [rates[0] / rates[best] for rates in rounds]
+def unsure_regret(rounds: Sequence[Sequence[float]], rates: Sequence[float]) -> float:
+    """Return half of the 95 % interval of how the choice, which is the first cell, stands to the best of the others."""
+    best = rates.index(max(rates[1:], default=rates[0]))
+    ratios = [found[0] / found[best] for found in rounds]
     return SURE * statistics.stdev(ratios) / math.sqrt(len(ratios))
 
 
@@ -242,7 +243,7 @@ def one(name: str, options: argparse.Namespace) -> Row:
         best=last[rates.index(max(rates))],
         gain=rates[0] / baseline,
         regret=behind[0],
-        unsure_regret=unsure_regret(rounds, rates.index(max(rates))),
+        unsure_regret=unsure_regret(rounds, rates),
         trials=len(trials) + (found["ceiling"] is not None),
         seconds=whole,
         share=whole / sum(start + max(row["took"], spent) for row in rows),

@@ -133,7 +133,7 @@ def pays(tally: Tally, other: Tally, predicted: Mapping[Setting, float], more: i
         return False
     normal = statistics.NormalDist()
     worth = turned * normal.pdf(ahead / turned) - ahead * normal.cdf(-ahead / turned)
-    return worth >= PAYS * more
+    return worth >= PAYS * 2 * more
 
 
 def _error(tally: Tally, other: Tally) -> float:
