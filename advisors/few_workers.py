@@ -6,7 +6,8 @@ that makes it, its CPU time and its blocked time apart) and how long the trainin
 Why it matters: while the training waits in `next()`, the device has nothing to do.
 
 What to do: set `num_workers` to the number named. It is the smallest one that the model finds about as good as any,
-for the CPUs that this job may use (affinity, cgroup quota, ranks on the node) and the room in /dev/shm.
+for the CPUs that this job may use (affinity, cgroup quota, ranks on the node) and the room in /dev/shm. Where one
+line builds several loaders, each of them gets as many: those that live at once share the CPUs and the room.
 
 When it is wrong: when the storage cannot serve more readers at once than it does now, when the dataset serialises its
 workers by a lock, or when each worker's memory does not fit. An `IterableDataset` that does not share its samples out
@@ -26,7 +27,7 @@ performance with the tf.data API"; the model is `gputune/replay.py`.
 from collections.abc import Iterator
 
 from gputune.effects import of_workers
-from gputune.features import Features
+from gputune.features import Features, Loader
 from gputune.finding import Finding, Speedup
 from gputune.flows import Flow, either, flows
 from gputune.prediction import Outlook, outlooks
@@ -91,7 +92,8 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
             f"the loop waits {outlook.waiting:.0%} of its time for batches: one takes {making * 1e3:.3g} ms to make, "
             f"a step {outlook.stepping * 1e3:.3g} ms, and num_workers is {loader.num_workers}"
         ),
-        do=f"set num_workers={workers}{', persistent_workers=True' if keep else ''}",
+        do=f"set num_workers={workers}{', persistent_workers=True' if keep else ''}"
+        + _among(loader, lasting=persistent),
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
         basis="DataLoader replayed over the measured times of its batches and steps, within the CPUs of this job",
@@ -108,6 +110,12 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
         where=loader.where,
         change={"num_workers": workers, **({"persistent_workers": True} if keep else {})},
     )
+
+
+def _among(loader: Loader, lasting: bool) -> str:  # noqa: FBT001 - a setting, handed through
+    """Say of a line that builds several loaders how many of them have these workers at once."""
+    at_once = loader.company.built if lasting else loader.company.iterated
+    return f" (that line builds {at_once} loaders that live at once: each of them gets as many)" if at_once > 1 else ""
 
 
 def _in_tensorflow(flow: Flow, calls: int, speedup: Speedup) -> Finding:

@@ -7,6 +7,7 @@ Series are bounded samples of the steady state (the warm-up left out), in the or
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gputune.company import ALONE, Company
 from gputune.mounts import Mount
 from gputune.stages import Pipeline
 
@@ -139,6 +140,7 @@ class Loader:
     samples_in_dataset: int | None = None
     length: int | None = None  # batches that one pass gives, as the loader says
     training: bool = True  # False: only iterated with gradients off or inside an evaluation
+    company: Company = ALONE  # how many loaders that its line builds live at once: they all have its settings
     batches: int = 0
     samples: int = 0
     waits: tuple[float, ...] = ()  # next() as the training saw it, steady state

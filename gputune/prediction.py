@@ -162,9 +162,14 @@ class Outlook:
         return max(1, round(min(CANDIDATES[-1], self.job.cpus / busy if busy else CANDIDATES[-1])))
 
     def most_workers(self) -> int:
-        """Return the largest number of workers that the CPUs and /dev/shm can feed."""
-        most = max(self.fitting_workers(), self.loader.num_workers)
-        return max(1, min(most, int(self.queued_batches() / self.now.prefetch), CANDIDATES[-1]))
+        """Return the largest number of workers that the CPUs and /dev/shm can feed.
+
+        All loaders that its line builds get as many: those that live at once share what there is.
+        """
+        beside = self.loader.company
+        most = max(self.fitting_workers() // beside.training, self.loader.num_workers)
+        queues = self.queued_batches() / beside.iterated
+        return max(1, min(most, int(queues / self.now.prefetch), CANDIDATES[-1]))
 
     def queued_batches(self) -> float:
         """Return how many finished batches of this rank find room in /dev/shm; endless where that is not known."""
@@ -396,7 +401,7 @@ class Outlook:
 
     def best_prefetch(self) -> tuple[int, Speedup]:
         """Return the smallest prefetch_factor that is about as good as any, and what it would buy."""
-        most = max(self.now.prefetch, self.queued_batches() / max(1, self.now.workers))
+        most = max(self.now.prefetch, self.queued_batches() / self.loader.company.iterated / max(1, self.now.workers))
         factors = [p for p in PREFETCHES if p <= most] or [self.now.prefetch]
         tried = {p: self.loop(Setting(self.now.workers, p, self.now.persistent)) for p in factors}
         best = min(tried.values())

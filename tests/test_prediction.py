@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gputune.company import Company
 from gputune.features import Device, Epoch, Features, Fetch, Loader, Machine, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
@@ -146,6 +147,13 @@ def test_shared_memory_bounds_workers_times_prefetch_for_all_ranks_together() ->
     shared = outlook(loader(batch_bytes=1_000_000), shm_free=20_000_000, ranks=4)
     assert shared.most_workers() == 2
     assert outlook(loader(batch_bytes=1_000_000), shm_free=0).most_workers() == 1
+
+
+def test_loaders_of_one_line_that_live_at_once_share_cpus_and_shared_memory() -> None:
+    evaluated = loader(batch_bytes=1_000_000, company=Company(built=2, iterated=2))
+    assert outlook(evaluated, shm_free=20_000_000).most_workers() == 4
+    side_by_side = loader(cpu=0.020, blocked=0.0, company=Company(built=2, iterated=2, training=2))
+    assert outlook(side_by_side, cpus=8).most_workers() == 4
 
 
 def test_unknown_shared_memory_bounds_nothing() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from gputune.company import Companions
 from gputune.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Record
 from gputune.features import Epoch, Fetch, Filing, Loader, Trend
 from gputune.gathering.handover import Handovers
@@ -49,8 +50,11 @@ def maybe(value: Json) -> int | None:
 class LoaderState:
     """Streaming state of one loader. Series are bounded; the warm-up and each epoch's first batch stay out of them."""
 
-    def __init__(self, settings: Mapping[str, Json]) -> None:
+    def __init__(self, settings: Mapping[str, Json], line: Companions | None = None) -> None:
+        """`line`: the iterators of all loaders that are built where this one is."""
         self.settings = settings
+        self.line = line or Companions()
+        self.line.told(maybe(settings.get("beside")) or 0, maybe(settings.get("idle")) or 0)
         self.num_workers = maybe(settings.get("num_workers")) or 0
         self.batch_size = maybe(settings.get("batch_size"))
         self.worker_threads: int | None = None
@@ -105,6 +109,7 @@ class LoaderState:
 
     def epoch(self, record: Record, began: float) -> None:
         """Begin a pass: an iterator was made, or reset."""
+        self.line.begin(record.a, trains=bool(record.e))
         for done in [p for p in self._passes.values() if p.complete and p.iterator != record.a]:
             self._passes.pop(done.iterator)
         for iterator in [i for i in self._handovers if i != record.a and i not in self._passes]:
@@ -130,6 +135,7 @@ class LoaderState:
         self._waited(record, wait, here)
         if record.code & (END | FAILED):
             return
+        self.line.batch(record.a)
         self._count(record)
         if here is None:
             return
@@ -293,6 +299,7 @@ class LoaderState:
             samples_in_dataset=maybe(settings.get("samples")),
             length=maybe(settings.get("length")),
             training=not self.evaluates,
+            company=self.line.company,
             batches=self.batches,
             samples=self.samples,
             waits=tuple(self._waits),

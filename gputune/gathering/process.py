@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gputune.company import Companions
 from gputune.events import APART, END, LOOKED, NO_NEXT, SPAN_NAMES, Kind, Record, SpanCode
 from gputune.features import Afterwork, Filing, Frame, Place, Precision, Process, Trend
 from gputune.gathering.copies import Copies
@@ -106,6 +107,7 @@ class Training:
         self._sites: dict[int, _Site] = {}
         self._places: dict[Key, list[int]] = {}  # calls, ns, ns of waits inside, calls that made what is trained on
         self._loaders: dict[int, LoaderState] = {}
+        self._lines: dict[str, Companions] = {}  # where loaders were built
         self._iterators: dict[int, _Iterator] = {}
         self._made: list[Record] = []  # FETCH and READS records of this process; their BATCH comes after them
         self._folders: dict[str, str] = {}  # device of files that batches are made of, to the folder of one
@@ -116,8 +118,7 @@ class Training:
         self._infers = False  # what is taken for its loop are batches of evaluations, until something else comes
         self._by_batches = False  # the training waited for a batch that was no evaluation's
         self._passes = 0  # backward passes before any such batch and any optimizer's step
-        self.steps = 0
-        self._stepped = 0
+        self.steps = self._stepped = 0
         self._beats: list[float] = []
         self._gaps: deque[float] = deque(maxlen=GAPS)
         self._works: deque[float] = deque(maxlen=GAPS)
@@ -141,8 +142,9 @@ class Training:
         """Take what the guest said once."""
         kind = fields.get("n")
         if kind == "loader":
+            line = self._lines.setdefault(str(fields.get("where")), Companions())
             # a recorder that was killed and restarted reads every note again: its loader is known by then
-            self._loaders.setdefault(int(str(fields["id"])), LoaderState(fields))
+            self._loaders.setdefault(int(str(fields["id"])), LoaderState(fields, line))
         elif kind == "pipeline":
             self._stages(fields)
         elif kind == "site":

@@ -6,6 +6,8 @@ from gputune.report.words import times
 
 TEXT = 300  # characters of a reason
 NAME = 60  # and of a place
+LONGER = "; `gputune sweep-loader` starts a script as often as it needs"
+IN_BETWEEN = "in the middle of it"
 
 
 def sentence(verdict: Verdict) -> str:
@@ -21,9 +23,9 @@ def sentence(verdict: Verdict) -> str:
         "refused": f"not tuned: {why}{tried}",
         "lost": f"tuned, and given up: {why}; the script's own settings serve again",
         "unchanged": f"tuned: nothing is kept, for nothing surely pays{tried}",
-        "trying": f"not tuned: it ended in the middle of it{tried}",
+        "trying": f"not tuned: {_ended(verdict)}, {why or IN_BETWEEN}{tried}{LONGER}",
     }
-    return ends.get(tuned.state, f"not tuned: {_too_short(verdict)}")
+    return ends.get(tuned.state, f"not tuned: {why or _too_short(verdict)}")
 
 
 def settings(wanted: Settings, own: Settings | None = None) -> str:
@@ -66,5 +68,9 @@ def _number(tuned: Tuned) -> str:
 
 def _too_short(verdict: Verdict) -> str:
     if not any(loader.training for loader in verdict.loaders):
-        return "no DataLoader was iterated"
-    return f"it ended after {verdict.batches:,} batches, before anything could be told of its loader"
+        return "no DataLoader was iterated for training"
+    return f"{_ended(verdict)}, before anything could be told of its loader{LONGER}"
+
+
+def _ended(verdict: Verdict) -> str:
+    return f"it ended after {verdict.batches:,} batches"

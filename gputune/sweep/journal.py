@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from gputune.company import ALONE, Company
 from gputune.errors import BadUsage
 from gputune.features import Features
 from gputune.hygiene import clean
 from gputune.joining import Part, decode, encode
 from gputune.launch.folders import RUNS
 from gputune.sample import Json
-from gputune.sweep.company import ALONE, Company
 from gputune.sweep.script import Script
 from gputune.sweep.search import Bench, Outcome
 from gputune.sweep.settings import Setting

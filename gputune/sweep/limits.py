@@ -7,11 +7,11 @@ CPUs are shared by those that train side by side; the workers of others rest whi
 
 from dataclasses import dataclass, replace
 
+from gputune.company import ALONE, Company
 from gputune.features import Loader
 from gputune.figures import size
 from gputune.headroom import left
 from gputune.prediction import CANDIDATES, Outlook
-from gputune.sweep.company import ALONE, Company
 from gputune.sweep.settings import Setting
 
 ROOM = 0.8  # of what is left: trainings grow, and batches vary in size

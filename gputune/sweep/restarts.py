@@ -4,7 +4,6 @@
 samples.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from statistics import harmonic_mean
 
@@ -17,7 +16,7 @@ from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
 from gputune.sweep.starting import Start, State
 from gputune.sweep.timeline import WARM_UP
-from gputune.sweep.visiting import seconds
+from gputune.sweep.visiting import seconds, whole
 
 NOISE = 0.01  # relative: standard error between two starts of one training on a quiet machine
 PROFILE_S, MOST_PROFILE_S = 4.0, 60.0  # s of batches in the first start; and where these are too slow for that
@@ -129,8 +128,7 @@ class Restarts:
         skip, timed, epoch = max(WARM_UP, wanted.queue + 2), self._timed(profile), profile.epoch
         if not epoch or epoch >= skip + timed:
             return skip, timed
-        whole = math.ceil(skip / epoch) * epoch
-        return whole, min(max(3, math.ceil(timed / epoch)), max(1, MOST // epoch)) * epoch
+        return skip, min(whole(timed, epoch), max(1, MOST // epoch) * epoch)
 
     def _timed(self, profile: Profile) -> int:
         """Return how many batches are timed: a mean to within e needs (1.96 cv / e)^2 of them."""

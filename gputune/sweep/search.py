@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gputune.company import ALONE, Company
 from gputune.sweep.choosing import TIE, Order, Tally, as_fast, best, gain, order, pays, unsteadiness
-from gputune.sweep.company import ALONE, Company
 from gputune.sweep.plateau import between
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting

@@ -13,12 +13,12 @@ from enum import Enum
 from pathlib import Path
 from statistics import harmonic_mean
 
+from gputune.company import ALONE, Company
 from gputune.features import Features
 from gputune.hygiene import clean
 from gputune.launch.output import tail
 from gputune.sample import Json
 from gputune.sweep.choosing import scatter
-from gputune.sweep.company import ALONE, Company
 from gputune.sweep.living import Live, Plan
 from gputune.sweep.rungs import RUNGS
 from gputune.sweep.timeline import WARM_UP
@@ -156,7 +156,7 @@ def outcome(live: Live, where: str, why: str) -> Start:
     """Return what came of a start that is over. `why`: the reason for which it was ended from here, if it was."""
     run, told, status = live.features(), live.timeline, live.status
     where = where or most_waited(run)
-    rates = told.rates(where, max(WARM_UP, told.queue(where) + 2))
+    rates = told.passes(where, max(WARM_UP, told.queue(where) + 2), 0, told.length(where))
     notes = tuple(note for _, note in told.notes)
     if status == INTERRUPTED and any(n.get("n") == "trial" and n.get("interrupted") for n in notes):
         status = 0  # so its guest has it end where a thread iterates the loader

@@ -28,19 +28,18 @@ from gputune.sweep.visiting import (
     ANSWER_S,
     MOST,
     NOISE,
-    PATIENCE,
     SWITCHED,
     TIMED,
     Failed,
     NotSteered,
+    Stretch,
     answers,
-    bounds,
     check,
     known,
     looping,
-    passing,
     ready,
     seconds,
+    stretch,
 )
 
 SOON_S, PROFILE_S, MOST_PROFILE_S = 1.5, 2.5, 60.0  # s of batches before the first order: alike, else, and where slow
@@ -358,39 +357,23 @@ class Steered:
         where, began = self._starter.where, live.seconds
         settings: dict[str, Json] = {name: wanted.plain[name] for name in SWITCHED}
         begin = self._obeyed(live, {"do": "serve", "where": where, "set": settings, "batches": None})
-        profile, skip = self._known(), wanted.queue + 2
-        epoch = self._epoch(wanted)
-        least, longest = bounds(profile, wanted, epoch)
-
-        def rates() -> tuple[float, ...]:
-            timeline = live.timeline
-            return timeline.passes(where, skip, begin, epoch) if epoch else timeline.rates(where, skip, begin)
-
-        def enough() -> bool:
-            came = live.timeline.counted(where, begin) - skip
-            if came <= least:
-                return False
-            settled = live.timeline.settled(where, skip, begin)
-            if came > longest * (1 if settled else PATIENCE):
-                return True
-            return settled and known(rates())
-
-        self._wait(enough, live, self._patience)
+        timed = self._stretch(wanted)
+        self._wait(lambda: timed.enough(live.timeline, where, begin), live, self._patience)
         check(self._answers(live, self._seq))
         self._weigh(live, wanted)
         return Outcome(
             state=State.OK,
-            rates=rates(),
+            rates=timed.rates(live.timeline, where, begin),
             memory=self._memory.get(wanted),
             seconds=live.seconds - began,
             company=live.timeline.company(where),
         )
 
-    def _epoch(self, wanted: Setting) -> int:
-        """Return the batches of an epoch where a visit times whole ones, 0 where the script ends before it would."""
-        epoch = passing(self._known(), wanted)
-        needed = WARM_UP + wanted.queue + 2 + bounds(self._known(), wanted, epoch)[0]
-        return 0 if 0 < self._ended <= needed else epoch
+    def _stretch(self, wanted: Setting) -> Stretch:
+        """Return which batches of a visit are timed: no whole epochs where the script ends before these are over."""
+        found = stretch(self._known(), wanted)
+        soon = 0 < self._ended <= WARM_UP + found.skip + found.least
+        return stretch(self._known(), wanted, whole_s=0.0) if soon else found
 
     def _weigh(self, live: Live, wanted: Setting) -> None:
         """Look at the memory that its processes hold; the least counts, for workers that were there before go late.

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from gputune.company import ALONE, Companions, Company
 from gputune.events import END, FAILED, Event, Kind, SpanCode
 from gputune.prediction import TYPICAL_PREFETCH
 from gputune.sample import Guest, Json, Note, Reading
-from gputune.sweep.company import ALONE, Companions, Company
 from gputune.units import NS
 
 WARM_UP = 5  # batches until allocators, caches and autotuning have settled
@@ -159,6 +159,8 @@ class Timeline:
         self._lines: dict[str, dict[int, Line]] = {}
         self._companions: dict[tuple[int, str], Companions] = {}  # (process, where loaders were built)
         self._ended: set[int] = set()
+        self._passed: set[str] = set()  # places whose loader came to the end of a pass
+        self._again: set[str] = set()  # and was iterated again
         self._paused: dict[int, tuple[int, int]] = {}  # process to ns in pauses so far, and the end of the last one
 
     def take(self, readings: Iterable[Reading]) -> None:
@@ -196,6 +198,7 @@ class Timeline:
             self._beside(event.process, place).begin(record.a, trains=bool(record.e))
             if record.e:
                 self._begun.add((event.process, record.a))
+                self._again |= {place} & self._passed
             told = self._told.get((event.process, record.b))
             if record.e and told is not None:
                 where = str(told.get("where"))
@@ -204,7 +207,9 @@ class Timeline:
         elif record.kind == Kind.SPAN and record.code in PAUSES and not record.e:
             paused, last = self._paused.get(event.process, (0, 0))
             self._paused[event.process] = paused + max(0, record.t1 - max(record.t0, last)), max(record.t1, last)
-        elif record.kind == Kind.BATCH and not record.code & (END | FAILED):
+        elif record.kind == Kind.BATCH and record.code & END:
+            self._passed.add(self._places.get((event.process, self._training.get((event.process, record.a), -1)), ""))
+        elif record.kind == Kind.BATCH and not record.code & FAILED:
             iterator = event.process, record.a
             loader, apart = self._training.get(iterator), self._apart.get(iterator)
             if apart is not None:
@@ -271,14 +276,28 @@ class Timeline:
         lines = [self._lines[where][process] for process in self.living(where)]
         return all(line.after(begin, FOREVER).settled(skip) for line in lines)
 
+    def again(self, where: str) -> bool:
+        """Return whether a training went on with the loader built at `where` after it had been iterated to its end."""
+        return where in self._again
+
+    def length(self, where: str) -> int:
+        """Return how many batches a pass over the loader at `where` has, as it was told; 0 where it was not."""
+        return _count(self.loaders.get(where, {}).get("length"))
+
     def passes(self, where: str, skip: int, begin: int, epoch: int) -> tuple[float, ...]:
         """Return samples/s of the time from `begin` on (ns) as `rates` does, of whole passes of `epoch` batches.
 
-        As many batches as whole passes have hold the start of as many, wherever in one they begin.
+        As many batches as whole passes have hold the start of as many, wherever in one they begin. Of all batches where
+        no whole pass came, or `epoch` is 0.
         """
-        passes = max(0, self.counted(where, begin) - skip) // epoch
+        lines = self._lines.get(where, {})
+        living = self.living(where) or lines.keys()
+        came = min((len(lines[each].ends) - bisect_right(lines[each].ends, begin) for each in living), default=0)
+        passes = max(0, came - skip) // epoch if epoch else 0
+        if not passes:
+            return self.rates(where, skip, begin)
         blocks = passes if passes >= PASSES else BLOCKS
-        return self.rates(where, skip, begin, most=skip + passes * epoch, blocks=blocks) if passes else ()
+        return self.rates(where, skip, begin, most=skip + passes * epoch, blocks=blocks)
 
     def rates(
         self, where: str, skip: int, begin: int = 0, *, most: int = FOREVER, blocks: int = BLOCKS

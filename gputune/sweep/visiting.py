@@ -5,13 +5,14 @@ The guest's side of it is docs/steering.md. Trials and real trainings are visite
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from gputune.hygiene import clean
 from gputune.sample import Json
 from gputune.sweep.choosing import SURE, scatter
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
-from gputune.sweep.timeline import LEAST, PASSES
+from gputune.sweep.timeline import LEAST, PASSES, Timeline
 
 NOISE = 0.005  # relative: standard error between two visits in one process
 SHORT_S, LONG_S = 0.8, 2.0  # s of timed batches in a visit: more visits in turn tell more than longer ones
@@ -32,6 +33,33 @@ class NotSteered(Exception):  # noqa: N818 - named for what happened
 
 class Failed(Exception):  # noqa: N818 - as above
     """The loader was not served under a setting, or not for long; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Which batches of a visit are timed: `least` to `longest` of them after `skip`; whole passes of `epoch`, 0: any.
+
+    What starts with each pass weighs in the visit as it does in truth then, and not by how many starts fall into it.
+    """
+
+    skip: int
+    least: int
+    longest: int
+    epoch: int
+
+    def rates(self, timeline: Timeline, where: str, begin: int) -> tuple[float, ...]:
+        """Return samples/s of parts of what came since `begin` (ns)."""
+        return timeline.passes(where, self.skip, begin, self.epoch)
+
+    def enough(self, timeline: Timeline, where: str, begin: int) -> bool:
+        """Return whether enough came since `begin` (ns)."""
+        came = timeline.counted(where, begin) - self.skip
+        if came <= self.least:
+            return False
+        settled = timeline.settled(where, self.skip, begin)
+        if came > self.longest * (1 if settled else PATIENCE):
+            return True
+        return settled and known(self.rates(timeline, where, begin))
 
 
 def answers(notes: Iterable[Told], seq: int) -> dict[int, Mapping[str, Json]]:
@@ -69,19 +97,18 @@ def most(profile: Profile, wanted: Setting) -> int:
     return math.ceil(min(MOST, max(TIMED, LONG_S / seconds(profile, wanted))))
 
 
-def passing(profile: Profile, wanted: Setting) -> int:
-    """Return the batches of an epoch that is short against a visit, else 0: a visit to a trial times whole ones.
+def stretch(profile: Profile, wanted: Setting, whole_s: float = LONG_S) -> Stretch:
+    """Return which batches of a visit are timed; epochs of up to `whole_s` s whole."""
+    takes = profile.epoch * seconds(profile, wanted)
+    epoch = profile.epoch if takes <= whole_s else 0
+    passes = PASSES if takes <= LONG_S else 1
+    least, longest = (whole(n, epoch, passes) for n in (fewest(profile, wanted), most(profile, wanted)))
+    return Stretch(wanted.queue + 2, least, longest, epoch)
 
-    What starts with each weighs in the visit as it does in truth then, and not by how many starts fall into it.
-    """
-    return profile.epoch if profile.epoch * seconds(profile, wanted) <= LONG_S else 0
 
-
-def bounds(profile: Profile, wanted: Setting, epoch: int) -> tuple[int, int]:
-    """Return how many batches of a trial are timed at the least and at the most; with an `epoch`, in whole ones."""
-    plain = fewest(profile, wanted), most(profile, wanted)
-    least, longest = (max(PASSES, math.ceil(n / epoch)) * epoch for n in plain) if epoch else plain
-    return least, longest
+def whole(batches: int, epoch: int, passes: int = PASSES) -> int:
+    """Return how many batches the whole passes of `epoch` have that hold so many: so many `passes` at the least."""
+    return max(passes, math.ceil(batches / epoch)) * epoch if epoch else batches
 
 
 def known(rates: Sequence[float]) -> bool:
@@ -97,5 +124,4 @@ def seconds(profile: Profile, wanted: Setting) -> float:
 def looping(profile: Profile, wanted: Setting) -> float:
     """Return the s that a visit is predicted to take."""
     skip, timed = length(profile, wanted)
-    least, _ = bounds(profile, wanted, passing(profile, wanted))
-    return STARTING_S + (skip + max(timed, least)) * seconds(profile, wanted)
+    return STARTING_S + (skip + max(timed, stretch(profile, wanted).least)) * seconds(profile, wanted)

@@ -1,7 +1,7 @@
 """What is told of the tuning of one run, at any moment: the part `tuned` of the document."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gputune.document import Settings, SpeedupRow, TriedRow, Tuned
 from gputune.finding import Speedup
@@ -31,6 +31,7 @@ class Story:
     own: Setting | None = None
     now: Setting | None = None
     gain: Speedup | None = None
+    measuring: Setting | None = None  # while settings are tried
     since: float | None = None  # s of the run
     batch: int | None = None
     differs: str = ""
@@ -50,13 +51,20 @@ class Story:
         ]
         self.tries = (*measured, *failed)
 
+    @property
+    def _doing(self) -> str:
+        """Return what is under way, in words; nothing where nothing is."""
+        if self.state != TRYING or self.measuring is None:
+            return ""
+        return f"measuring {replace(self.measuring, batch_size=None).words()}"
+
     def document(self) -> Tuned:
         """Return it as it stands."""
         gain = self.gain
         return Tuned(
             mode=self.mode,
             state=self.state,
-            why=self.why,
+            why=self.why or self._doing,
             where=self.where,
             own=None if self.own is None else _settings(self.own),
             now=None if self.now is None else _settings(self.now),

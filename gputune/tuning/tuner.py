@@ -13,7 +13,7 @@ from gputune.features import Features
 from gputune.hygiene import clean
 from gputune.steering import Orders
 from gputune.sweep.choosing import Tally, best, gain, unsteadiness
-from gputune.sweep.profile import Profile, profile
+from gputune.sweep.profile import Profile, TakenApart, profile
 from gputune.sweep.search import Found, Outcome, Search
 from gputune.sweep.settings import Setting
 from gputune.sweep.starting import Start, State, most_waited
@@ -95,9 +95,14 @@ class Tuner:
             training.pass_by(wait)
             wait = LOOK_S
             found = self._seen(training.features())
-            if found is not None:
-                with contextlib.suppress(GputuneError):  # too few batches yet
-                    return profile(found, "the script", found.where)
+            if found is None:
+                continue
+            try:
+                return profile(found, "the script", found.where)
+            except TakenApart as why:
+                self.story.why = str(why.args[0])
+            except GputuneError:
+                self.story.why = ""  # too few batches yet
 
     def _seen(self, run: Features) -> Start | None:
         """Return what is seen of processes that live as if it were a start of a script; None where it is little."""
@@ -106,7 +111,7 @@ class Tuner:
         run = replace(run, processes=tuple(p for p in run.processes if p.pid in living))
         where = most_waited(run)
         skip = max(WARM_UP, timeline.queue(where) + 2)
-        rates = timeline.rates(where, skip, timeline.since(where, LATEST))
+        rates = timeline.passes(where, skip, timeline.since(where, LATEST), timeline.length(where))
         if not where or not rates:
             return None
         return Start(
@@ -141,7 +146,7 @@ class Tuner:
             found,
             trials=SETTINGS,
             allowed=lambda wanted: not self._forbidden(wanted),
-            tell=lambda _, now: story.found(now),
+            tell=lambda wanted, now: self._told(wanted, now, own),
             visits=1,  # what is close to the best will do: whether it pays is proved in turn with the script's own
         )
         search.explore()
@@ -174,6 +179,12 @@ class Tuner:
             return draws.differs()
         return self._training.room.short()
 
+    def _told(self, wanted: Setting, found: Found, own: Tally) -> None:
+        """Tell what was measured so far, and what is now."""
+        self.story.found(found)
+        self.story.measuring = wanted
+        self._promising(found, own)
+
     def _promising(self, found: Found, own: Tally) -> Setting | None:
         """Return the cheapest of the settings about as fast as the fastest that was tried; None where none can pay.
 
@@ -192,6 +203,7 @@ class Tuner:
         for number in range(rounds):
             first, second = (own, other) if number % 2 == 0 else (other, own)
             for tally in (first, second, second, first):
+                self.story.measuring = tally.setting
                 outcome = self._visited(tally.setting, visits)
                 if outcome.state is not State.OK or not outcome.rates:
                     found.failed[tally.setting] = outcome

@@ -21,14 +21,13 @@ from gputune.sweep.visiting import (
     NotSteered,
     answers,
     check,
-    length,
-    most,
     ready,
     seconds,
+    stretch,
 )
 from gputune.tuning.training import Training
 
-WHOLE_S = 6.0  # s: an epoch that is shorter is timed whole
+WHOLE_S = 6.0  # s: an epoch that is shorter is timed whole, in a training that goes on after one
 SPARE_S = 30.0  # s of batches beyond a visit, until the next order must be there
 UNHEARD = 100  # batches beyond the queue that came without an answer: nobody will give one
 BACK = "back"  # the state in which an order of so many batches is over
@@ -71,28 +70,14 @@ class Visits:
 
     def _timed(self, wanted: Setting) -> Outcome:
         timeline, where = self._training.timeline, self._where
-        skip, timed = self._length(wanted)
-        longest = PATIENCE * max(timed, most(self._profile, wanted))
+        timed = stretch(self._profile, wanted, whole_s=WHOLE_S if timeline.again(where) else 0.0)
         spare = math.ceil(SPARE_S / seconds(self._profile, wanted))
-        begin = self.serve(wanted, batches=skip + longest + spare)
-
-        def enough() -> bool:
-            came = timeline.counted(where, begin) - skip
-            return came > timed and (came > longest or timeline.settled(where, skip, begin))
-
-        self._training.until(lambda: self._over() or enough())
+        begin = self.serve(wanted, batches=timed.skip + PATIENCE * timed.longest + spare)
+        self._training.until(lambda: self._over() or timed.enough(timeline, where, begin))
         check(self._answers())
         if self._over():
             raise Failed("it was over before it was measured")
-        return Outcome(state=State.OK, rates=timeline.rates(where, skip, begin))
-
-    def _length(self, wanted: Setting) -> tuple[int, int]:
-        """Return how many batches are left out and timed: whole epochs where these are short, with their starts."""
-        skip, timed = length(self._profile, wanted)
-        epoch = self._profile.epoch
-        if epoch and epoch * seconds(self._profile, wanted) <= WHOLE_S:
-            timed = math.ceil(timed / epoch) * epoch
-        return skip, timed
+        return Outcome(state=State.OK, rates=timed.rates(timeline, where, begin))
 
     def serve(self, wanted: Setting, batches: int | None = None) -> int:
         """Have the loader served under a setting; return when the last rank had its first batch so (ns).

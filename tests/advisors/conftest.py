@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from gputune.company import ALONE, Company
 from gputune.features import (
     Device,
     Epoch,
@@ -77,6 +78,7 @@ def pretend(
     deliveries: Sequence[float] = (),
     early: Sequence[int] = (),
     tensors: int | None = None,
+    company: Company = ALONE,
 ) -> Features:
     """Return a run of `ranks` equal processes with one loader each. Times in s, per batch."""
     made = list(fetches) or [(cpu, blocked)]
@@ -102,6 +104,7 @@ def pretend(
         batch_size=BATCH,
         iterable=iterable,
         training=training,
+        company=company,
         batches=batches,
         samples=batches * BATCH,
         waits=waited,

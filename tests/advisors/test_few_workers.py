@@ -3,6 +3,7 @@
 import pytest
 
 from gputune.advisors.few_workers import advise
+from gputune.company import Company
 
 
 def test_is_silent_while_data_arrives_in_time(run) -> None:
@@ -157,3 +158,13 @@ def test_promises_of_python_no_more_than_it_computes_one_by_one(tensorflow) -> N
 def test_promises_no_more_than_the_other_stages_allow(tensorflow) -> None:
     (finding,) = advise(tensorflow(*SEQUENTIAL, slowest=2, making=0.080, slow=0.060, cpu=0.001, step=0.001))
     assert finding.speedup.high <= 4.0 + 1e-6
+
+
+def test_loaders_of_one_line_that_live_at_once_get_what_fits_them_all(run) -> None:
+    """There is room for 16 batches: for six workers of one loader, and for four of each of two."""
+    tight = {"num_workers": 1, "blocked": 0.060, "step": 0.010, "batch_bytes": 1_000_000, "shm_free": 20_000_000}
+    (alone,) = advise(run(**tight))
+    (two,) = advise(run(**tight, company=Company(built=2, iterated=2)))
+    assert alone.change["num_workers"] > two.change["num_workers"] == 4
+    assert "each of them" not in alone.do
+    assert "2 loaders that live at once: each of them gets as many" in two.do

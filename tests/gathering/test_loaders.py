@@ -2,6 +2,7 @@
 
 import pytest
 
+from gputune.company import ALONE, Company
 from gputune.events import APART, INLINE, Kind, SpanCode
 from gputune.gathering.loader import EPOCHS, KEPT, UNFINISHED, WARM_UP
 
@@ -553,3 +554,21 @@ def test_what_came_before_a_training_was_an_evaluation(story) -> None:
     assert [(x.where, x.training) for x in process.loaders] == [("train.py:41", False), ("train.py:50", True)]
     assert process.loop == pytest.approx((story.at - before - 1) / 1000)
     assert process.batches == 10
+
+
+def test_loaders_of_one_line_that_live_at_once_are_counted(untold) -> None:
+    """One of two evaluates in the middle of the other's epoch; a third is of another line."""
+    untold.loader(id=1, beside=1, idle=1)
+    untold.iterator(1, 1)
+    untold.batch(1)
+    untold.loader(id=2, beside=1, idle=0)
+    untold.iterator(2, 2, grad=False)
+    untold.batch(2)
+    untold.batch(2, end=True)
+    untold.batch(1)
+    untold.loader(id=3, where="train.py:50")
+    untold.iterator(3, 3)
+    untold.batch(3)
+    first, second, third = untold.features().processes[0].loaders
+    assert first.company == second.company == Company(built=2, iterated=2, training=1)
+    assert third.company == ALONE

@@ -41,10 +41,20 @@ SAYS = [
         Tuned(mode="all", state="lost", why="only 3 GB of memory are left"),
         "tuned, and given up: only 3 GB of memory are left; the script's own settings serve again",
     ),
-    (Tuned(mode="all", state="trying"), "not tuned: it ended in the middle of it"),
+    (
+        Tuned(mode="all", state="trying"),
+        "not tuned: it ended after 3,100 batches, in the middle of it; `gputune sweep-loader` starts a script as often "
+        "as it needs",
+    ),
+    (
+        Tuned(mode="all", state="trying", why="measuring num_workers=0", own=OWN, tries=[TRIED], speedup=GAIN),
+        "not tuned: it ended after 3,100 batches, measuring num_workers=0; 1 setting tried, the best at ×3.8 "
+        "(3.7–3.9); `gputune sweep-loader` starts a script as often as it needs",
+    ),
     (
         Tuned(mode="all", state="waiting"),
-        "not tuned: it ended after 3,100 batches, before anything could be told of its loader",
+        "not tuned: it ended after 3,100 batches, before anything could be told of its loader; "
+        "`gputune sweep-loader` starts a script as often as it needs",
     ),
 ]  # fmt: skip
 
@@ -73,7 +83,7 @@ def test_a_script_without_a_loader_is_told_so(features, process) -> None:
     verdict = build(
         features(processes=(process(loaders=()),)), [], overhead=Overhead(), tuned=Tuned(mode="all", state="waiting")
     )
-    assert sentence(verdict) == "not tuned: no DataLoader was iterated"
+    assert sentence(verdict) == "not tuned: no DataLoader was iterated for training"
 
 
 def test_a_run_that_was_switched_is_not_offered_for_a_proof(features, finding) -> None:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gputune.sweep.company import Company
+from gputune.company import Company
 from gputune.sweep.limits import Limits, limits
 from gputune.sweep.settings import Setting, setting
 

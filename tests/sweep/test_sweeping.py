@@ -1,7 +1,7 @@
 """What a sweep takes in the end: the best of what there is room for."""
 
+from gputune.company import Company
 from gputune.sweep.choosing import Tally
-from gputune.sweep.company import Company
 from gputune.sweep.limits import Limits
 from gputune.sweep.search import Found
 from gputune.sweep.settings import setting

@@ -4,10 +4,10 @@ from statistics import harmonic_mean
 
 import pytest
 
+from gputune.company import Company
 from gputune.events import END, Event, Kind, Record, SpanCode
 from gputune.sample import Guest, Note
-from gputune.sweep.company import Company
-from gputune.sweep.timeline import KEPT, PASSES, Timeline
+from gputune.sweep.timeline import BLOCKS, KEPT, PASSES, Timeline
 from gputune.units import NS
 
 PLACE = "train.py:9"
@@ -233,4 +233,23 @@ def test_whole_passes_hold_as_many_starts_wherever_the_first_one_begins() -> Non
         rates = found.passes(PLACE, 6, int(begin * NS), 60)
         assert len(rates) >= PASSES
         assert rates == pytest.approx([60 * 8.0] * len(rates), rel=1e-6)
-    assert found.passes(PLACE, 6, int(10.0 * NS), 60) == ()
+    assert len(found.passes(PLACE, 6, int(10.0 * NS), 60)) == BLOCKS  # of no whole one, whatever is there
+
+
+def test_of_batches_until_the_end_of_a_start_whole_passes_count_too() -> None:
+    found = timeline(0)
+    found.take([batch(0, 1 + n // 60 + 0.4 + 0.01 * (n % 60)) for n in range(290)])
+    found.take([Guest(0, 100, 1, 0, 1, "main", "ring")])
+    assert found.living(PLACE) == set()
+    assert found.passes(PLACE, 6, 0, 60) == pytest.approx([60 * 8.0] * 4, rel=1e-6)
+
+
+def test_a_training_is_known_to_go_on_after_a_pass_once_the_next_one_has_begun() -> None:
+    found = timeline(0)
+    found.take([batch(0, 1.0), batch(0, 1.1)])
+    assert not found.again(PLACE)
+    found.take([batch(0, 1.2, code=END)])
+    assert not found.again(PLACE)
+    found.take([Event(0, Record(Kind.ITERATOR, 0, 0, 0, 2, 1, 0, 1, 0))])
+    assert found.again(PLACE)
+    assert found.batches(PLACE) == 2

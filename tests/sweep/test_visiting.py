@@ -5,7 +5,19 @@ from types import SimpleNamespace
 import pytest
 
 from gputune.sweep.settings import setting
-from gputune.sweep.visiting import LONG_S, MOST, SHORT_S, TIMED, bounds, fewest, known, length, looping, most, passing
+from gputune.sweep.visiting import (
+    LONG_S,
+    MOST,
+    SHORT_S,
+    TIMED,
+    fewest,
+    known,
+    length,
+    looping,
+    most,
+    stretch,
+    whole,
+)
 
 WANTED = setting(4, 2, pin_memory=False, persistent=False, batch_size=8)
 
@@ -35,9 +47,21 @@ def test_parts_that_are_alike_tell_the_rate() -> None:
     assert not known(())
 
 
-def test_a_trial_times_whole_epochs_where_these_are_short() -> None:
+def test_a_visit_times_whole_epochs_where_these_are_short() -> None:
     short, longer = profile(0.010, epoch=60), profile(0.010, epoch=600)
-    assert (passing(short, WANTED), passing(longer, WANTED)) == (60, 0)
-    assert bounds(short, WANTED, 60) == (180, 240)
-    assert bounds(longer, WANTED, 0) == (fewest(longer, WANTED), most(longer, WANTED))
+    found = stretch(short, WANTED)
+    assert (found.epoch, found.least, found.longest) == (60, 180, 240)
+    found = stretch(longer, WANTED)
+    assert (found.epoch, found.least, found.longest) == (0, fewest(longer, WANTED), most(longer, WANTED))
     assert looping(short, WANTED) > looping(longer, WANTED)
+
+
+def test_one_that_may_last_longer_times_one_of_longer_epochs() -> None:
+    longer = profile(0.010, epoch=500)
+    found = stretch(longer, WANTED, whole_s=6.0)
+    assert (found.epoch, found.least, found.longest) == (500, 500, 500)
+    assert stretch(profile(0.010, epoch=60), WANTED, whole_s=0.0).epoch == 0
+
+
+def test_whole_epochs_hold_as_many_batches_as_are_needed() -> None:
+    assert (whole(100, 0), whole(100, 30), whole(10, 30), whole(10, 30, passes=1)) == (100, 120, 90, 30)

@@ -290,7 +290,7 @@ def test_what_was_tuned_stands_below_the_loaders(run: Make, verdict: Make) -> No
         ("waiting", True, "waits for batches enough"),
         ("waiting", False, "it ended before anything could be told"),
         ("trying", True, "settings are being tried at train.py:41"),
-        ("trying", False, "it ended in the middle of it"),
+        ("trying", False, "it ended, it waits 1% of the time"),
         ("healthy", True, "the script's own settings serve, and no others were tried: it waits 1% of the time"),
         ("refused", True, "the script's own settings serve: it waits 1% of the time"),
         ("unchanged", True, "the script's own settings serve: nothing that was tried surely pays"),

@@ -31,19 +31,23 @@ def locked(workers: int) -> float:
 class World(Training):
     """A training that goes on; time is what its beats say. It obeys orders, and ends after `life` s."""
 
-    def __init__(self, truth: Callable[[int], float] = sleeping, *, step: float = STEP, workers: int = 0) -> None:
+    def __init__(
+        self, truth: Callable[[int], float] = sleeping, *, step: float = STEP, workers: int = 0, epoch: int = 0
+    ) -> None:
         super().__init__()
         self.truth, self.step, self.own = truth, step, workers
         self.refuses: dict[int, str] = {}
         self.life = 300.0
+        self.epoch = epoch  # batches, after which it ends; 0: as many as come
         self.seconds = self.done = 0.0
         self.workers = workers
         self.left = 0
         self.seq = 0
         self.orders: list[dict] = []
         self.iterable = False
+        self.apart: float | None = None
         self.happens: dict[float, Callable[[], None]] = {}
-        fields = {"n": "loader", "id": 1, "where": PLACE, "num_workers": workers, "batch_size": 8}
+        fields = {"n": "loader", "id": 1, "where": PLACE, "num_workers": workers, "batch_size": 8, "length": epoch}
         self.timeline.take([Guest(0, 100, 1, 0, 0, "main", "ring"), Note(0, fields)])
         self.timeline.take([Event(0, Record(Kind.ITERATOR, 0, 0, 0, 1, 1, 0, 1, 0))])
         self.draws.take({"of": [], "inline": True})
@@ -66,7 +70,7 @@ class World(Training):
         self.seconds += 0.1
         for moment in [m for m in self.happens if m <= self.seconds]:
             self.happens.pop(moment)()
-        if self.seconds > self.life:
+        if self.seconds > self.life or self.done > self.epoch > 0:
             raise Over
         before, rate = self.done, self.truth(self.workers)
         self.done += 0.1 * rate
@@ -103,12 +107,13 @@ class World(Training):
 
     def features(self) -> Features:
         wait = max(0.0, 1 / self.truth(self.own) - self.step)
+        told = 0 if self.apart else 200
         fetch = Fetch(wall=ITEM, cpu=0.001, queued=0.0, collate=0.0, samples=8)
         loader = Loader(
             where=PLACE, num_workers=self.own, prefetch_factor=2 if self.own else None, pin_memory=False,
             persistent_workers=False, batch_size=8, batches=int(self.done), samples=8 * int(self.done),
-            waits=(wait,) * 200, steps=(self.step,) * 200, fetches=(fetch,) * 200, iterable=self.iterable,
-            wait_total=wait * self.done,
+            waits=(wait,) * told, steps=(self.step,) * told, fetches=(fetch,) * told, iterable=self.iterable,
+            wait_total=wait * self.done, apart=self.apart,
         )  # fmt: skip
         process = Process(
             pid=100, rank=None, wall=self.seconds, ledger={}, inclusive={}, loop=self.seconds,
@@ -328,6 +333,24 @@ def test_a_training_that_ends_early_says_how_far_it_came(tuned, life: float, sta
     world = World()
     world.life = life
     assert tuned(world)[0].story.document().state == state
+
+
+def test_a_single_epoch_is_tuned_in_the_middle_of_it(tuned) -> None:
+    """With workers all of it would take 4 s and 12 s: no visit waits for an end that is the end of the training."""
+    found = tuned(World(epoch=500))[0].story.document()
+    assert (found.state, found.why.partition(" ")[0]) == ("trying", "measuring")
+    assert [row.state for row in found.tries] == ["ok"] * len(found.tries) != []
+    assert found.speedup is not None
+    assert found.speedup.likely > 3
+    assert tuned(World(epoch=1500))[0].story.document().state == "kept"
+
+
+def test_of_a_loader_whose_batches_a_thread_takes_it_is_said(tuned) -> None:
+    world = World()
+    world.apart = 0.5
+    found = tuned(world)[0].story.document()
+    assert (found.state, world.orders) == ("waiting", [])
+    assert "taken by a thread of their own" in found.why
 
 
 def test_nobody_is_waited_for_where_nobody_obeys(tuned) -> None:

@@ -6,6 +6,7 @@ from gputune.tui.lines import Line, Look, fit, line, paragraph, titled
 
 ROLES = {"kept": "good", "lost": "warn", "refused": "warn"}
 OWN_SERVE = "the script's own settings serve"
+IN_BETWEEN = "in the middle of it"
 
 
 def tuned_lines(tuned: Tuned | None, look: Look, *, live: bool) -> list[Line]:
@@ -30,7 +31,7 @@ def _says(tuned: Tuned, *, live: bool) -> str:
         "refused": f"{OWN_SERVE}: {tuned.why}",
         "unchanged": f"{OWN_SERVE}: nothing that was tried surely pays",
         "lost": f"{OWN_SERVE} again: {tuned.why}",
-        "trying": f"settings are being tried at {tuned.where}" if live else "it ended in the middle of it",
+        "trying": f"settings are being tried at {tuned.where}" if live else f"it ended, {tuned.why or IN_BETWEEN}",
     }
     return ways.get(tuned.state, "waits for batches enough" if live else "it ended before anything could be told")
 

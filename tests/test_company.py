@@ -1,6 +1,6 @@
 """How many loaders of one line live at once, by what one process was seen to iterate."""
 
-from gputune.sweep.company import Companions, Company
+from gputune.company import Companions, Company
 
 
 def seen(story: str, *, beside: int = 0, idle: int = 0) -> Company:
