@@ -115,7 +115,7 @@ def test_nothing_is_gained_over_oneself() -> None:
 @pytest.mark.parametrize(
     ("rate", "noise", "more", "expected"),
     [
-        (100.0, 0.01, 2, True),  # which of the two is the better one is open
+        (100.0, 0.02, 2, True),  # which of the two is the better one is open
         (105.0, 0.01, 2, False),  # no visit will make the other one the better
         (100.0, 0.0005, 2, False),  # they are known to be as good
         (100.0, 0.01, 0, False),  # none are left
