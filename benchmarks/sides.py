@@ -38,7 +38,11 @@ class Batches:
         return self
 
     def __next__(self) -> object:
+        self._next_index()
         return self._task_info, self._tasks_outstanding
+
+    def _next_index(self) -> None:
+        """Stand for the batch sampler, which torch asks in each `next()`."""
 
 
 class Model(torch.nn.Module):
@@ -84,10 +88,11 @@ def bare() -> Side:
 
 def guest() -> Side:
     """Return the side of the guest, which is in this process."""
-    from gputune_guest import loader, step  # noqa: PLC0415 - only there under the guest
+    from gputune_guest import loader, picks, step  # noqa: PLC0415 - only there under the guest
 
     class Watched(Batches):
         __next__ = loader._next(Batches.__next__)
+        _next_index = picks.timed(Batches._next_index)
 
     model, after = BareModel(), tuple(hooks._global_optimizer_post_hooks.values())
     return Side(Watched(), _entered(model), model, step._backward(nothing), (), _made(torch.optim.SGD), after)

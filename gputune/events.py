@@ -61,6 +61,8 @@ class Kind(IntEnum):
     #                  e ns of reducing that ran beside the backward pass, c ranks that meet | buckets << 16;
     #                  code: ON_DEVICE, or in ten bits the thousandths of d that the thread was runnable without a
     #                  CPU, and above them 1 + the thirtieths of the latest forward passes that it was (0 unknown)
+    PICK = 14  # the batch sampler of a loader said from t0 to t1 which samples make a batch: only where it took 0.1 ms
+    #            or more; in a next(), whose BATCH comes after it, or as an iterator came to life
 
 
 class SpanCode(IntEnum):

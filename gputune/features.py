@@ -145,6 +145,7 @@ class Loader:
     samples: int = 0
     waits: tuple[float, ...] = ()  # next() as the training saw it, steady state
     steps: tuple[float, ...] = ()  # from the return of a next() to the following one, same indices
+    picks: tuple[float, ...] = ()  # s of each wait in which the batch sampler was asked; () where it never took long
     ages: tuple[int, ...] = ()  # batches since the workers were started, same indices; none where no one counted
     pauses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # span to the part of each step spent in it
     step_cpu: float | None = None  # CPU seconds per step of the training process, its loading left out
@@ -182,11 +183,18 @@ class Loader:
         return self.training and self.apart is None
 
     @property
+    def for_batches(self) -> tuple[float, ...]:
+        """Return `waits` without what the batch sampler took of them, in s."""
+        if not self.picks:
+            return self.waits
+        return tuple(max(0.0, wait - pick) for wait, pick in zip(self.waits, self.picks, strict=True))
+
+    @property
     def delivery(self) -> float:
         """Return the least a next() costs when its batch is ready: queue, unpickling, pinning (a low quantile)."""
         if not self.waits:
             return 0.0
-        ordered = sorted(self.waits)
+        ordered = sorted(self.for_batches)
         return ordered[len(ordered) // 20]
 
 

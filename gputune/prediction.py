@@ -115,9 +115,14 @@ class Outlook:
 
     @cached_property
     def waiting(self) -> float:
-        """Return the share of the steady time per batch that is spent in next()."""
+        """Return the share of the steady time per batch that is spent waiting for batches to be made or to arrive."""
         total = sum(self.loader.waits) + sum(self.loader.steps)
-        return sum(self.loader.waits) / total if total else 0.0
+        return sum(self.loader.for_batches) / total if total else 0.0
+
+    @cached_property
+    def picking(self) -> float:
+        """Return the mean s that the batch sampler takes to say which samples make a batch."""
+        return mean(self.loader.picks)
 
     @cached_property
     def making(self) -> float:
@@ -232,7 +237,7 @@ class Outlook:
         if self.loader.persistent_workers:
             fresh = fresh[:1] + [e for e in fresh[1:] if e.fresh]
         if fresh and self.loader.num_workers:
-            made = self.making + delivery_of(self.loader)
+            made = self.making + delivery_of(self.loader) + self.picking
             first = mean(max(0.0, e.first_wait - made) for e in fresh)
             late = mean(map(self._one_by_one, fresh)) if self.youth is None else self.youth
             paid = mean(e.start + e.shutdown for e in fresh) + late
@@ -251,7 +256,7 @@ class Outlook:
         again = [e for e in [e for e in self.loader.epochs if e.batches][1:] if not e.fresh]
         if not self.loader.persistent_workers or not self.loader.num_workers or not again:
             return RESET_S
-        made = self.making + delivery_of(self.loader)
+        made = self.making + delivery_of(self.loader) + self.picking
         return mean(e.start + max(0.0, e.first_wait - made) for e in again)
 
     def gain(self, setting: Setting, job: Job | None = None) -> Speedup:
@@ -275,7 +280,7 @@ class Outlook:
     def _makers_late(self, job: Job) -> float:
         """Return what making batches as in `job` buys if all that the model cannot explain now is the makers' own."""
         late = max(0.0, self.whole - self.loop(self.now)) / max(1, self.batches)
-        if len(self._training()) > 1 or late > mean(self.loader.waits):
+        if len(self._training()) > 1 or late > mean(self.loader.for_batches):
             return 1.0
         each = late * max(1, self.now.workers)
         slower = replace(job, fetches=tuple(replace(f, blocked=f.blocked + each) for f in job.fetches))
@@ -315,7 +320,7 @@ class Outlook:
         loader = self.loader
         handing = mean(loader.deliveries)  # of batches that were made: what it takes at the least stays in any case
         late = max(0.0, handing - self.job.delivery) if handing else 0.0
-        making = max(0.0, mean(loader.waits) - handing) if loader.num_workers else 0.0
+        making = max(0.0, mean(loader.for_batches) - handing) if loader.num_workers else 0.0
         inline = 0.0 if loader.num_workers else mean(fetch.queued for fetch in loader.fetches)
         awake = (step_queued_of(loader) + late + inline) * part * foreign(self.run.machine, self.process)
         return min(self.run.machine.others or 0.0, (awake + making) / max(TINY, self.per_batch))
@@ -423,6 +428,12 @@ class Outlook:
         """Return what it would buy to make each batch with only `share` of its CPU time."""
         job = replace(self.job, fetches=tuple(replace(f, cpu=f.cpu * share) for f in self.job.fetches))
         return self.gain(self.now, job)
+
+    def with_picked(self, share: float) -> Speedup:
+        """Return what it would buy if the batch sampler took only `share` of its time in the training process."""
+        return self.gain(
+            self.now, replace(self.job, picks=tuple(Work(p.cpu * share, p.blocked) for p in self.job.picks))
+        )
 
     def beyond(self, span: str) -> Loss:
         """Return what the loop loses to a kind of pause beyond the pauses themselves."""

@@ -42,6 +42,9 @@ class Work:
     disk: float = 0.0
 
 
+NOTHING = Work(0.0, 0.0)
+
+
 def spread(series: Sequence[Work], count: int) -> list[Work]:
     """Return `count` entries of a series: cycled through if it is shorter, else runs of neighbours from all over it.
 
@@ -81,6 +84,7 @@ class Job:
     delivery: float = DELIVERY_S
     floor: float = 0.0  # s per batch that the device works in any case
     cools: bool = False
+    picks: Sequence[Work] = ()  # the batch sampler's, before each step: in the training's own process, with workers too
 
     def seconds(self, workers: int, prefetch: int, *, in_order: bool = True) -> float:
         """Return the steady time per batch under these settings, in s."""
@@ -92,7 +96,7 @@ class Job:
 
     def _enough(self) -> int:
         """Return how many batches to replay, so that they are like all that were measured."""
-        alike = _alike(self.fetches) and _alike(self.steps)
+        alike = _alike(self.fetches) and _alike(self.steps) and _alike(self.picks)
         return BATCHES if alike else min(MOST_BATCHES, max(len(self.fetches), len(self.steps)))
 
     def epoch(self, workers: int, prefetch: int, batches: int, *, in_order: bool = True) -> float:
@@ -106,13 +110,17 @@ class Job:
             total += (batches - played) * self._steady(ends, workers)
         return total
 
+    def picked(self, batches: int) -> list[Work]:
+        """Return what the batch sampler takes before each of so many steps; nothing where it never took long."""
+        return spread(self.picks, batches) if self.picks else [NOTHING] * batches
+
     def _steady(self, ends: Sequence[float], workers: int) -> float:
         skip = min(len(ends) // 4, 4 * workers)  # the queues fill up
         return max(self.floor, (ends[-1] - ends[skip]) / (len(ends) - 1 - skip))
 
     def _inline(self, batches: int) -> float:
         share = min(1.0, self.cpus / (1.0 + self.others))
-        total = 0.0
+        total = sum(pick.cpu / share + pick.blocked for pick in self.picked(batches))
         for fetch, step in zip(spread(self.fetches, batches), spread(self.steps, batches), strict=True):
             crowd = min(1.0, self.cpus / (step.width + self.others))
             making, stepping = fetch.cpu / share + fetch.blocked + fetch.disk, step.cpu / crowd + step.blocked
@@ -151,6 +159,7 @@ class _Play:
         self.job = job
         self.fetches = spread(job.fetches, batches)
         self.steps = spread(job.steps, batches)
+        self.picks = job.picked(batches)
         self.prefetch = prefetch
         self.in_order = in_order
         self.ends: list[float] = []
@@ -221,11 +230,11 @@ class _Play:
             return
         self.ready.remove(found)
         self.held[self.maker.pop(found)] -= 1
-        self.step = self.steps[self.received]
+        self.step, pick = self.steps[self.received], self.picks[self.received]
         self.received += 1
         self._hand_out()
         self.crowd += self.step.width
-        work = self.step.cpu + self.job.delivery
+        work = self.step.cpu + self.job.delivery + pick.cpu + pick.blocked
         cold = self.job.cold(self.now - self.ends[-1], work) if self.ends else 0.0
         heapq.heappush(self.running, (self.virtual + work + cold, TRAINING))
 

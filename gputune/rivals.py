@@ -45,6 +45,7 @@ LOADING = Rivals(
     ("loader.wait", "loader.start"),
     apart=True,
 )
+SAMPLING = Rivals(("slow-sampler",), ("loader.wait",), apart=True)  # no worker has a part in it: LOADING's are others'
 HOST = Rivals(
     (
         "work-after-step",
@@ -67,7 +68,7 @@ RANKS = Rivals(
     ("collective", "step", "sync", "loader.wait"),
     hidden=False,
 )
-GROUPS = (LOADING, HOST, DEVICE, RANKS)
+GROUPS = (LOADING, SAMPLING, HOST, DEVICE, RANKS)
 PAUSES = {
     "frequent-checkpoint": "checkpoint",
     "frequent-logging": "logging",

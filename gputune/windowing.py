@@ -111,6 +111,7 @@ def _loader(then: Loader, now: Loader, since: float) -> Loader:
         seconds=max(0.0, now.seconds - then.seconds),
         waits=_last(now.waits, batches),
         steps=_last(now.steps, batches),
+        picks=_last(now.picks, batches),
         ages=_last(now.ages, batches),
         pauses={name: _last(series, batches) for name, series in now.pauses.items()},
         step_cpus=_last(now.step_cpus, round(part * len(now.step_cpus))),

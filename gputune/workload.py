@@ -37,6 +37,7 @@ def job_of(run: Features, process: Process, loader: Loader) -> Job:
         delivery=delivery,
         floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
         cools=True,
+        picks=tuple(Work(pick, 0.0) for pick in loader.picks),
     )
 
 
@@ -53,7 +54,7 @@ def delivery_of(loader: Loader) -> float:
     if len(loader.deliveries) >= LEAST_BATCHES:
         low = sorted(loader.deliveries)[len(loader.deliveries) // 4]
         measured = low if math.isinf(getting) else HANDED * getting
-        return measured - chill(mean(loader.waits) - measured, measured)
+        return measured - chill(mean(loader.for_batches) - measured, measured)
     delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
     return min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery
 
@@ -157,16 +158,24 @@ def steps_of(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
     cpu = step_cpu_of(loader)
     width = min(max(1.0, cpu / active if active else 1.0), max(1.0, run.machine.cpus))
     share = min(1.0, cpu / width / active) if active else 0.0
-    wall = sum(f.wall for f in loader.fetches)
-    busy = 0.0 if loader.num_workers or not wall else sum(f.cpu for f in loader.fetches) / wall
     got = min(delivery, _getting(loader)) if loader.num_workers else 0.0
     waited, stretch = mean(loader.waits), stretched(run)
+    busy = _computing(loader, waited - got)
     for i, step in enumerate(loader.steps):
         alone = step * active / whole if whole else 0.0
         wait = loader.waits[i - 1] if 0 < i <= len(loader.waits) else waited
         cold = chill(wait - got, alone * share, busy)
         stolen = stolen_from(alone * share, alone * (1 - share), stretch)
         yield Work(max(0.0, alone * share + stolen - cold), alone * (1 - share) - stolen, width)
+
+
+def _computing(loader: Loader, waited: float) -> float:
+    """Return the share of the s before a step in which the training itself is at work on batches."""
+    picking = mean(loader.picks)
+    if loader.num_workers:
+        return min(1.0, picking / waited) if waited > 0 else 0.0
+    cpu, wall = (picking + mean(taken) for taken in ([f.cpu for f in loader.fetches], [f.wall for f in loader.fetches]))
+    return cpu / wall if wall else 0.0
 
 
 def warmest(job: Job, loader: Loader) -> Job:
@@ -188,9 +197,9 @@ def _getting(loader: Loader) -> float:
     """Return the CPU s of the training thread in a next(), endless where it was not measured or another thread gets it.
 
     A batch may take long to arrive because its maker holds the GIL: the training stands still for that, and gets cold.
-    With `pin_memory` another thread gets the batches.
+    With `pin_memory` another thread gets the batches; with a slow batch sampler most of that time is the sampler's.
     """
-    measured = len(loader.next_cpus) >= LEAST_SAMPLED and not loader.pin_memory
+    measured = len(loader.next_cpus) >= LEAST_SAMPLED and not loader.pin_memory and not loader.picks
     return mean(loader.next_cpus) if measured else math.inf
 
 

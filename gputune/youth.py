@@ -36,6 +36,7 @@ def settled(loader: Loader) -> Loader:
         loader,
         waits=waits,
         steps=steps,
+        picks=far(loader.picks) if loader.picks else (),
         ages=(),
         pauses={name: far(series) for name, series in loader.pauses.items()},
         step_cpu=None if loader.step_cpu is None else loader.step_cpu * part,  # means over the loop with all its starts

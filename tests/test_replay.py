@@ -289,3 +289,16 @@ def test_a_disk_at_its_limit_gives_no_more_to_more_readers(workers: int) -> None
 def test_without_workers_the_disk_is_waited_for_as_well() -> None:
     job = Job(fetches=[Work(0.001, 0.0, disk=0.020)], steps=[Work(0.005, 0.0)], cpus=8)
     assert job.seconds(0, 1) == pytest.approx(0.026)
+
+
+@pytest.mark.parametrize(("workers", "expected"), [(0, 0.055), (1, 0.030), (2, 0.030), (8, 0.030)])
+def test_a_batch_sampler_holds_up_the_training_whatever_the_workers(workers: int, expected: float) -> None:
+    slow = Job(fetches=[Work(0.0, 0.025)], steps=[Work(0.010, 0.0)], picks=[Work(0.020, 0.0)], cpus=8, delivery=0.0)
+    assert slow.seconds(workers, 2) == pytest.approx(expected, rel=0.02)
+
+
+def test_one_that_sorts_a_pool_at_once_empties_no_queue() -> None:
+    """200 ms for each 20 batches: 10 ms a batch, in which the workers fill theirs."""
+    pool = [Work(0.200, 0.0), *[Work(0.0, 0.0)] * 19]
+    job = Job(fetches=[Work(0.0, 0.010)], steps=[Work(0.010, 0.0)] * 20, picks=pool, cpus=8, delivery=0.0)
+    assert job.seconds(2, 2) == pytest.approx(0.020, rel=0.03)

@@ -68,6 +68,7 @@ class LoaderState:
         self._steps_seen = 0
         self._waits: deque[float] = deque(maxlen=KEPT)
         self._steps: deque[float] = deque(maxlen=KEPT)
+        self._picks: deque[float] = deque(maxlen=KEPT)
         self._ages: deque[int] = deque(maxlen=KEPT)
         self._step_cpus: deque[float] = deque(maxlen=KEPT)
         self._next_cpus: deque[float] = deque(maxlen=KEPT)
@@ -128,15 +129,18 @@ class LoaderState:
         self._epochs.append(entry)
         self._gradients = bool(record.e)
 
-    def batch(self, record: Record, gap: int, pauses: Mapping[str, int]) -> None:
-        """Take one next(). `gap` is the ns since the previous one returned, `pauses` the spans inside that gap."""
+    def batch(self, record: Record, gap: int, pauses: Mapping[str, int], picking: int = 0) -> None:
+        """Take one next(). `gap` is the ns since the previous one returned, `pauses` the spans inside that gap.
+
+        In `picking` ns of it the batch sampler said which samples come next: with workers, once a batch was there.
+        """
         wait = record.t1 - record.t0
         here = self._passes.get(record.a)
         self._waited(record, wait, here)
         if record.code & (END | FAILED):
             return
         self.line.batch(record.a)
-        self._count(record)
+        self._count(record, picking)
         if here is None:
             return
         here.batches += 1
@@ -150,6 +154,7 @@ class LoaderState:
         self._steps_seen += 1
         if self._steps_seen > WARM_UP and not record.code & UNTIMED:
             self._keep(wait, gap, pauses)
+            self._picks.append(picking / NS)
             self._ages.append(here.before + here.batches - 1)
             self._early.append(record.d)
 
@@ -165,13 +170,13 @@ class LoaderState:
             here.end = record.t1
             here.complete = here.complete or bool(record.code & END)
 
-    def _count(self, record: Record) -> None:
+    def _count(self, record: Record, picking: int) -> None:
         """Count a batch."""
         if record.code & APART:
             self._apart += 1
             self._taken_apart.append(record.t1)
         elif record.a in self._handovers:
-            self._handovers[record.a].taken(record.b, record.t0, record.t1, record.d)
+            self._handovers[record.a].taken(record.b, record.t0, record.t1 - picking, record.d)
         self.settling.take(record.t1)
         self.batches += 1
         self.samples += record.c or self.batch_size or 0
@@ -283,7 +288,8 @@ class LoaderState:
         made = self._fetches if self.num_workers == 0 else ()  # in the same process: their part is not the step's
         step_cpu = None
         if cpu is not None and self.batches:
-            step_cpu = max(0.0, cpu * per_batch - sum(f.cpu for f in made) / max(1, len(made)))
+            picking = sum(self._picks) / max(1, len(self._picks))
+            step_cpu = max(0.0, cpu * per_batch - picking - sum(f.cpu for f in made) / max(1, len(made)))
         step_queued = max(0.0, (queued or 0.0) * per_batch - sum(f.queued for f in made) / max(1, len(made)))
         return Loader(
             where=str(settings.get("where", "")),
@@ -304,6 +310,7 @@ class LoaderState:
             samples=self.samples,
             waits=tuple(self._waits),
             steps=tuple(self._steps),
+            picks=tuple(self._picks) if any(self._picks) else (),
             ages=tuple(self._ages),
             pauses={name: tuple(series) for name, series in self._pauses.items()},
             step_cpu=step_cpu,

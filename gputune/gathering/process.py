@@ -1,7 +1,7 @@
 """The part of the gatherer that listens to one training process: its ledger, its places, its loaders."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -31,8 +31,8 @@ WITHOUT_STEP = 8  # backward passes without any optimizer's step: more do not ga
 # Looked up for every record, and an enum's members are slow to look up.
 BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), int(Kind.BACKWARD)
 ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
-RENDEZVOUS, GAP = int(Kind.RENDEZVOUS), int(Kind.GAP)
-MADE = frozenset({int(Kind.FETCH), int(Kind.READS)})
+RENDEZVOUS, GAP, PICK = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK)
+MADE = frozenset({int(Kind.FETCH), int(Kind.READS), PICK})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
 FSYNC = frozenset({"os.fsync", "os.fdatasync"})
@@ -109,7 +109,7 @@ class Training:
         self._loaders: dict[int, LoaderState] = {}
         self._lines: dict[str, Companions] = {}  # where loaders were built
         self._iterators: dict[int, _Iterator] = {}
-        self._made: list[Record] = []  # FETCH and READS records of this process; their BATCH comes after them
+        self._made: list[Record] = []  # FETCH, READS and PICK records of this process; their BATCH comes after them
         self._folders: dict[str, str] = {}  # device of files that batches are made of, to the folder of one
         self._of: dict[int, int] = {}  # iterator to loader, for workers' records that come late
         self._loop_began = 0
@@ -322,7 +322,7 @@ class Training:
         iterator = self._iterators.get(record.a)
         made, self._made = self._made, []
         for fetch in made:
-            if fetch.t0 >= record.t0:  # an older one is of a next() that was never told
+            if fetch.t0 >= record.t0 and fetch.kind != PICK:  # an older one is of a next() that was never told
                 self.fetched(record.a, fetch, -1)
         apart = bool(record.code & APART)  # the training does not stand still for it
         if not apart:
@@ -333,7 +333,7 @@ class Training:
             return
         loader = self._loaders[iterator.loader]
         gap = record.t0 - iterator.returned if iterator.returned else 0
-        loader.batch(record, gap, iterator.pauses)
+        loader.batch(record, gap, iterator.pauses, _picking(record, made))
         if loader.num_workers:
             self._settling.take(record.t1)
         iterator.returned = iterator.moved = record.t1
@@ -587,6 +587,12 @@ class Training:
         if opened.since:
             inside = ledger.span("evaluation", opened.since, end).batches
         return ledger, inside
+
+
+def _picking(record: Record, made: Iterable[Record]) -> int:
+    """Return the ns of a next() in which the batch sampler was asked; what is older is of an iterator's start."""
+    picks = [x for x in made if x.kind == PICK and record.t0 <= x.t0 and x.t1 <= record.t1]
+    return sum(pick.t1 - pick.t0 for pick in picks)
 
 
 def _seconds(spans: Mapping[str, int]) -> dict[str, float]:

@@ -572,3 +572,26 @@ def test_loaders_of_one_line_that_live_at_once_are_counted(untold) -> None:
     first, second, third = untold.features().processes[0].loaders
     assert first.company == second.company == Company(built=2, iterated=2, training=1)
     assert third.company == ALONE
+
+
+def test_what_the_batch_sampler_takes_is_told_apart_from_waiting_for_a_batch(untold) -> None:
+    workers(untold, 11, 12)
+    for index in range(8):
+        t0 = 200.0 + 100 * index
+        made(untold, t0 - 20, t0 + 10, index % 2)
+        untold.record(Kind.PICK, t0 + 12, t0 + 42)
+        taken(untold, index, t0, t0 + 43)
+    (loader,) = untold.features().processes[0].loaders
+    assert loader.waits == pytest.approx((0.043,) * 4)
+    assert loader.picks == pytest.approx((0.030,) * 4)
+    assert loader.for_batches == pytest.approx((0.013,) * 4)
+    assert loader.deliveries == pytest.approx((0.003,) * 8)
+
+
+def test_what_it_took_as_the_iterator_came_to_life_is_no_wait(story) -> None:
+    story.record(Kind.PICK, 101, 131)
+    story.iterator(took=40)
+    story.epoch(10)
+    (loader,) = story.features().processes[0].loaders
+    assert loader.picks == ()
+    assert loader.for_batches == loader.waits

@@ -34,12 +34,13 @@
 #define MAP_POPULATE 0
 #endif
 
-enum { BATCH = 1, STEP = 4, BACKWARD = 7 }; /* words.py */
+enum { BATCH = 1, STEP = 4, BACKWARD = 7, PICK = 14 }; /* words.py */
 enum { END = 1, FAILED = 2, APART = 8 };    /* words.py */
 enum { MARK_AT = 64, RECORD = 64 };         /* docs/ring.md */
 enum { LATE = 8, NESTED = 3 };
 enum { HAVE_VECTORCALL = 1 << 11 }; /* Py_TPFLAGS_HAVE_VECTORCALL, a name of the limited API since 3.12 */
 static const int64_t SOON = 200000000; /* ns; here.py says the same */
+static const int64_t NOTED = 100000; /* ns; picks.py says the same */
 
 /* What is rare lies apart, so that what is not fills fewer lines of the cache. */
 #define COLD __attribute__((cold, noinline))
@@ -498,7 +499,7 @@ swallow(PyObject *failed)
     return 0;
 }
 
-/* ---- Wrapper: what Next and Passing have in common, functions in the place of others */
+/* ---- Wrapper: what Next, Passing and Picking have in common, functions in the place of others */
 
 typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
 
@@ -870,14 +871,16 @@ static PyType_Slot next_slots[] = {
 static PyType_Spec next_spec = {
     "gputune_guest._fast.cython_function_or_method", sizeof(Next), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, next_slots};
 
-/* ---- Passing: what stands in the place of `torch.autograd.backward` */
+/* ---- Passing: what stands in the place of `torch.autograd.backward`. Picking: of `_next_index` */
 
-typedef struct {
+typedef struct Passing {
     Wrapper head;
     PyObject *seen, *failed;
+    int (*after)(struct Passing *, ns, ns); /* what comes after theirs; -1 with an exception set */
 } Passing;
 
 static PyObject *passing_vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
+static int pass(Passing *, ns, ns), pick(Passing *, ns, ns);
 
 static PyObject *
 passing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -892,6 +895,7 @@ passing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (self == NULL)
         return NULL;
     self->head.call = passing_vectorcall;
+    self->after = pass;
     assign((PyObject **)&self->head.here, here);
     assign(&self->head.original, original);
     assign(&self->seen, seen);
@@ -930,6 +934,24 @@ pass(Passing *self, ns t0, ns t1)
     return 0;
 }
 
+static PyObject *
+picking_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *self = passing_new(type, args, kwargs);
+    if (self != NULL)
+        ((Passing *)self)->after = pick;
+    return self;
+}
+
+static int
+pick(Passing *self, ns t0, ns t1)
+{
+    if (t1 - t0 < NOTED)
+        return 0;
+    return told(PyObject_CallFunction(
+        self->head.here->writer, "IiLL", PICK, 0, (long long)t0, (long long)t1)); /* rare */
+}
+
 /* Do what comes after theirs, and return its result. */
 static PyObject *
 passed(Passing *self, ns t0, PyObject *result)
@@ -942,7 +964,7 @@ passed(Passing *self, ns t0, PyObject *result)
     t1 = now();
     if (result == NULL)
         PyErr_Fetch(&type, &value, &trace);
-    if (pass(self, t0, t1) < 0 && swallow(self->failed) < 0) {
+    if (self->after(self, t0, t1) < 0 && swallow(self->failed) < 0) {
         Py_DecRef(result);
         Py_DecRef(type);
         Py_DecRef(value);
@@ -984,6 +1006,19 @@ static PyType_Slot passing_slots[] = {
     {0, NULL}};
 static PyType_Spec passing_spec = {
     "gputune_guest._fast.Passing", sizeof(Passing), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, passing_slots};
+static PyType_Slot picking_slots[] = {
+    {Py_tp_doc, "Stands in the place of a function: see picks.py."},
+    {Py_tp_new, picking_new},
+    {Py_tp_dealloc, passing_dealloc},
+    {Py_tp_getattro, wrapper_getattro},
+    {Py_tp_setattro, wrapper_setattro},
+    {Py_tp_members, wrapper_members},
+    {Py_tp_getset, wrapper_getset},
+    {Py_tp_descr_get, wrapper_get},
+    {Py_tp_call, passing_call},
+    {0, NULL}};
+static PyType_Spec picking_spec = {
+    "gputune_guest._fast.Picking", sizeof(Passing), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, picking_slots};
 
 /* ---- Stepped: its `after` is the hook after an optimizer's step */
 
@@ -1107,9 +1142,9 @@ PyInit__fast(void)
     known_type = add(module, "Known", &known_spec);
     here_type = add(module, "Here", &here_spec);
     if (strncmp(Py_GetVersion(), "3.8.", 4) != 0) /* where a type made like this cannot have one */
-        next_spec.flags |= HAVE_VECTORCALL, passing_spec.flags |= HAVE_VECTORCALL;
+        next_spec.flags |= HAVE_VECTORCALL, passing_spec.flags |= HAVE_VECTORCALL, picking_spec.flags |= HAVE_VECTORCALL;
     if (add(module, "Next", &next_spec) == NULL || add(module, "Passing", &passing_spec) == NULL ||
-        add(module, "Stepped", &stepped_spec) == NULL ||
+        add(module, "Picking", &picking_spec) == NULL || add(module, "Stepped", &stepped_spec) == NULL ||
         PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0 || PyErr_Occurred())
         return NULL;
     return module;

@@ -16,6 +16,7 @@ FAMILIES = (
     *(
         "device",
         "loader",
+        "picks",
         "draws",
         "fetch",
         "sharding",

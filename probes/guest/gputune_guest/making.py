@@ -14,6 +14,8 @@ import weakref
 from collections import deque
 from itertools import islice
 
+from gputune_guest import picks
+
 OF_A_LOADER = (
     *("dataset", "_dataset_kind", "_IterableDataset_len_called", "_auto_collation", "_index_sampler", "sampler"),
     *("batch_sampler", "batch_size", "drop_last", "collate_fn", "generator", "worker_init_fn", "in_order", "timeout"),
@@ -115,6 +117,7 @@ class _Ours:
 
 
 class _Single(_Ours):
+    @picks.timed
     def _next_index(self):
         index = next(self._sampler_iter)
         self.indices = [index]
@@ -148,6 +151,7 @@ class _Several(_Ours):
     awaited = 0  # workers that have yet to say that they listen
     proved = False  # a batch has come
 
+    @picks.timed
     def _next_index(self):
         index = next(self._sampler_iter)
         self.indices[self._send_idx] = index

@@ -1,0 +1,58 @@
+"""The batch sampler takes the time: saying which samples make the next batch, in the training process.
+
+What it sees: the part of each `next()` in which torch asks the DataLoader's batch sampler for the indices of a batch,
+measured around it. With workers, too, that is the training's own thread: whenever it takes a batch it draws the indices
+of one that is then begun.
+
+Why it matters: no worker does it ahead of time. A sampler that sorts, packs or bins lengths anew for each batch, or
+that looks something up for each index, holds up every step by as much, and the device waits.
+
+What to do: draw up the batches of an epoch once, before the first of them is given out (sort with numpy, keep the
+list), or once and for all in a file; or do it ahead in a thread or process of its own.
+
+When it is wrong: when the next batch hangs on what the model said of the last one (curricula, hard-negative mining).
+
+Sources: `torch.utils.data` documentation, "Data Loading Order and Sampler"; the model is `gputune/replay.py`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gputune.features import Features
+from gputune.finding import Finding, Speedup
+from gputune.prediction import Outlook, outlooks
+
+CHECKLIST = ("data loading", "preprocessing")
+
+WAITING = 0.05  # of the loop: below it, there is nothing to win
+WORTH = 1.05  # what a sampler that takes no time must promise
+HALF = 0.5  # of its time: what at least goes where it cannot be drawn up ahead
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for outlook in outlooks(run):
+        if outlook.picking < WAITING * outlook.per_batch:
+            continue
+        gain, half = outlook.with_picked(0.0), outlook.with_picked(HALF)
+        if gain.likely >= WORTH:
+            low, steady = (min(half.likely, end) for end in (gain.low, gain.sure))
+            yield _finding(outlook, replace(gain, low=low, steady=steady))
+
+
+def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
+    share = outlook.picking / outlook.per_batch
+    return Finding(
+        id="slow-sampler",
+        says=(
+            f"the loop waits {share:.0%} of its time for the batch sampler: it takes {outlook.picking * 1e3:.3g} ms a "
+            "batch to say which samples come next, in the training process, with workers or without"
+        ),
+        do="draw up the batches of an epoch once, before the first one (sort in numpy, keep the list), or ahead",
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis="DataLoader replayed with a batch sampler that takes no time; low: with half of it",
+        falsified_by="the same pace with `batch_sampler=list(batch_sampler)`, which is drawn up before the loop",
+        effect="identical",
+        evidence={"share": share, "sampler_s": outlook.picking, "step_s": outlook.stepping, "waiting": outlook.waiting},
+        where=outlook.loader.where,
+    )
