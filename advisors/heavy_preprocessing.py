@@ -1,7 +1,8 @@
 """Making the batches needs more CPU than this job has: more workers cannot help.
 
-What it sees: CPU seconds per batch, measured in the workers, against the CPUs that the job may use; the loop waits
-for batches, and the model finds no number of workers that would end it.
+What it sees: CPU seconds per batch, measured in the workers, against the CPUs that the job may use, at the pace that the
+loop would have if nobody else used them; the loop waits for batches, and the model finds no number of workers that would
+end it.
 
 Why it matters: the CPUs set the pace of the training; the device waits for them.
 
@@ -18,57 +19,56 @@ from collections.abc import Iterator
 
 from gputune.features import Features
 from gputune.finding import Finding, Speedup
-from gputune.prediction import Outlook, outlooks
-from gputune.workload import entangled
+from gputune.prediction import MOST, TINY, Outlook, outlooks
+from gputune.workload import CROWD, entangled
 
 CHECKLIST = ("preprocessing", "2.1")
 
 WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
-SATURATED = 0.75  # of the job's CPUs needed at the present pace: above it they are the limit, give or take bursts
-LEAST_LEFT = 0.25  # of the CPUs: so much comes to a job by its turns, however many others want to run
-OTHERS = 0.2  # cores used by others: from here on it is said
-QUEUED = 0.3  # of the time of making a batch without a CPU: from here on it matters what others use
-HELPED = 1.05  # what more workers must promise for them to be the better advice
+SATURATED = 0.75  # of the job's CPUs needed at the pace without others: above it they are the limit, save for bursts
+HELPED = 1.05  # what more workers must promise for them to be the better advice, or the end of others to be said
+SAVED = 0.75  # of a batch's CPU time: so much at least goes with work that is done offline, or on the device
 
 
-def _left(run: Features, outlook: Outlook) -> float:
-    """Return the CPUs that others leave to the job; all of them where it is not for others that batches wait."""
-    if outlook.queued < QUEUED:
-        return outlook.job.cpus
-    return max(LEAST_LEFT * outlook.job.cpus, outlook.job.cpus - (run.machine.others or 0.0) / run.machine.ranks)
+
+def _faster_alone(outlook: Outlook) -> float:
+    """Return how much faster the loop would be without others: as its batches stand in line for a CPU, and no more."""
+    return max(1.0, min(outlook.alone().likely, 1 / max(TINY, 1 - outlook.queued)))
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
-        left = _left(run, outlook)
-        needed = (outlook.making_wanted + outlook.step_cpu) / left
-        full = needed / outlook.per_batch if outlook.per_batch else 0.0
-        if outlook.waiting < WAITING or full < SATURATED or entangled(run, outlook.loader):
+        if outlook.waiting < WAITING or entangled(run, outlook.loader):
             continue  # threads that stand in each other's way burn CPU that no batch needs
+        others = (run.machine.others or 0.0) / run.machine.ranks
+        alone = _faster_alone(outlook) if others >= CROWD else 1.0
+        full = (outlook.making_wanted + outlook.step_cpu) / outlook.job.cpus / outlook.per_batch * alone
+        if full < SATURATED:
+            continue  # it is the others who fill the CPUs
         workers, _persistent, more = outlook.best_workers()
         if workers > outlook.loader.num_workers and more.likely >= HELPED:
             continue
         if outlook.now.workers and outlook.best_prefetch()[1].likely >= HELPED:
             continue  # there is time to make batches in, between the bursts
         bound = outlook.without_waiting()
-        half = outlook.with_cheaper_batches(0.5)
-        taken = f" (others use {outlook.job.cpus - left:.2g} of them)" if left < outlook.job.cpus - OTHERS else ""
+        least = outlook.with_cheaper_batches(1 - SAVED)
+        crowd = f"would be {min(1.0, full):.0%} full without the others, who use {others:.2g} of them"
         yield Finding(
             id="heavy-preprocessing",
             says=(
                 f"a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make and the {outlook.job.cpus:g} CPUs of "
-                f"this job{taken} are {min(1.0, full):.0%} full; the loop waits {outlook.waiting:.0%} of its time, and "
+                f"this job {f'are {min(1.0, full):.0%} full' if alone < HELPED else crowd}; the loop waits {outlook.waiting:.0%} of its time, and "
                 "more workers cannot help"
             ),
             do="make batches cheaper: decode and resize offline, fewer or cheaper transforms, or decode on the GPU",
             share_lost=1 - 1 / bound.likely,
             speedup=Speedup(
-                low=min(half.low, bound.likely),
+                low=min(least.low, bound.likely),
                 likely=bound.likely,
-                high=max(bound.high, bound.likely),
-                steady=min(half.steady, bound.likely),
+                high=max(min(bound.high, MOST), bound.likely),
+                steady=min(least.steady, bound.likely),
             ),
-            basis="low: CPU per batch halved; likely: batches prepared offline, so that the loop never waits",
+            basis=f"low: {SAVED:.0%} of a batch's CPU time saved; likely: samples prepared offline, read and collated",
             falsified_by="the same wait with a dataset that returns one prepared batch again and again",
             effect="identical",
             evidence={
@@ -77,7 +77,7 @@ def advise(run: Features) -> Iterator[Finding]:
                 "step_cpu_s": outlook.step_cpu,
                 "cpus": run.machine.cpus,
                 "cpus_full": full,
-                "cpus_others": outlook.job.cpus - left,
+                "cpus_others": others,
             },
             where=outlook.loader.where,
         )

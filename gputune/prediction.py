@@ -33,7 +33,8 @@ from gputune.workload import (
 )
 from gputune.youth import lost, settled
 
-PREPARED = 0.05  # of a batch's CPU time: reading, collating and passing it on is never free
+PREPARED = 0.05  # of a batch's CPU time: reading and passing it on is never free
+PREPARED_S = 0.00003  # s of CPU to read one sample that was prepared, out of memory or a pack (measured: 10 to 30 µs)
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
 STOP_S = 0.003  # s to end one worker, likewise
 RESET_S = 0.008  # s until the first batch of workers that persist is on its way, beyond making it
@@ -414,15 +415,22 @@ class Outlook:
         return chosen, self._interval(self.loop(self.now), tried[chosen])
 
     def without_waiting(self) -> Speedup:
-        """Return what batches that were prepared offline would buy: about the bound of all that can be done to them.
+        """Return what samples that were prepared offline would buy: about the bound of all that can be done to them.
 
-        They lie in as many files as before: what it takes to open these stays.
+        They lie in as many files as before: what it takes to open these stays, and so does putting them together.
         """
         wanted = storage.demand(self.run, self.loader)
         files = wanted.handling if wanted else 0.0
-        prepared = tuple(Work(min(f.cpu, max(f.cpu * PREPARED, files)), 0.0) for f in self.job.fetches)
+        pairs = zip(self.job.fetches, self.loader.fetches, strict=True)
+        prepared = tuple(Work(min(work.cpu, files + self._ready(fetch)), 0.0) for work, fetch in pairs)
         job = replace(self.job, fetches=prepared, delivery=min(self.job.delivery, DELIVERY_S))
         return self.gain(Setting(max(1, self.now.workers), self.now.prefetch, persistent=True), job)
+
+    def _ready(self, fetch: Fetch) -> float:
+        """Return the CPU s of a batch whose samples are prepared: reading each of them, and collating as it does now."""
+        samples = fetch.samples or self.loader.batch_size or 1
+        reading = PREPARED_S * samples + (self.loader.batch_bytes or 0) / storage.CACHE_RATE
+        return reading + _running(fetch) * fetch.collate
 
     def with_cheaper_batches(self, share: float) -> Speedup:
         """Return what it would buy to make each batch with only `share` of its CPU time."""
@@ -509,10 +517,15 @@ def _later(job: Job, step: Work, seconds: float) -> Work:
 
 
 def _cheaper(work: Work, fetch: Fetch, excess: float) -> Work:
-    """Return the making of a batch without a share of its `collate_fn`, of which the CPU had its part while it ran."""
-    wanted = fetch.cpu + fetch.queued
-    saved = excess * fetch.collate * (fetch.cpu / wanted if wanted else 1.0)
+    """Return the making of a batch without a share of its `collate_fn`."""
+    saved = excess * fetch.collate * _running(fetch)
     return replace(work, cpu=max(PREPARED * work.cpu, work.cpu - saved))
+
+
+def _running(fetch: Fetch) -> float:
+    """Return the share of the time in which the maker of a batch wanted a CPU that it had one."""
+    wanted = fetch.cpu + fetch.queued
+    return fetch.cpu / wanted if wanted else 1.0
 
 
 def foreign(machine: Machine, process: Process) -> float:
