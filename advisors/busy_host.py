@@ -91,8 +91,11 @@ def _full(run: Features) -> Iterator[Finding]:
         return
     yield replace(
         _finding(machine, NO_CHANGE, 0.0, 0.0, 1.0),
-        says=f"others use {_theirs(machine)}, this job {ours:.1f}: none is left",
-        risk="what more workers or threads promise on CPUs of one's own, they do not keep here",
+        says=f"this job uses {ours:.1f} of the {machine.cpus:g} CPUs, and none is left",
+        risk=(
+            f"others use {_theirs(machine)}: what more workers or threads promise on CPUs of one's own, they do not "
+            "keep here"
+        ),
         basis="the CPU time of all processes on the CPUs of this job, against what these have",
         falsified_by=f"CPUs that idle for more than {1 - FULL:.0%} of the time while it trains",
     )
@@ -105,6 +108,12 @@ def _theirs(machine: Machine) -> str:
     return f"{machine.others or 0.0:.1f} of the {machine.cpus:g} CPUs{who}"
 
 
+def _whom(machine: Machine) -> str:
+    """Name those whom to end or move, where they are known."""
+    pids = [f"{n.pid}" for n in machine.neighbours[:NAMED]]
+    return f"the others (pid {', '.join(pids)})" if pids else "the others"
+
+
 def _finding(machine: Machine, speedup: Speedup, stepping: float, making: float, width: float) -> Finding:
     others = machine.others or 0.0
     left = max(1, math.floor(machine.cpus - others))
@@ -115,7 +124,7 @@ def _finding(machine: Machine, speedup: Speedup, stepping: float, making: float,
     return Finding(
         id="busy-host",
         says=f"others use {_theirs(machine)}; {_waits(stepping, making)}",
-        do=f"end or move the others, or give this job CPUs of its own{fewer}",
+        do=f"end or move {_whom(machine)}, or give this job CPUs of its own{fewer}",
         share_lost=max(0.0, 1 - 1 / speedup.likely),
         speedup=speedup,
         basis="the loop replayed without the others' use of the CPUs",

@@ -1,8 +1,8 @@
 """Making the batches needs more CPU than this job has: more workers cannot help.
 
-What it sees: CPU seconds per batch, measured in the workers, against the CPUs that the job may use, at the pace that the
-loop would have if nobody else used them; the loop waits for batches, and the model finds no number of workers that would
-end it.
+What it sees: CPU seconds per batch, measured in the workers, against the CPUs that the job may use, at the pace that
+the loop would have if nobody else used them; the loop waits for batches, and the model finds no number of workers that
+would end it.
 
 Why it matters: the CPUs set the pace of the training; the device waits for them.
 
@@ -30,7 +30,6 @@ HELPED = 1.05  # what more workers must promise for them to be the better advice
 SAVED = 0.75  # of a batch's CPU time: so much at least goes with work that is done offline, or on the device
 
 
-
 def _faster_alone(outlook: Outlook) -> float:
     """Return how much faster the loop would be without others: as its batches stand in line for a CPU, and no more."""
     return max(1.0, min(outlook.alone().likely, 1 / max(TINY, 1 - outlook.queued)))
@@ -52,13 +51,14 @@ def advise(run: Features) -> Iterator[Finding]:
             continue  # there is time to make batches in, between the bursts
         bound = outlook.without_waiting()
         least = outlook.with_cheaper_batches(1 - SAVED)
-        crowd = f"would be {min(1.0, full):.0%} full without the others, who use {others:.2g} of them"
+        filled = f"are {min(1.0, full):.0%} full"
+        if alone >= HELPED:
+            filled = f"would be {min(1.0, full):.0%} full without the others, who use {others:.2g} of them"
         yield Finding(
             id="heavy-preprocessing",
             says=(
                 f"a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make and the {outlook.job.cpus:g} CPUs of "
-                f"this job {f'are {min(1.0, full):.0%} full' if alone < HELPED else crowd}; the loop waits {outlook.waiting:.0%} of its time, and "
-                "more workers cannot help"
+                f"this job {filled}; the loop waits {outlook.waiting:.0%} of its time, and more workers cannot help"
             ),
             do="make batches cheaper: decode and resize offline, fewer or cheaper transforms, or decode on the GPU",
             share_lost=1 - 1 / bound.likely,

@@ -63,7 +63,10 @@ class SpeedupRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding, as `gputune.finding.Finding` describes it."""
+    """One finding, as `gputune.finding.Finding` describes it.
+
+    `steady` is the low end of `speedup` on CPUs that keep their pace: it is higher where these did not.
+    """
 
     id: str
     severity: str
@@ -80,6 +83,7 @@ class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
     risk: str = ""
     due_s: float | None = None
     offer: str = ""
+    steady: float = 0.0
 
 
 class Overhead(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,3 +242,4 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     spent: Spent | None = None
     attached: Attached | None = None
     tuned: Tuned | None = None
+    perhaps: list[FindingRow] = []  # may help, without being sure to: only where nothing is found in the run itself

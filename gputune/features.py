@@ -91,8 +91,9 @@ class Reads:
 class Filing:
     """What one small file of a loader costs, in s, opened again as it was opened: a median of a few times, warm.
 
-    `naming` is making its path object out of a string, `ending` reading it to its end and closing it. `kept` says that
-    the object lives on after the batch, so that nobody makes one a file; None where that was not looked at.
+    `naming` is making its path object out of a string, `ending` all that follows: reading it to its end, closing it and
+    letting it go, and what `Path.open` adds. `kept` says that the path object lives on after the batch, so that nobody
+    makes one a file; None where that was not looked at.
     """
 
     naming: float

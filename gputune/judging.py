@@ -6,25 +6,41 @@ from typing import cast
 from gputune import rivals
 from gputune.document import Settings, Tuned
 from gputune.features import Features
-from gputune.finding import Finding
+from gputune.finding import AROUND, Finding
 from gputune.rooms import identity, load, names
 from gputune.verdict import abstained
 
 WORTH_SAYING = 1.05  # predicted samples/s at the low end: below five percent, noise and effort eat the gain
+WORTH_TRYING = 1.15  # likely samples/s from which on a gain that is not sure is worth a try: three times what is noise
 Advise = Callable[[Features], Iterable[Finding]]
 
 
-def judge(run: Features, failed: dict[str, str] | None = None) -> list[Finding]:
+def judge(run: Features, failed: dict[str, str] | None = None, perhaps: list[Finding] | None = None) -> list[Finding]:
     """Return the findings of a run, highest likely speed-up first. A healthy run has none.
 
-    An advisor that raises is left out and named in `failed` (id to reason): it takes no other with it.
+    An advisor that raises is left out and named in `failed` (id to reason): it takes no other with it. Where nothing is
+    found in the run itself, changes that may help it, without being sure to, are added to `perhaps`.
     """
     found: list[Finding] = []
     for name in names("gputune.advisors"):
         found.extend(_ask(name, run, failed))
     founded = [rivals.uncovered(run, f) for f in _founded(run, found)]
     worth = [f for f in founded if rivals.is_told(f) or f.speedup.sure >= WORTH_SAYING]
-    return _healthy_offers(rivals.settle(run, _once(worth)))
+    spoken = _healthy_offers(rivals.settle(run, _once(worth)))
+    if perhaps is not None and not any(map(_is_gain, spoken)):
+        perhaps += rivals.settle(run, _once(filter(_worth_trying, founded)))
+    return spoken
+
+
+def _is_gain(finding: Finding) -> bool:
+    """Return whether a finding is about a gain that is in the run itself, and not in what is around it."""
+    return not rivals.is_told(finding) and finding.id not in AROUND
+
+
+def _worth_trying(finding: Finding) -> bool:
+    """Return whether a gain may be had that is not sure, where no loss is likely, and at which line to try it."""
+    gain = finding.speedup
+    return _is_gain(finding) and bool(finding.where) and 1 <= gain.sure < WORTH_SAYING and gain.likely >= WORTH_TRYING
 
 
 def unrefuted(found: Iterable[Finding], tuned: Tuned | None) -> list[Finding]:

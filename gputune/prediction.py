@@ -34,7 +34,7 @@ from gputune.workload import (
 from gputune.youth import lost, settled
 
 PREPARED = 0.05  # of a batch's CPU time: reading and passing it on is never free
-PREPARED_S = 0.00003  # s of CPU to read one sample that was prepared, out of memory or a pack (measured: 10 to 30 µs)
+PREPARED_S = 0.00003  # s of CPU to read one sample that was prepared, out of memory or a pack (measured: 5 to 60 µs)
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
 STOP_S = 0.003  # s to end one worker, likewise
 RESET_S = 0.008  # s until the first batch of workers that persist is on its way, beyond making it
@@ -427,7 +427,7 @@ class Outlook:
         return self.gain(Setting(max(1, self.now.workers), self.now.prefetch, persistent=True), job)
 
     def _ready(self, fetch: Fetch) -> float:
-        """Return the CPU s of a batch whose samples are prepared: reading each of them, and collating as it does now."""
+        """Return the CPU s of a batch whose samples are prepared: reading each of them, and collating as now."""
         samples = fetch.samples or self.loader.batch_size or 1
         reading = PREPARED_S * samples + (self.loader.batch_bytes or 0) / storage.CACHE_RATE
         return reading + _running(fetch) * fetch.collate

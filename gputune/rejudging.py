@@ -10,6 +10,7 @@ from gputune import judging, recording
 from gputune.document import Tuned
 from gputune.events import Event
 from gputune.features import Features
+from gputune.finding import Finding
 from gputune.gathering import Gatherer
 from gputune.joining import Part, joined
 from gputune.launch.job import MARK, seats
@@ -50,9 +51,17 @@ def rejudge(
     judged = features
     if tuned is not None and tuned.since_s is not None:  # before that, its loader was as it is not any more
         judged = window(thin(relive(folder, until=tuned.since_s)[0]), features)
-    findings = judging.unrefuted(judging.judge(judged, failed), tuned)
-    paid = _price(folder) if price is None else price
-    return build(features, findings, overhead=_overhead(folder), guests=guests, price=paid, tuned=tuned)
+    perhaps: list[Finding] = []
+    findings = judging.unrefuted(judging.judge(judged, failed, perhaps), tuned)
+    return build(
+        features,
+        findings,
+        perhaps=judging.unrefuted(perhaps, tuned),
+        overhead=_overhead(folder),
+        guests=guests,
+        price=_price(folder) if price is None else price,
+        tuned=tuned,
+    )
 
 
 def relive(folder: Path, *, until: float | None = None, beside: Beside | None = None) -> tuple[Features, list[Guest]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from gputune import team
 from gputune.features import Device, Features, Loader, Process
-from gputune.finding import Finding, Speedup
+from gputune.finding import AROUND, Finding, Speedup
 from gputune.prediction import ERROR
 
 CLOSE = 1.1  # predictions this near to each other are equally good: the model's error is of that order
@@ -82,7 +82,6 @@ NEAREST = {  # the first of its group's words
     "unpinned-memory": "copy.h2d",
     "slow-link": "copy.h2d",
 }
-AROUND = frozenset({"busy-host"})  # makes every second longer: it takes none from the cause that is in the run itself
 SPILL = "step"  # a cause that goes leaves the steps, too, in warmer caches and on freer CPUs
 
 

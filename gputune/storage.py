@@ -86,7 +86,8 @@ def _closing(loader: Loader) -> tuple[float, float, float]:
         return CLOSING
     ending, naming = filing.ending / filing.opening, filing.naming / filing.opening
     named = NAMED if filing.kept is None else 0.0 if filing.kept else 1.0
-    return ending, ending + named * naming, AROUND * (ending + naming)
+    surely = ending + naming if filing.kept is False else ending
+    return surely, ending + named * naming, AROUND * (ending + naming)
 
 
 def _stored(loader: Loader, counted: Sequence[Reads]) -> float | None:

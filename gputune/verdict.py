@@ -41,6 +41,7 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
     features: Features,
     findings: Sequence[Finding],
     *,
+    perhaps: Sequence[Finding] = (),
     overhead: Overhead,
     guests: Iterable[Guest] | None = None,
     price: float | None = None,
@@ -48,8 +49,8 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
 ) -> Verdict:
     """Return the document for one run.
 
-    `guests` are the processes that were sighted, `price` what one device costs an hour, `tuned` what became of its
-    loader, if the caller knows them.
+    `perhaps` are changes that are worth a try, `guests` the processes that were sighted, `price` what one device costs
+    an hour, `tuned` what became of its loader, if the caller knows them.
     """
     heard = [p for p in features.processes if p.guest == SEEN]
     attached = [p for p in features.processes if p.guest == ATTACHED]
@@ -63,7 +64,8 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         device=_device(features.devices),
         loaders=_loaders(heard),
         ledger=_ledger(heard or [p for p in attached if p.looks]),
-        findings=[_finding(f) for f in sorted(findings, key=lambda f: -f.speedup.likely)],
+        findings=_findings(findings),
+        perhaps=_findings(perhaps),
         overhead=overhead,
         unavailable=[UnavailableRow(probe=probe, why=why) for probe, why in sorted(features.unavailable.items())],
         steps_per_s=_mean([r for p in heard if (r := _rate(p.optimizer_steps, p.loop)) is not None]),
@@ -198,6 +200,10 @@ def _attached(processes: Sequence[Process]) -> Attached | None:
     return Attached(stacks=sum(p.stack_samples for p in processes), looks=sum(p.looks for p in processes))
 
 
+def _findings(findings: Iterable[Finding]) -> list[FindingRow]:
+    return [_finding(f) for f in sorted(findings, key=lambda f: -f.speedup.likely)]
+
+
 def _finding(finding: Finding) -> FindingRow:
     gain = finding.speedup
     return FindingRow(
@@ -218,6 +224,7 @@ def _finding(finding: Finding) -> FindingRow:
         risk=finding.risk,
         due_s=None if finding.due is None else _short(finding.due),
         offer=finding.offer,
+        steady=_short(gain.sure),
     )
 
 

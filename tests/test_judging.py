@@ -79,6 +79,19 @@ def test_a_gain_that_may_be_noise_is_not_said(room) -> None:
     assert [f.id for f in judge(NOTHING)] == ["b"]
 
 
+def test_a_gain_that_is_likely_and_no_loss_is_worth_a_try_where_nothing_else_is_found(room) -> None:
+    unsure = ("a", "t.py:1", "x", 1.02, 1.2)
+    silent = (("b", "t.py:1", "y", 0.99, 1.4), ("c", "t.py:1", "z", 1.02, 1.14), ("e", "", "nowhere", 1.02, 1.4))
+    room("a", says=(unsure, *silent, ("busy-host", "", "others", 1.1, 1.3)))
+    perhaps: list[Finding] = []
+    assert [f.id for f in judge(NOTHING, perhaps=perhaps)] == ["busy-host"]
+    assert [f.id for f in perhaps] == ["a"]
+    room("a", says=(unsure, *silent, ("d", "t.py:2", "w", 1.1, 1.2)))
+    perhaps = []
+    assert [f.id for f in judge(NOTHING, perhaps=perhaps)] == ["d"]
+    assert perhaps == []
+
+
 def test_a_risk_and_an_offer_are_said_although_they_gain_nothing(room) -> None:
     spoken = SPEAKER.replace("where=where)", "where=where, **KINDS[name])").replace(
         "SAYS = ", "KINDS = {{'a': {{'risk': 'full soon'}}, 'b': {{'offer': 'room'}}, 'c': {{}}}}\nSAYS = "

@@ -65,7 +65,7 @@ class NotOurs(BadUsage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A recorded run to be run again."""
+    """A recorded run to be run again. The last of its findings may be such as are only worth a try."""
 
     folder: Path
     command: tuple[str, ...]
@@ -111,13 +111,15 @@ def asked(folder: Path, command: Sequence[str] = ()) -> Asked:
     if isinstance(tuned, dict) and tuned.get("tries"):
         raise Switched(folder)
     run, _guests = relive(folder)
+    perhaps: list[Finding] = []
+    found = judging.judge(run, perhaps=perhaps)
     cwd = story.get("cwd")
     return Asked(
         folder=folder,
         command=tuple(command) or run.command,
         cwd=cwd if isinstance(cwd, str) else "",
         run=run,
-        findings=tuple(judging.judge(run)),
+        findings=(*found, *perhaps),
     )
 
 

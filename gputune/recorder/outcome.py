@@ -53,9 +53,15 @@ class Outcome:
         failed: dict[str, str] = {}
         try:
             judged = features if self.since is None else window(self.since, features)
-            findings = _findings(judged, failed, self.tuned) if features.processes else []
+            findings, perhaps = _findings(judged, failed, self.tuned) if features.processes else ([], [])
             verdict = build(
-                features, findings, overhead=overhead, guests=guests, price=self._run.price, tuned=self.tuned
+                features,
+                findings,
+                perhaps=perhaps,
+                overhead=overhead,
+                guests=guests,
+                price=self._run.price,
+                tuned=self.tuned,
             )
             self._json = to_json(verdict)
         except Exception as error:  # noqa: BLE001 - the recording is still worth keeping
@@ -161,10 +167,13 @@ def _trouble(text: str) -> str:
     return f"gputune: {clean(text, 300)}"
 
 
-def _findings(features: Features, failed: dict[str, str], tuned: Tuned | None) -> list[Finding]:
+def _findings(features: Features, failed: dict[str, str], tuned: Tuned | None) -> tuple[list[Finding], list[Finding]]:
+    """Return what was found, and what may be worth a try."""
     from gputune import judging  # noqa: PLC0415 - only where somebody trained
 
-    return judging.unrefuted(judging.judge(features, failed), tuned)
+    perhaps: list[Finding] = []
+    found = judging.unrefuted(judging.judge(features, failed, perhaps), tuned)
+    return found, judging.unrefuted(perhaps, tuned)
 
 
 def _put(descriptor: int, data: bytes) -> str:

@@ -11,7 +11,7 @@ from textwrap import wrap
 
 from gputune.document import FindingRow, LoaderRow, ProcessRow, Verdict
 from gputune.figures import duration
-from gputune.finding import WITHOUT_EDIT
+from gputune.finding import AROUND, WITHOUT_EDIT
 from gputune.hygiene import clean
 from gputune.report import attached, ending
 from gputune.report.bar import bar, legend, parts
@@ -67,7 +67,8 @@ def render(verdict: Verdict, *, width: int = 80, colour: bool = False, run_folde
 
     above = [*_header(verdict, width, paint), *_ledger(verdict, width, colour=colour)]
     above += rank_rows(verdict.processes, width)
-    below = [*wrap(tuned(verdict), width, subsequent_indent=AFTER_LAST), *_notes(verdict, width)]
+    below = wrap(_perhaps(verdict), width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
+    below += [*wrap(tuned(verdict), width, subsequent_indent=AFTER_LAST), *_notes(verdict, width)]
     below += _next(verdict, width, run_folder)
     room = max(LINES, LINES * USUAL // width)
     for findings, each in SIZES:
@@ -117,8 +118,10 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
         return [*drawn, *wrap(attached.sentence(verdict), width)]
     if verdict.abstained:
         return [*drawn, *wrap(f"{verdict.abstained}; let it run longer", width)]
-    if all(finding.offer for finding in verdict.findings):
-        return [*drawn[1:], *wrap(_healthy(verdict), width)]
+    if all(finding.offer or finding.id in AROUND for finding in verdict.findings):
+        alone = all(finding.offer for finding in verdict.findings)
+        said = _healthy(verdict) if alone else f"in the script itself, {_healthy(verdict)}"
+        return [*(drawn[1:] if alone else drawn), *wrap(said, width)]
     if _share(verdict, "startup") >= LONG_STARTUP:
         return [*drawn, *wrap(f"start-up left out, this is about the {duration(verdict.loop_s)} of training:", width)]
     return drawn
@@ -153,7 +156,16 @@ def _worth(finding: FindingRow) -> str:
     kind = "risk" if finding.risk else "offer" if finding.offer else ""
     if kind and finding.speedup.likely <= 1:
         return kind
-    return f"{times(finding.speedup)}{kind and f', {kind}'}"
+    return f"{times(finding.speedup, finding.steady)}{kind and f', {kind}'}"
+
+
+def _perhaps(verdict: Verdict) -> str:
+    """Return the best of what may help without being sure to."""
+    if not verdict.perhaps:
+        return ""
+    best = verdict.perhaps[0]
+    where = f" at {clean(best.where, NAME)}" if best.where else ""
+    return f"perhaps {clean(best.id, NAME)}, {_worth(best)}{where}: {clean(best.do, TEXT)}; not sure until it is tried"
 
 
 def _whole(finding: FindingRow, width: int, each: int) -> list[str]:
@@ -170,13 +182,14 @@ def _healthy(verdict: Verdict) -> str:
     after = 1.0 - _share(verdict, "startup")
     step = _share(verdict, "step") / after if after > 0 else 0.0
     waiting = _share(verdict, "loader.wait") / after if after > 0 else 0.0
+    nothing = UNSURE if verdict.perhaps else NOTHING
     if not any(loader.training for loader in verdict.loaders):
-        return f"{NOTHING}: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
+        return f"{nothing}: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
     if apart := [loader for loader in verdict.loaders if loader.training and loader.apart is not None]:
-        return f"{NOTHING}: {percent(step)} of the time after start-up is the step{_hot(verdict)}; {_apart(apart)}"
+        return f"{nothing}: {percent(step)} of the time after start-up is the step{_hot(verdict)}; {_apart(apart)}"
     if waiting < QUIET_LOADER:
         return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
-    found = UNSURE if waiting >= MUCH_WAITING else NOTHING
+    found = UNSURE if waiting >= MUCH_WAITING else nothing
     return (
         f"{found}: {percent(waiting)} of the time after start-up is loader.wait, "
         f"{percent(step)} the step{_hot(verdict)}"
@@ -278,18 +291,25 @@ def _next(verdict: Verdict, width: int, run_folder: str | None) -> list[str]:
     """Return what to type next. A command is never clipped: it is to be copied."""
     if verdict.attached is not None and not verdict.findings:
         return wrap(attached.NEXT, width)
-    commands = [f"gputune explain {clean(verdict.findings[0].id, NAME)}"] if verdict.findings else []
-    if run_folder is not None and verdict.findings:
-        change = verdict.findings[0].change
-        switched = verdict.tuned is not None and verdict.tuned.tries  # it cannot be proved by such a run
-        word = "prove" if change and change.keys() <= WITHOUT_EDIT and not switched else "report"
-        commands.append(f"gputune {word} {shlex.quote(clean(run_folder, TEXT))}")
+    first = next(iter([*verdict.perhaps, *verdict.findings]), None)  # what is to be settled, before what is known
+    commands = [f"gputune explain {clean(first.id, NAME)}"] if first else []
+    if run_folder is not None and first is not None:
+        commands.append(_settling(verdict, first, shlex.quote(clean(run_folder, TEXT))))
     if not commands and not verdict.ledger and not _inner(verdict):
         commands.append("gputune doctor")
     line = f"next: {' · '.join(commands)}"
     if commands and len(line) > width:
         return [f"next: {commands[0]}", *(f"      {command}" for command in commands[1:])]
     return [line] if commands else []
+
+
+def _settling(verdict: Verdict, first: FindingRow, folder: str) -> str:
+    """Return the command that shows whether a promise holds, or how to; where there is none, the verdict's own."""
+    switched = verdict.tuned is not None and verdict.tuned.tries  # it cannot be proved by such a run
+    if verdict.perhaps and not switched:
+        return f"gputune prove {folder} {clean(first.id, NAME)}"
+    settable = first.change and first.change.keys() <= WITHOUT_EDIT
+    return f"gputune {'prove' if settable and not switched else 'report'} {folder}"
 
 
 def _share(verdict: Verdict, span: str) -> float:

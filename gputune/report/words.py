@@ -16,15 +16,17 @@ def clip(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def times(gain: "SpeedupRow") -> str:
+def times(gain: "SpeedupRow", steady: float = 0.0) -> str:
     """Return a speed-up and its interval as a person reads them: `×2.2 (1.9–2.3)`, `×1.10 (1.05–1.15)`.
 
-    Where only its low end is known: `at least ×1.1, ×15 elsewhere`.
+    Where only its low end is known: `at least ×1.1, ×15 elsewhere`. `steady` is the low end on CPUs that keep their
+    pace: it stands for one that is a loss only because two runs differ here, whatever is changed.
     """
     if gain.at_least:
         return f"at least ×{gain.low:.1f}, ×{gain.likely:.0f} elsewhere"
     digits = 2 if gain.likely < 1.5 else 1 if gain.likely < 10 else 0
-    return f"×{gain.likely:.{digits}f} ({gain.low:.{digits}f}–{gain.high:.{digits}f})"
+    low, where = (steady, " if the CPUs keep their pace") if gain.low < 1 <= steady else (gain.low, "")
+    return f"×{gain.likely:.{digits}f} ({low:.{digits}f}–{gain.high:.{digits}f}{where})"
 
 
 def number(value: float) -> str:

@@ -42,12 +42,14 @@ def test_names_the_neighbour_and_what_it_costs(crowded) -> None:
     assert finding.evidence["pid_4711_cores"] == pytest.approx(0.98)
     assert 1.3 < finding.speedup.likely <= 2.1
     assert finding.effect == "identical"
+    assert finding.do.startswith("end or move the others (pid 4711), or")
     assert "set_num_threads" not in finding.do
 
 
 def test_neighbours_that_nobody_can_name_count_all_the_same(crowded) -> None:
     (finding,) = advise(crowded(neighbours=()))
     assert "others use 1.0 of the 2 CPUs;" in finding.says
+    assert finding.do.startswith("end or move the others, or")
 
 
 def test_a_step_of_many_threads_is_told_to_take_fewer(crowded) -> None:
@@ -94,8 +96,8 @@ def test_full_cpus_are_told_without_a_promise_where_nobody_waits(crowded) -> Non
         return list(advise(replace(found, machine=replace(found.machine, job=job))))
 
     (finding,) = full(0.97)
-    assert finding.says == "others use 1.0 of the 2 CPUs (ffmpeg, pid 4711: 1.0), this job 1.0: none is left"
-    assert finding.risk
+    assert finding.says == "this job uses 1.0 of the 2 CPUs, and none is left"
+    assert finding.risk.startswith("others use 1.0 of the 2 CPUs (ffmpeg, pid 4711: 1.0): ")
     assert (finding.speedup.low, finding.speedup.high) == (1.0, 1.0)
     assert full(0.6) == []
     assert full(1.75, others=0.25) == []

@@ -42,6 +42,22 @@ def test_what_only_an_edit_of_the_script_can_prove_is_not_offered_as_a_command(f
     assert "gputune prove" not in text
 
 
+def test_what_may_help_is_said_with_its_place_and_how_to_settle_it(features: Make, finding: Make) -> None:
+    unsure = finding(speedup=Speedup(low=0.74, likely=1.21, high=1.46, steady=1.02))
+    around = finding(id="busy-host", do="end or move the others", where="", change={})
+    for found in ([], [around]):
+        verdict = build(features(), found, perhaps=[unsure], overhead=Overhead())
+        text = " ".join(render(verdict, run_folder=FOLDER).split())
+        assert "no change was found that is sure to help" in text
+        assert "perhaps few-workers, ×1.21 (1.02–1.46 if the CPUs keep their pace) at train.py:41: set" in text
+        assert f"gputune explain few-workers gputune prove {FOLDER} few-workers" in text.replace(" · ", " ")
+
+
+def test_what_others_cost_does_not_hide_what_the_script_itself_does(features: Make, finding: Make) -> None:
+    text = " ".join(shown(features(), finding(id="busy-host")))
+    assert "in the script itself, no change was found that is sure to help: 60% of the time" in text
+
+
 def test_a_risk_is_said_with_when_it_comes_true_and_without_a_gain_that_is_none(features: Make, finding: Make) -> None:
     risk = {"id": "memory-growth", "risk": "full in 40 min at 3 MB a batch", "due": 2400.0, "speedup": NO_CHANGE}
     text = "\n".join(shown(features(), finding(), finding(**risk)))

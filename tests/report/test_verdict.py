@@ -63,6 +63,7 @@ def test_holds_every_field_of_the_contract(features: Make, finding: Make) -> Non
 def test_the_schema_knows_every_field_and_no_other(features: Make, finding: Make) -> None:
     guests = (Guest(0, 1, 0, 0, 0, "main", "hello"),)
     read = document(features(unavailable={"nvml": "no driver"}), finding(), guests=guests, tuned=TUNED)
+    assert read["perhaps"] == []
 
     def compare(schema: dict[str, Any], value: Any, path: str) -> None:
         schema = next((s for s in schema.get("anyOf", []) if s.get("type") == "object"), schema)
@@ -127,6 +128,17 @@ def test_equal_loaders_of_several_ranks_are_one_row(features: Make, process: Mak
 def test_findings_come_with_the_best_gain_first(features: Make, finding: Make) -> None:
     low = finding(id="frequent-logging", speedup=Speedup(low=1.0, likely=1.1, high=1.2))
     assert [f["id"] for f in document(features(), low, finding())["findings"]] == ["few-workers", "frequent-logging"]
+
+
+def test_what_is_worth_a_try_stands_apart_from_what_was_found(features: Make, finding: Make) -> None:
+    unsure = finding(speedup=Speedup(low=0.8, likely=1.2, high=1.4, steady=1.02))
+    overhead = Overhead()
+    read = json.loads(to_json(build(features(), [], perhaps=[unsure], overhead=overhead)))
+    jsonschema.validate(read, SCHEMA)
+    assert read["findings"] == []
+    assert [(row["id"], row["speedup"]["low"], row["steady"]) for row in read["perhaps"]] == [
+        ("few-workers", 0.8, 1.02)
+    ]
 
 
 def test_a_process_that_was_not_heard_is_named_and_is_in_no_ledger(features: Make, process: Make) -> None:

@@ -355,7 +355,8 @@ def _told(case: Case, outcome: Outcome, verdict: dict) -> dict | None:
     """Take a verdict down; return the finding of the planted cause, if it is there."""
     findings = verdict["findings"]
     outcome.told.append(verdict["samples_per_s"])
-    outcome.found.append([finding["id"] for finding in findings])
+    doubts = verdict["perhaps"] if case.cause is None else []  # nothing is to be said of a healthy run, however softly
+    outcome.found.append([finding["id"] for finding in [*findings, *doubts]])
     finding = next((f for f in findings if f["id"] == case.cause), None)
     if finding and not finding["risk"] and not finding["offer"]:  # these two promise no speed
         outcome.predicted.append([finding["speedup"][end] for end in ("low", "likely", "high")])

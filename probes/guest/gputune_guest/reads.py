@@ -27,9 +27,10 @@ FIRST, EVERY = 5, 16  # batches 1 to 4 of each process that makes them, and each
 FEW = 2  # files of a sampled batch that are asked which device they lie on
 MOST_DEVICES = 8  # told a process
 LARGE = 65536  # bytes; a file held open that is smaller is no data set
-TRIES = 5  # times that one small file is opened and read again, once a process
+TRIES = 9  # times that one small file is opened and read again, once a process
 SMALL = 65536  # bytes of it at the most
 LONG = 2_000_000  # ns; where one of these takes longer they end: the file is a while away
+PATH_OPEN = 6  # arguments that `open` is given by `Path.open`, which has its price as well
 _WRITES = frozenset("wax+")
 _BUILT_IN = type(len)
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
@@ -238,22 +239,29 @@ def _price(original, args, kwargs):
     about = os.stat(text)
     if not stat.S_ISREG(about.st_mode) or about.st_size > SMALL:
         return
-    naming, opening, ending = [], [], []
+    through = kind is not str and len(args) == PATH_OPEN and not kwargs
+    naming, opening, whole = [], [], []
     while len(naming) < TRIES and not (opening and opening[-1] > LONG):
         t0 = now()
         named = kind(text)
         t1 = now()
         file = original(named, *args[1:], **kwargs)
         t2 = now()
-        try:
-            file.read()
-        finally:
-            file.close()
-        ending.append(now() - t2)
-        opening.append(t2 - t1)
+        file.close()
         naming.append(t1 - t0)
-    naming, opening, ending = (sorted(times)[len(times) // 2] for times in (naming, opening, ending))
-    ring.note(n="files", naming=naming, opening=opening, ending=ending, kept=kept)
+        opening.append(t2 - t1)
+        whole.append(_all_of(original, kind(text), args[1:], kwargs, through))
+    naming, opening, whole = (sorted(times)[len(times) // 2] for times in (naming, opening, whole))
+    ring.note(n="files", naming=naming, opening=opening, ending=max(0, whole - opening), kept=kept)
+
+
+def _all_of(original, named, args, kwargs, through):
+    """Return the ns that a file takes from before its opening until nothing is left of it, its name left out."""
+    t0 = now()
+    with named.open(*args) if through else original(named, *args, **kwargs) as file:
+        file.read()
+    del file
+    return now() - t0
 
 
 def _lives_on(args):
