@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from gputune.counters import CpuClocks, moved, stats
 from gputune.procfs import CLOCK_TICKS, Clocks, affinity, monotonic_of
 from gputune.sample import Metric, Reading, Role, Sample, Target, Ticks, now
+from gputune.sockets import Sockets
 from gputune.units import NS
 from gputune.usage import NOTHING, Bytes, Usage
 
@@ -25,6 +26,12 @@ COUNT = Metric("workers.count", "1", "DataLoader workers that live.")
 RUNNING = Metric("workers.running", "ratio", "Share of the workers that were running or wanted to.")
 BLOCKED = Metric("workers.blocked", "ratio", "Share of the workers in uninterruptible sleep, as a rule on storage.")
 STUCK = Metric("main.blocked", "ratio", "Share of the training processes in uninterruptible sleep, likewise.")
+NETWORK = Metric(
+    "main.network",
+    "ratio",
+    "Whether the first thread of a training process waits at a socket of the internet; only where no guest tells it.",
+    per="pid",
+)
 THREADED = Metric("job.threads", "1", "Threads of the process tree.")
 READ = Metric("job.read", "B", "Bytes that the tree had storage read for it; page cache hits are not in it.", "counter")
 WRITTEN = Metric("job.written", "B", "Bytes that the tree had written to storage.", "counter")
@@ -38,6 +45,7 @@ METRICS = (
     RUNNING,
     BLOCKED,
     STUCK,
+    NETWORK,
     THREADED,
     READ,
     WRITTEN,
@@ -95,6 +103,7 @@ class _Job:
         self._cpus: frozenset[int] = frozenset()
         self._cpus_due = 0
         self._overdrawn = 0  # clock ticks that the job had more than the machine: rounding, made up for the next time
+        self._sockets: dict[int, Sockets | None] = {}  # of training processes; None: it may not be looked at
 
     def tick(self) -> list[Reading]:
         """Return what is due. The first tick only learns where everybody stands."""
@@ -112,6 +121,8 @@ class _Job:
             readings += [Sample(metric, t, used[role] / room) for role, metric in BY_ROLE.items()]
         self._last = t
         readings += self._workers(t)
+        if not self._target.heard:
+            readings += self._network(t)
         if slow:
             readings += self._slow(t)
             self._slow_last = t
@@ -123,6 +134,9 @@ class _Job:
         """Let go of every file."""
         for process in self._known.values():
             process.close()
+        for sockets in self._sockets.values():
+            if sockets is not None:
+                sockets.close()
         if self._stat is not None:
             self._stat.close()
 
@@ -208,6 +222,23 @@ class _Job:
         if mains:
             readings.append(Sample(STUCK, t, mains.count(b"D") / len(mains)))
         return readings
+
+    def _network(self, t: int) -> list[Reading]:
+        mains = [p.pid for p in self._known.values() if p.role == "main"]
+        return [Sample(NETWORK, t, float(waits), str(pid)) for pid in mains if (waits := self._waits(pid)) is not None]
+
+    def _waits(self, pid: int) -> bool | None:
+        """Return whether it waits at a socket of the internet, None where that is not to be known."""
+        sockets = None
+        try:
+            sockets = self._sockets[pid] if pid in self._sockets else Sockets(self._target.proc, pid)
+            self._sockets[pid] = sockets
+            return None if sockets is None else sockets.waits()
+        except OSError:
+            self._sockets[pid] = None
+            if sockets is not None:
+                sockets.close()
+            return None
 
     def _slow(self, t: int) -> list[Reading]:
         threads = 0

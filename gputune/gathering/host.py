@@ -248,12 +248,13 @@ class Host:
         frames, samples = stacks.of(guest.pid, everywhere=True)
         wall = max(0, (guest.ended or until) - guest.started) / NS
         told = stacks.sampled(guest.pid) if guest.why == ATTACHED else Sampled()
+        network = self.mean("main.network", str(guest.pid)) or 0.0
         return Process(
             pid=guest.pid,
             rank=None,
             wall=wall,
-            ledger={span: share * wall for span, share in told.shares().items()} or {"step": wall},
-            margins=told.margins(),
+            ledger={span: share * wall for span, share in told.shares(network).items()} or {"step": wall},
+            margins=told.margins(network),
             looks=told.looks,
             inclusive={},
             loop=0.0,

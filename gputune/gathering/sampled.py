@@ -22,6 +22,8 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("nvidia/dali/plugin/", ("__next__", "_get_outputs"), WAIT),
     ("<frozen importlib", (), IMPORT),
     ("torch/serialization.py", ("save", "_save", "_legacy_save"), "checkpoint"),
+    ("torch/jit/_serialization.py", ("save",), "checkpoint"),
+    ("numpy/lib/", ("save", "savez", "savez_compressed"), "checkpoint"),
     ("torch/distributed/checkpoint/", (), "checkpoint"),
     ("safetensors/", ("save_file", "save_model"), "checkpoint"),
     ("transformers/", ("_save_checkpoint", "save_model", "save_pretrained"), "checkpoint"),
@@ -52,6 +54,7 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("", ("evaluate", "validate", "run_evaluation", "run_validation"), "evaluation"),
 )
 
+STEP, REPORTING = "step", "reporting"
 LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ")
 LEAST_LOOKS = 3  # below it the looks say nothing of how much they differ
 NORMAL = 1.96  # standard errors of a 95 % interval
@@ -100,18 +103,33 @@ class Sampled:
         self._counts[span] = self._counts.get(span, 0) + count
         self.stacks += count
 
-    def shares(self) -> dict[str, float]:
-        """Return the share of each word; they add up to 1."""
-        return {span: count / self.stacks for span, count in self._counts.items()} if self.stacks else {}
+    def shares(self, network: float = 0.0) -> dict[str, float]:
+        """Return the share of each word; they add up to 1.
 
-    def margins(self) -> dict[str, float]:
-        """Return how far each share may be off, with 95 %: what the number of stacks leaves open, or of looks.
+        `network` is the share of the time in which the process waited at sockets of the internet. What of that finds no
+        room under all the other words was in calls in C, without a frame: it is taken from the step.
+        """
+        if not self.stacks:
+            return {}
+        shares = {span: count / self.stacks for span, count in self._counts.items()}
+        step = shares.get(STEP, 0.0)
+        missed = min(step, max(0.0, network - (1 - step)))
+        if missed > 0:
+            shares[STEP], shares[REPORTING] = step - missed, shares.get(REPORTING, 0.0) + missed
+        return shares
+
+    def margins(self, network: float = 0.0) -> dict[str, float]:
+        """Return how far each of the shares may be off, with 95 %: what the number of stacks leaves open, or of looks.
 
         Nothing where there are too few looks to tell.
         """
         if self.looks < LEAST_LOOKS:
             return {}
-        return {span: max(self._by_stacks(share), self._by_looks(span)) for span, share in self.shares().items()}
+        counted = self.shares()
+        margins = {span: max(self._by_stacks(share), self._by_looks(span)) for span, share in counted.items()}
+        if self.shares(network) != counted:  # as little as is known of the one is of the other
+            margins[REPORTING] = max(margins.get(REPORTING, 0.0), margins[STEP])
+        return margins
 
     def _by_stacks(self, share: float) -> float:
         """Return half of Wilson's interval: not zero for a share of nothing or everything."""

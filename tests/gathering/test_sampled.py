@@ -32,6 +32,7 @@ CHECK = ("evaluate", "/home/me/train.py", "50")
         ((MAIN, NEXT, ITER), "loader.start"),
         ((MAIN, SAVE), "checkpoint"),
         ((MAIN, LOAD), "step"),
+        ((MAIN, ("savez", f"{SITE}/numpy/lib/_npyio_impl.py", "750")), "checkpoint"),
         ((MAIN, LOG), "logging"),
         ((MAIN, LOG, POST), "reporting"),  # the innermost counts
         ((CHECK, MODEL), "evaluation"),
@@ -75,6 +76,17 @@ def test_looks_that_differ_make_it_less_sure_than_their_stacks_do() -> None:
 
 def test_what_was_always_seen_is_not_sure_for_that() -> None:
     assert 0 < looked(*[{"step": 60}] * 20).margins()["step"] < 0.01
+
+
+def test_waits_for_the_network_that_no_frame_shows_are_taken_from_the_step() -> None:
+    told = looked(*[{"step": 50, "reporting": 5, "loader.wait": 5}] * 12)
+    assert told.shares(0.1) == told.shares()  # they may all be under the other words
+    shares = told.shares(0.5)
+    assert shares == pytest.approx({"step": 0.5, "reporting": 5 / 12, "loader.wait": 1 / 12})
+    assert told.margins(0.5)["reporting"] == told.margins()["step"] > told.margins()["reporting"]
+    plain = looked(*[{"step": 60}] * 12)
+    assert plain.shares(0.4) == pytest.approx({"step": 0.6, "reporting": 0.4})
+    assert "reporting" in plain.margins(0.4)
 
 
 def test_no_stack_is_no_share() -> None:

@@ -1,5 +1,7 @@
 """The process probe: CPU and bytes by role, and nothing lost when a process ends."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.probes import processes
@@ -11,6 +13,22 @@ def ticks(machine, clock):
     machine.process(100, "main", parent=1)
     machine.process(101, "worker", parent=100)
     return processes.attach(machine.target())
+
+
+def test_waits_at_sockets_are_read_only_where_no_guest_tells_them(machine, clock, values) -> None:
+    clock.of("gputune.probes.processes")
+    machine.process(100, "main", parent=1)
+    machine.process(101, "main", parent=1)
+    machine.write("proc/100/syscall", "running\n")
+    heard = processes.attach(machine.target())
+    next(heard)
+    assert not any(name.startswith("main.network") for name in values(next(heard)))
+    outside = processes.attach(replace(machine.target(), heard=False))
+    next(outside)
+    clock.turn(0.2)
+    seen = values(next(outside))
+    assert seen["main.network[100]"] == 0.0
+    assert "main.network[101]" not in seen  # which may not be looked at
 
 
 def test_what_was_used_before_it_began_does_not_count(machine, ticks, values) -> None:
