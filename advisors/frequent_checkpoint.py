@@ -1,7 +1,8 @@
 """Saving the model takes a large part of the training loop.
 
-What it sees: the time that `torch.save`, `torch.distributed.checkpoint`, safetensors and the syncing of what they
-wrote spend on the training thread between the first and the last batch, and how often.
+What it sees: the time that `torch.save`, `torch.jit.save`, `torch.distributed.checkpoint`, safetensors, `numpy.savez`
+and its like, `pickle.dump` into a file and the syncing of what they wrote spend on the training thread between the
+first and the last batch, and how often.
 
 Why it matters: the device has nothing to do while the training thread writes a file.
 
@@ -9,7 +10,8 @@ What to do: save less often (every N steps, or once an epoch), to a faster disk,
 (`torch.distributed.checkpoint.async_save`). A checkpoint should cost about one percent of the loop; what is lost at a
 crash is the work since the last one.
 
-When it is wrong: on machines that are preempted often, where rare checkpoints lose more work than they save.
+When it is wrong: on machines that are preempted often, where rare checkpoints lose more work than they save; where what
+is saved are the results that the run is for.
 
 Sources: Young, "A first order approximation to the optimum checkpoint interval", 1974.
 """

@@ -36,6 +36,7 @@ MADE = frozenset({int(Kind.FETCH), int(Kind.READS), PICK})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
 FSYNC = frozenset({"os.fsync", "os.fdatasync"})
+FILES = frozenset({"numpy.save", "numpy.savez", "numpy.savez_compressed", "pickle.dump"})  # of models, and of anything
 JOINED = frozenset({int(SpanCode.LOGGING), int(SpanCode.REPORTING)})  # records of these stand for several calls
 SITE_BITS, SITE = 16, 0xFFFF  # of field d in such records
 WRITES = frozenset({"checkpoint", "logging", "reporting"})
@@ -397,9 +398,9 @@ class Training:
             return
         if record.code == SpanCode.LOADER_START and record.c == 1:
             self._shut_down(record)
-        if record.e:  # of another thread than the training's
-            return
         site = self._sites.get(record.a)
+        if record.e or self._prepares(site):  # of another thread than the training's, or none of its pauses
+            return
         if site is not None and site.what in FSYNC and self._last_span == "checkpoint" and self._last_end:
             name = "checkpoint"  # syncing what was just saved is a part of saving it
         claim = self.ledger.span(name, self._since(name, record.t0), record.t1)
@@ -418,6 +419,10 @@ class Training:
             self._fed(key if fed else None)
         elif record.code == SpanCode.COPY_H2D:
             self._copies.take(record)
+
+    def _prepares(self, site: _Site | None) -> bool:
+        """Return whether what is saved at a place are data that are made ready: nothing trains yet."""
+        return site is not None and site.what in FILES and not self.trains
 
     def _shut_down(self, record: Record) -> None:
         loader = self._loaders.get(self._of.get(record.d, -1))

@@ -49,6 +49,16 @@ def test_the_ledger_adds_up_after_all_that_can_happen(story) -> None:
     assert process.ledger["checkpoint"] == pytest.approx(0.030)
 
 
+def test_arrays_that_are_saved_before_the_training_are_data(story) -> None:
+    story.note(n="site", id=1, where="prepare.py:7", what="numpy.save")
+    story.span(SpanCode.CHECKPOINT, 50, a=1)
+    story.iterator()
+    story.epoch(5)
+    story.span(SpanCode.CHECKPOINT, 20, a=1)
+    (process,) = story.features().processes
+    assert process.inclusive["checkpoint"] == pytest.approx(0.020)
+
+
 def test_what_lies_before_the_first_batch_or_after_the_last_is_not_in_the_loop(story) -> None:
     story.span(SpanCode.CHECKPOINT, 50)
     story.iterator()

@@ -269,6 +269,45 @@ assert not burst.takes(7, 1100 * us + APART, "print")
     lightly(code).healthy()
 
 
+def test_files_of_numpy_pickle_and_torchscript_are_checkpoints(watched: Callable[..., Any], tmp_path: Path) -> None:
+    code = """
+import gzip, io, os, pickle, torch
+weights, numbers = {"w": torch.randn(1000, 1000)}, list(range(300_000))
+with open("model.pkl", "wb") as file:
+    pickle.dump(weights, file)
+with gzip.open("model.gz", "wb", 1) as file:
+    pickle.dump(weights, file=file)
+with open("small.pkl", "wb") as file:
+    pickle.dump([1], file)
+pickle.dump(numbers, io.BytesIO())
+with open("/dev/null", "wb") as out, os.fdopen(os.dup(out.fileno()), "wb") as pipe:
+    pickle.dump(numbers, pipe)
+torch.jit.save(torch.jit.script(torch.nn.Linear(10, 10)), "model.pt")
+"""
+    run = watched(code).healthy()
+    assert [s.b for s in run.spans(SpanCode.CHECKPOINT, "pickle.dump")] == [(tmp_path / "model.pkl").stat().st_size, 0]
+    assert [s.b for s in run.spans(SpanCode.CHECKPOINT, "torch.jit.save")] == [(tmp_path / "model.pt").stat().st_size]
+    assert len(run.spans(SpanCode.CHECKPOINT)) == 3  # what torch.save adds inside of a pickle is one with it
+
+
+def test_arrays_that_numpy_saves_are_checkpoints(watched: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    code = """
+import io, numpy, torch
+from numpy import savez_compressed
+weights = torch.randn(1000, 1000).numpy()
+numpy.save("model.npy", weights)
+numpy.savez("several", weights=weights)
+savez_compressed("packed.npz", weights=weights)
+numpy.save(io.BytesIO(), weights)
+"""
+    run = watched(code).healthy()
+    assert [s.b for s in run.spans(SpanCode.CHECKPOINT, "numpy.save")] == [(tmp_path / "model.npy").stat().st_size]
+    assert [s.b for s in run.spans(SpanCode.CHECKPOINT, "numpy.savez")] == [0]  # numpy gave it its ending
+    assert len(run.spans(SpanCode.CHECKPOINT, "numpy.savez_compressed")) == 1
+    assert len(run.spans(SpanCode.CHECKPOINT)) == 3
+
+
 def test_syncing_a_model_that_was_just_saved_is_told_by_itself(watched: Callable[..., Any]) -> None:
     code = """
 import os, torch
