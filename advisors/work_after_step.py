@@ -4,16 +4,17 @@ What it sees: the time from the end of the optimizer's step to the next `next()`
 (checkpoints, logging, reporting, evaluations, waits for the device), and the stacks of the training thread: which lines
 of the loop below the optimizer's step they show, and what lies under them. It speaks of lines under which they show
 Python's own modules or libraries that do not touch weights (json, pickle, subprocess, numpy, scikit-learn, matplotlib
-and their like), and hardly any of torch.
+and their like), and hardly any of torch; and of copies of the model (`copy.deepcopy`).
 
-Why it matters: a metric over all that was predicted so far, a history that is written anew or a picture that is drawn
-costs as much as it takes, at every step: no worker does it meanwhile, and the device waits. Much of it grows with the
-run.
+Why it matters: a metric over all that was predicted so far, a history that is written anew, a picture that is drawn or
+the best model that is kept costs as much as it takes, at every step: no worker does it meanwhile, and the device
+waits. Much of it grows with the run.
 
 What to do: do it every so many steps or once an epoch, add up what it needs instead of starting anew, or hand the
 numbers to a process of its own.
 
-When it is wrong: when the next step needs the result (hard-negative mining, a curriculum, reinforcement learning).
+When it is wrong: when the next step needs the result (hard-negative mining, a curriculum, reinforcement learning, a
+target network).
 It is silent where it cannot tell: for work in torch's functions or in plain Python, which looks like a moving average
 of the weights; for statements on the line of the optimizer's step; inside of a trainer of a library; without stacks.
 
@@ -21,7 +22,7 @@ Sources: the checklist of causes in docs/causes.md (metric computation, metric r
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gputune.features import Afterwork, Features, Process
 from gputune.figures import mean
@@ -44,8 +45,10 @@ def advise(run: Features) -> Iterator[Finding]:
         steps = process.batches
         if not steps or process.loop <= 0 or min(len(process.after_step), process.loop_stacks) < LEAST:
             continue
-        told = [line for line in process.afterwork if is_apart(line)]
-        sure, likely = _seconds(process, told, steps)
+        clock = _clock(process, steps)
+        lines = clock.explains(process.afterwork)
+        told = [line for line in lines if is_apart(line)]
+        sure, likely = clock.seconds(told, sum(line.share for line in lines), process.loop_stacks)
         if told and likely * steps >= NOTABLE * process.loop:
             yield _finding(run, process, told, sure, likely)
 
@@ -55,21 +58,41 @@ def is_apart(line: Afterwork) -> bool:
     return line.apart >= APART * line.share and line.torch <= TORCH * line.share
 
 
-def _seconds(process: Process, told: Sequence[Afterwork], steps: int) -> tuple[float, float]:
-    """Return the s of each step that lie in these lines, at the least and likely.
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """The s that a step takes by itself, and what of it comes after the optimizer's; `scale` is s for a share of 1.
 
-    What is timed after the step may be in other lines; what the stacks show may lie behind the loop's end. So it is
-    never more than the stacks say of these lines, nor than what was timed beyond what they say of the others.
+    What a line takes is known by how its stacks do against those of the lines up to the step, wherever it lies.
     """
+
+    own: float
+    timed: float
+    scale: float
+
+    def explains(self, lines: Sequence[Afterwork]) -> Sequence[Afterwork]:
+        """Return the lines in which the timed s lie: those around the loop only where its own leave much of them."""
+        inner = [line for line in lines if not line.around]
+        missing = self.timed - self.scale * sum(line.share for line in inner)
+        return lines if missing >= NOTABLE * self.own else inner
+
+    def seconds(self, told: Sequence[Afterwork], behind: float, stacks: int) -> tuple[float, float]:
+        """Return the s of each step in these lines, of a share `behind` the step in all: at the least, and likely.
+
+        What is timed after the step may be in others; what the stacks show may lie behind the loop's end.
+        """
+        share = sum(line.share for line in told)
+        likely = max(0.0, min(share * self.scale, self.timed - (behind - share) * self.scale))
+        margin = NORMAL * (share * max(0.0, 1 - share) / stacks) ** 0.5
+        return max(0.0, min(likely, (share - margin) * self.own)), likely
+
+
+def _clock(process: Process, steps: int) -> _Clock:
     kept = sorted(process.after_step)[: max(1, round(len(process.after_step) * (1 - RARE)))]
-    timed = mean(kept)
     spans = sum(seconds for name, seconds in process.in_loop.items() if name != "step")
     own = max(0.0, process.loop - spans) / steps
-    share = sum(line.share for line in told)
-    others = sum(line.share for line in process.afterwork) - share
-    likely = max(0.0, min(share * own, timed - others * own))
-    margin = NORMAL * (share * (1 - min(1.0, share)) / process.loop_stacks) ** 0.5
-    return max(0.0, min(likely, (share - margin) * own)), likely
+    timed = min(own, mean(kept))
+    before = 1 - sum(line.share for line in process.afterwork if not line.around)
+    return _Clock(own, timed, (own - timed) / before if before > 0 else own)
 
 
 def _finding(run: Features, process: Process, told: Sequence[Afterwork], sure: float, likely: float) -> Finding:

@@ -234,6 +234,8 @@ class Afterwork:
 
     Shares are of the stacks taken in the loop outside of next() and of spans: `share` all that lie in or under the
     line, `torch` those with a frame of torch under it, `apart` those in a `library` that does not touch weights.
+    A line `around` the loop stands in a function that calls it: where that does one round the line may run each step,
+    else between epochs. Its stacks are none of those in the loop, so its share may be more than 1.
     """
 
     where: str
@@ -242,6 +244,7 @@ class Afterwork:
     torch: float
     apart: float
     library: str = ""
+    around: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

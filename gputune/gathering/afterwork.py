@@ -1,10 +1,12 @@
 """The part of the gatherer that tells which lines of a loop run after the optimizer's step, before the next batch.
 
 Stacks do not say when in a step they were taken, but lines do. The loop's own frame is the innermost one that stacks in
-next() and stacks in an optimizer's step have in common; what stands below the step's line in it, under the same
-callers, comes after the step. Statements on one line cannot be told apart, and what a library's trainer calls is no
-line of the user's loop: then nothing is told. Lines below the loop's end are told as well: how long a loop works there
-is measured by the guest's records, not here.
+next() and stacks in an optimizer's step have in common. What stands below the step's line comes after the step: in that
+frame, in one between it and the step (one line may ask for the batch and call what makes the step), and in one that
+calls it (a method may ask for its batch, and the loop lie around it), unless another loop is called from there.
+Statements on one line cannot be told apart, and what a library's trainer calls is no line of the user's loop: then
+nothing is told. Lines below the loop's end are told as well: how long a loop works there is measured by the guest's
+records, not here.
 """
 
 import re
@@ -28,6 +30,7 @@ APART = re.compile(
     r"|-packages/(numpy|scipy|sklearn|pandas|PIL|cv2|skimage|matplotlib|seaborn|plotly|networkx|nltk|sacrebleu|"
     r"rouge_score|psutil|yaml)/"
 )
+COPY = re.compile(r"/lib/python3[.\d]*/(copy)\.py")  # of a model as it is now: torch lies under it, and changes nothing
 
 
 class _Key(NamedTuple):
@@ -53,9 +56,17 @@ class _Loop(NamedTuple):
         depth = len(self.callers)
         return len(path) > depth and path[:depth] == self.callers and path[depth][:2] == (self.function, self.file)
 
+    def around(self, path: Path) -> Path:
+        """Return a stack down to where it is below the call of this loop, in a function that calls it; else nothing."""
+        for index, (mine, theirs) in enumerate(zip(path, self.callers, strict=False)):
+            if mine != theirs:
+                return path[: index + 1] if _is_below(mine, theirs) else ()
+        return ()
+
 
 @dataclass(slots=True)
 class _Line:
+    around: bool  # in a function that calls the loop's
     total: int = 0
     torch: int = 0
     apart: dict[str, int] = field(default_factory=dict)
@@ -72,12 +83,19 @@ class Paths:
 
         `user` is the index of the user's innermost frame in it.
         """
-        key = _Key(tuple(parts[: user + 1]), _kind(parts, word), _last(parts), _apart(parts[user + 1 :]))
+        below = parts[user + 1 :]
+        copies = any(COPY.search(file) for _, file, _ in below)
+        key = _Key(
+            path=tuple(parts[: user + 1]),
+            kind=_kind(parts, word),
+            torch=-1 if copies else _last(parts),
+            apart="copy" if copies else _apart(below),
+        )
         if key in self._counts or len(self._counts) < MOST:
             self._counts[key] = self._counts.get(key, 0) + count
 
     def lines(self) -> tuple[tuple[Afterwork, ...], int]:
-        """Return the lines after the step by their share of the stacks in the loop, and how many these are.
+        """Return the lines after the step by their share of the stacks in the loop's function, and how many these are.
 
         Stacks inside of next() and of spans are left out.
         """
@@ -85,9 +103,15 @@ class Paths:
         if loop is None:
             return (), 0
         total, found = 0, dict[Part, _Line]()
-        below = all(loop.header < int(step[len(loop.callers)][2]) for step in loop.steps)
+        below = all(loop.header <= _number(step[len(loop.callers)]) for step in loop.steps)
+        elsewhere = {loop.around(key.path) for key in self._counts if key.kind in ("next", "step")}
         for key, count in self._counts.items():
-            if key.kind in ("next", "span") or not loop.at(key.path):
+            if key.kind in ("next", "span"):
+                continue
+            around = loop.around(key.path)
+            if around and around not in elsewhere:
+                _count(found, loop, key, count)
+            if not loop.at(key.path):
                 continue
             line = _number(key.path[len(loop.callers)])
             if below and line < loop.header:  # before the loop
@@ -95,7 +119,7 @@ class Paths:
             total += count
             if below or line < loop.header:
                 _count(found, loop, key, count)
-        ordered = sorted(found.items(), key=lambda item: -item[1].total)[:LINES]
+        ordered = sorted(found.items(), key=lambda item: -item[1].total)[:LINES] if total else []
         return tuple(_told(part, line, total) for part, line in ordered), total
 
     def _loop(self) -> _Loop | None:
@@ -141,35 +165,41 @@ def _number(part: Part) -> int:
 
 
 def _fork(path: Path, other: Path) -> int | None:
-    """Return the index of the frame in which two stacks go different ways, None if that is not one function's."""
+    """Return the index of the frame in which a step and a next() go different ways, or one line of which does both.
+
+    None if that is not one function of the user's.
+    """
     for index, (mine, theirs) in enumerate(zip(path, other, strict=False)):
         if mine != theirs:
             ours = mine[:2] == theirs[:2] and mine[2] and theirs[2] and not _foreign(mine[1])
             return index if ours else None
-    return None
+    inner = path[len(other) - 1 : len(other) + 1] if other else ()
+    return len(other) - 1 if len(inner) > 1 and not any(_foreign(file) for _, file, _ in inner) else None
 
 
 def _foreign(file: str) -> bool:
     return "-packages/" in file or "/lib/python3" in file or file.startswith("<")
 
 
-def _after(path: Path, step: Path, depth: int) -> int:
+def _is_below(part: Part, other: Part) -> bool:
+    """Return whether a frame stands further down in the same function of the user's."""
+    return part[:2] == other[:2] and _number(part) > _number(other) and not _foreign(part[1])
+
+
+def _after(path: Path, step: Path) -> int:
     """Return the index of the frame by whose line a stack comes after a step of the optimizer, -1 if it does not."""
-    for index in range(depth, min(len(path), len(step))):
-        if path[index][:2] != step[index][:2]:
-            return -1
-        if path[index][2] != step[index][2]:
-            return index if _number(path[index]) > _number(step[index]) else -1
+    for index, (mine, theirs) in enumerate(zip(path, step, strict=False)):
+        if mine != theirs:
+            return index if _is_below(mine, theirs) else -1
     return -1
 
 
 def _count(found: dict[Part, _Line], loop: _Loop, key: _Key, count: int) -> None:
-    depth = len(loop.callers)
-    places = [_after(key.path, step, depth) for step in loop.steps]
+    places = [_after(key.path, step) for step in loop.steps]
     if key.kind or min(places) < 0:
         return
     place = max(places)
-    line = found.setdefault(key.path[place], _Line())
+    line = found.setdefault(key.path[place], _Line(around=place < len(loop.callers)))
     line.total += count
     if key.torch > place:
         line.torch += count
@@ -186,4 +216,5 @@ def _told(part: Part, line: _Line, total: int) -> Afterwork:
         torch=line.torch / total,
         apart=sum(line.apart.values()) / total,
         library=max(line.apart, key=lambda name: line.apart[name], default=""),
+        around=line.around,
     )

@@ -110,9 +110,9 @@ class Stacks:
         spanned = _is_spanned(parts)
         if not spanned:
             self._own.setdefault(stack.pid, _Pile()).add(found, stack.count)
-        loading = spanned and any(mark in file for _, file, _ in parts for mark in LOADING)
-        paths = self._paths.setdefault(stack.pid, Paths())
-        paths.add(parts, stack.count, word="next" if loading else "span" if spanned else "", user=_users(parts))
+        asked = next((i for i, (_, file, _) in enumerate(parts) if any(mark in file for mark in LOADING)), None)
+        word_of = "next" if asked is not None else "span" if spanned else ""
+        self._paths.setdefault(stack.pid, Paths()).add(parts, stack.count, word=word_of, user=_users(parts[:asked]))
 
     def sampled(self, pid: int) -> Sampled:
         """Return where the time of a process went as its stacks tell it."""

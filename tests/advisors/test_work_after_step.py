@@ -50,6 +50,30 @@ def test_is_silent_where_what_was_timed_is_that_of_other_lines(ordinary) -> None
     assert list(advise(loop(ordinary, HISTORY, BARE, timed=0.010))) == []
 
 
+def test_is_silent_of_a_summary_around_the_loop_whose_own_lines_take_what_was_timed(ordinary) -> None:
+    summary = replace(HISTORY, share=3.0, apart=3.0, around=True)
+    (finding,) = advise(loop(ordinary, summary, METRIC, timed=0.010))
+    assert finding.where == METRIC.where
+    assert list(advise(loop(ordinary, summary, BARE, timed=0.010))) == []
+
+
+def test_lines_behind_the_loop_do_not_hide_what_others_take(ordinary) -> None:
+    """An average of the weights of a third of each step, and a history that is written once, for as long as the loop.
+
+    The loop's own 60 stacks: 20 in the average, 40 up to the step.
+    """
+    average = replace(BARE, share=20 / 120)
+    once = replace(HISTORY, share=60 / 120, apart=60 / 120)
+    assert list(advise(loop(ordinary, average, once, timed=0.020 / 3, stacks=120))) == []
+
+
+def test_names_a_line_around_a_method_that_does_a_round(ordinary) -> None:
+    around = replace(HISTORY, share=7 / 3, apart=7 / 3, around=True)
+    (finding,) = advise(loop(ordinary, around))
+    assert finding.where == HISTORY.where
+    assert finding.speedup.likely == pytest.approx(20 / 6, rel=0.1)
+
+
 def test_is_silent_with_too_few_steps_or_stacks(ordinary) -> None:
     assert list(advise(loop(ordinary, HISTORY, steps=19))) == []
     assert list(advise(loop(ordinary, HISTORY, stacks=19))) == []

@@ -28,9 +28,11 @@ def looped(story):
     return story
 
 
-def lines(story) -> list[tuple[str, float, float, float]]:
+def lines(story, *, around: bool = False) -> list[tuple[str, float, float, float]]:
+    """Lines of the loop's own function and of what it calls; those `around` it on demand."""
     (process,) = story.features().processes
-    return [(a.where, round(a.share, 3), round(a.torch, 3), round(a.apart, 3)) for a in process.afterwork]
+    told = [a for a in process.afterwork if a.around is around]
+    return [(a.where, round(a.share, 3), round(a.torch, 3), round(a.apart, 3)) for a in told]
 
 
 def test_a_line_below_the_optimizers_step_comes_after_it(story) -> None:
@@ -46,6 +48,12 @@ def test_lines_before_the_step_and_before_the_loop_do_not(story) -> None:
     story.stack(main(5), NUMPY, count=600)
     assert lines(story) == []
     assert story.features().processes[0].loop_stacks == 100
+
+
+def test_a_copy_of_the_model_is_apart_from_torchs_work_on_it(story) -> None:
+    copied = "deepcopy (/usr/lib/python3.11/copy.py:153)", f"Tensor.__deepcopy__ ({LIB}/torch/_tensor.py:120)"
+    looped(story).stack(main(17), *copied, count=60)
+    assert lines(story) == [("train.py:17", 0.6, 0.0, 0.6)]
 
 
 def test_calls_in_c_count_with_the_line_that_calls_a_library_as_well(story) -> None:
@@ -65,6 +73,59 @@ def test_the_step_may_lie_in_a_function_of_its_own(story) -> None:
     story.stack(main(30), "train (/home/me/train.py:14)", "note (/home/me/log.py:4)", JSON, count=20)
     story.stack(main(31), "summary (/home/me/log.py:9)", JSON, count=500)  # between epochs
     assert sorted(lines(story)) == [("train.py:14", 0.25, 0.0, 0.25), ("train.py:4", 0.25, 0.0, 0.25)]
+    assert [line[0] for line in lines(story, around=True)] == ["train.py:31"]
+
+
+def test_one_line_may_ask_for_the_batch_and_call_what_makes_the_step(story) -> None:
+    story.iterator()
+    story.batch()
+    story.stack(main(30), NEXT, count=10)
+    story.stack(main(30), "Trainer.step (/home/me/train.py:11)", STEP, count=20)
+    story.stack(main(30), "Trainer.step (/home/me/train.py:10)", count=20)
+    story.stack(main(30), "Trainer.step (/home/me/train.py:12)", "Trainer.note (/home/me/train.py:4)", JSON, count=20)
+    story.stack(main(30), "Stats.add (/home/me/train.py:90)", NUMPY, count=20)  # its place on the line is not known
+    assert lines(story) == [("train.py:12", 0.25, 0.0, 0.25)]
+
+
+def test_the_samples_that_the_users_own_code_makes_are_no_frames_of_the_loop(story) -> None:
+    looped(story).stack(main(10), NEXT, "Words.__getitem__ (/home/me/data.py:8)", count=90)
+    story.stack(main(17), JSON, count=60)
+    assert lines(story) == [("train.py:17", 0.6, 0.0, 0.6)]
+
+
+def test_the_loop_may_lie_around_a_method_that_gets_its_batch_itself(story) -> None:
+    story.iterator()
+    story.batch()
+    story.stack(main(30), "Trainer.round (/home/me/train.py:10)", NEXT, count=10)
+    story.stack(main(30), "Trainer.round (/home/me/train.py:12)", STEP, count=20)
+    story.stack(main(28), JSON, count=500)  # before the loop, or after the step before: nobody knows
+    story.stack(main(31), "history (/home/me/log.py:4)", JSON, count=30)
+    story.stack("other (/home/me/other.py:99)", JSON, count=500)
+    assert lines(story) == []
+    assert lines(story, around=True) == [("train.py:31", 1.5, 0.0, 1.5)]
+
+
+def test_a_second_loop_below_the_first_is_no_work_after_its_steps(story) -> None:
+    story.iterator()
+    story.batch()
+    for line, count in ((30, 20), (60, 10)):
+        story.stack(main(line), "train (/home/me/train.py:10)", NEXT, count=10)
+        story.stack(main(line), "train (/home/me/train.py:12)", STEP, count=count)
+        story.stack(main(line), "train (/home/me/train.py:14)", JSON, count=20)
+    assert lines(story) == [("train.py:14", 0.5, 0.0, 0.5)]
+    assert lines(story, around=True) == []
+
+
+def test_what_calls_back_from_a_library_on_the_line_that_asks_for_batches_is_not_told(story) -> None:
+    """As Lightning does: the step's closure calls the user's training_step, and its loop the user's hooks."""
+    story.iterator()
+    story.batch()
+    fit = f"fit ({LIB}/lightning/loops/fit_loop.py:"
+    story.stack(main(3), fit + "100)", NEXT, count=10)
+    story.stack(main(3), fit + "110)", STEP, "Model.training_step (/home/me/train.py:20)", count=20)
+    story.stack(main(3), fit + "120)", "Model.on_train_batch_end (/home/me/train.py:40)", JSON, count=60)
+    story.stack(main(4), JSON, count=60)
+    assert lines(story) == lines(story, around=True) == []
 
 
 def test_a_batch_that_is_asked_for_at_the_end_of_the_loop_ends_it(story) -> None:
