@@ -21,6 +21,7 @@ of the weights; for statements on the line of the optimizer's step; inside of a 
 Sources: the checklist of causes in docs/causes.md (metric computation, metric reporting).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -48,7 +49,7 @@ def advise(run: Features) -> Iterator[Finding]:
         clock = _clock(process, steps)
         lines = clock.explains(process.afterwork)
         told = [line for line in lines if is_apart(line)]
-        sure, likely = clock.seconds(told, sum(line.share for line in lines), process.loop_stacks)
+        sure, likely = clock.seconds(told, sum(line.share for line in lines))
         if told and likely * steps >= NOTABLE * process.loop:
             yield _finding(run, process, told, sure, likely)
 
@@ -68,22 +69,28 @@ class _Clock:
     own: float
     timed: float
     scale: float
+    stacks: int  # that shares are of
 
     def explains(self, lines: Sequence[Afterwork]) -> Sequence[Afterwork]:
-        """Return the lines in which the timed s lie: those around the loop only where its own leave much of them."""
+        """Return the lines in which the timed s lie: those around the loop only where its own surely leave much."""
         inner = [line for line in lines if not line.around]
-        missing = self.timed - self.scale * sum(line.share for line in inner)
+        share = sum(line.share for line in inner)
+        missing = self.timed - self.scale * (share + self._margin(share))
         return lines if missing >= NOTABLE * self.own else inner
 
-    def seconds(self, told: Sequence[Afterwork], behind: float, stacks: int) -> tuple[float, float]:
+    def seconds(self, told: Sequence[Afterwork], behind: float) -> tuple[float, float]:
         """Return the s of each step in these lines, of a share `behind` the step in all: at the least, and likely.
 
         What is timed after the step may be in others; what the stacks show may lie behind the loop's end.
         """
         share = sum(line.share for line in told)
         likely = max(0.0, min(share * self.scale, self.timed - (behind - share) * self.scale))
-        margin = NORMAL * (share * max(0.0, 1 - share) / stacks) ** 0.5
-        return max(0.0, min(likely, (share - margin) * self.own)), likely
+        return max(0.0, min(likely, (share - self._margin(share)) * self.own)), likely
+
+    def _margin(self, share: float) -> float:
+        """Return how far a share may be off: by so many stacks it is known."""
+        some = max(share, 1 / self.stacks)
+        return NORMAL * math.sqrt(some * max(0.0, 1 - some) / self.stacks)
 
 
 def _clock(process: Process, steps: int) -> _Clock:
@@ -92,7 +99,7 @@ def _clock(process: Process, steps: int) -> _Clock:
     own = max(0.0, process.loop - spans) / steps
     timed = min(own, mean(kept))
     before = 1 - sum(line.share for line in process.afterwork if not line.around)
-    return _Clock(own, timed, (own - timed) / before if before > 0 else own)
+    return _Clock(own, timed, (own - timed) / before if before > 0 else own, process.loop_stacks)
 
 
 def _finding(run: Features, process: Process, told: Sequence[Afterwork], sure: float, likely: float) -> Finding:
