@@ -71,6 +71,7 @@ class Sizes:
         self._tell = tell
         self._judge = starter.judge()
         self.tried: list[Size] = []
+        self.left_out: int | None = None  # the first for which there was no time
 
     def run(self, asked: Sequence[int] | str) -> None:
         """Try them. Raises NotOurs where the size cannot be set at all."""
@@ -110,16 +111,15 @@ class Sizes:
         """Return whether there is time for a size, and say what is done."""
         if not self._budget.allows(self._looping(number)):
             self._tell(f"no time for batch_size={number}")
+            self.left_out = self.left_out or number
             return False
         self._tell(f"batch_size={number}, with batches that cost nothing")
         return True
 
     def _growing(self, own: int) -> Iterator[int]:
         """Yield sizes from the script's own on, doubled as long as that pays by what is known."""
-        samples = self._profile.loader.samples_in_dataset
-        most = (
-            own * MOST_TIMES if not samples else min(own * MOST_TIMES, samples // LEAST_BATCHES // self._profile.ranks)
-        )
+        samples = self._samples
+        most = own * MOST_TIMES if samples is None else min(own * MOST_TIMES, samples // LEAST_BATCHES)
         number = own
         while number <= max(own, most):
             yield number
@@ -134,12 +134,23 @@ class Sizes:
         last, before = self.tried[-1], self.tried[-2].rate if len(self.tried) > 1 else 0.0
         return last.rate is not None and last.fits and last.rate >= (before or 0.0) * (1 + KNEE)
 
+    @property
+    def _samples(self) -> int | None:
+        """Return the samples that a rank has in an epoch, None where that is not known."""
+        whole = self._profile.loader.samples_in_dataset
+        return whole // self._profile.ranks if whole else None
+
     def _looping(self, number: int) -> float:
         own = self._profile.script.batch_size or number
         return max(LEAST_S, TIMED * self._profile.per_batch * max(1.0, number / own))
 
     def _try(self, number: int) -> Size:
         wanted = replace(self._profile.script, batch_size=number)
+        samples = self._samples
+        if samples is not None and number > samples:
+            return Size(
+                setting=wanted, state=State.FAILED, why=f"there are {samples:,} samples, no batch can have more"
+            )
         plan = self._starter.plan(seconds=self._looping(number))
         name = f"batch {number}"
         found = self._journal.start(

@@ -58,10 +58,12 @@ def _rule(file: Path, table: object) -> Mapping[str, Json]:
         if not isinstance(value, int):
             raise NoSettings(file, f"sets `{name}` to `{clean(str(value), 60)}`, which is no number and no truth")
     where = table.get(PLACE)
+    if where is not None and (not isinstance(where, str) or not where):
+        raise NoSettings(file, f"has a `{PLACE}` that is no `FILE:LINE`")
     if not wanted:
         raise NoSettings(file, f"has a `{LOADERS}` that sets nothing")
     rule: dict[str, Json] = {"set": wanted, "duplicates": table.get(SHARED) is True}
-    return {**rule, "where": where} if isinstance(where, str) and where else rule
+    return {**rule, "where": where} if where else rule
 
 
 def text(where: str, settings: Mapping[str, Json], *, shared_out: bool = False, says: str = "") -> str:
@@ -118,6 +120,7 @@ def write(file: Path, lines: str) -> None:
 
     Raises OSError where it cannot, UnicodeDecodeError where the rest of the file is no text.
     """
+    file = file.resolve()  # behind a link the link stays
     old = _held(file)
     head, begin, rest = old.partition(BEGIN)
     if begin:

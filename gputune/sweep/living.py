@@ -18,7 +18,7 @@ from gputune import rooms
 from gputune.features import Features
 from gputune.gathering import Gatherer
 from gputune.hygiene import mask
-from gputune.launch import folders
+from gputune.launch import family, folders
 from gputune.procfs import read_bytes
 from gputune.sample import Json, Reading, Target, now
 from gputune.sweep.budget import Budget
@@ -60,6 +60,7 @@ class Live:
         self._rings = folders.rings()
         self._lock = folders.hold(self._rings)
         self._status: int | None = None
+        self._interrupted = False
         started = now()
         asked: dict[str, Json] = {"batches": plan.batches, "seconds": plan.seconds, "seed": plan.seed, **special}
         asked["host"] = os.getpid()
@@ -145,23 +146,34 @@ class Live:
         return {pid: size for pid, size in found.items() if size}
 
     def interrupt(self) -> None:
-        """Send its training processes a Ctrl-C: their `finally` and `atexit` run, if they hear it."""
+        """Send its training processes a Ctrl-C, once: their `finally` and `atexit` run, if they hear it."""
         pids = {self.timeline.pids.get(process) for process in self.timeline.trainings()}
-        for pid in self._tree.pids().keys() & pids:
+        for pid in () if self._interrupted else self._tree.pids().keys() & pids:
+            self._interrupted = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGINT)
 
     def end(self) -> None:
-        """End what is left of it, and of what it has started; then let go of everything."""
-        with contextlib.suppress(ProcessLookupError):
+        """Ask what is left of it to end, end it and all that it has started; then let go of everything."""
+        try:
+            if not self._ended() and not self._interrupted:
+                self.interrupt()
+                self._grant(GRACE_S if self._interrupted else 0.0)
             if not self._ended():
                 os.kill(self._process.pid, signal.SIGTERM)
-                until = time.monotonic() + GRACE_S
-                while not self._ended() and time.monotonic() < until:
-                    time.sleep(0.02)
-            os.killpg(
-                self._process.pid, signal.SIGKILL
-            )  # its session: it was not reaped, so the number is still its own
+                self._grant(GRACE_S)
+        finally:
+            self._kill()
+
+    def _grant(self, seconds: float) -> None:
+        """Wait for its end at most so long."""
+        until = time.monotonic() + seconds
+        while not self._ended() and time.monotonic() < until:
+            time.sleep(0.02)
+
+    def _kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)  # its session: it was not reaped, so the number is still its own
+        family.end_marked(f"GPUTUNE_RINGS={self._rings}")  # ranks have sessions of their own
         code = self._process.wait()
         self._status = code if code >= 0 else 128 - code
         self._ticker.close()

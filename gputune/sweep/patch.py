@@ -63,10 +63,11 @@ class Change:
         """Change the file, unless somebody else has meanwhile. Raises NotPatched or OSError."""
         if _read(self.file) != self.before:
             raise NotPatched(str(self.file), "the file has changed meanwhile")
-        draft = self.file.with_name(f".{self.file.name}.{os.getpid()}")
+        file = self.file.resolve()  # behind a link the link stays
+        draft = file.with_name(f".{file.name}.{os.getpid()}")
         draft.write_bytes(self.after.encode("utf-8"))
-        draft.chmod(self.file.stat().st_mode & 0o7777)
-        draft.replace(self.file)
+        draft.chmod(file.stat().st_mode & 0o7777)
+        draft.replace(file)
 
 
 def _lines(text: str) -> list[str]:

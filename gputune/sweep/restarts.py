@@ -78,6 +78,10 @@ class Restarts:
         """Return the s that a visit is predicted to take, its start included."""
         return self._budget.start_of(sum(self._length(wanted)) * seconds(self._known(), wanted))
 
+    def takes_then(self, wanted: Setting) -> float:
+        """Return the same: every visit has a start."""
+        return self.takes(wanted)
+
     def allowed(self, wanted: Setting) -> bool:
         """Return whether there is time for a visit."""
         return self.takes(wanted) <= self._budget.left

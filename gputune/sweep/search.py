@@ -75,6 +75,9 @@ class Stage(Bench, Protocol):
     def takes(self, wanted: Setting) -> float:
         """Return the s that a visit is predicted to take, with its start where it has one."""
 
+    def takes_then(self, wanted: Setting) -> float:
+        """Return the s of one more visit after that one."""
+
     def allowed(self, wanted: Setting) -> bool:
         """Return whether there is time for a visit."""
 
@@ -173,14 +176,28 @@ class Search:
 
     def explore(self) -> None:
         """Measure the cheapest of those predicted to be best, whether more brings more, and what else may pay."""
-        first = self._cheapest(self.found.predicted)
-        if first is not None and first != self.profile.script:
-            self._visit(first)
+        first = self._first()
         if first is not None and self._ample is not None:
             self._look_beyond(first, self._ample)
         while (wanted := next(self._hopeful(), None)) is not None:
             if not self._visit(wanted):
                 break
+
+    def _first(self) -> Setting | None:
+        """Measure the cheapest of those predicted to be best; where it fails, of those with half its workers at most.
+
+        Return where the search goes on from, None where there is nothing.
+        """
+        most = self._most_workers
+        while True:
+            within = {s: rate for s, rate in self.found.predicted.items() if s.num_workers <= most}
+            first = self._cheapest(within)
+            if first is None or first == self.profile.script or not self._visit(first):
+                return first
+            outcome = self.found.failed.get(first)
+            if outcome is None or outcome.cut_off or not first.num_workers:
+                return first
+            most = first.num_workers // 2
 
     def _look_beyond(self, first: Setting, ample: Ample) -> None:
         """Measure a setting with plenty of everything; where it is faster, halve the way to it as long as that pays."""

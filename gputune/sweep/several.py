@@ -25,6 +25,7 @@ from gputune.sweep.table import FILE, Named, table
 SCHEMA_VERSION = 1
 MOST = 64  # side by side: each has a thread that waits
 LOOK_S = 0.5  # s between looks whether somebody has pressed Ctrl-C
+UNMEASURED = "it was ended before anything was measured"
 ALL = "sweeps"  # what the folder of several is called after
 
 
@@ -92,7 +93,11 @@ class Several:
     def run(self) -> list[Done]:
         """Do them all, and return what came of each. One alone raises its error, and has its folder to itself."""
         if len(self.jobs) == 1 and not self.side_by_side:
-            found = self._sweep(self.jobs[0], None)
+            try:
+                found = self._sweep(self.jobs[0], None)
+            except KeyboardInterrupt:
+                self.wishes.tell(f"{UNMEASURED}: nothing was written")
+                raise
             self.stopped = found.stopped
             return [Done(job=self.jobs[0], outcomes=found)]
         alone = len(self.jobs) == 1
@@ -124,7 +129,7 @@ class Several:
             return Done(job=job, error=error)
         except KeyboardInterrupt:
             self.stopped = True
-            return Done(job=job, error=GputuneError("it was ended before anything was measured", hint="sweep again"))
+            return Done(job=job, error=GputuneError(UNMEASURED, hint="sweep again"))
         self.stopped = self.stopped or found.stopped
         return Done(job=job, outcomes=found)
 

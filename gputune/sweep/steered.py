@@ -290,6 +290,10 @@ class Steered:
         visit = looping(self._known(), wanted)
         return visit if self._live is not None else self._budget.start_of(visit)
 
+    def takes_then(self, wanted: Setting) -> float:
+        """Return the s of one more visit after that one: the start goes on."""
+        return looping(self._known(), wanted)
+
     def allowed(self, wanted: Setting) -> bool:
         """Return whether there is time for a visit."""
         return self.takes(wanted) <= self._budget.left

@@ -133,6 +133,7 @@ class Sweeper:
                 if wishes.sizes:
                     sizes = Sizes(own, self._starter, self.journal, self.budget, wishes.tell)
                     sizes.run(wishes.sizes)
+                    self._leave_out(sizes)
                     self.starts += bench.starts + len(sizes.tried)
                     here, found, bench = self._enlarged(own, sizes)
                 bench.know(here)
@@ -225,6 +226,12 @@ class Sweeper:
         bench = self._stage(None)
         return own, _found(own, bench), bench
 
+    def _leave_out(self, sizes: Sizes) -> None:
+        """Say for which batch size there was no time."""
+        if sizes.left_out is not None:
+            self._short = True
+            self.says.append(f"there was no time for batch_size={sizes.left_out} within the budget")
+
     # the search
 
     def _search(self, here: Profile, found: Found, bench: Stage) -> None:
@@ -257,7 +264,7 @@ class Sweeper:
             found,
             trials=TRIALS - 2,
             allowed=lambda wanted: self._in_time(bench, wanted),
-            tell=lambda wanted, now: self.wishes.tell(self._progress(wanted, now, bench.takes(wanted), search.left)),
+            tell=lambda wanted, now: self.wishes.tell(self._progress(wanted, now, bench, search.left)),
             ample=lambda enough: plateau.beyond(here, found.tallies, found.predicted, enough),
             deeper=lambda enough: plateau.deeper(here, found.predicted, enough),
         )
@@ -269,14 +276,16 @@ class Sweeper:
         self._short = self._short or not allowed
         return allowed
 
-    def _progress(self, wanted: Setting, found: Found, takes: float, left: int) -> str:
+    def _progress(self, wanted: Setting, found: Found, bench: Stage, left: int) -> str:
         """Return what is tried now, for how many s, and that at most `left` visits follow."""
+        takes, then = bench.takes(wanted), bench.takes_then(wanted)
         predicted = found.predicted.get(wanted)
         fastest = max(found.tallies.values(), key=lambda tally: tally.rate)
         number_of = len(found.tallies.keys() | found.failed.keys() | {wanted}) + 1  # and the ceiling
         again = f"again {wanted.words()}" if wanted in found.tallies else wanted.words()
-        left = min(left, int(max(0.0, self.budget.left / max(1e-9, takes) - 1))) if self.budget.total else left
-        still = takes * (1 + left)
+        if self.budget.total:
+            left = min(left, int(max(0.0, self.budget.left - takes) / max(1e-9, then)))
+        still = takes + then * left
         return (
             f"trial {number_of} of at most {TRIALS}: {again}, about {duration(takes)}, at most some "
             f"{duration(still)} still"
@@ -321,8 +330,8 @@ class Sweeper:
     def _conclude(self, what: Outcomes) -> None:
         """Write the settings that were found; where there was time for none, say so and write nothing."""
         failed = {wanted for wanted, outcome in what.found.failed.items() if not outcome.cut_off}
-        tried = {*what.found.tallies, *failed} - {what.baseline.setting}
-        if tried or what.sizes or not (self._short or what.found.failed):
+        tried = {*what.found.tallies, *failed, *(size.setting for size in what.sizes)} - {what.baseline.setting}
+        if tried or not (self._short or what.found.failed):
             what.written = self._write(what)
             return
         what.measured = False

@@ -257,6 +257,28 @@ if __name__ == "__main__":
     assert all(note["set"]["num_workers"] in {0, 1, 2} for note in notes if "set" in note)
 
 
+def test_workers_of_a_pass_know_what_the_dataset_was_told_before_it(watched: Watched, steered: dict[str, str]) -> None:
+    code = """
+class Told(Numbers):
+    epoch = 0
+    def __getitem__(self, i):
+        return self.epoch
+
+if __name__ == "__main__":
+    data = Told(40)
+    loader, workers = DataLoader(data, 4, num_workers=1), []
+    for data.epoch in range(4):
+        for n, batch in enumerate(it := iter(loader)):
+            assert set(plain(batch)) == {data.epoch}, (data.epoch, n, batch)
+            if data.epoch == 0 and n == 8:  # the pass ends before new workers could have begun
+                serve(num_workers=3)
+        workers.append(shell(it).force["num_workers"])
+    print(workers)
+"""
+    run = watched(HEAD + code, env=steered).healthy()
+    assert run.out == "[1, 3, 3, 3]\n", run.out
+
+
 def test_a_script_that_each_worker_would_run_again_gets_none(watched: Watched, steered: dict[str, str]) -> None:
     code = """
 torch.multiprocessing.set_start_method("spawn", force=True)

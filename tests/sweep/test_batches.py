@@ -40,9 +40,9 @@ class Starter:
         return Start(state=State.OK, log="", rates=(found,) * 10)
 
 
-def tried(world, asked=AUTO, **differs) -> Sizes:
+def tried(world, asked=AUTO, *, budget=None, **differs) -> Sizes:
     journal = SimpleNamespace(start=lambda _name, make: make())
-    found = Sizes(profile(**differs), Starter(world), journal, Budget(), lambda _: None)
+    found = Sizes(profile(**differs), Starter(world), journal, budget or Budget(), lambda _: None)
     found.run(asked)
     return found
 
@@ -123,3 +123,16 @@ def test_a_trial_that_was_given_up_is_a_row_that_says_so() -> None:
     found = tried(lambda size: slow if size == 16 else saturating(size), [256, 16])
     assert found.tried[1].why.startswith("given up")
     assert found.candidates()[0] == 256
+
+
+def test_a_batch_of_more_samples_than_there_are_is_not_tried() -> None:
+    found = tried(saturating, asked=[32, 2_000_000])
+    assert [(size.rate is None, size.why) for size in found.tried] == [
+        (False, ""), (True, "there are 1,000,000 samples, no batch can have more"),
+    ]  # fmt: skip
+
+
+def test_the_first_size_that_there_is_no_time_for_is_remembered() -> None:
+    left = iter([60.0, 1.0])
+    found = tried(saturating, budget=SimpleNamespace(allows=lambda seconds: seconds <= next(left)))
+    assert (numbers(found), found.left_out) == ([16], 32)

@@ -44,6 +44,8 @@ def test_the_rest_of_the_file_stays_and_the_last_sweep_goes(tmp_path: Path) -> N
         ("[[loader]]\nnum_worker = 3", "`num_worker`"),
         ("[[loader]]\nnum_workers = 'many'", "`many`"),
         ("[[loader]", "is no TOML"),
+        ("[[loader]]\nwhere = 5\nnum_workers = 2", "no `FILE:LINE`"),
+        ("[[loader]]\nwhere = ''\nnum_workers = 2", "no `FILE:LINE`"),
     ],
 )
 def test_a_file_that_sets_nothing_says_why(tmp_path: Path, text: str, says: str) -> None:
@@ -51,6 +53,16 @@ def test_a_file_that_sets_nothing_says_why(tmp_path: Path, text: str, says: str)
     with pytest.raises(BadUsage, match=r"x\.toml") as raised:
         kept.rules(tmp_path / "x.toml")
     assert says in str(raised.value)
+
+
+def test_behind_a_link_the_link_stays(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.toml", tmp_path / "gputune.toml"
+    real.write_text("# mine\n")
+    link.symlink_to(real)
+    kept.write(link, kept.text("train.py:3", {"num_workers": 2}))
+    assert link.is_symlink()
+    assert real.read_text().startswith("# mine\n")
+    assert kept.rules(link)
 
 
 def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:

@@ -18,6 +18,37 @@ print("forked", flush=True)
 signal.pause()
 """
 
+DEAF = """
+import signal, subprocess, sys
+lines = ("import signal", "for n in (2, 15): signal.signal(n, lambda *_: None)", "print('deaf', flush=True)")
+deaf = "\\n".join((*lines, "while True: signal.pause()"))
+print(subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True).pid, flush=True)
+signal.pause()
+"""
+
+
+def test_a_rank_in_a_session_of_its_own_does_not_outlive_it(tmp_path: Path) -> None:
+    plan = Plan(command=(sys.executable, "-c", DEAF), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE)
+    live = Live(plan, "start")
+    try:
+        while b"deaf" not in live.log.read_bytes() and live.seconds < DEADLINE:
+            assert live.beat(), live.log.read_text()
+        pid = int(live.log.read_text().split()[0])
+    finally:
+        live.end()
+    until = time.monotonic() + DEADLINE
+    while (state := _state(pid)) not in "ZX" and time.monotonic() < until:
+        time.sleep(0.01)
+    assert state in "ZX"
+
+
+def _state(pid: int) -> str:
+    """Return the state of a process as the kernel has it, X where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
 
 def test_what_a_forked_process_shares_is_not_lost(tmp_path: Path) -> None:
     plan = Plan(command=(sys.executable, "-c", FORKING), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE)

@@ -112,6 +112,15 @@ def test_the_difference_can_be_applied_and_is_only_where_it_is_asked(tmp_path: P
         made.write()
 
 
+def test_behind_a_link_the_link_stays(tmp_path: Path) -> None:
+    file, link = script(tmp_path, "DataLoader(data)"), tmp_path / "link.py"
+    link.symlink_to(file)
+    made = patch.change(link, 4, SETTINGS)
+    made.write()
+    assert link.is_symlink()
+    assert file.read_text() == made.after
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [

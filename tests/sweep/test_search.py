@@ -121,6 +121,16 @@ def test_a_setting_that_fails_is_no_end_and_nothing_larger_is_tried() -> None:
     assert regret <= 0.3
 
 
+def test_where_the_first_one_fails_the_search_goes_on_with_half_its_workers() -> None:
+    def plentiful(setting: Setting) -> float:
+        return 8 / max(0.004, 0.064 / setting.num_workers) if setting.num_workers else 8 / 0.068
+
+    world = World(plentiful, breaks=lambda s: s.num_workers > 9)
+    search, _ = searched(world, plentiful)
+    assert [s.num_workers for s in world.visits][:2] == [16, 8]
+    assert search.best.setting.num_workers >= 8
+
+
 def test_a_setting_that_fails_when_it_is_gone_back_to_is_not_recommended() -> None:
     class Leaking(Switched):
         def measure(self, wanted: Setting) -> Outcome:

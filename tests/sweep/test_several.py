@@ -117,3 +117,14 @@ def test_several_commands_are_quoted_one_by_one(tmp_path: Path, monkeypatch: pyt
     assert one.command == ("python3", "a.py", "--", "--z")
     with pytest.raises(BadUsage, match="is no command"):
         scripts_of(("python3 'a.py", "--", "b.py --y"), None, "python3")
+
+
+def test_a_ctrl_c_before_anything_was_measured_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(_: Wishes) -> Outcomes:
+        raise KeyboardInterrupt
+
+    told: list[str] = []
+    these = several_of(monkeypatch, ended, "a", tell=told.append)
+    with pytest.raises(KeyboardInterrupt):
+        these.run()
+    assert told == ["it was ended before anything was measured: nothing was written"]

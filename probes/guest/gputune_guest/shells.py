@@ -19,7 +19,7 @@ WORDS = 300  # characters of a reason
 LIVE = "samples would come twice: this is a training that counts"
 
 shells = {}  # id of an iterator of theirs to its Shell
-_kept = {}  # id of a loader to (weak reference, workers for its next pass, their settings)
+_kept = {}  # id of a loader to (weak reference, workers for its next pass or None, the settings of that pass)
 _inherited = []  # of a forked parent: what is freed here would end the workers there
 
 
@@ -334,16 +334,23 @@ class Shell:
         return self.begin(theirs, wanted, order)
 
     def _leave_change(self):
-        """Have the workers of a change that this pass will not see through make the next one, if they can."""
+        """Have the next pass begin with the settings of a change that this one will not see through, if it can.
+
+        Its workers make that pass only where the script's own would: else it has workers of its own, for the script may
+        tell its dataset something between two passes, and a worker knows what was told before it began.
+        """
         change, self.change = self.change, None
         if change is None:
             return
         ready = change.ready_made()
         of = self._loader()
-        if ready is not None and of is not None:
+        if ready is None or of is None:
+            change.dismiss()
+        elif self.own["persistent_workers"]:
             _put(of, ready, change.wanted)
         else:
-            change.dismiss()
+            making.farewell(ready)
+            _put(of, None, change.wanted)
 
     def _keep(self):
         """Have workers that are to last wait for the script's next iterator; return whether there are any."""
@@ -444,7 +451,7 @@ def served_from_the_start(theirs, of, maker, orders):
 
 
 def ready_for(of, wanted):
-    """Return whether workers wait for the next pass of a loader."""
+    """Return whether the next pass of a loader is to begin with these settings."""
     found = _kept.get(id(of))
     return found is not None and found[2] == wanted
 
@@ -452,7 +459,7 @@ def ready_for(of, wanted):
 def _put(of, iterator, force):
     key = id(of)
     before = _kept.get(key)
-    if before is not None and before[1] is not iterator:
+    if before is not None and before[1] is not None and before[1] is not iterator:
         making.farewell(before[1])
     _kept[key] = (weakref.ref(of, lambda _ref: _left(key)), iterator, force)
 
@@ -463,6 +470,8 @@ def _taken(of, wanted):
     if found is None:
         return None
     _ref, iterator, force = found
+    if iterator is None:
+        return None
     if force == wanted and iterator.living():
         return iterator
     making.farewell(iterator)
@@ -483,7 +492,7 @@ def _left(key):
     """Take notice that a loader is gone, whose next pass will never come."""
     found = _kept.pop(key, None)
     try:
-        if found is not None:
+        if found is not None and found[1] is not None:
             making.close(found[1])
     except Exception as error:
         ring.failed(error)
