@@ -33,7 +33,7 @@ help:
 	@echo "make causes  write docs/causes.md out of the advisors"
 	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
 	@echo "make bench-sweep  sweeps against exhaustive grids, Optuna and Ray Tune, into benchmarks/sweep.md (half an hour)"
-	@echo "make bench-tune  watch --tune on three loops: what it brings, and how soon, into benchmarks/tune.md"
+	@echo "make bench-tune  watch --tune on three loops: what it brings, how soon, and what a step costs then, into benchmarks/tune.md"
 	@echo "make bench-tui  the screen with 1,000 simulated nodes (bench-screen), and 64 real agents, cut links and kills (bench-agents, half an hour)"
 	@echo "make tui-shot   capture real screens in tmux, into docs/screens/"
 	@echo "make bench-share  several processes on one simulated card: packs, auto, 200 random scenarios (ONLY=part)"
