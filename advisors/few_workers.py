@@ -10,7 +10,8 @@ for the CPUs that this job may use (affinity, cgroup quota, ranks on the node) a
 line builds several loaders, each of them gets as many: those that live at once share the CPUs and the room.
 
 When it is wrong: when the storage cannot serve more readers at once than it does now, when the dataset serialises its
-workers by a lock, or when each worker's memory does not fit. An `IterableDataset` that does not share its samples out
+workers by a lock that is not seen (of files, of a database; those of `multiprocessing` are, where they are entered by
+`with`), or when each worker's memory does not fit. An `IterableDataset` that does not share its samples out
 among the workers returns each of them once a worker: the finding says so unless the dataset asked `get_worker_info()`.
 
 TensorFlow: the same of a tf.data pipeline, in its words. The stage that takes most of the time of making a batch maps

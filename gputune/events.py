@@ -63,6 +63,8 @@ class Kind(IntEnum):
     #                  CPU, and above them 1 + the thirtieths of the latest forward passes that it was (0 unknown)
     PICK = 14  # the batch sampler of a loader said from t0 to t1 which samples make a batch: only where it took 0.1 ms
     #            or more; in a next(), whose BATCH comes after it, or as an iterator came to life
+    LOCKED = 15  # sampled batches that entered locks of multiprocessing, t0 to t1 as its FETCH, before its READS: a ns
+    #              that they were held, b ns that they were waited for, c how often; code: INLINE
 
 
 class SpanCode(IntEnum):

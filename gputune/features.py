@@ -85,6 +85,8 @@ class Reads:
     asked: int | None = None
     stored: int | None = None
     direct: bool = False  # past the page cache
+    held: float = 0.0  # s in which it held a lock of multiprocessing, which may be one for all workers
+    locked_out: float = 0.0  # s in which it waited for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

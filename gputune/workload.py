@@ -24,6 +24,9 @@ STANDS = 2.0  # times what is stolen on average: who stands still for longer wai
 MOST_STOLEN = 0.9  # of the CPU time wanted: beyond it, the clocks are to be doubted
 LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
+LOCKED = (
+    0.05  # of making a batch with a lock held: below it, nobody waits long for another; and of that, waiting for it
+)
 
 
 def job_of(run: Features, process: Process, loader: Loader) -> Job:
@@ -69,12 +72,33 @@ def _fetches(run: Features, loader: Loader) -> Iterable[Work]:
     busy = min(1.0, step_cpu_of(loader) / stepping) if stepping else 0.0
     disk, readers = storage.at_the_limit(run, loader)
     standing = mean(fetch.blocked for fetch in loader.fetches)
-    share = min(1 / readers, disk / standing) if standing and not tangle else 0.0
+    held, awaited = (0.0, 0.0) if tangle else locked(loader)
+    share = min(1 / readers, disk / standing) if standing and not tangle and not held else 0.0
     for fetch in loader.fetches:
         cold = chill(stepping, fetch.cpu, busy) if stepping else 0.0
         blocked = 0.0 if tangle else fetch.blocked * (1 - share * readers)
         stolen = stolen_from(fetch.cpu, blocked, stretch)
-        yield Work(fetch.cpu + stolen - cold, blocked - stolen, disk=fetch.blocked * share)
+        work = Work(fetch.cpu + stolen - cold, blocked - stolen, disk=fetch.blocked * share)
+        yield _in_turns(work, held, awaited) if held else work
+
+
+def locked(loader: Loader) -> tuple[float, float]:
+    """Return the s of making a batch in which a lock is held that all makers want, and those waiting for it.
+
+    Nothing where it is hardly ever held, or where several makers never wait for each other: then each has its own.
+    """
+    held, awaited = mean(r.held for r in loader.reads), mean(r.locked_out for r in loader.reads)
+    if held < LOCKED * mean(fetch.wall for fetch in loader.fetches):
+        return 0.0, 0.0
+    alone = loader.num_workers > 1 and awaited < LOCKED * held
+    return (0.0, 0.0) if alone else (held, awaited)
+
+
+def _in_turns(work: Work, held: float, awaited: float) -> Work:
+    """Return the making of a batch of which `held` s are such that one maker at a time does them."""
+    blocked = max(0.0, work.blocked - awaited)
+    inside = min(held, blocked)
+    return Work(max(0.0, work.cpu - (held - inside)), blocked - inside, disk=held)
 
 
 def stretched(run: Features) -> float:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.company import Company
-from gputune.features import Device, Epoch, Features, Fetch, Loader, Machine, Process
+from gputune.features import Device, Epoch, Features, Fetch, Loader, Machine, Process, Reads
 from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.moving import moved_to_workers
@@ -478,3 +478,25 @@ def test_strangers_on_the_cpus_make_every_prediction_less_sure() -> None:
     )
     assert crowded.high / crowded.likely > alone.high / alone.likely + 0.03
     assert crowded.low / crowded.likely < alone.low / alone.likely - 0.03
+
+
+def locked(held: float, locked_out: float, workers: int) -> Loader:
+    """A loader whose batches take 30 ms of waiting for a store, in `held` of which a lock is held."""
+    reads = (Reads(wall=0.030, samples=8, opens=0, opening=0.0, held=held, locked_out=locked_out),) * 20
+    return loader(workers=workers, blocked=0.030 + locked_out, wait=0.020, step=0.005, reads=reads)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_lock_that_all_workers_want_lets_one_of_them_work(workers: int) -> None:
+    mine = outlook(locked(0.028, 0.028 if workers > 1 else 0.0, workers))
+    assert mine.gain(Setting(4, 2, persistent=False)).likely < 1.15
+
+
+def test_workers_that_never_wait_for_a_lock_have_each_its_own() -> None:
+    mine = outlook(locked(0.028, 0.0, 2))
+    assert mine.gain(Setting(4, 2, persistent=False)).likely > 1.4
+
+
+def test_a_lock_that_is_hardly_held_is_no_matter() -> None:
+    mine = outlook(locked(0.001, 0.0, 1))
+    assert mine.gain(Setting(4, 2, persistent=False)).likely > 2.0

@@ -258,6 +258,10 @@ class LoaderState:
             self._made_by.pop(next(iter(self._made_by)))
         return age
 
+    def locked(self, record: Record) -> None:
+        """Take for how long making a sampled batch held locks, and waited for them; its READS comes next."""
+        self._reads.locked(record)
+
     def reads(self, record: Record, iterator: int) -> None:
         """Take what one sampled batch opened and read."""
         self._reads.take(record)

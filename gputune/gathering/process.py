@@ -32,7 +32,7 @@ WITHOUT_STEP = 8  # backward passes without any optimizer's step: more do not ga
 BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), int(Kind.BACKWARD)
 ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
 RENDEZVOUS, GAP, PICK = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK)
-MADE = frozenset({int(Kind.FETCH), int(Kind.READS), PICK})
+MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
 FSYNC = frozenset({"os.fsync", "os.fdatasync"})
@@ -379,12 +379,14 @@ class Training:
             self._files(fields)
 
     def fetched(self, iterator: int, record: Record, worker: int) -> None:
-        """Take one FETCH or READS record, of this process (`worker` -1) or of a worker of one of its iterators."""
+        """Take a FETCH, READS or LOCKED record: of this process (`worker` -1), or of a worker of its iterators."""
         loader = self._loaders.get(self._of.get(iterator, -1))
         if loader is None:
             return
         if record.kind == Kind.READS:
             loader.reads(record, iterator)
+        elif record.kind == Kind.LOCKED:
+            loader.locked(record)
         else:
             loader.fetch(record, iterator, worker)
 

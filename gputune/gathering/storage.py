@@ -81,10 +81,18 @@ class Kept:
     """The sampled batches of one loader."""
 
     reads: deque[Reads] = field(default_factory=lambda: deque(maxlen=KEPT))
+    locks: dict[int, Record] = field(default_factory=dict)  # of batches whose other record is yet to come, by t0
+
+    def locked(self, record: Record) -> None:
+        """Take what one sampled batch had to do with locks."""
+        if len(self.locks) >= KEPT:
+            self.locks.clear()
+        self.locks[record.t0] = record
 
     def take(self, record: Record) -> None:
         """Take what one sampled batch opened and read. A page that is mapped is read and not asked for."""
         known = record.b >= 0
+        lock = self.locks.pop(record.t0, None)
         self.reads.append(
             Reads(
                 wall=(record.t1 - record.t0) / NS,
@@ -94,6 +102,8 @@ class Kept:
                 asked=max(record.b, record.d) if known else None,
                 stored=record.d if known else None,
                 direct=bool(record.code & DIRECT),
+                held=lock.a / NS if lock else 0.0,
+                locked_out=lock.b / NS if lock else 0.0,
             )
         )
 

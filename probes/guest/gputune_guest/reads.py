@@ -17,7 +17,7 @@ import os
 import stat
 import sys
 
-from gputune_guest import ring, spans
+from gputune_guest import locks, ring, spans
 from gputune_guest.words import DIRECT, INLINE, READS
 
 now = ring.now
@@ -46,7 +46,10 @@ _io = None  # descriptor of this process's own
 class _Look:
     """One sampled batch, while it is being made."""
 
-    __slots__ = ("after", "asked", "before", "code", "depth", "descriptor", "file", "ident", "ns", "opens", "originals")
+    __slots__ = (
+        *("after", "asked", "before", "code", "depth", "descriptor", "file", "ident", "locks", "ns", "opens"),
+        "originals",
+    )
 
     def __init__(self, descriptor, code):
         self.ident, self.depth = get_ident(), 0
@@ -56,6 +59,7 @@ class _Look:
         self.descriptor = descriptor
         self.after = (-1, -1)
         self.file = None  # how the first one was opened
+        self.locks = locks.Locks()
 
 
 def begin(inline):
@@ -66,7 +70,7 @@ def begin(inline):
         return None
     look = _Look(_counters(inline), INLINE if inline else 0)
     look.before = _bytes(look.descriptor)
-    look.originals = list(_stand_ins())
+    look.originals = [*_stand_ins(), *locks.stand_ins(look.locks)]
     _look = look
     for owner, name, _original, ours in look.originals:
         setattr(owner, name, ours)
@@ -107,6 +111,7 @@ def end(look, t0, t1, samples):
     if not look.opens and not _searched and (asked >= LARGE or read >= LARGE):
         _searched = True
         _search(look)
+    locks.tell(look.locks, look.code & INLINE, t0, t1)
     ring.record(READS, look.code, t0, t1, look.ns, asked, read, samples, look.opens)
     if look.file is not None and not _priced:
         _priced = True
