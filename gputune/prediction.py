@@ -132,6 +132,11 @@ class Outlook:
         return mean(f.cpu if tangle else f.cpu + f.blocked for f in self.loader.fetches)
 
     @cached_property
+    def arriving(self) -> float:
+        """Return the mean s from when a batch is asked for until it has come: its own queue for a CPU included."""
+        return mean(f.wall for f in self.loader.fetches) + delivery_of(self.loader) + self.picking
+
+    @cached_property
     def making_cpu(self) -> float:
         """Return the mean CPU s that one batch takes to make."""
         return mean(f.cpu for f in self.loader.fetches)
@@ -238,8 +243,7 @@ class Outlook:
         if self.loader.persistent_workers:
             fresh = fresh[:1] + [e for e in fresh[1:] if e.fresh]
         if fresh and self.loader.num_workers:
-            made = self.making + delivery_of(self.loader) + self.picking
-            first = mean(max(0.0, e.first_wait - made) for e in fresh)
+            first = mean(max(0.0, e.first_wait - self.arriving) for e in fresh)
             late = mean(map(self._one_by_one, fresh)) if self.youth is None else self.youth
             paid = mean(e.start + e.shutdown for e in fresh) + late
             return first + paid * workers / self.loader.num_workers
@@ -257,8 +261,7 @@ class Outlook:
         again = [e for e in [e for e in self.loader.epochs if e.batches][1:] if not e.fresh]
         if not self.loader.persistent_workers or not self.loader.num_workers or not again:
             return RESET_S
-        made = self.making + delivery_of(self.loader) + self.picking
-        return mean(e.start + max(0.0, e.first_wait - made) for e in again)
+        return mean(e.start + max(0.0, e.first_wait - self.arriving) for e in again)
 
     def gain(self, setting: Setting, job: Job | None = None) -> Speedup:
         """Return what `setting` (and `job`, where the work itself changes) would buy over how the loop is now."""

@@ -22,7 +22,7 @@ NEARLY = 0.7  # of the time in which the disk at its limit works: from here on r
 CLOSING = (0.8, 1.0, 2.8)  # of the time to open a small file that naming, reading and closing it take: with its name at
 #                            hand; usually; through a path object and as text. Only where no file has shown it
 NAMED = 0.5  # of the time to make a path object, in recordings that do not say whether files have one each
-AROUND = 1.5  # times: at most it is so much more, for what is done with a file between its opening and its end
+AROUND = 1.5  # times: at most it is so much more, for what is done with a file, and in colder caches after it
 NOISE = 4096  # B a batch: reading the counters is counted as well
 CACHE_RATE = 4e9  # B/s at which one thread copies from the page cache
 NEAR_RATE = 1e9  # B/s of an ordinary local disk of today, or a page cache that is warm every other time
