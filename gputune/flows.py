@@ -91,7 +91,7 @@ def _job(run: Features, process: Process, loader: Loader, fetches: tuple[Fetch, 
     busy = min(1.0, share * cpus)
     return Job(
         fetches=tuple(Work(fetch.cpu, fetch.wall - fetch.cpu) for fetch in fetches) or (Work(0.0, 0.0),),
-        steps=tuple(Work(s * busy, s * (1 - busy), width) for s in loader.steps) or (Work(0.0, 0.0),),
+        steps=tuple(Work(s * busy, s * (1 - busy), width, tied=False) for s in loader.steps) or (Work(0.0, 0.0),),
         cpus=cpus,
         others=(run.machine.others or 0.0) / run.machine.ranks,
         delivery=0.0,

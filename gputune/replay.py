@@ -4,9 +4,9 @@ Batch k is made by worker k mod n. It is handed out when batch k - n x prefetch_
 the sampler's order (without `in_order`: as they are made, and the next one goes to a worker that has room). Making a
 batch takes blocked time (latency, network, sleep), which overlaps freely, time of a disk that is at its limit, which
 all readers share, and CPU time, which competes with the other workers, with the training's own step and with foreign
-processes for the CPUs that this job may use (processor sharing). The training asks for its next batch when its step is
-over. What begins after a while of something else begins cold (`aftermath.py`): with `cools`, the times of a job are
-those of work that does not.
+processes for the CPUs that this job may use (processor sharing; threads of one step wait for each other). The training
+asks for its next batch when its step is over. What begins after a while of something else begins cold
+(`aftermath.py`): with `cools`, the times of a job are those of work that does not.
 
 Nothing here reads a clock or a file: the same measurements always give the same prediction.
 """
@@ -27,12 +27,14 @@ UNLIKE = 0.03  # of their mean time: the batches that are replayed take no more 
 ROUNDS = 8  # batches that each of many workers makes in a replay at the least, that the last round weighs little
 RUN = 30  # neighbours that stay together when a long series is thinned out: longer than a queue
 DELIVERY_S = 0.0011  # s for a small batch to pass the queue, when the run has not shown it (measured: 0.9 to 2.0 ms)
+TEAM = 2.0  # threads: of a larger team it is not known by how much more often one of them has no CPU
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """CPU seconds and blocked seconds of one piece of work; `width` is how many CPUs its CPU part keeps busy.
 
+    Its threads wait for each other (`tied`), as those of torch do, or share out what is left among those that run.
     `disk` are the seconds that a disk at its limit needs for it if nobody else reads: readers wait for each other.
     """
 
@@ -40,6 +42,14 @@ class Work:
     blocked: float
     width: float = 1.0
     disk: float = 0.0
+    tied: bool = True
+
+    def pace(self, share: float) -> float:
+        """Return at what part of its pace it gets on where each runnable thread has a CPU for `share` of the time.
+
+        Threads that wait for one that has none keep their CPUs meanwhile: OpenMP spins.
+        """
+        return share ** min(TEAM, self.width) if self.tied else share
 
 
 NOTHING = Work(0.0, 0.0)
@@ -122,7 +132,7 @@ class Job:
         share = min(1.0, self.cpus / (1.0 + self.others))
         total = sum(pick.cpu / share + pick.blocked for pick in self.picked(batches))
         for fetch, step in zip(spread(self.fetches, batches), spread(self.steps, batches), strict=True):
-            crowd = min(1.0, self.cpus / (step.width + self.others))
+            crowd = step.pace(min(1.0, self.cpus / (step.width + self.others)))
             making, stepping = fetch.cpu / share + fetch.blocked + fetch.disk, step.cpu / crowd + step.blocked
             total += making + self.cold(stepping, fetch.cpu, step) / share
             total += stepping + self.cold(making, step.cpu, fetch) / crowd
@@ -176,6 +186,7 @@ class _Play:
         self.sent = self.received = 0
         self.turn = -1
         self.step: Work | None = None
+        self.computing = math.inf  # s for which its CPU part still takes at full pace
         self._hand_out()
 
     def advance(self) -> None:
@@ -183,18 +194,23 @@ class _Play:
         if self.step is None:
             self._receive()
         share = min(1.0, self.job.cpus / self.crowd) if self.crowd > 0 else 1.0
+        together = share if self.step is None else self.step.pace(share)
+        at_step = self.now + self.computing / together
         at_blocked = self.blocked[0][0] if self.blocked else math.inf
         at_running = self.now + (self.running[0][0] - self.virtual) / share if self.running else math.inf
         readers = len(self.reading)
         at_reading = self.now + (self.reading[0][0] - self.turned) * readers if readers else math.inf
-        passed = min(at_blocked, at_running, at_reading) - self.now
+        passed = min(at_blocked, at_running, at_reading, at_step) - self.now
         self.now += passed
         self.virtual += passed * share
+        self.computing -= passed * together
         if readers:
             self.turned += passed / readers
-        if at_blocked <= at_running and at_blocked <= at_reading:
+        if at_blocked <= at_running and at_blocked <= at_reading and at_blocked <= at_step:
             self.now, who = heapq.heappop(self.blocked)
             self._wake(who)
+        elif at_step <= at_running and at_step <= at_reading:
+            self._computed_step()
         elif at_running <= at_reading:
             self.virtual, who = heapq.heappop(self.running)
             self._computed(who)
@@ -236,7 +252,7 @@ class _Play:
         self.crowd += self.step.width
         work = self.step.cpu + self.job.delivery + pick.cpu + pick.blocked
         cold = self.job.cold(self.now - self.ends[-1], work) if self.ends else 0.0
-        heapq.heappush(self.running, (self.virtual + work + cold, TRAINING))
+        self.computing = work + cold
 
     def _wake(self, who: int) -> None:
         if who == TRAINING:
@@ -251,17 +267,20 @@ class _Play:
         heapq.heappush(self.running, (self.virtual + self.fetches[self.making[who]].cpu, who))
 
     def _computed(self, who: int) -> None:
-        if who != TRAINING:
-            self.crowd -= 1.0
-            self.ready.append(self.making[who])
-            self.making[who] = -1
-            self._hand_out()
-        elif self.step is not None:
-            self.crowd -= self.step.width
-            if self.step.blocked > 0:
-                heapq.heappush(self.blocked, (self.now + self.step.blocked, TRAINING))
-            else:
-                self._stepped()
+        self.crowd -= 1.0
+        self.ready.append(self.making[who])
+        self.making[who] = -1
+        self._hand_out()
+
+    def _computed_step(self) -> None:
+        self.computing = math.inf
+        if self.step is None:
+            return
+        self.crowd -= self.step.width
+        if self.step.blocked > 0:
+            heapq.heappush(self.blocked, (self.now + self.step.blocked, TRAINING))
+        else:
+            self._stepped()
 
     def _stepped(self) -> None:
         self.step = None

@@ -182,15 +182,30 @@ def steps_of(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
     cpu = step_cpu_of(loader)
     width = min(max(1.0, cpu / active if active else 1.0), max(1.0, run.machine.cpus))
     share = min(1.0, cpu / width / active) if active else 0.0
+    width, together = _team(active * share, whole - active, width, run.machine.cpus)
     got = min(delivery, _getting(loader)) if loader.num_workers else 0.0
     waited, stretch = mean(loader.waits), stretched(run)
     busy = _computing(loader, waited - got)
     for i, step in enumerate(loader.steps):
         alone = step * active / whole if whole else 0.0
         wait = loader.waits[i - 1] if 0 < i <= len(loader.waits) else waited
-        cold = chill(wait - got, alone * share, busy)
-        stolen = stolen_from(alone * share, alone * (1 - share), stretch)
-        yield Work(max(0.0, alone * share + stolen - cold), alone * (1 - share) - stolen, width)
+        computing = alone * share * together
+        cold = chill(wait - got, computing, busy)
+        stolen = stolen_from(computing, alone * (1 - share), stretch)
+        yield Work(max(0.0, computing + stolen - cold), alone * (1 - share) - stolen, width)
+
+
+def _team(computing: float, queued: float, width: float, cpus: float) -> tuple[float, float]:
+    """Return how many threads a step has that wait for each other, and the part of `computing` in which all had a CPU.
+
+    The first of them computes for so many s, or spins for others, and is `queued` s for a CPU. The others queue as
+    often, and keep it waiting; so on average they kept no more than `width` CPUs busy.
+    """
+    if width <= 1 or computing <= 0:
+        return width, 1.0
+    had = computing / (computing + queued)
+    wide = min(max(1.0, cpus), 1 + (width - 1) / had)
+    return wide, Work(0.0, 0.0, wide).pace(had) / had
 
 
 def _computing(loader: Loader, waited: float) -> float:

@@ -393,6 +393,16 @@ def test_the_cpu_time_read_at_both_ends_of_steps_is_believed_before_the_share_of
     assert outlook(loader(workers=1, step=0.010, step_cpu=0.040)).step_cpu > 0.030
 
 
+def test_a_step_of_several_threads_that_was_measured_among_others_is_quicker_alone() -> None:
+    """Of two threads each had a CPU for four fifths of the time: both for less, and the first waited for the other."""
+    crowded = loader(workers=1, step=0.012, step_cpus=(0.018,) * 20, step_queued=0.0024)
+    (step, *_) = outlook(crowded, cpus=2).job.steps
+    assert step.width == pytest.approx(2.0, abs=0.1)
+    assert step.cpu + step.blocked == pytest.approx(0.0096 * 0.8, rel=0.1)
+    alone = loader(workers=1, step=0.010, step_cpus=(0.020,) * 20)
+    assert outlook(alone, cpus=2).job.steps[0].cpu == pytest.approx(0.010, rel=0.1)
+
+
 def test_a_handover_that_was_measured_is_believed_but_for_what_a_thread_that_slept_is_late_by() -> None:
     measured = outlook(loader(workers=2, deliveries=(0.003,) * 50, wait=0.003))
     assert measured.job.delivery == pytest.approx(0.003)
