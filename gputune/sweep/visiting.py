@@ -22,6 +22,7 @@ PATIENCE = 4  # times a visit of the longest kind, where most of its batches wer
 STARTING_S = 0.5  # s that a change of workers is believed to take
 ANSWER_S = 75.0  # s for an answer: the guest itself gives up after 60
 FAILURES = ("its workers", "one of its workers", "under it")  # what it says of settings, and not of the loader
+NOT_YET = "its sampler is the script's own"  # the same where it may obey later
 SWITCHED = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
 
 Told = tuple[int, Mapping[str, Json]]  # (process, note)
@@ -29,6 +30,10 @@ Told = tuple[int, Mapping[str, Json]]  # (process, note)
 
 class NotSteered(Exception):  # noqa: N818 - named for what happened
     """The loader cannot be switched while it is iterated; the message says why."""
+
+
+class NotYet(NotSteered):
+    """It cannot be switched as long as so little is known of it; the message says what."""
 
 
 class Failed(Exception):  # noqa: N818 - as above
@@ -73,6 +78,8 @@ def check(answered: Mapping[int, Mapping[str, Json]]) -> None:
     for answer in answered.values():
         if answer.get("state") == "refused":
             why = clean(str(answer.get("why")), 200)
+            if why.startswith(NOT_YET):
+                raise NotYet(why)
             raise Failed(why) if why.startswith(FAILURES) else NotSteered(why)
 
 

@@ -18,7 +18,7 @@ from gputune.sweep.search import Found, Outcome, Search
 from gputune.sweep.settings import Setting
 from gputune.sweep.starting import Start, State, most_waited
 from gputune.sweep.timeline import WARM_UP
-from gputune.sweep.visiting import NOISE, Failed, NotSteered
+from gputune.sweep.visiting import NOISE, Failed, NotSteered, NotYet
 from gputune.tuning import told
 from gputune.tuning.candidates import IDENTICAL, candidates, changes_workers, healthy, hopeless
 from gputune.tuning.told import Story
@@ -31,6 +31,7 @@ FIRST_S = 4.0  # s of batches before the first look: allocators and caches have 
 ENOUGH = LEAST_BATCHES + 20  # batches before it, warm-up included
 LOOK_S = 1.0  # s between looks while too little is known
 OLDER = 4.0  # times as long a training has gone on, and it is looked at again
+LATER = 0.25  # times as long as it has gone on, until it is tried again where too little was known
 LONGEST_S = 1800.0  # s between looks at the most
 LATEST = 2000  # batches of which the baseline is made, as many as the features keep
 SETTINGS = 4  # that are tried, beside the script's own
@@ -55,7 +56,8 @@ class Tuner:
         """Tune until the training ends, which raises Over, or until nothing is left to be done."""
         story = self.story
         try:
-            self._tune(*self._look())
+            while not self._tuned():
+                self._training.pass_by(LATER * (time.monotonic() - self._began))
         except (GputuneError, NotSteered, Failed) as why:
             story.state = told.LOST if story.state == told.KEPT else told.REFUSED
             story.why = str(why.args[0])
@@ -63,6 +65,16 @@ class Tuner:
             with contextlib.suppress(Failed, NotSteered):  # what serves then is the script's own in any case
                 self._visits.serve(self._visits.script)
             self._settled(self._visits.script)
+
+    def _tuned(self) -> bool:
+        """Tune; return whether that was possible by what is known by now."""
+        try:
+            self._tune(*self._look())
+        except NotYet as why:
+            self.story.state, self.story.why = told.WAITING, str(why.args[0])
+            self.give_up()
+            return False
+        return True
 
     def give_up(self) -> None:
         """Have the script's own settings serve, unless better ones were kept; nobody waits for it."""
@@ -163,8 +175,8 @@ class Tuner:
         self.story.drawn(draws)
         if self.story.mode == IDENTICAL or not changes_workers(here, predicted):
             return
-        self.story.differs = draws.differs()
-        if self.story.differs:
+        before, self.story.differs = self.story.differs, draws.differs()
+        if self.story.differs and self.story.differs != before:
             self._say(
                 f"the loader at {clean(here.loader.where, 60)} is about to be served by other workers; "
                 f"{self.story.differs}. `--tune={IDENTICAL}` changes nothing of it"

@@ -257,6 +257,45 @@ if __name__ == "__main__":
     assert all(note["set"]["num_workers"] in {0, 1, 2} for note in notes if "set" in note)
 
 
+def test_a_sampler_of_the_script_s_own_is_asked_ahead_once_a_whole_pass_drew_nothing(
+    watched: Watched, steered: dict[str, str]
+) -> None:
+    code = """
+class Quiet(Sampler):
+    def __len__(self):
+        return 64
+    def __iter__(self):
+        for at in range(0, 64, 16):
+            yield from self.chunk(at)
+    def chunk(self, at):
+        return range(at, at + 16)
+
+class Lively(Quiet):
+    def chunk(self, at):
+        return (torch.randperm(16) + at).tolist()
+
+def train(sampler):
+    got = []
+    for n, batch in enumerate(it := iter(DataLoader(Numbers(64), 4, sampler=sampler))):
+        got += plain(batch)
+        if n == 1:
+            serve(num_workers=2)
+        settle(it)
+    assert sorted(got) == list(range(64))
+    return got
+
+if __name__ == "__main__":
+    train(Lively()), train(Lively())
+    assert train(Quiet()) == train(Quiet())
+"""
+    run = watched(HEAD + code, env=steered).healthy()
+    assert run.err == ""
+    told = [(note["state"], note.get("why", "")) for note in run.notes("steer")]
+    assert [state for state, _ in told] == ["refused", "refused", "refused", "serving"], told
+    assert "a whole pass" in told[0][1]
+    assert "draws random numbers as it goes" in told[1][1]
+
+
 def test_workers_of_a_pass_know_what_the_dataset_was_told_before_it(watched: Watched, steered: dict[str, str]) -> None:
     code = """
 class Told(Numbers):

@@ -11,7 +11,7 @@ import os
 import sys
 import weakref
 
-from gputune_guest import loader, making, ring, settings
+from gputune_guest import loader, making, ring, samplers, settings
 from gputune_guest.switching import Change, Refused, object_to
 
 ODD = 0x9E3779B97F4A7C15  # between seeds of workers: 2**64 over the golden ratio, so that they lie far apart
@@ -328,6 +328,8 @@ class Shell:
         order, wanted = self._wanted()
         if self.behind is None and (wanted == self.own or not ready_for(of, wanted)):
             self.source, self._over = None, False
+            if self.orders.live:
+                samplers.observe(theirs, of)
             return original(theirs, of)
         making.farewell(theirs)
         self.maker.base._reset(theirs, of)

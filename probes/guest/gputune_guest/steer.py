@@ -7,7 +7,7 @@ Without the variable this module is not even imported.
 import functools
 import os
 
-from gputune_guest import loader, making, ring, shells
+from gputune_guest import loader, making, ring, samplers, shells
 from gputune_guest.orders import Orders
 
 
@@ -25,6 +25,8 @@ def _hook(module):
     maker.single.__init__ = _constructed(maker.single.__init__, maker, orders)
     several.__init__ = _constructed_several(several.__init__, maker, orders)
     several._reset = _reset(several._reset)
+    if live:
+        base._next_index = samplers.watched(base._next_index)
 
 
 def _next(original, orders):
@@ -49,6 +51,8 @@ def _next(original, orders):
 def _constructed(original, maker, orders):
     @functools.wraps(original)
     def init(self, loader, *args, **kwargs):
+        if orders.live:
+            samplers.observe(self, loader)
         original(self, loader, *args, **kwargs)
         _know(self, loader, maker, orders)
 
@@ -65,6 +69,8 @@ def _constructed_several(original, maker, orders):
         except Exception as error:
             ring.failed(error)
         if found is None:
+            if orders.live:
+                samplers.observe(self, loader)
             original(self, loader, *args, **kwargs)
             _know(self, loader, maker, orders)
         else:

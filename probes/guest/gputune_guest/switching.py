@@ -10,7 +10,7 @@ import re
 import sys
 import time
 
-from gputune_guest import making, settings
+from gputune_guest import making, samplers, settings
 from gputune_guest.randomness import randomness
 
 BEGIN_S = 60.0  # for workers to begin
@@ -20,6 +20,7 @@ OWN_KIND = "its iterator is of a kind of its own: %s"
 PIPES = "its dataset is a DataPipe, which is sharded as iterators are made"
 SET_UP = "its `worker_init_fn` would not be called without workers"
 UNGUARDED = "each worker would run the script anew: it has no `if __name__ == '__main__':`"
+UNSEEN = "its sampler is the script's own: a whole pass has to show first that it draws no random numbers as it goes"
 DRAWS = "its sampler draws random numbers as it goes: with more or fewer batches under way it would draw others"
 _GUARD = re.compile(r"__name__\s*==\s*['\"]__main__['\"]|['\"]__main__['\"]\s*==\s*__name__")
 
@@ -176,7 +177,15 @@ def _guarded():
 
 
 def _draws(shell, theirs):
-    """Return whether drawing an index from the sampler moves a random state that the training may share."""
+    """Return whether drawing an index from the sampler moves a random state that the training may share.
+
+    Raises Refused where that is not known yet.
+    """
+    drew = samplers.draws(shell.view, shell.where)
+    if drew is None:
+        raise Refused(UNSEEN)
+    if drew:
+        return True
     source = shell.source_of(theirs)
     if not making.several(shell.serving(theirs)) and not theirs._num_yielded:
         source.ahead()  # the first draw of a pass is made here and now in any case
