@@ -283,6 +283,8 @@ pickle.dump(numbers, io.BytesIO())
 with open("/dev/null", "wb") as out, os.fdopen(os.dup(out.fileno()), "wb") as pipe:
     pickle.dump(numbers, pipe)
 torch.jit.save(torch.jit.script(torch.nn.Linear(10, 10)), "model.pt")
+for ours in pickle.dump, torch.jit.save:
+    assert pickle.loads(pickle.dumps(ours)) is ours
 """
     run = watched(code).healthy()
     assert [s.b for s in run.spans(SpanCode.CHECKPOINT, "pickle.dump")] == [(tmp_path / "model.pkl").stat().st_size, 0]
@@ -293,13 +295,14 @@ torch.jit.save(torch.jit.script(torch.nn.Linear(10, 10)), "model.pt")
 def test_arrays_that_numpy_saves_are_checkpoints(watched: Callable[..., Any], tmp_path: Path) -> None:
     pytest.importorskip("numpy")
     code = """
-import io, numpy, torch
+import io, numpy, pickle, torch
 from numpy import savez_compressed
 weights = torch.randn(1000, 1000).numpy()
 numpy.save("model.npy", weights)
 numpy.savez("several", weights=weights)
 savez_compressed("packed.npz", weights=weights)
 numpy.save(io.BytesIO(), weights)
+assert pickle.loads(pickle.dumps(numpy.savez)) is numpy.savez
 """
     run = watched(code).healthy()
     assert [s.b for s in run.spans(SpanCode.CHECKPOINT, "numpy.save")] == [(tmp_path / "model.npy").stat().st_size]

@@ -67,7 +67,8 @@ def _numpy(module):
 
 
 def _pickle(module):
-    patching.patch(module, "dump", _file("pickle.", "dump", 1))
+    at_home = sys.modules.get("_pickle")  # by which name it is pickled itself
+    patching.patch(module, "dump", _file("pickle.", "dump", 1), at_home)
 
 
 def _distributed(module):
