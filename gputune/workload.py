@@ -40,8 +40,22 @@ def job_of(run: Features, process: Process, loader: Loader) -> Job:
         delivery=delivery,
         floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
         cools=True,
-        picks=tuple(Work(pick, 0.0) for pick in loader.picks),
+        picks=tuple(_picks(loader)),
     )
+
+
+def _picks(loader: Loader) -> Iterable[Work]:
+    """Return the work of the batch sampler, without its queueing for a CPU: in the replay the crowd is there again.
+
+    What the training thread computes in a next() is the sampler's, where that is slow. What neither computes nor can
+    have queued waits for something.
+    """
+    picking = mean(loader.picks)
+    if not picking or len(loader.next_cpus) < LEAST_SAMPLED:
+        return [Work(pick, 0.0) for pick in loader.picks]
+    cpu = min(1.0, mean(loader.next_cpus) / picking)
+    blocked = max(0.0, 1 - cpu - loader.step_queued / picking)
+    return [Work(pick * cpu, pick * blocked) for pick in loader.picks]
 
 
 def delivery_of(loader: Loader) -> float:

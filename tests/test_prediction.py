@@ -510,3 +510,17 @@ def test_workers_that_never_wait_for_a_lock_have_each_its_own() -> None:
 def test_a_lock_that_is_hardly_held_is_no_matter() -> None:
     mine = outlook(locked(0.001, 0.0, 1))
     assert mine.gain(Setting(4, 2, persistent=False)).likely > 2.0
+
+
+def test_a_batch_sampler_that_queues_for_a_cpu_is_no_more_work_for_it() -> None:
+    """10 ms of CPU in each 30 ms of next(); the training queues for the rest, beside strangers."""
+    mine = outlook(
+        loader(wait=0.030, step=0.010, step_cpus=(0.010,) * 20, picks=(0.030,) * 100, next_cpus=(0.010,) * 20,
+               step_queued=0.020)
+    )  # fmt: skip
+    assert [(pick.cpu, pick.blocked) for pick in set(mine.job.picks)] == [(pytest.approx(0.010), pytest.approx(0.0))]
+
+
+def test_one_that_waits_for_something_needs_no_cpu_meanwhile() -> None:
+    mine = outlook(loader(wait=0.030, picks=(0.030,) * 100, next_cpus=(0.003,) * 20))
+    assert [(pick.cpu, pick.blocked) for pick in set(mine.job.picks)] == [(pytest.approx(0.003), pytest.approx(0.027))]

@@ -20,7 +20,7 @@ from gputune.sample import Guest, Json, Note, Open, Reading, Sample, Stack
 from gputune.units import NS
 
 LOOPING = frozenset({int(Kind.BATCH), int(Kind.STEP)})  # made once: it is asked for every record
-MEMBER, BACKWARD = int(Kind.MEMBER), int(Kind.BACKWARD)  # likewise
+MEMBER, ITERATOR, BACKWARD = int(Kind.MEMBER), int(Kind.ITERATOR), int(Kind.BACKWARD)  # likewise
 STOPPING = frozenset({"stopped", "continued"})
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED)})
 ORPHANS = 4096  # records of workers kept until their training process has named them
@@ -129,6 +129,9 @@ class Gatherer:
             self.host.loop(record.t0, record.t1)
         elif record.kind == MEMBER:
             self._workers.owner[record.b] = (event.process, record.a, record.c)
+            if training.knows(record.a):  # in a recording its workers stand before it
+                self._settle()
+        elif record.kind == ITERATOR:
             self._settle()
 
     def _worker_event(self, event: Event, guest: Guest) -> None:

@@ -8,6 +8,7 @@ from itertools import islice
 from gputune.company import Companions
 from gputune.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Record
 from gputune.features import Epoch, Fetch, Filing, Loader, Trend
+from gputune.figures import mean
 from gputune.gathering.handover import Handovers
 from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.settling import Settling
@@ -292,8 +293,7 @@ class LoaderState:
         made = self._fetches if self.num_workers == 0 else ()  # in the same process: their part is not the step's
         step_cpu = None
         if cpu is not None and self.batches:
-            picking = sum(self._picks) / max(1, len(self._picks))
-            step_cpu = max(0.0, cpu * per_batch - picking - sum(f.cpu for f in made) / max(1, len(made)))
+            step_cpu = max(0.0, cpu * per_batch - self._picking() - sum(f.cpu for f in made) / max(1, len(made)))
         step_queued = max(0.0, (queued or 0.0) * per_batch - sum(f.queued for f in made) / max(1, len(made)))
         return Loader(
             where=str(settings.get("where", "")),
@@ -343,6 +343,11 @@ class LoaderState:
             pipeline=self.pipeline.features() if self.pipeline is not None else None,
             seconds=(self._last - self._first) / NS,
         )
+
+    def _picking(self) -> float:
+        """Return the CPU s of the batch sampler in a next(): not what it queued for."""
+        picking = mean(self._picks)
+        return min(picking, mean(self._next_cpus)) if self._next_cpus else picking
 
     def _shards(self) -> bool | None:
         """Return whether the dataset asked which worker it is in. A `worker_init_fn` knows that without asking."""

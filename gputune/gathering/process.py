@@ -366,6 +366,10 @@ class Training:
         elif not self.learns and (self._infers or not self._loop_began):
             self._looped(record, infers=True)
 
+    def knows(self, iterator: int) -> bool:
+        """Return whether it is known which loader an iterator is of."""
+        return iterator in self._of
+
     def worker_note(self, iterator: int, fields: dict[str, Json]) -> None:
         """Take what a worker of one of its iterators said once."""
         loader = self._loaders.get(self._of.get(iterator, -1))

@@ -595,3 +595,15 @@ def test_what_it_took_as_the_iterator_came_to_life_is_no_wait(story) -> None:
     (loader,) = story.features().processes[0].loaders
     assert loader.picks == ()
     assert loader.for_batches == loader.waits
+
+
+def test_a_batch_that_was_made_as_the_iterator_came_to_life_is_joined_whatever_is_told_first(untold) -> None:
+    """A recording tells workers before their iterator: both came to be at the same time."""
+    untold.loader(id=1, num_workers=1, prefetch_factor=2)
+    untold.process(1, pid=11, role="worker")
+    made(untold, 110, 130, 0)
+    untold.record(Kind.MEMBER, 100, 150, a=1, b=11, c=0)
+    untold.record(Kind.ITERATOR, 100, 150, a=1, b=1, c=1, e=1)
+    taken(untold, 0, 160, 162)
+    (loader,) = untold.features().processes[0].loaders
+    assert loader.deliveries == pytest.approx((0.002,))
