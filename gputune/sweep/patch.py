@@ -8,7 +8,7 @@ import difflib
 import importlib.util
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -124,7 +124,8 @@ def _rewritten(text: str, where: str, line: int, settings: Mapping[str, Json], *
     places = whole.resolve(PositionProvider)
     calls = [node for node in places if isinstance(node, cst.Call)]
     here = [call for call in calls if places[call].start.line <= line <= places[call].end.line]
-    named = _innermost([call for call in here if _builds(call)])
+    renamed = _renamed(node for node in places if isinstance(node, cst.ImportAlias))
+    named = _innermost([call for call in here if _builds(call) or _name(call) in renamed])
     if len(named) != 1:
         why = "no call of a DataLoader stands there" if not named else "several calls of a DataLoader stand there"
         raise NotPatched(where, why)
@@ -142,6 +143,24 @@ def _builds(call: "libcst.Call") -> bool:
     return _name(call).endswith("Loader") or bool(
         keywords & {"num_workers", "batch_sampler", "pin_memory", "prefetch_factor"}
     )
+
+
+def _renamed(imported: "Iterable[libcst.ImportAlias]") -> set[str]:
+    """Return what a file calls DataLoader where it imports it by another name."""
+    import libcst as cst  # noqa: PLC0415 - as above
+
+    return {
+        alias.asname.name.value
+        for alias in imported
+        if alias.asname is not None and isinstance(alias.asname.name, cst.Name) and _last(alias.name) == "DataLoader"
+    }
+
+
+def _last(name: "libcst.Attribute | libcst.Name") -> str:
+    """Return the last word of a dotted name."""
+    import libcst as cst  # noqa: PLC0415 - as above
+
+    return str(name.attr.value if isinstance(name, cst.Attribute) else name.value)
 
 
 def _name(call: "libcst.Call") -> str:

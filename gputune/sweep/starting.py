@@ -162,7 +162,7 @@ def outcome(live: Live, where: str, why: str) -> Start:
         status = 0  # so its guest has it end where a thread iterates the loader
     state = State.OK
     if why or status:
-        state, why = failure(live.log, why or status_words(status), run)
+        state, why = failure(live.log, why or status_words(status), run, quoted=not why)
     elif not rates:
         state, why = State.FAILED, f"it ended after {told.batches(where)} batches, too few to time"
     return Start(
@@ -191,8 +191,8 @@ def most_waited(run: Features) -> str:
     return max(found, key=lambda x: (x.wait_total, x.batches)).where if found else ""
 
 
-def failure(log: Path, why: str, run: Features) -> tuple[State, str]:
-    """Return whether memory was the reason, and the reason in a sentence."""
+def failure(log: Path, why: str, run: Features, *, quoted: bool = True) -> tuple[State, str]:
+    """Return whether memory was the reason, and the reason in a sentence; `quoted`: with the last words of its log."""
     text = tail(log, TAIL).decode("utf-8", "replace")
     said = text.strip().splitlines()[-1:]
     last = clean(said[0], LAST_WORDS) if said else ""
@@ -204,7 +204,7 @@ def failure(log: Path, why: str, run: Features) -> tuple[State, str]:
     died = WORKER_DIED.search(text)
     if died:
         return State.FAILED, clean(died.group())
-    return State.FAILED, f"{why}: {last}" if last else why
+    return State.FAILED, f"{why}: {last}" if last and quoted else why
 
 
 def _of_memory(text: str, run: Features) -> str:

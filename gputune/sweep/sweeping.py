@@ -145,7 +145,7 @@ class Sweeper:
             except KeyboardInterrupt:
                 stopped = True
         finally:
-            bench.remove()
+            stopped = _removed(bench) or stopped
             self.starts += bench.starts
         self.says += hung(bench.hangs)
         outcomes = self._outcomes(own, here, found)
@@ -289,7 +289,7 @@ class Sweeper:
         return (
             f"trial {number_of} of at most {TRIALS}: {again}, about {duration(takes)}, at most some "
             f"{duration(still)} still"
-            + (f" ({left} more visits)" if left else "")
+            + (f" ({left} more visit{'s' if left > 1 else ''})" if left else "")
             + (f", predicted {number(predicted)} samples/s" if predicted else "")
             + f"; best so far {number(fastest.rate)} ({fastest.setting.words()})"
         )
@@ -359,6 +359,16 @@ class Sweeper:
             what.says.append(f"`{file}` was not written: what it holds is no text in UTF-8")
             return ""
         return str(file)
+
+
+def _removed(bench: Stage) -> bool:
+    """Remove a bench; return whether somebody pressed Ctrl-C meanwhile: what was found is not lost for that."""
+    try:
+        bench.remove()
+    except KeyboardInterrupt:  # what ran is ended by now
+        bench.remove()
+        return True
+    return False
 
 
 def _found(here: Profile, bench: Stage) -> Found:

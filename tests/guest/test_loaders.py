@@ -74,6 +74,7 @@ if __name__ == "__main__":
 SHARDS = """
 class All(IterableDataset):
     def __iter__(self):
+        torch.manual_seed(torch.utils.data.get_worker_info().seed)  # asks, and shares nothing out
         return iter(range(10))
 
 if __name__ == "__main__":

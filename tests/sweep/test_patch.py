@@ -112,6 +112,12 @@ def test_the_difference_can_be_applied_and_is_only_where_it_is_asked(tmp_path: P
         made.write()
 
 
+def test_a_loader_of_another_name_is_known_by_its_import(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("from torch.utils.data import DataLoader as DL\n\nloader = DL(data)\n")
+    assert patch.change(file, 3, SETTINGS).after.endswith("DL(data, num_workers=6, prefetch_factor=4)\n")
+
+
 def test_behind_a_link_the_link_stays(tmp_path: Path) -> None:
     file, link = script(tmp_path, "DataLoader(data)"), tmp_path / "link.py"
     link.symlink_to(file)

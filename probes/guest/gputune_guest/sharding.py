@@ -1,4 +1,7 @@
-"""Whether a dataset asks which worker it runs in: an iterable one that does not gives every worker all its samples."""
+"""Whether a dataset asks how many workers there are: an iterable one that does not gives every worker all its samples.
+
+Who asks for the rest alone, its seed say, shares nothing out by it.
+"""
 
 import functools
 import os
@@ -7,6 +10,7 @@ import sys
 from gputune_guest import patching, ring
 
 OWN = "torch.utils.data."  # torch's collate function asks as well, to know where to put a batch
+REST = {"seed", "id", "dataset"}  # what else the description of a worker has
 
 _asked = False
 
@@ -17,7 +21,8 @@ def _get_worker_info(original):
         global _asked
         if not _asked:
             try:
-                if not sys._getframe(1).f_globals.get("__name__", "").startswith(OWN):
+                asks = sys._getframe(1)
+                if not asks.f_globals.get("__name__", "").startswith(OWN) and _shares(asks.f_code.co_names):
                     _asked = True
                     ring.note(n="shards")
             except Exception as error:
@@ -25,6 +30,11 @@ def _get_worker_info(original):
         return original()
 
     return get_worker_info
+
+
+def _shares(names):
+    """Return whether code that uses these names may share samples out: it hands that on, or reads how many."""
+    return "num_workers" in names or not REST.intersection(names)
 
 
 def _hook(module):
