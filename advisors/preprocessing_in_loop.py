@@ -15,9 +15,7 @@ When it is wrong: when the work needs the model's last output (reinforcement lea
 without a DataLoader also when what follows the optimizer's step makes no batch and is no work on the weights either,
 like a step of a simulator. With torch before 2.0, or under a TorchFunctionMode of the script's own (a default device is
 one), torch tells nothing of that work: then it is silent where the stacks show a function that goes through a model.
-
-It promises too much where the work is Python code that no library does: a worker that holds Python's lock hands over
-what it has finished late (measured: some 10 ms a tensor), and the training waits for it. Then the lower end is likely.
+Where workers and step fill all CPUs, no two hours are alike on virtual ones: the lower end may be the likelier one.
 
 Sources: the checklist of causes in docs/causes.md (preprocessing coupled with training).
 """

@@ -1,5 +1,6 @@
 """What it buys to take work out of the training loop: to move it into the workers, or to leave it out."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gputune.aftermath import chill, coldest
@@ -11,6 +12,7 @@ from gputune.replay import Job, Work
 from gputune.workload import device_work, stretched
 
 HALF = 0.5  # of a CPU that was idle: what it gives at the least beside busy ones
+OUTNUMBERED = 1.3  # times as many batches: what workers must promise that leave the step no CPU of its own
 
 
 def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:
@@ -42,13 +44,25 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
         steps=tuple(_less(step, each) for step in job.steps),
     )
     tried = {n: moved.seconds(n, TYPICAL_PREFETCH) for n in CANDIDATES if n <= max(1, round(cpus), present)}
-    best = min(tried.values())
-    chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
+    chosen = _chosen(tried, max(present, cpus - max(step.width for step in moved.steps)))
     rest = max(0.0, process.loop / steps - now)  # pauses, evaluations: they stay
     gain = interval((now + rest) / max(TINY, tried[chosen] + rest), ERROR + doubt(run), unsteady(run))
     unseen = HALF * max(0.0, cpus - (run.machine.job or process.cpu or 1.0) / run.machine.ranks)
     worse = replace(moved, cpus=max(0.1, cpus - unseen)).seconds(chosen, TYPICAL_PREFETCH)
     return chosen, replace(gain, low=gain.low * min(1.0, (tried[chosen] + rest) / max(TINY, worse + rest)))
+
+
+def _chosen(tried: Mapping[int, float], spare: float) -> int:
+    """Return the smallest number of workers about as good as any, where `spare` of them leave the step its CPU.
+
+    With more than these it takes turns with one of them, and loses more than its turns: even sharing is not what comes
+    of it.
+    """
+    ample = {n: seconds for n, seconds in tried.items() if n <= max(1, spare)}
+    best = min(tried.values())
+    if min(ample.values()) <= best * OUTNUMBERED:
+        tried, best = ample, min(ample.values())
+    return min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
 
 
 def left_out(run: Features, process: Process, each: float) -> Speedup:

@@ -524,3 +524,17 @@ def test_a_batch_sampler_that_queues_for_a_cpu_is_no_more_work_for_it() -> None:
 def test_one_that_waits_for_something_needs_no_cpu_meanwhile() -> None:
     mine = outlook(loader(wait=0.030, picks=(0.030,) * 100, next_cpus=(0.003,) * 20))
     assert [(pick.cpu, pick.blocked) for pick in set(mine.job.picks)] == [(pytest.approx(0.003), pytest.approx(0.027))]
+
+
+@pytest.mark.parametrize(("cpus", "workers"), [(2, 1), (3, 2)])
+def test_work_is_moved_to_as_many_workers_as_leave_the_step_its_cpu(cpus: int, workers: int) -> None:
+    """28 ms of work beside a step of 16: three threads on two CPUs do not share them evenly."""
+    inline = loader(workers=0, cpu=0.0001, blocked=0.0, wait=0.0001, step=0.044, step_cpus=(0.044,) * 20)
+    mine = outlook(inline, cpus=cpus)
+    assert moved_to_workers(mine.run, mine.process, 0.028)[0] == workers
+
+
+def test_workers_that_wait_for_storage_are_not_taken_for_threads_that_want_a_cpu() -> None:
+    waiting = loader(workers=4, cpu=0.001, blocked=0.060, wait=0.005, step=0.015, step_cpus=(0.015,) * 20)
+    mine = outlook(waiting, cpus=2)
+    assert moved_to_workers(mine.run, mine.process, 0.008)[0] >= 4
