@@ -1,13 +1,11 @@
 """What a batch sampler takes to say which samples come next, in the real torch: with workers, without, and steered."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gputune.events import END, Kind
-from gputune.steering import Orders
 
 CODE = """
 import time, torch
@@ -64,10 +62,11 @@ def test_what_it_raises_is_theirs(watched: Callable[..., Any], pure: str) -> Non
     assert not run.err
 
 
-def test_it_is_timed_where_gputune_makes_the_batches_too(watched: Callable[..., Any], tmp_path: Path) -> None:
-    orders = Orders(tmp_path / "steer")
-    orders.send({"do": "serve", "set": {"num_workers": 2}})
-    run = watched(script(pause=0.004, workers=0), env={"GPUTUNE_STEER": str(orders.path)}).healthy()
-    orders.close()
-    assert len(run.workers) == 2
-    assert 8 <= len(run.records(Kind.PICK)) <= 12  # some are drawn ahead, while workers begin
+def test_iterators_that_gputune_makes_are_timed_as_torchs_are(watched: Callable[..., Any]) -> None:
+    code = """
+import torch, torch.utils.data.dataloader as module
+from gputune_guest import making
+for kind in (making._Single, making._Several, module._BaseDataLoaderIter):
+    assert kind._next_index.__wrapped__
+"""
+    watched(code).healthy()
