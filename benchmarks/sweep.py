@@ -34,6 +34,7 @@ PREFETCHES = (1, 2, 3, 4, 8, 16)
 FEWER = ((1, 2, 4, 8), (2, 8))  # with --small: to see that it works
 STARTS = 2  # of the script, to see what one costs
 FINALISTS, ROUNDS = 2, 6
+SHARP, MOST = 0.01, 18  # half of the 95 % interval of a regret, up to which, and up to how many, rounds are added
 LONGER = 2  # times the batches of a cell, in each of these rounds: they are what regret is told by
 CALM = 0.05  # of the CPU time wanted: where the host of a virtual machine takes more of it, a round is made once more
 SURE = 2.0  # standard errors to either side: 95 %
@@ -43,7 +44,8 @@ HEAD = """# Sweeps
 
 Made by `make bench-sweep` on {cores} cores in {minutes:.0f} min, {date}. Regret: how far the choice is below the best
 of the grid's {cells} cells, both measured again in turn: the best one by half of the rounds, held against the choice in
-the others, and the other way round. Behind ±: half of the 95 % interval of its rate over that of the best cell.
+the others, and the other way round. Behind ±: half of the 95 % interval of its rate over that of the best of the
+others; where that is above {sharp:.0%}, up to {most} rounds are made instead of {rounds}.
 
 Share of the grid: the sweep's time, from Enter to the prompt, over that of trying every cell by hand: a start of the
 script for each ({starts} real ones, {start:.1f} s) and as long under its setting as the sweep spent on its choice
@@ -169,17 +171,21 @@ def rivals(
     return dict(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 else {}
 
 
-def finals(folder: Path, cells: Sequence[Cell], seconds: float) -> tuple[list[list[float]], float]:
+def finals(folder: Path, cells: Sequence[Cell], seconds: float, most: int = ROUNDS) -> tuple[list[list[float]], float]:
     """Return the rates of cells that are measured in turn: of each round, in an order by lot, of each cell.
 
-    And the share of the CPU time that was stolen in the worst of these rounds. Of rounds in which the host of a virtual
-    machine took much of it as many more are made, and the calmest ones count.
+    And the share of the CPU time that was stolen in the worst of these rounds. They are added to until the first cell's
+    regret is known, or there are many. Of rounds in which the host of a virtual machine took much of the CPU time as
+    many more are made, and the calmest ones count.
     """
-    found = _rounds(folder, cells, seconds, range(ROUNDS))
-    disturbed = sum(stolen > CALM for stolen, _ in found)
-    found += _rounds(folder, cells, seconds, range(ROUNDS, ROUNDS + disturbed))
-    calmest = sorted(found, key=lambda each: each[0])[:ROUNDS]
-    return [rates for _, rates in calmest], calmest[-1][0]
+    kept: list[tuple[float, list[float]]] = []
+    begin = 0
+    while len(kept) < most and (not kept or unsure_regret([rates for _, rates in kept]) > SHARP):
+        found = _rounds(folder, cells, seconds, range(begin, begin + ROUNDS))
+        begin += ROUNDS + (disturbed := sum(stolen > CALM for stolen, _ in found))
+        found += _rounds(folder, cells, seconds, range(begin - disturbed, begin))
+        kept += sorted(found, key=lambda each: each[0])[:ROUNDS]
+    return [rates for _, rates in kept], max(stolen for stolen, _ in kept)
 
 
 def _rounds(
@@ -205,8 +211,9 @@ def regrets(rounds: Sequence[Sequence[float]]) -> list[float]:
     return [statistics.fmean(both) for both in zip(*found, strict=True)]
 
 
-def unsure_regret(rounds: Sequence[Sequence[float]], rates: Sequence[float]) -> float:
+def unsure_regret(rounds: Sequence[Sequence[float]]) -> float:
     """Return half of the 95 % interval of how the choice, which is the first cell, stands to the best of the others."""
+    rates = [statistics.fmean(each) for each in zip(*rounds, strict=True)]
     best = rates.index(max(rates[1:], default=rates[0]))
     ratios = [found[0] / found[best] for found in rounds]
     return SURE * statistics.stdev(ratios) / math.sqrt(len(ratios))
@@ -230,7 +237,7 @@ def one(name: str, options: argparse.Namespace) -> Row:
         last: list[Cell] = []
         for cell in (chosen, *top, *(dict_of(each["settings"]) for each in others.values())):
             last += [cell] if cell and cell not in last else []
-        rounds, stolen = finals(folder, last, LONGER * options.seconds)
+        rounds, stolen = finals(folder, last, LONGER * options.seconds, MOST)
         spent = on_choice(folder, found)
     behind = regrets(rounds)
     rates = [statistics.fmean(each) for each in zip(*rounds, strict=True)]
@@ -243,7 +250,7 @@ def one(name: str, options: argparse.Namespace) -> Row:
         best=last[rates.index(max(rates))],
         gain=rates[0] / baseline,
         regret=behind[0],
-        unsure_regret=unsure_regret(rounds, rates),
+        unsure_regret=unsure_regret(rounds),
         trials=len(trials) + (found["ceiling"] is not None),
         seconds=whole,
         share=whole / sum(start + max(row["took"], spent) for row in rows),
@@ -320,6 +327,9 @@ def main() -> None:
     if not chosen.small and not chosen.only:
         head = HEAD.format(
             cells=len(grid(small=False)),
+            sharp=SHARP,
+            most=MOST,
+            rounds=ROUNDS,
             seconds=chosen.seconds,
             starts=STARTS,
             cores=os.cpu_count(),

@@ -198,7 +198,7 @@ def one(name: str) -> Row:
         gain=rates[0] / rates[last.index({"num_workers": 0})],
         best=last[best],
         regret=regrets(rounds)[0],
-        unsure=unsure_regret(rounds, rates),
+        unsure=unsure_regret(rounds),
         stolen=stolen,
     )
 

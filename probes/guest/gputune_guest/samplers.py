@@ -1,10 +1,12 @@
 """Whether a sampler draws random numbers that the training shares as it goes: how far ahead it is asked matters then.
 
 Torch's own draw what they need as a pass begins, or from a generator of their own. Of any other one that is known once
-a whole pass was seen in which nothing moved but between its indices. Looked at in a real training that is steered only.
+a whole pass was seen in which nothing moved but between its indices; of an endless one, as many indices as a pass over
+the dataset would have. Looked at in a real training that is steered only.
 """
 
 import functools
+import math
 import pickle
 import random
 import sys
@@ -20,10 +22,10 @@ _known = {}  # where a loader is built and the kinds of its samplers to whether 
 class _Look:
     """What is seen of one pass of a loader."""
 
-    __slots__ = ("began", "key")
+    __slots__ = ("began", "key", "left")
 
-    def __init__(self, key):
-        self.key = key
+    def __init__(self, key, left):
+        self.key, self.left = key, left  # left: indices, after which what an endless pass draws is known
         self.began = False  # its first index is there, which is asked for as the pass begins
 
     def over(self, drew):
@@ -35,8 +37,9 @@ def observe(theirs, of):
     """Look at the pass that an iterator of theirs begins, where its sampler is not known."""
     try:
         where = settings.place(of)[0]
-        if of._dataset_kind == 0 and draws(of, where) is None:  # _DatasetKind.Map
-            _looks[theirs] = _Look(_key(of, where))
+        if draws(of, where) is None:
+            samples = len(of.dataset) if hasattr(of.dataset, "__len__") else math.inf
+            _looks[theirs] = _Look(_key(of, where), samples / (of.batch_size or 1))
     except Exception as error:
         ring.failed(error)
 
@@ -52,6 +55,8 @@ def _key(of, where):
 
 def _settled(of):
     """Return whether indices come from samplers of torch's own, which draw nothing that is shared as they go."""
+    if of._dataset_kind != 0:  # _DatasetKind.Map: else these are no indices of anything
+        return True
     data = sys.modules["torch.utils.data"]
     sampler = getattr(of, "batch_sampler", None)
     if sampler is not None and not _iterates_as(sampler, data.BatchSampler):
@@ -94,10 +99,12 @@ def watched(original):
             look.over(drew=False)
             _looks.pop(self, None)
             raise
-        if look.began and before != _states():
-            look.over(drew=True)
-            _looks.pop(self, None)
+        look.left -= 1
+        drew = look.began and before != _states()
         look.began = True
+        if drew or look.left <= 0:
+            look.over(drew)
+            _looks.pop(self, None)
         return index
 
     return spans.opaque(next_index)
