@@ -7,12 +7,11 @@ the dataset would have. Looked at in a real training that is steered only.
 
 import functools
 import math
-import pickle
-import random
 import sys
 import weakref
 
 from gputune_guest import ring, settings, spans
+from gputune_guest.randomness import randomness
 
 PLAIN = ("SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler")
 _looks = weakref.WeakKeyDictionary()  # an iterator of theirs to what is seen of its pass
@@ -76,12 +75,12 @@ def _iterates_as(sampler, kind):
 
 
 def _states():
-    numpy = sys.modules.get("numpy.random")
-    return (
-        random.getstate(),
-        bytes(sys.modules["torch"].get_rng_state().untyped_storage()),
-        None if numpy is None else pickle.dumps(numpy.get_state(legacy=False)),
-    )
+    """Return the states that everybody shares; something that equals nothing where they cannot be read."""
+    try:
+        return randomness()
+    except Exception as error:
+        ring.failed(error)
+        return object()
 
 
 def watched(original):
