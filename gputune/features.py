@@ -405,8 +405,10 @@ class Machine:
     iowait: float | None = None  # share
     memory_total: int | None = None
     memory_free: int | None = None
+    memory_least: int | None = None  # that was ever free during the loop
     memory_limit: int | None = None  # of the job's control groups, the tightest
     memory_limited: int | None = None  # what counts against it, inactive page cache left out
+    memory_limited_most: int | None = None  # that ever did during the loop
     memory_job: int | None = None  # PSS of the tree
     shm_total: int | None = None
     shm_free: int | None = None

@@ -26,7 +26,8 @@ KNEE = (
 )
 MOST_TIMES = 64  # times the script's own size: beyond it nobody would train so
 LEAST_BATCHES = 4  # in an epoch: with fewer, the size of the data set decides and not the device
-FULL = 0.9  # of a device's memory: above it a longer sample or a fragmented cache is the end
+FULL = 0.9  # of a memory: above it a longer sample or a fragmented cache is the end
+DEVICE = "the device"
 TIMED, LEAST_S = 25, 3.0  # batches, and s, that a size is looked at
 
 Tell = Callable[[str], None]
@@ -44,12 +45,16 @@ class NotOurs(GputuneError):  # noqa: N818 - named for what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """One batch size: samples/s of everything but the loading, and how full the fullest device was (share)."""
+    """One batch size: samples/s of everything but the loading, and how full the fullest of its memories was (share).
+
+    `of` says whose memory that is.
+    """
 
     setting: Setting
     state: State
     rate: float | None = None
     full: float | None = None
+    of: str = DEVICE
     why: str = ""
     memory: int | None = None
     node: str = ""  # of a cluster, on which it ran
@@ -156,11 +161,14 @@ class Sizes:
         found = self._journal.start(
             name, lambda: self._starter.start(plan, name, wanted, judge=self._judge, spread=True, replay=True)
         )
+        own = self._profile.script.batch_size or number
+        full, of = _fullest(found.run, host=number > own)
         return Size(
             setting=wanted,
             state=found.state,
             rate=harmonic_mean(found.rates) if found.rates else None,
-            full=_full(found.run),
+            full=full,
+            of=of,
             why=found.why,
             memory=found.memory,
             node=found.node,
@@ -176,11 +184,19 @@ class Sizes:
         return [knee, *sorted((number for number in fitting if number < knee), reverse=True)]
 
 
-def _full(run: Features | None) -> float | None:
-    """Return the share of its memory that the fullest device ever used, None where none was read."""
+def _fullest(run: Features | None, *, host: bool) -> tuple[float | None, str]:
+    """Return the share of the fullest memory that was ever used, and whose it is; (None, …) where none was read.
+
+    Of a host that others have filled only sizes above the script's own are told: that one runs there anyway.
+    """
+    if run is None:
+        return None, DEVICE
     shares = [
-        d.memory_used / d.memory_total
-        for d in (run.devices if run else ())
-        if d.memory_used is not None and d.memory_total
+        (d.memory_used / d.memory_total, DEVICE) for d in run.devices if d.memory_used is not None and d.memory_total
     ]
-    return max(shares, default=None)
+    machine = run.machine
+    if host and machine.memory_total and machine.memory_least is not None:
+        shares.append((1 - machine.memory_least / machine.memory_total, "this machine"))
+    if host and machine.memory_limit and machine.memory_limited_most is not None:
+        shares.append((machine.memory_limited_most / machine.memory_limit, "the control group"))
+    return max(shares, default=(None, DEVICE), key=lambda share: share[0] or 0.0)

@@ -30,6 +30,7 @@ from gputune.watching import guest_folder
 HZ = 10.0  # readings a second
 LOOKS = 5  # at its memory, until nobody came or left between two of them
 GRACE_S = 10.0  # s between asking it to end and ending it
+FIRST_TO_GO = "1000"  # where memory is over, the kernel ends a trial, and all that it has started, before others
 LEFT_OUT = frozenset({"stacks"})  # they cost more than they tell in some seconds
 
 
@@ -208,7 +209,7 @@ def _log(folder: Path, name: str) -> Path:
 def _started(plan: Plan, log: Path, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(log, flags, 0o600), "wb") as output:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             plan.command,
             cwd=plan.cwd,
             env=dict(environment),
@@ -217,6 +218,9 @@ def _started(plan: Plan, log: Path, environment: Mapping[str, str]) -> "subproce
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{process.pid}/oom_score_adj").write_text(FIRST_TO_GO)
+    return process
 
 
 def _held(pid: int) -> int:

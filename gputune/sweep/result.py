@@ -161,7 +161,7 @@ def _sizes(what: Outcomes) -> list[TrialRow]:
             memory=each.memory,
             node=each.node,
             replayed=True,
-            why=each.why or ("" if each.fits else f"it fills {each.full or 0:.0%} of the device's memory"),
+            why=each.why or ("" if each.fits else f"it fills {each.full or 0:.0%} of the memory of {each.of}"),
         )
         for each in what.sizes
     ]

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gputune.features import Features, Machine
 from gputune.sweep.batches import AUTO, NotOurs, Sizes
 from gputune.sweep.budget import Budget
 from gputune.sweep.settings import setting
@@ -136,3 +137,19 @@ def test_the_first_size_that_there_is_no_time_for_is_remembered() -> None:
     left = iter([60.0, 1.0])
     found = tried(saturating, budget=SimpleNamespace(allows=lambda seconds: seconds <= next(left)))
     assert (numbers(found), found.left_out) == ([16], 32)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [{"memory_total": 100, "memory_least": 5}, {"memory_limit": 100, "memory_limited_most": 95}],
+)
+def test_a_size_that_all_but_fills_the_host_s_memory_is_no_choice(machine) -> None:
+    def world(size: int) -> Start:
+        told = Features(command=("train.py",), wall=1.0, machine=Machine(cpus=2.0, cpus_seen=2, **machine))
+        return Start(state=State.OK, log="", rates=(saturating(size),) * 10, run=told)
+
+    found = tried(world)
+
+    assert numbers(found) == [16, 32]  # the script's own runs there anyway; the next one is the last that is looked at
+    assert not found.tried[1].fits
+    assert found.candidates() == [16]

@@ -26,6 +26,14 @@ print(subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True).pid
 signal.pause()
 """
 
+TELLING = """
+import subprocess, sys, time
+score = "print(open('/proc/self/oom_score_adj').read(), flush=True)"
+while open("/proc/self/oom_score_adj").read().strip() != "1000":
+    time.sleep(0.01)  # it is told from outside, and soon
+subprocess.run([sys.executable, "-c", score])
+"""
+
 
 def test_a_rank_in_a_session_of_its_own_does_not_outlive_it(tmp_path: Path) -> None:
     plan = Plan(command=(sys.executable, "-c", DEAF), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE)
@@ -40,6 +48,17 @@ def test_a_rank_in_a_session_of_its_own_does_not_outlive_it(tmp_path: Path) -> N
     while (state := _state(pid)) not in "ZX" and time.monotonic() < until:
         time.sleep(0.01)
     assert state in "ZX"
+
+
+def test_where_memory_is_over_a_trial_and_what_it_has_started_go_first(tmp_path: Path) -> None:
+    plan = Plan(command=(sys.executable, "-c", TELLING), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE)
+    live = Live(plan, "start")
+    try:
+        while live.beat() and live.seconds < DEADLINE:
+            pass
+        assert live.log.read_text().strip() == "1000"
+    finally:
+        live.end()
 
 
 def _state(pid: int) -> str:

@@ -113,5 +113,5 @@ def test_batch_sizes_are_rows_and_change_learning() -> None:
         (64, True, "oom"),
     ]
     said = words(made, "train.py")
-    assert "it fills 95% of the device's memory" in said
+    assert "it fills 95% of the memory of the device" in said
     assert "batch_size=32" in said
