@@ -37,7 +37,8 @@ WORTH = 1.05  # what assembly alone must promise
 SAVED = 0.75  # of the excess: what at least goes where assembly cannot be made as cheap as stacking
 LATE = 2.0  # times what one piece takes to arrive: it is worth a word
 QUICK = 0.5  # of the usual time to arrive: what it takes at best
-PACKED_S = 0.002  # s for a batch that was in pieces to arrive: four tensors or so, of values and of where each begins
+PACKED = 4  # tensors of a batch that was in pieces: values, and where each begins
+PACKED_S = 0.002  # s for them to arrive
 PIECES = 0.5  # of a step's CPU time: what looking at and closing many tensors may take of it, beside the model
 HANDLED_S = 0.0003  # s of a step before its first module call that few tensors take as well
 MOST = 0.9  # of a step's CPU time at the most that goes with its pieces
@@ -50,12 +51,13 @@ def advise(run: Features) -> Iterator[Finding]:
         if outlook.waiting < WAITING:
             continue
         best = _delivered(outlook)
-        excess, lighter = _excess(outlook), _lighter(outlook)
-        speedup = outlook.handed_over(excess, best, lighter)
+        excess, lighter, fewer = _excess(outlook), _lighter(outlook), _fewer(outlook)
+        speedup = outlook.handed_over(excess, best, lighter, fewer)
         if speedup.likely >= WORTH:
             late = best + (1 - SAVED) * max(0.0, _delivering(outlook) - best)
-            least = outlook.handed_over(SAVED * excess, late, SAVED * lighter)
-            most = outlook.handed_over(excess, QUICK * best, max(lighter, PIECES) if _in_pieces(outlook) else 0.0)
+            least = outlook.handed_over(SAVED * excess, late, SAVED * lighter, 1 - SAVED * (1 - fewer))
+            lightest = max(lighter, PIECES) if _in_pieces(outlook) else 0.0
+            most = outlook.handed_over(excess, QUICK * best, lightest, QUICK * fewer if fewer < 1 else 1.0)
             low, steady = (min(least.likely, end) for end in (speedup.low, speedup.sure))
             yield _finding(outlook, Speedup(low=low, likely=speedup.likely, high=most.high, steady=steady))
 
@@ -83,6 +85,11 @@ def _lighter(outlook: Outlook) -> float:
     if not _in_pieces(outlook) or not outlook.process.batch_gotten or len(before) < LEAST_BATCHES:
         return 0.0
     return min(MOST, max(0.0, mean(before) - HANDLED_S) / max(TINY, outlook.step_cpu))
+
+
+def _fewer(outlook: Outlook) -> float:
+    """Return the share of a batch's tensors that is left where few stand for many."""
+    return min(1.0, PACKED / (outlook.loader.batch_tensors or COUNTED)) if _in_pieces(outlook) else 1.0
 
 
 def _delivering(outlook: Outlook) -> float:

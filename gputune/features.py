@@ -166,6 +166,10 @@ class Loader:
     collate: str = ""  # name of the collate function
     deliveries: tuple[float, ...] = ()  # s until a batch that a worker had made was there, once it was asked for
     ready: tuple[float, ...] = ()  # s of each next() whose batch had been made before, among these
+    hindered: tuple[float, ...] = ()  # those of `deliveries` of which the maker was at work on another batch
+    freed: tuple[float, ...] = ()  # those in which it was until that was made: s up to there
+    after: tuple[float, ...] = ()  # s from there on, same indices
+    unhindered: tuple[float, ...] = ()  # those of which the maker did nothing else
     early: tuple[int, ...] = ()  # batches behind the one that was waited for that had come before it, per next()
     order: str = ""  # of samples: fixed, or drawn from the loader's own generator or the shared one; "": not known
     draws: bool | None = None  # samples draw torch's shared random numbers in the training process; None: not known

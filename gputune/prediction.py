@@ -22,6 +22,7 @@ from gputune.steadiness import unsteadiness
 from gputune.workload import (
     CROWD,
     LEAST_BATCHES,
+    LEAST_SAMPLED,
     delivery_of,
     entangled,
     job_of,
@@ -477,16 +478,18 @@ class Outlook:
         loose = self._also(replace(self.loader, in_order=False))
         return self._interval(self.loop(self.now), loose.loop(self.now))
 
-    def handed_over(self, excess: float, delivery: float, lighter: float = 0.0) -> Speedup:
+    def handed_over(self, excess: float, delivery: float, lighter: float = 0.0, fewer: float = 1.0) -> Speedup:
         """Return what it would buy to save the share `excess` of the time in `collate_fn`, and to deliver in so many s.
 
-        `lighter` is the share of a step's CPU time that goes as well, where it handles fewer tensors then.
+        `lighter` is the share of a step's CPU time that goes as well, where it handles fewer tensors then, and `fewer`
+        the share of them that is left: each waits for a maker that is at work.
 
         What a batch is late by on average, beyond what it takes the training to open it, holds up each step now; but
-        not what it is late by because the CPUs are crowded, which stretches its making as well.
+        not what it is late by because the CPUs are crowded, which stretches its making as well, or because its maker
+        computes the next one: the replay has both.
         """
         loader = self.loader
-        late = mean(loader.deliveries) * (1 - self.queued * self._crowded())
+        late = mean(_handovers(loader)) * (1 - self.queued * self._crowded())
         longer = max(0.0, late - self.job.delivery) if loader.num_workers else 0.0
         later = min(longer, max(0.0, delivery - self.job.delivery))
         now = replace(self.job, steps=tuple(_later(self.job, step, longer) for step in self.job.steps))
@@ -495,6 +498,7 @@ class Outlook:
             fetches=tuple(_cheaper(work, f, excess) for work, f in zip(self.job.fetches, loader.fetches, strict=True)),
             steps=tuple(_later(self.job, replace(s, cpu=s.cpu * (1 - lighter)), later) for s in self.job.steps),
             delivery=min(delivery, self.job.delivery),
+            late=self.job.late * fewer,
         )
         return self._with(now).gain(self.now, then)
 
@@ -511,6 +515,13 @@ class Outlook:
         """Return the s that this loop's batches would take if no step took any time: what the loader can do at best."""
         job = replace(self.job, steps=(Work(0.0, 0.0),), floor=0.0)
         return job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order) * self.loader.batches
+
+
+def _handovers(loader: Loader) -> Sequence[float]:
+    """Return the s of handovers in which the maker of the batch did nothing else; of all where that is not known."""
+    if len(loader.unhindered) >= LEAST_SAMPLED:
+        return loader.unhindered
+    return () if loader.hindered or loader.freed else loader.deliveries
 
 
 def _later(job: Job, step: Work, seconds: float) -> Work:

@@ -5,8 +5,10 @@ the sampler's order (without `in_order`: as they are made, and the next one goes
 batch takes blocked time (latency, network, sleep), which overlaps freely, time of a disk that is at its limit, which
 all readers share, and CPU time, which competes with the other workers, with the training's own step and with foreign
 processes for the CPUs that this job may use (processor sharing; threads of one step wait for each other). The training
-asks for its next batch when its step is over. What begins after a while of something else begins cold
-(`aftermath.py`): with `cools`, the times of a job are those of work that does not.
+asks for its next batch when its step is over. A worker that computes its next batch holds the GIL, which it needs to
+hand the last one over: the training waits for that, until the next one is made or `late` s have passed. What begins
+after a while of something else begins cold (`aftermath.py`): with `cools`, the times of a job are those of work that
+does not.
 
 Nothing here reads a clock or a file: the same measurements always give the same prediction.
 """
@@ -92,6 +94,7 @@ class Job:
     cpus: float
     others: float = 0.0  # runnable foreign processes on those CPUs
     delivery: float = DELIVERY_S
+    late: float = 0.0  # s that it takes longer as long as the batch's maker computes another one
     floor: float = 0.0  # s per batch that the device works in any case
     cools: bool = False
     picks: Sequence[Work] = ()  # the batch sampler's, before each step: in the training's own process, with workers too
@@ -185,28 +188,34 @@ class _Play:
         self.maker: dict[int, int] = {}
         self.sent = self.received = 0
         self.turn = -1
-        self.step: Work | None = None
+        self.computers: set[int] = set()  # workers in the CPU part of a batch
+        self.handing = -1  # who hands a batch over while it computes another one, until
+        self.until = math.inf
+        self.step: Work | None = None  # the training's: that of the batch which it is getting, or that is under way
+        self.getting = False
         self.computing = math.inf  # s for which its CPU part still takes at full pace
         self._hand_out()
 
     def advance(self) -> None:
         """Let the training take a batch if it waits for one that is there; then go on to the next event."""
-        if self.step is None:
+        if self.step is None and self.handing < 0:
             self._receive()
         share = min(1.0, self.job.cpus / self.crowd) if self.crowd > 0 else 1.0
-        together = share if self.step is None else self.step.pace(share)
+        together = share if self.step is None or self.getting else self.step.pace(share)
         at_step = self.now + self.computing / together
         at_blocked = self.blocked[0][0] if self.blocked else math.inf
         at_running = self.now + (self.running[0][0] - self.virtual) / share if self.running else math.inf
         readers = len(self.reading)
         at_reading = self.now + (self.reading[0][0] - self.turned) * readers if readers else math.inf
-        passed = min(at_blocked, at_running, at_reading, at_step) - self.now
+        passed = min(at_blocked, at_running, at_reading, at_step, self.until) - self.now
         self.now += passed
         self.virtual += passed * share
         self.computing -= passed * together
         if readers:
             self.turned += passed / readers
-        if at_blocked <= at_running and at_blocked <= at_reading and at_blocked <= at_step:
+        if self.until <= self.now:
+            self._take(self._wanted())
+        elif at_blocked <= at_running and at_blocked <= at_reading and at_blocked <= at_step:
             self.now, who = heapq.heappop(self.blocked)
             self._wake(who)
         elif at_step <= at_running and at_step <= at_reading:
@@ -239,20 +248,35 @@ class _Play:
                 return self.turn
 
     def _receive(self) -> None:
-        if not self.ready:
-            return
-        found = self.received if self.in_order else self.ready[0]
+        found = self._wanted()
         if found not in self.ready:
             return
+        if self.job.late > 0 and self._is_computing(self.maker[found]):
+            self.handing, self.until = self.maker[found], self.now + self.job.late
+        else:
+            self._take(found)
+
+    def _is_computing(self, who: int) -> bool:
+        """Return whether a worker computes a batch, or goes on to do so before its other threads have had a turn."""
+        if self.making[who] < 0 or who in self.computers:
+            return who in self.computers
+        making = self.fetches[self.making[who]]
+        return not making.blocked and not making.disk
+
+    def _wanted(self) -> int:
+        """Return the batch that the training gets next; without order, the first that is there."""
+        return self.ready[0] if self.ready and not self.in_order else self.received
+
+    def _take(self, found: int) -> None:
+        self.handing, self.until = -1, math.inf
         self.ready.remove(found)
         self.held[self.maker.pop(found)] -= 1
         self.step, pick = self.steps[self.received], self.picks[self.received]
-        self.received += 1
-        self._hand_out()
-        self.crowd += self.step.width
-        work = self.step.cpu + self.job.delivery + pick.cpu + pick.blocked
-        cold = self.job.cold(self.now - self.ends[-1], work) if self.ends else 0.0
-        self.computing = work + cold
+        self.getting = True
+        self.crowd += 1.0
+        getting = self.job.delivery + pick.cpu + pick.blocked
+        cold = self.job.cold(self.now - self.ends[-1], getting + self.step.cpu) if self.ends else 0.0
+        self.computing = getting + cold
 
     def _wake(self, who: int) -> None:
         if who == TRAINING:
@@ -264,23 +288,37 @@ class _Play:
 
     def _begin(self, who: int) -> None:
         self.crowd += 1.0
+        self.computers.add(who)
         heapq.heappush(self.running, (self.virtual + self.fetches[self.making[who]].cpu, who))
 
     def _computed(self, who: int) -> None:
         self.crowd -= 1.0
+        self.computers.discard(who)
         self.ready.append(self.making[who])
         self.making[who] = -1
+        if self.handing == who:
+            self._take(self._wanted())
         self._hand_out()
 
     def _computed_step(self) -> None:
         self.computing = math.inf
         if self.step is None:
             return
+        if self.getting:
+            self._begin_step(self.step)
+            return
         self.crowd -= self.step.width
         if self.step.blocked > 0:
             heapq.heappush(self.blocked, (self.now + self.step.blocked, TRAINING))
         else:
             self._stepped()
+
+    def _begin_step(self, step: Work) -> None:
+        self.getting = False
+        self.received += 1
+        self._hand_out()
+        self.crowd += step.width - 1.0
+        self.computing = step.cpu
 
     def _stepped(self) -> None:
         self.step = None

@@ -36,6 +36,7 @@ def _thin(loader: Loader) -> Loader:
         loader,
         waits=(),
         steps=(),
+        picks=(),
         ages=(),
         pauses={},
         step_cpus=(),
@@ -45,6 +46,10 @@ def _thin(loader: Loader) -> Loader:
         epochs=(),
         deliveries=(),
         ready=(),
+        hindered=(),
+        freed=(),
+        after=(),
+        unhindered=(),
         early=(),
     )
 
@@ -120,6 +125,10 @@ def _loader(then: Loader, now: Loader, since: float) -> Loader:
         reads=_last(now.reads, round(part * len(now.reads))),
         deliveries=_last(now.deliveries, batches),
         ready=_last(now.ready, round(part * len(now.ready))),
+        hindered=_last(now.hindered, round(part * len(now.hindered))),
+        freed=_last(now.freed, round(part * len(now.freed))),
+        after=_last(now.after, round(part * len(now.after))),
+        unhindered=_last(now.unhindered, round(part * len(now.unhindered))),
         early=_last(now.early, batches),
         epochs=epochs or now.epochs[-1:],
     )

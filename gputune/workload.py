@@ -38,6 +38,7 @@ def job_of(run: Features, process: Process, loader: Loader) -> Job:
         cpus=max(0.1, run.machine.cpus / run.machine.ranks),
         others=strangers(run, loader) / run.machine.ranks,
         delivery=delivery,
+        late=late_of(loader, delivery),
         floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
         cools=True,
         picks=tuple(_picks(loader)),
@@ -62,18 +63,35 @@ def delivery_of(loader: Loader) -> float:
     """Return the s that it takes the training to get a batch that is ready: unpickling, opening its memory.
 
     As usual for batches that lay ready. Where they never do, or arrive far later than the training's own CPU time
-    explains, since CPUs are crowded or their maker holds the GIL: by that time, less what it is longer for being cold.
+    explains, since CPUs are crowded or their maker holds the GIL: by that time, less what it is longer for being cold;
+    from when their makers let go of it, where most of them did.
     Else a low quantile of all arrivals, or as known of torch.
     """
     getting = _getting(loader)
     if len(loader.ready) >= LEAST_BATCHES and (usual := median(loader.ready)) <= AWAITED * getting:
         return usual
+    if len(loader.after) > max(LEAST_BATCHES, len(loader.hindered), len(loader.unhindered)):
+        freed = median(loader.after)
+        return freed - chill(mean(loader.for_batches) - freed, freed)
     if len(loader.deliveries) >= LEAST_BATCHES:
         low = sorted(loader.deliveries)[len(loader.deliveries) // 4]
         measured = low if math.isinf(getting) else HANDED * getting
         return measured - chill(mean(loader.for_batches) - measured, measured)
     delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
     return min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery
+
+
+def late_of(loader: Loader, delivery: float) -> float:
+    """Return the s that a batch takes longer to come, as long as its maker is at work on another one.
+
+    Their mean, where each is as likely to end at any moment: all of the time that such handovers took over the number
+    of those that ended before the maker was done. Where it holds the GIL for good, hardly any do.
+    """
+    if len(loader.hindered) + len(loader.freed) < LEAST_SAMPLED:
+        return 0.0
+    usual = max(delivery, mean(loader.unhindered)) if len(loader.unhindered) >= LEAST_SAMPLED else delivery
+    waited = sum(max(0.0, taken - usual) for taken in loader.hindered) + sum(loader.freed)
+    return waited / max(1, len(loader.hindered))
 
 
 def _fetches(run: Features, loader: Loader) -> Iterable[Work]:

@@ -430,6 +430,24 @@ def test_what_a_handover_waits_for_its_maker_is_no_work_of_the_training() -> Non
     assert outlook(usual).job.delivery == pytest.approx(0.0015)  # as batches do that lay ready
 
 
+def test_how_late_a_maker_at_work_hands_over_is_known_from_those_that_it_let_go_of() -> None:
+    """As with lives of which some go on when the count ends: all time over the number of ends."""
+    held = loader(workers=1, hindered=(0.101,) * 8, freed=(0.050,) * 8, after=(0.001,) * 8, unhindered=(0.001,) * 30)
+    assert outlook(held).job.late == pytest.approx((0.8 + 0.4) / 8)
+    assert outlook(replace(held, hindered=(), freed=(0.020,) * 40)).job.late == pytest.approx(
+        0.8
+    )  # never while it works
+    assert outlook(replace(held, hindered=(0.001,) * 40, freed=())).job.late == pytest.approx(0.0)
+    assert outlook(replace(held, hindered=(0.101,) * 2, freed=())).job.late == 0.0  # too few to tell
+
+
+def test_where_makers_hold_the_gil_arriving_is_what_comes_after_they_let_go_of_it() -> None:
+    held = loader(
+        workers=1, wait=0.0, hindered=(), freed=(0.018,) * 50, after=(0.0023,) * 50, deliveries=(0.0203,) * 50
+    )
+    assert outlook(held).job.delivery == pytest.approx(0.0023)
+
+
 def test_a_step_queues_no_longer_than_computing_and_pauses_leave_room_for() -> None:
     """The queue is known of the whole loop; of a step that was timed on both clocks it is known better."""
     timed = loader(step=0.020, step_cpus=(0.008,) * 20, step_queued=0.009, pauses={"logging": (0.010,) * 100})

@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -318,3 +319,27 @@ def test_one_that_sorts_a_pool_at_once_empties_no_queue() -> None:
     pool = [Work(0.200, 0.0), *[Work(0.0, 0.0)] * 19]
     job = Job(fetches=[Work(0.0, 0.010)], steps=[Work(0.010, 0.0)] * 20, picks=pool, cpus=8, delivery=0.0)
     assert job.seconds(2, 2) == pytest.approx(0.020, rel=0.03)
+
+
+@pytest.mark.parametrize(("late", "expected"), [(0.0, 0.040), (1.0, 0.041), (0.001, 0.040)])
+def test_a_worker_that_computes_its_next_batch_hands_the_last_one_over_late(late: float, expected: float) -> None:
+    """Where it does so only when the next one is made, it gets an index, and work, when that is handed over."""
+    busy = Job(fetches=[Work(0.040, 0.0)], steps=[Work(0.010, 0.0)], cpus=8, delivery=0.001, late=late)
+    assert busy.seconds(1, 2) == pytest.approx(expected, rel=0.005)
+    waiting = replace(busy, fetches=[Work(0.0, 0.040)])  # while it waits for something else, it has time for others
+    assert waiting.seconds(1, 2) == pytest.approx(0.040, rel=0.005)
+
+
+def test_a_long_queue_does_not_hide_a_burst_in_which_nothing_is_handed_over_in_time() -> None:
+    """Of 24 batches the first takes 1 s: meanwhile others wait in the queue, and each comes 100 ms late."""
+    bursts = [Work(1.0, 0.0), *[Work(0.0, 0.0005)] * 23]
+    held = Job(fetches=bursts, steps=[Work(0.040, 0.0)], cpus=8, delivery=0.001, late=0.1)
+    quick = replace(held, late=0.0)
+    assert quick.seconds(1, 16) < 1.15 * (1.0 + 0.36) / 24
+    assert held.seconds(1, 16) == pytest.approx((0.94 + 17 * 0.041) / 24, rel=0.1)
+
+
+def test_with_a_second_worker_that_rests_nothing_is_late() -> None:
+    """Each works for 20 of 50 ms: when its batch is wanted, it is done, and has nothing else to do."""
+    two = Job(fetches=[Work(0.020, 0.0)], steps=[Work(0.024, 0.0)], cpus=8, delivery=0.001, late=1.0)
+    assert two.seconds(2, 1) == pytest.approx(0.025, rel=0.01)

@@ -3,9 +3,13 @@
 No record says which batch a worker made. torch hands batch k to worker k mod n and takes them back in that order, so
 the calls of `next()` and the makings of each worker are two queues that are joined head to head. Records of different
 processes come in any order; a making that does not fit its `next()` ends the joining until the next pass.
+
+Whether a worker was at work on another batch while one of its batches was handed over shows in its following making,
+whose record comes when that is over.
 """
 
 from collections import deque
+from typing import NamedTuple
 
 from gputune.units import NS
 
@@ -14,14 +18,29 @@ APART = 512  # records of one kind that may wait for the other: a recorder that 
 LAIN = 500_000  # ns that a batch has been made for at the least to be called ready: it has passed its maker's queue
 
 
-class Handovers:
-    """Joins the batches of one iterator, pass by pass: `kept` gets all handovers, `ready` those made before."""
+class Handed(NamedTuple):
+    """What is kept of handovers, in s: all, those of batches made before, and those by what their makers did meanwhile.
 
-    def __init__(self, workers: int, kept: deque[float], ready: deque[float]) -> None:
+    These were at work on another batch all the time (`hindered`), until that was made (`freed` up to there, `after`
+    from there on), or not.
+    """
+
+    all: deque[float]
+    ready: deque[float]
+    hindered: deque[float]
+    freed: deque[float]
+    after: deque[float]
+    unhindered: deque[float]
+
+
+class Handovers:
+    """Joins the batches of one iterator, pass by pass; `kept` gets the handovers."""
+
+    def __init__(self, workers: int, kept: Handed) -> None:
         self._made: list[deque[tuple[int, int]]] = [deque(maxlen=APART) for _ in range(workers)]
         self._taken: list[deque[tuple[int, int, int]]] = [deque(maxlen=APART) for _ in range(workers)]
+        self._asked: list[deque[tuple[int, int]]] = [deque(maxlen=APART) for _ in range(workers)]
         self._kept = kept
-        self._ready = ready
         self._began = 0
         self._next = 0
         self._lost = not workers
@@ -30,13 +49,14 @@ class Handovers:
         """Begin a pass at `t0` (ns). What was made before it is nobody's any more."""
         self._began, self._next = t0, 0
         self._lost = not self._made
-        for taken in self._taken:
-            taken.clear()
+        for waiting in (*self._taken, *self._asked):
+            waiting.clear()
 
     def made(self, worker: int, t0: int, t1: int) -> None:
         """Take the making of one batch by a worker (its number)."""
         if 0 <= worker < len(self._made):
             self._made[worker].append((t0, t1))
+            self._meanwhile(worker, t0, t1)
             self._join(worker)
 
     def taken(self, index: int, t0: int, t1: int, early: int = 0) -> None:
@@ -61,6 +81,28 @@ class Handovers:
             asked, returned, early = taken.popleft()
             self._lost = done > returned or len(taken) + 1 >= APART
             if not self._lost:
-                self._kept.append((returned - max(asked, done)) / NS)
+                self._kept.all.append((returned - max(asked, done)) / NS)
+                if early <= 0:
+                    self._asked[worker].append((max(asked, done), returned))
+                    for later in made:
+                        if not self._asked[worker]:
+                            break
+                        self._meanwhile(worker, *later)
                 if asked - done >= LAIN and early <= 0:
-                    self._ready.append((returned - asked) / NS)
+                    self._kept.ready.append((returned - asked) / NS)
+
+    def _meanwhile(self, worker: int, t0: int, t1: int) -> None:
+        """Take a making of `t0` to `t1` (ns): it may hinder handovers that no earlier one of the worker ended after.
+
+        What is handed out at the end of a `next()` begins within it, and does not.
+        """
+        asked = self._asked[worker]
+        while asked and asked[0][0] < t1:
+            begun, over = asked.popleft()
+            if t0 >= (begun + over) / 2:
+                self._kept.unhindered.append((over - begun) / NS)
+            elif t1 >= over:
+                self._kept.hindered.append((over - begun) / NS)
+            else:
+                self._kept.freed.append((t1 - begun) / NS)
+                self._kept.after.append((over - t1) / NS)

@@ -9,7 +9,7 @@ from gputune.company import Companions
 from gputune.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Record
 from gputune.features import Epoch, Fetch, Filing, Loader, Trend
 from gputune.figures import mean
-from gputune.gathering.handover import Handovers
+from gputune.gathering.handover import Handed, Handovers
 from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.settling import Settling
 from gputune.gathering.storage import Kept, Pass
@@ -83,8 +83,7 @@ class LoaderState:
         self._bytes = self._most_bytes = 0
         self._plain = False
         self._tensors = 0
-        self._deliveries: deque[float] = deque(maxlen=KEPT)
-        self._ready: deque[float] = deque(maxlen=KEPT)
+        self._handed = Handed(*(deque[float](maxlen=KEPT) for _ in Handed._fields))
         self._early: deque[int] = deque(maxlen=KEPT)
         self._handovers: dict[int, Handovers] = {}
         self.shards: bool | None = None
@@ -117,7 +116,7 @@ class LoaderState:
         for iterator in [i for i in self._handovers if i != record.a and i not in self._passes]:
             del self._handovers[iterator]
         if record.a not in self._handovers and self._ordered:
-            self._handovers[record.a] = Handovers(self.num_workers, self._deliveries, self._ready)
+            self._handovers[record.a] = Handovers(self.num_workers, self._handed)
         if record.a in self._handovers:
             self._handovers[record.a].begin(record.t0)
         if len(self._passes) >= UNFINISHED:
@@ -333,8 +332,12 @@ class LoaderState:
             batch_shared=not self._plain,
             batch_tensors=self._tensors or None,
             collate=str(settings.get("collate") or ""),
-            deliveries=tuple(self._deliveries),
-            ready=tuple(self._ready),
+            deliveries=tuple(self._handed.all),
+            ready=tuple(self._handed.ready),
+            hindered=tuple(self._handed.hindered),
+            freed=tuple(self._handed.freed),
+            after=tuple(self._handed.after),
+            unhindered=tuple(self._handed.unhindered),
             early=tuple(self._early),
             order=str(settings.get("order") or ""),
             shards=self._shards(),

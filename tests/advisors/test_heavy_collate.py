@@ -62,6 +62,18 @@ def test_an_ordinary_handover_is_no_cause(run) -> None:
     assert list(advise(slow)) == []
 
 
+def test_few_tensors_that_are_late_because_their_maker_holds_the_gil_are_no_matter_of_collating(run) -> None:
+    """Its worker reads a shard for half of the time: what lies ready comes late then, however it was put together."""
+    bursts = run(num_workers=1, step=0.040, waits=[0.030], deliveries=[0.028] * 50, tensors=2)
+    process = bursts.processes[0]
+    fetches = [
+        replace(f, cpu=0.9 if n % 24 == 0 else 0.0005, wall=0.9) for n, f in enumerate(process.loaders[0].fetches)
+    ]
+    held = {"hindered": (0.1,) * 30, "freed": (0.07,) * 5, "after": (0.002,) * 5, "unhindered": (0.002,) * 60}
+    loader = replace(process.loaders[0], fetches=tuple(fetches), prefetch_factor=16, **held)
+    assert list(advise(replace(bursts, processes=(replace(process, loaders=(loader,)),)))) == []
+
+
 def test_names_the_function(run) -> None:
     told = run(**LISTS)
     process = told.processes[0]

@@ -62,6 +62,24 @@ def test_a_batch_that_came_while_another_was_waited_for_tells_nothing_of_its_arr
     assert untold.features().processes[0].loaders[0].ready == ()
 
 
+def test_a_handover_is_known_by_what_its_maker_did_meanwhile(untold) -> None:
+    workers(untold, 11, 12)
+    made(untold, 110, 130, 0)
+    made(untold, 110, 131, 1)
+    taken(untold, 0, 125, 136)  # it makes another one all the time
+    made(untold, 130.5, 160, 0)
+    taken(untold, 1, 140, 146)  # until that is made, at 144
+    made(untold, 132, 144, 1)
+    taken(untold, 2, 170, 173)  # it gets its next index at the end of this
+    made(untold, 172.9, 180, 0)
+    taken(untold, 3, 182, 184)  # nobody knows yet
+    (loader,) = untold.features().processes[0].loaders
+    assert loader.hindered == pytest.approx((0.006,))
+    assert loader.freed == pytest.approx((0.004,))
+    assert loader.after == pytest.approx((0.002,))
+    assert loader.unhindered == pytest.approx((0.003,))
+
+
 def test_batches_are_joined_though_the_workers_are_read_late_or_early(untold) -> None:
     workers(untold, 11, 12)
     made(untold, 110, 130, 0)

@@ -22,7 +22,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define INTERFACE 4 /* here.py asks for this number: an older build beside newer Python is not used */
+#define INTERFACE 5 /* here.py asks for this number: an older build beside newer Python is not used */
 
 #ifndef METH_FASTCALL /* the same since 3.7; the limited API has named it since 3.10 */
 #define METH_FASTCALL 0x0080
@@ -499,7 +499,7 @@ swallow(PyObject *failed)
     return 0;
 }
 
-/* ---- Wrapper: what Next, Passing and Picking have in common, functions in the place of others */
+/* ---- Wrapper: what Next and Passing have in common, functions in the place of others */
 
 typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
 
@@ -871,7 +871,7 @@ static PyType_Slot next_slots[] = {
 static PyType_Spec next_spec = {
     "gputune_guest._fast.cython_function_or_method", sizeof(Next), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, next_slots};
 
-/* ---- Passing: what stands in the place of `torch.autograd.backward`. Picking: of `_next_index` */
+/* ---- Passing: what stands in the place of `torch.autograd.backward` and, without `seen`, of `_next_index` */
 
 typedef struct Passing {
     Wrapper head;
@@ -895,7 +895,7 @@ passing_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (self == NULL)
         return NULL;
     self->head.call = passing_vectorcall;
-    self->after = pass;
+    self->after = seen == Py_None ? pick : pass;
     assign((PyObject **)&self->head.here, here);
     assign(&self->head.original, original);
     assign(&self->seen, seen);
@@ -932,15 +932,6 @@ pass(Passing *self, ns t0, ns t1)
     if (here->timing)
         here->spent += now() - t1;
     return 0;
-}
-
-static PyObject *
-picking_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-    PyObject *self = passing_new(type, args, kwargs);
-    if (self != NULL)
-        ((Passing *)self)->after = pick;
-    return self;
 }
 
 static int
@@ -994,7 +985,7 @@ passing_vectorcall(PyObject *self, PyObject *const *args, size_t flagged, PyObje
 }
 
 static PyType_Slot passing_slots[] = {
-    {Py_tp_doc, "Stands in the place of a function: see step.py."},
+    {Py_tp_doc, "Stands in the place of a function: see step.py and picks.py."},
     {Py_tp_new, passing_new},
     {Py_tp_dealloc, passing_dealloc},
     {Py_tp_getattro, wrapper_getattro},
@@ -1006,19 +997,6 @@ static PyType_Slot passing_slots[] = {
     {0, NULL}};
 static PyType_Spec passing_spec = {
     "gputune_guest._fast.Passing", sizeof(Passing), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, passing_slots};
-static PyType_Slot picking_slots[] = {
-    {Py_tp_doc, "Stands in the place of a function: see picks.py."},
-    {Py_tp_new, picking_new},
-    {Py_tp_dealloc, passing_dealloc},
-    {Py_tp_getattro, wrapper_getattro},
-    {Py_tp_setattro, wrapper_setattro},
-    {Py_tp_members, wrapper_members},
-    {Py_tp_getset, wrapper_getset},
-    {Py_tp_descr_get, wrapper_get},
-    {Py_tp_call, passing_call},
-    {0, NULL}};
-static PyType_Spec picking_spec = {
-    "gputune_guest._fast.Picking", sizeof(Passing), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, picking_slots};
 
 /* ---- Stepped: its `after` is the hook after an optimizer's step */
 
@@ -1142,9 +1120,9 @@ PyInit__fast(void)
     known_type = add(module, "Known", &known_spec);
     here_type = add(module, "Here", &here_spec);
     if (strncmp(Py_GetVersion(), "3.8.", 4) != 0) /* where a type made like this cannot have one */
-        next_spec.flags |= HAVE_VECTORCALL, passing_spec.flags |= HAVE_VECTORCALL, picking_spec.flags |= HAVE_VECTORCALL;
+        next_spec.flags |= HAVE_VECTORCALL, passing_spec.flags |= HAVE_VECTORCALL;
     if (add(module, "Next", &next_spec) == NULL || add(module, "Passing", &passing_spec) == NULL ||
-        add(module, "Picking", &picking_spec) == NULL || add(module, "Stepped", &stepped_spec) == NULL ||
+        add(module, "Stepped", &stepped_spec) == NULL ||
         PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0 || PyErr_Occurred())
         return NULL;
     return module;

@@ -17,10 +17,9 @@ NOTED = 100_000  # ns; below it, a batch sampler is no part of a step that anybo
 
 def timed(original):
     """Return what stands in the place of `_next_index`: in C, or else the same in Python."""
-    quick = getattr(fast, "Picking", None)  # an older build has none
-    if quick is None:
+    if fast is None:
         return spans.opaque(_python_timed(original))
-    return spans.opaque(functools.wraps(original)(quick(original, ring.here, None, ring.failed)))
+    return spans.opaque(functools.wraps(original)(fast.Passing(original, ring.here, None, ring.failed)))
 
 
 def _python_timed(original):
