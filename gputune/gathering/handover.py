@@ -49,8 +49,9 @@ class Handovers:
         """Begin a pass at `t0` (ns). What was made before it is nobody's any more."""
         self._began, self._next = t0, 0
         self._lost = not self._made
-        for waiting in (*self._taken, *self._asked):
-            waiting.clear()
+        for taken, asked in zip(self._taken, self._asked, strict=True):
+            taken.clear()
+            asked.clear()
 
     def made(self, worker: int, t0: int, t1: int) -> None:
         """Take the making of one batch by a worker (its number)."""
