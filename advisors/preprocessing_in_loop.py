@@ -12,8 +12,8 @@ What to do: move it into the dataset's `__getitem__` or `collate_fn` and give th
 that draws its own batches (`get_batch`), prepare the next batch in a thread or process while the step runs.
 
 When it is wrong: when the work needs the model's last output (reinforcement learning, hard-negative mining). In a loop
-without a DataLoader also when what follows the optimizer's step makes no batch and is no work on the weights either,
-like a step of a simulator. With torch before 2.0, or under a TorchFunctionMode of the script's own (a default device is
+without a DataLoader also when what is done there makes no batch and is no work on the weights either, like a step of a
+simulator; what the stacks surely show below the line of the optimizer's step is `work-after-step`'s. With torch before 2.0, or under a TorchFunctionMode of the script's own (a default device is
 one), torch tells nothing of that work: then it is silent where the stacks show a function that goes through a model.
 Where workers and step fill all CPUs, no two hours are alike on virtual ones: the lower end may be the likelier one.
 
@@ -21,12 +21,14 @@ Sources: the checklist of causes in docs/causes.md (preprocessing coupled with t
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gputune.enough import sure
 from gputune.features import Features, Process
 from gputune.figures import mean
 from gputune.finding import Finding
-from gputune.moving import moved_to_workers
+from gputune.loaderless import AHEAD, BEHIND, on_weights, side, unattended
+from gputune.moving import left_out, moved_to_workers
 
 CHECKLIST = ("preprocessing", "2.1")
 
@@ -38,6 +40,7 @@ WITHOUT_LOADER = (
     "from the optimizer on, without a DataLoader,",
     "if it makes the batch, have a DataLoader do it ahead",
 )
+ELSE = "else do it less often"  # where nobody knows which it is
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -45,7 +48,9 @@ def advise(run: Features) -> Iterator[Finding]:
         steps = process.batches or process.optimizer_steps
         if not steps or not process.loop or not _known(process, process.loop / steps):
             continue
-        each = mean(process.before_forward) * (1 - (process.on_weights or 0.0))
+        if not process.batch_gotten and side(process) == BEHIND:
+            continue
+        each = unattended(process)
         if each * steps / process.loop >= NOTABLE and not _through_a_model(process):
             yield _finding(run, process, each, steps)
 
@@ -72,15 +77,18 @@ def _through_a_model(process: Process) -> bool:
 
 def _finding(run: Features, process: Process, each: float, steps: int) -> Finding:
     workers, speedup = moved_to_workers(run, process, each)
-    on_weights = mean(process.before_forward) * (process.on_weights or 0.0) * steps / process.loop
-    frame = next((f for f in process.frames if not f.compute and f.share > on_weights), None)  # else it may be that
+    frame = next((f for f in process.frames if not f.compute and f.share > on_weights(process)), None)  # else it may be that
     place = f", mostly in {frame.function}" if frame else ""
     since, move = AFTER_NEXT if process.batch_gotten else WITHOUT_LOADER
+    do = f"{move}, with num_workers={workers}"
+    if not process.batch_gotten and side(process) != AHEAD:  # it may be left out as well as made ahead
+        speedup = replace(speedup, high=max(speedup.high, left_out(run, process, each).high))
+        do = f"{do}; {ELSE}"
     share = each * steps / process.loop
     return Finding(
         id="preprocessing-in-loop",
         says=f"the loop works {each * 1e3:.3g} ms a step {since} before the model ({share:.0%} of its time){place}",
-        do=f"{move}, with num_workers={workers}",
+        do=do,
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
         basis="that work moved to workers, replayed within the CPUs of this job",

@@ -1,35 +1,45 @@
-"""Work that is no training runs at every step: after the optimizer's step, before the next batch is asked for.
+"""Work of the loop's own runs at every step: after the optimizer's step, before the next batch is asked for.
 
 What it sees: the time from the end of the optimizer's step to the next `next()`, without what is timed by itself
 (checkpoints, logging, reporting, evaluations, waits for the device), and the stacks of the training thread: which lines
-of the loop below the optimizer's step they show, and what lies under them. It speaks of lines under which they show
-Python's own modules or libraries that do not touch weights (json, pickle, subprocess, numpy, scikit-learn, matplotlib
-and their like), and hardly any of torch; and of copies of the model (`copy.deepcopy`).
+of the loop below the optimizer's step they show, and what lies under them. Of some lines it is sure that they do
+not work on the weights: those under which they show Python's own modules or libraries that do not touch them (json,
+pickle, subprocess, numpy, scikit-learn, matplotlib and their like) and hardly any of torch, and copies of the model
+(`copy.deepcopy`). Others, in torch's functions or in plain Python, may be a moving average of the weights. That is a
+part of the training; but one pass over them in place takes no longer than the optimizer's step, which passes over them
+as well. Of such lines only what they take beyond that step counts, by the stacks of both.
+Without a DataLoader: the time from the end of the step to the first call of a module, less what torch works on the
+weights, where the stacks show most of the loop's own work below the line of the step.
 
-Why it matters: a metric over all that was predicted so far, a history that is written anew, a picture that is drawn or
-the best model that is kept costs as much as it takes, at every step: no worker does it meanwhile, and the device
-waits. Much of it grows with the run.
+Why it matters: a metric over all that was predicted so far, a history that is written anew, a picture that is drawn,
+the best model that is kept or an average of the weights that is built anew costs as much as it takes, at every step: no
+worker does it meanwhile, and the device waits. Much of it grows with the run.
 
 What to do: do it every so many steps or once an epoch, add up what it needs instead of starting anew, or hand the
-numbers to a process of its own.
+numbers to a process of its own. Averages of weights: in place, over lists of tensors (`torch._foreach_lerp_`), which
+rounds differently; every few steps, with the decay to that power, makes another average.
 
 When it is wrong: when the next step needs the result (hard-negative mining, a curriculum, reinforcement learning, a
-target network).
-It is silent where it cannot tell: for work in torch's functions or in plain Python, which looks like a moving average
-of the weights; for statements on the line of the optimizer's step; inside of a trainer of a library; without stacks.
+target network). Several averages in place may together take longer than the optimizer's step, and cannot be written
+faster. Without a DataLoader also when it makes the next batch: then a DataLoader should, ahead of time.
+It is silent where it cannot tell: for lines that go through a model, which may be training; for what may as well be a
+wait for a device; for statements on the line of the optimizer's step; inside of a trainer of a library; without stacks.
 
 Sources: the checklist of causes in docs/causes.md (metric computation, metric reporting).
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gputune.features import Afterwork, Features, Process
 from gputune.figures import mean
-from gputune.finding import Finding
-from gputune.moving import left_out
+from gputune.finding import Finding, Speedup
+from gputune.loaderless import BEHIND, behind, on_weights, side, unattended
+from gputune.moving import left_out, moved_to_workers
 from gputune.pauses import AFFORDABLE, rarer
+from gputune.workload import device_work
 
 CHECKLIST = ("metric computation", "metric reporting")
 
@@ -37,26 +47,71 @@ LEAST = 20  # steps that were timed, and stacks of the loop: below it, nothing i
 NOTABLE = 0.08  # of the loop: a scheduler's step, counters and a progress bar take less
 RARE = 0.05  # of the steps, those with most work behind them, are left out: an epoch's end, a picture now and then
 APART = 0.25  # of a line's stacks that show a library under it: the rest is its calls in C, which have no frame
-TORCH = 0.1  # of a line's stacks with torch in them: from here on it may be work on the weights
+TORCH = 0.1  # of a line's stacks with torch in them: from here on it may be work on the weights, or training
+LOOKED_AT = re.compile(r"^[^+]*$|\+(cpu|cu|rocm)")  # version of a torch whose devices, if any, are looked at
 NORMAL = 1.96  # standard errors of a 95 % interval
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        steps = process.batches
-        if not steps or process.loop <= 0 or min(len(process.after_step), process.loop_stacks) < LEAST:
+        if process.loop <= 0 or process.loop_stacks < LEAST:
             continue
-        clock = _clock(process, steps)
-        lines = clock.explains(process.afterwork)
-        told = [line for line in lines if is_apart(line)]
-        sure, likely = clock.seconds(told, sum(line.share for line in lines))
-        if told and likely * steps >= NOTABLE * process.loop:
-            yield _finding(run, process, told, sure, likely)
+        if process.batches and len(process.after_step) >= LEAST:
+            yield from _after(run, process)
+        elif not process.batch_gotten and len(process.before_forward) >= LEAST and side(process) == BEHIND:
+            yield from _unattended(run, process)
+
+
+def _after(run: Features, process: Process) -> Iterator[Finding]:
+    """Return the finding on lines that surely are no work on the weights, or on the others if these take more."""
+    clock = _clock(process, process.batches)
+    lines = clock.explains(process.afterwork)
+    whole = sum(line.share for line in lines)
+    apart = [line for line in lines if is_apart(line)]
+    others = [line for line in lines if not is_apart(line) and not _through_a_model(line)]
+    sure, likely = clock.seconds(apart, whole)
+    least, most = clock.seconds(others, whole)
+    idle = _for_a_device(run, process)
+    beyond = max(0.0, most - clock.scale * process.stepping - idle)
+    notable = NOTABLE * process.loop / process.batches
+    if likely >= max(notable, beyond):
+        yield _rarer(run, process, apart[0], sure, likely)
+    elif beyond >= notable:
+        sure = max(0.0, least - clock.surely(process.stepping) - idle)
+        yield _in_place(run, process, others[0], (sure, beyond, most), clock.scale * process.stepping)
+
+
+def _unattended(run: Features, process: Process) -> Iterator[Finding]:
+    steps = process.optimizer_steps
+    clock = _clock(process, steps)
+    share = behind(process)
+    idle = _for_a_device(run, process)
+    likely = min(unattended(process), share * clock.own) - idle
+    sure = min(likely, (share - clock.margin(share)) * clock.own - idle)
+    plain = [line for line in process.afterwork if line.share > on_weights(process) and not _through_a_model(line)]
+    if plain and likely * steps >= NOTABLE * process.loop:
+        yield _either(run, process, plain[0], max(0.0, sure), likely)
 
 
 def is_apart(line: Afterwork) -> bool:
     """Return whether what runs in a line is surely no work on the weights."""
     return line.apart >= APART * line.share and line.torch <= TORCH * line.share
+
+
+def _through_a_model(line: Afterwork) -> bool:
+    """Return whether what runs in a line may be training."""
+    return line.model > TORCH * line.share
+
+
+def _for_a_device(run: Features, process: Process) -> float:
+    """Return the s of a step that work which shows nothing but a line may be a wait for the device: its whole work.
+
+    Endless where there is a device of which nobody knows how long it works.
+    """
+    if not process.works and all(device.busy is None for device in run.devices):
+        unknown = run.devices or process.copies or not LOOKED_AT.search(process.torch)
+        return math.inf if unknown else 0.0
+    return device_work(run, process, process.loop / (process.batches or process.optimizer_steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +130,7 @@ class _Clock:
         """Return the lines in which the timed s lie: those around the loop only where its own surely leave much."""
         inner = [line for line in lines if not line.around]
         share = sum(line.share for line in inner)
-        missing = self.timed - self.scale * (share + self._margin(share))
+        missing = self.timed - self.scale * (share + self.margin(share))
         return lines if missing >= NOTABLE * self.own else inner
 
     def seconds(self, told: Sequence[Afterwork], behind: float) -> tuple[float, float]:
@@ -85,9 +140,13 @@ class _Clock:
         """
         share = sum(line.share for line in told)
         likely = max(0.0, min(share * self.scale, self.timed - (behind - share) * self.scale))
-        return max(0.0, min(likely, (share - self._margin(share)) * self.own)), likely
+        return max(0.0, min(likely, (share - self.margin(share)) * self.own)), likely
 
-    def _margin(self, share: float) -> float:
+    def surely(self, share: float) -> float:
+        """Return the s that a share of the stacks stands for at the most."""
+        return (share + self.margin(share)) * self.scale
+
+    def margin(self, share: float) -> float:
         """Return how far a share may be off: by so many stacks it is known."""
         some = max(share, 1 / self.stacks)
         return NORMAL * math.sqrt(some * max(0.0, 1 - some) / self.stacks)
@@ -102,32 +161,90 @@ def _clock(process: Process, steps: int) -> _Clock:
     return _Clock(own, timed, (own - timed) / before if before > 0 else own, process.loop_stacks)
 
 
-def _finding(run: Features, process: Process, told: Sequence[Afterwork], sure: float, likely: float) -> Finding:
-    steps = process.batches
-    share = likely * steps / process.loop
-    factor = rarer(share / AFFORDABLE)
+def _rarer(run: Features, process: Process, line: Afterwork, sure: float, likely: float) -> Finding:
+    """Return the finding on work that need not be done at every step."""
+    factor = rarer(likely * process.batches / process.loop / AFFORDABLE)
     gain, least = (left_out(run, process, each * (1 - 1 / factor)) for each in (likely, sure))
-    speedup = replace(gain, low=min(gain.low, least.low), steady=min(gain.steady, least.steady))
-    line = told[0]
+    finding = _finding(process, line, likely, _no_lower(gain, least), f" ({line.library})")
+    return replace(
+        finding,
+        do=f"do it {factor} times less often, add it up instead of starting anew, or hand it to another process",
+        basis=f"that work taken off all steps but one in {factor}, down to what the loader and the device can do",
+        evidence={**finding.evidence, "factor": factor},
+    )
+
+
+def _in_place(
+    run: Features, process: Process, line: Afterwork, each: tuple[float, float, float], step: float
+) -> Finding:
+    """Return the finding on work that may be on the weights, in all `each[2]` s, and the optimizer's step takes `step`.
+
+    `each` begins with what of it is too much: surely, and likely.
+    """
+    sure, beyond, most = each
+    least, gain, without = (left_out(run, process, seconds) for seconds in (sure, beyond, most))
+    speedup = replace(_no_lower(gain, least), high=max(gain.high, without.high))
+    finding = _finding(process, line, most, speedup, _calls(line))
+    return replace(
+        finding,
+        says=f"{finding.says}; the optimizer's step takes {step * 1e3:.2g} ms",
+        do=(
+            "an average of the weights: in place, by torch._foreach_lerp_ over lists of tensors; "
+            "anything else: every few steps, or in another process"
+        ),
+        basis="that work down to what the optimizer's step takes; at the high end without it",
+        effect="changes-rounding",
+        evidence={**finding.evidence, "beyond_s": beyond, "optimizer_s": step},
+    )
+
+
+def _either(run: Features, process: Process, line: Afterwork, sure: float, likely: float) -> Finding:
+    """Return the finding on work in a loop without a DataLoader, which may be left out or made ahead."""
+    gain, least = (left_out(run, process, each) for each in (likely, sure))
+    workers, moved = moved_to_workers(run, process, sure)
+    finding = _finding(process, line, likely, _no_lower(_no_lower(gain, least), moved), _calls(line))
+    return replace(
+        finding,
+        says=finding.says.replace("before the next batch ", "before the next round "),
+        do=(
+            "do it every few steps, add it up instead of starting anew, or hand it to another process; "
+            f"if it makes the next batch, have a DataLoader do it ahead, with num_workers={workers}"
+        ),
+        basis="the loop without that work; at the low end moved to workers, replayed within the CPUs of this job",
+        effect="changes-learning",
+    )
+
+
+def _calls(line: Afterwork) -> str:
+    return f" ({line.calls})" if line.calls else ""
+
+
+def _no_lower(gain: Speedup, least: Speedup) -> Speedup:
+    """Return a speed-up whose low end is that of another one, where that is lower."""
+    return replace(gain, low=min(gain.low, least.low), steady=min(gain.steady, least.steady))
+
+
+def _finding(process: Process, line: Afterwork, each: float, speedup: Speedup, what: str) -> Finding:
+    steps = process.batches or process.optimizer_steps
+    share = each * steps / process.loop
     return Finding(
         id="work-after-step",
         says=(
-            f"the loop works {likely * 1e3:.3g} ms a step behind the optimizer's step and before the next batch "
-            f"({share:.0%} of its time), mostly at {line.where} ({line.library})"
+            f"the loop works {each * 1e3:.3g} ms a step behind the optimizer's step and before the next batch "
+            f"({share:.0%} of its time), mostly at {line.where}{what}"
         ),
-        do=f"do it {factor} times less often, add it up instead of starting anew, or hand it to another process",
+        do="do it less often",
         share_lost=max(0.0, 1 - 1 / speedup.likely),
         speedup=speedup,
-        basis=f"that work taken off all steps but one in {factor}, down to what the loader and the device can do",
+        basis="the loop without that work",
         falsified_by=f"samples/s without {line.where} below x{speedup.low:.2f} of this run's",
         effect="identical",
         evidence={
             "share": share,
-            "each_s": likely,
-            "timed_s": mean(process.after_step),
+            "each_s": each,
+            "timed_s": mean(process.after_step or process.before_forward),
             "stacks": float(process.loop_stacks),
             "steps": steps,
-            "factor": factor,
         },
         where=line.where,
     )

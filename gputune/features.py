@@ -239,7 +239,9 @@ class Afterwork:
     """A line of the user's loop that runs between the optimizer's step and the next batch.
 
     Shares are of the stacks taken in the loop outside of next() and of spans: `share` all that lie in or under the
-    line, `torch` those with a frame of torch under it, `apart` those in a `library` that does not touch weights.
+    line, `torch` those with a frame of torch under it, `model` those that go through a model or back through one, and
+    `apart` those in a `library` that does not touch weights. `calls` is the user's function that it mostly calls.
+    Without a DataLoader nobody knows where the loop begins and ends: then all lines below the step's are told.
     A line `around` the loop stands in a function that calls it: where that does one round the line may run each step,
     else between epochs. Its stacks are none of those in the loop, so its share may be more than 1.
     """
@@ -249,7 +251,9 @@ class Afterwork:
     share: float
     torch: float
     apart: float
+    model: float = 0.0
     library: str = ""
+    calls: str = ""
     around: bool = False
 
 
@@ -320,6 +324,8 @@ class Process:
     ] = ()  # s from the last optimizer step to the following next(), spans left out; 0: none
     afterwork: tuple[Afterwork, ...] = ()  # what the stacks show there
     loop_stacks: int = 0  # that the shares of `afterwork` are of
+    stepping: float = 0.0  # share of these in the optimizer's step
+    plain: tuple[float, float] = (0.0, 0.0)  # share of these in neither model nor torch: behind the step, and not
     beats: tuple[float, ...] = ()  # s from each of the first optimizer steps to the next one
     backward: float = 0.0  # s in the loop that the training thread was inside of backward passes
     batch_gotten: bool = True  # before_forward counts from a next(); else from an optimizer step: no DataLoader

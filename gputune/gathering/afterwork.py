@@ -7,6 +7,9 @@ calls it (a method may ask for its batch, and the loop lie around it), unless an
 Statements on one line cannot be told apart, and what a library's trainer calls is no line of the user's loop: then
 nothing is told. Lines below the loop's end are told as well: how long a loop works there is measured by the guest's
 records, not here.
+
+Without a DataLoader there is no next(), and so no frame of which it is known that the loop lies in it. But what stands
+below the line of every step, in a frame on the way to it, comes after it as well.
 """
 
 import re
@@ -30,6 +33,8 @@ APART = re.compile(
     r"|-packages/(numpy|scipy|sklearn|pandas|PIL|cv2|skimage|matplotlib|seaborn|plotly|networkx|nltk|sacrebleu|"
     r"rouge_score|psutil|yaml)/"
 )
+WRAPPED = "profile_hook_step"  # torch's, around the step of every optimizer, also of one that is not torch's
+CALLS = ("_call_impl", "backward", "_engine_run_backward", "grad")  # of torch: through a model, or back through it
 COPY = re.compile(r"/lib/python3[.\d]*/(copy)\.py")  # of a model as it is now: torch lies under it, and changes nothing
 
 
@@ -39,7 +44,13 @@ class _Key(NamedTuple):
     path: Path
     kind: str  # "next", "step", "span" or ""
     torch: int  # index of the innermost frame of torch, -1 for none
+    model: int  # index of the innermost frame that goes through a model, -1 for none
     apart: str  # name of a library below the path that does not touch weights
+
+    @property
+    def plain(self) -> bool:
+        """Return whether it is the user's own work, neither in a model nor in torch's functions."""
+        return self.kind == "" and self.model < 0 and self.torch < len(self.path)
 
 
 class _Loop(NamedTuple):
@@ -69,7 +80,21 @@ class _Line:
     around: bool  # in a function that calls the loop's
     total: int = 0
     torch: int = 0
+    model: int = 0
     apart: dict[str, int] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)
+
+
+class Behind(NamedTuple):
+    """What the stacks of a loop show after the optimizer's step: lines by their share, and of how many stacks.
+
+    Stacks inside of next() and of spans are left out. `stepping` and `plain` as in `features.Process`.
+    """
+
+    lines: tuple[Afterwork, ...] = ()
+    stacks: int = 0
+    stepping: float = 0.0
+    plain: tuple[float, float] = (0.0, 0.0)
 
 
 class Paths:
@@ -89,20 +114,19 @@ class Paths:
             path=tuple(parts[: user + 1]),
             kind=_kind(parts, word),
             torch=-1 if copies else _last(parts),
+            model=-1 if copies else _through(parts),
             apart="copy" if copies else _apart(below),
         )
         if key in self._counts or len(self._counts) < MOST:
             self._counts[key] = self._counts.get(key, 0) + count
 
-    def lines(self) -> tuple[tuple[Afterwork, ...], int]:
-        """Return the lines after the step by their share of the stacks in the loop's function, and how many these are.
-
-        Stacks inside of next() and of spans are left out.
-        """
+    def lines(self, *, loaderless: bool = False) -> Behind:
+        """Return what the stacks in the loop's function show; `loaderless` if no batches are asked for."""
         loop = self._loop()
         if loop is None:
-            return (), 0
-        total, found = 0, dict[Part, _Line]()
+            return self._below_steps() if loaderless else Behind()
+        total = stepping = 0
+        found = dict[Part, _Line]()
         below = all(loop.header <= _number(step[len(loop.callers)]) for step in loop.steps)
         elsewhere = {loop.around(key.path) for key in self._counts if key.kind in ("next", "step")}
         for key, count in self._counts.items():
@@ -117,10 +141,32 @@ class Paths:
             if below and line < loop.header:  # before the loop
                 continue
             total += count
+            stepping += count if key.kind == "step" else 0
             if below or line < loop.header:
                 _count(found, loop, key, count)
-        ordered = sorted(found.items(), key=lambda item: -item[1].total)[:LINES] if total else []
-        return tuple(_told(part, line, total) for part, line in ordered), total
+        return _behind(found, total, stepping)
+
+    def _below_steps(self) -> Behind:
+        """Return what the stacks show below the lines of all steps, wherever the loop is.
+
+        A step that is too short for any stack comes after the model, whose lines stand for it.
+        """
+        steps = [key.path for key in self._counts if key.kind == "step"]
+        passes = [key.path for key in self._counts if key.kind == "" and key.model >= 0]
+        if not steps and not passes:
+            return Behind()
+        loop = _Loop((), "", "", 0, tuple(steps or passes))
+        found = dict[Part, _Line]()
+        sums = {"": 0, "step": 0}
+        ahead = behind = 0
+        for key, count in self._counts.items():
+            if key.kind in sums:
+                sums[key.kind] += count
+                after = _count(found, loop, key, count)
+                behind += count if key.plain and after else 0
+                ahead += count if key.plain and not after else 0
+        total = sum(sums.values())
+        return _behind(found, total, sums["step"])._replace(plain=(behind / total, ahead / total))
 
     def _loop(self) -> _Loop | None:
         """Return the loop whose frame lies innermost; of equal ones that with most stacks in its steps."""
@@ -148,11 +194,22 @@ def _kind(parts: list[Part], word: str) -> str:
 
 
 def _steps(function: str, file: str) -> bool:
-    return "torch/optim/" in file and function.rpartition(".")[2] == "step" and not file.endswith(NO_STEP)
+    if "torch/optim/" not in file or file.endswith(NO_STEP):
+        return False
+    return function.rpartition(".")[2] == "step" or WRAPPED in function
 
 
 def _last(parts: list[Part]) -> int:
     return max((index for index, (_, file, _) in enumerate(parts) if TORCH in file), default=-1)
+
+
+def _through(parts: list[Part]) -> int:
+    found = (i for i, (function, file, _) in enumerate(parts) if TORCH in file and _goes(function))
+    return max(found, default=-1)
+
+
+def _goes(function: str) -> bool:
+    return function.rpartition(".")[2] in CALLS
 
 
 def _apart(parts: list[Part]) -> str:
@@ -194,17 +251,29 @@ def _after(path: Path, step: Path) -> int:
     return -1
 
 
-def _count(found: dict[Part, _Line], loop: _Loop, key: _Key, count: int) -> None:
+def _count(found: dict[Part, _Line], loop: _Loop, key: _Key, count: int) -> bool:
+    """Count stacks with the line by which they come after all steps, and return whether they do."""
     places = [_after(key.path, step) for step in loop.steps]
     if key.kind or min(places) < 0:
-        return
+        return False
     place = max(places)
     line = found.setdefault(key.path[place], _Line(around=place < len(loop.callers)))
     line.total += count
     if key.torch > place:
         line.torch += count
+        line.model += count if key.model > place else 0
     elif key.apart:
         line.apart[key.apart] = line.apart.get(key.apart, 0) + count
+    called = next((function for function, file, _ in key.path[place + 1 :] if not _foreign(file)), "")
+    line.calls[called] = line.calls.get(called, 0) + count
+    return True
+
+
+def _behind(found: dict[Part, _Line], total: int, stepping: int) -> Behind:
+    if not total:
+        return Behind()
+    ordered = sorted(found.items(), key=lambda item: -item[1].total)[:LINES]
+    return Behind(tuple(_told(part, line, total) for part, line in ordered), total, stepping / total)
 
 
 def _told(part: Part, line: _Line, total: int) -> Afterwork:
@@ -215,6 +284,8 @@ def _told(part: Part, line: _Line, total: int) -> Afterwork:
         share=line.total / total,
         torch=line.torch / total,
         apart=sum(line.apart.values()) / total,
+        model=line.model / total,
         library=max(line.apart, key=lambda name: line.apart[name], default=""),
+        calls=max(line.calls, key=lambda name: line.calls[name], default=""),
         around=line.around,
     )

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from gputune.company import Companions
 from gputune.events import APART, END, LOOKED, NO_NEXT, SPAN_NAMES, Kind, Record, SpanCode
-from gputune.features import Afterwork, Filing, Frame, Place, Precision, Process, Trend
+from gputune.features import Filing, Frame, Place, Precision, Process, Trend
+from gputune.gathering.afterwork import Behind
 from gputune.gathering.copies import Copies
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
@@ -62,8 +63,8 @@ class Piles(Protocol):
     def of(self, pid: int) -> tuple[tuple[Frame, ...], int]:
         """Return the places of a process, and how many stacks there were."""
 
-    def afterwork(self, pid: int) -> tuple[tuple[Afterwork, ...], int]:
-        """Return the lines of its loop after the optimizer's step, and how many stacks were in the loop."""
+    def afterwork(self, pid: int, *, loaderless: bool = False) -> Behind:
+        """Return what they show after the optimizer's step of its loop; `loaderless` if it asks for no batches."""
 
 
 @dataclass(slots=True)
@@ -499,7 +500,7 @@ class Training:
         loop = max(0, self._loop_end - self._loop_began) / NS
         cores, queued = host.mean("cpu.main"), host.mean("cpu.queued.main")
         frames, samples = stacks.of(self.guest.pid)
-        afterwork, loop_stacks = stacks.afterwork(self.guest.pid)
+        after = stacks.afterwork(self.guest.pid, loaderless=not self._by_batches)
         loaders = tuple(
             state.features(
                 cpu=None if cores is None else cores / ranks,
@@ -557,8 +558,10 @@ class Training:
             stack_samples=samples,
             before_forward=tuple(self._forwards),
             after_step=tuple(self._afters),
-            afterwork=afterwork,
-            loop_stacks=loop_stacks,
+            afterwork=after.lines,
+            loop_stacks=after.stacks,
+            stepping=after.stepping,
+            plain=after.plain,
             beats=tuple(self._beats[WARM_UP:]),
             on_weights=self._on_weights / self._looked if self._looked else None,
             backward=self._backward / NS,

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gputune.features import Afterwork, Frame
-from gputune.gathering.afterwork import Paths
+from gputune.features import Frame
+from gputune.gathering.afterwork import Behind, Paths
 from gputune.gathering.sampled import Sampled, word
 from gputune.sample import Stack
 
@@ -118,10 +118,10 @@ class Stacks:
         """Return where the time of a process went as its stacks tell it."""
         return self._sampled.get(pid, Sampled())
 
-    def afterwork(self, pid: int) -> tuple[tuple[Afterwork, ...], int]:
-        """Return the lines of a process's loop after the optimizer's step, and how many stacks were in the loop."""
+    def afterwork(self, pid: int, *, loaderless: bool = False) -> Behind:
+        """Return what a process's stacks show after the optimizer's step; `loaderless` if it asks for no batches."""
         paths = self._paths.get(pid)
-        return ((), 0) if paths is None else paths.lines()
+        return Behind() if paths is None else paths.lines(loaderless=loaderless)
 
     def of(self, pid: int, *, everywhere: bool = False) -> tuple[tuple[Frame, ...], int]:
         """Return the places of a process by their share of its stacks outside of spans, and how many there were.

@@ -67,6 +67,23 @@ def test_a_loop_that_draws_its_own_batches_is_seen_too(run) -> None:
     assert finding.speedup.likely == pytest.approx(2.0, rel=0.1)
 
 
+def test_where_nobody_knows_whether_it_makes_the_batch_it_may_be_left_out_as_well(run) -> None:
+    plain = without_loader(run(before_forward=(0.010,) * 30, frames=WORK))
+    (unknown,) = advise(plain)
+    ahead = replace(plain, processes=(replace(plain.processes[0], loop_stacks=100, plain=(0.01, 0.5)),))
+    (batch,) = advise(ahead)
+    assert unknown.do.endswith("; else do it less often")
+    assert batch.do.endswith("num_workers=1")
+    assert batch.speedup.likely == unknown.speedup.likely
+    assert batch.speedup.high <= unknown.speedup.high
+
+
+def test_what_surely_stands_below_the_optimizers_step_is_said_by_another_advisor(run) -> None:
+    plain = without_loader(run(before_forward=(0.010,) * 30, frames=WORK))
+    below = replace(plain.processes[0], loop_stacks=100, plain=(0.5, 0.01), on_weights=0.0)
+    assert list(advise(replace(plain, processes=(below,)))) == []
+
+
 def test_an_average_of_the_weights_is_no_preprocessing(run) -> None:
     """As measured: the function goes through `parameters()`, in torch's modules, and works on each weight itself."""
     stacks = (

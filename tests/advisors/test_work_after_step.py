@@ -14,9 +14,16 @@ AVERAGE = Afterwork(where="train.py:18", function="main", share=0.5, torch=0.2, 
 SHORT = Afterwork(where="train.py:19", function="main", share=0.05, torch=0.0, apart=0.05, library="json")
 
 
-def loop(plain, *lines: Afterwork, timed: float = 0.014, steps: int = 100, stacks: int = 300):
-    """A loop of 20 ms a step, of which `timed` s come after the optimizer's step, with these lines in its stacks."""
-    process = replace(plain.processes[0], after_step=(timed,) * steps, afterwork=lines, loop_stacks=stacks)
+def loop(
+    plain, *lines: Afterwork, timed: float = 0.014, steps: int = 100, stacks: int = 300, stepping: float = 0.05, **more
+):
+    """A loop of 20 ms a step, of which `timed` s come after the optimizer's step, with these lines in its stacks.
+
+    `stepping` is the share of the stacks in that step.
+    """
+    process = replace(
+        plain.processes[0], after_step=(timed,) * steps, afterwork=lines, loop_stacks=stacks, stepping=stepping, **more
+    )
     return replace(plain, processes=(process,))
 
 
@@ -35,9 +42,73 @@ def test_is_silent_with_a_few_numbers_that_are_written_down(ordinary) -> None:
     assert list(advise(loop(ordinary, SHORT, timed=0.001))) == []
 
 
-def test_is_silent_of_work_that_may_be_on_the_weights(ordinary) -> None:
-    assert list(advise(loop(ordinary, BARE))) == []
-    assert list(advise(loop(ordinary, AVERAGE))) == []
+def without_loader(plain, *, plainly: tuple[float, float], on_weights: float | None = 0.0, seconds: float = 0.012):
+    """Steps of 20 ms, `seconds` s of them before the model, and the shares of its stacks behind the step and not."""
+    line = Afterwork(where="train.py:30", function="main", share=plainly[0], torch=0.0, apart=0.0, calls="Replay.rank")
+    process = replace(
+        plain.processes[0], loaders=(), batches=0, samples=0, optimizer_steps=400, loop=8.0, cpu=1.0,
+        batch_gotten=False, before_forward=(seconds,) * 30, on_weights=on_weights, afterwork=(line,), loop_stacks=300,
+        stepping=0.05, plain=plainly,
+    )  # fmt: skip
+    return replace(plain, processes=(process,))
+
+
+def test_is_silent_of_an_average_of_the_weights_that_takes_no_longer_than_the_optimizers_step(ordinary) -> None:
+    for line in (BARE, AVERAGE):
+        assert list(advise(loop(ordinary, replace(line, share=0.3), timed=0.006, stepping=0.28))) == []
+
+
+def test_of_work_that_may_be_on_the_weights_what_is_beyond_one_pass_over_them_counts(ordinary) -> None:
+    """20 ms, of which 10 lie behind the step, and 2 in it."""
+    for line in (BARE, AVERAGE):
+        (finding,) = advise(loop(ordinary, replace(line, calls="Averages.update"), timed=0.010, stepping=0.1))
+        assert finding.where == line.where
+        assert "10 ms a step" in finding.says
+        assert "(Averages.update); the optimizer's step takes 2 ms" in finding.says
+        assert "_foreach_lerp_" in finding.do
+        assert finding.speedup.likely == pytest.approx(20 / 12, rel=0.1)
+        assert finding.speedup.low < 20 / 12
+        assert finding.speedup.high > 2
+        assert finding.effect == "changes-rounding"
+
+
+def test_is_silent_of_what_goes_through_a_model(ordinary) -> None:
+    """A second model may be trained by hand there, or a teacher asked."""
+    assert list(advise(loop(ordinary, replace(BARE, torch=0.5, model=0.3), timed=0.010))) == []
+
+
+def test_is_silent_of_what_may_be_a_wait_for_a_device(ordinary, device) -> None:
+    busy, idle = (replace(loop(ordinary, BARE, timed=0.010), devices=(device(busy=share),)) for share in (0.8, 0.02))
+    assert list(advise(busy)) == []
+    assert [finding.where for finding in advise(idle)] == [BARE.where]
+    unknown = replace(ordinary, devices=(device(busy=None),))
+    assert list(advise(loop(unknown, BARE, timed=0.010))) == []
+    assert list(advise(loop(ordinary, BARE, timed=0.010, torch="2.7.1+xpu"))) == []
+
+
+def test_the_work_that_takes_most_is_named(ordinary) -> None:
+    (finding,) = advise(loop(ordinary, replace(HISTORY, share=0.2, apart=0.2), BARE))
+    assert finding.where == BARE.where
+    (finding,) = advise(loop(ordinary, HISTORY, replace(BARE, share=0.2), timed=0.018))
+    assert finding.where == HISTORY.where
+
+
+def test_without_a_loader_lines_below_the_step_are_told(run) -> None:
+    (finding,) = advise(without_loader(run(), plainly=(0.6, 0.05)))
+    assert finding.id == "work-after-step"
+    assert finding.where == "train.py:30"
+    assert "train.py:30 (Replay.rank)" in finding.says
+    assert "if it makes the next batch, have a DataLoader do it" in finding.do
+    assert finding.speedup.low < 1.9 < finding.speedup.likely
+    assert finding.speedup.likely == pytest.approx(20 / 8, rel=0.1)
+
+
+def test_without_a_loader_it_is_silent_of_what_makes_the_batch_or_works_on_the_weights(run) -> None:
+    assert list(advise(without_loader(run(), plainly=(0.05, 0.6)))) == []
+    assert list(advise(without_loader(run(), plainly=(0.3, 0.3)))) == []
+    assert list(advise(without_loader(run(), plainly=(0.6, 0.0), on_weights=None))) == []
+    assert list(advise(without_loader(run(), plainly=(0.6, 0.0), on_weights=0.95))) == []
+    assert list(advise(without_loader(run(), plainly=(0.6, 0.05), seconds=0.001))) == []
 
 
 def test_is_silent_of_lines_that_lie_behind_the_loop(ordinary) -> None:
@@ -47,14 +118,14 @@ def test_is_silent_of_lines_that_lie_behind_the_loop(ordinary) -> None:
 
 def test_is_silent_where_what_was_timed_is_that_of_other_lines(ordinary) -> None:
     """An average of the weights of 10 ms a step, and metrics at an epoch's end."""
-    assert list(advise(loop(ordinary, HISTORY, BARE, timed=0.010))) == []
+    assert list(advise(loop(ordinary, HISTORY, BARE, timed=0.010, stepping=0.5))) == []
 
 
 def test_is_silent_of_a_summary_around_the_loop_whose_own_lines_take_what_was_timed(ordinary) -> None:
     summary = replace(HISTORY, share=3.0, apart=3.0, around=True)
     (finding,) = advise(loop(ordinary, summary, METRIC, timed=0.010))
     assert finding.where == METRIC.where
-    assert list(advise(loop(ordinary, summary, BARE, timed=0.010))) == []
+    assert [finding.where for finding in advise(loop(ordinary, summary, BARE, timed=0.010))] == [BARE.where]
 
 
 def test_lines_behind_the_loop_do_not_hide_what_others_take(ordinary) -> None:
@@ -62,9 +133,9 @@ def test_lines_behind_the_loop_do_not_hide_what_others_take(ordinary) -> None:
 
     The loop's own 60 stacks: 20 in the average, 40 up to the step.
     """
-    average = replace(BARE, share=20 / 120)
+    average = replace(BARE, share=20 / 120, torch=20 / 120)
     once = replace(HISTORY, share=60 / 120, apart=60 / 120)
-    assert list(advise(loop(ordinary, average, once, timed=0.020 / 3, stacks=120))) == []
+    assert list(advise(loop(ordinary, average, once, timed=0.020 / 3, stacks=120, stepping=20 / 120))) == []
 
 
 def test_names_a_line_around_a_method_that_does_a_round(ordinary) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import Kind, SpanCode
+from gputune.events import NO_NEXT, Kind, SpanCode
 
 LIB = "/venv/lib/python3.11/site-packages"
 NEXT = f"_BaseDataLoaderIter.__next__ ({LIB}/torch/utils/data/dataloader.py:700)"
@@ -11,6 +11,9 @@ SCHEDULER = f"LRScheduler.step ({LIB}/torch/optim/lr_scheduler.py:150)"
 AVERAGE = f"AveragedModel.update_parameters ({LIB}/torch/optim/swa_utils.py:300)"
 JSON = "_iterencode (/usr/lib/python3.11/json/encoder.py:430)"
 NUMPY = f"argsort ({LIB}/numpy/core/fromnumeric.py:1133)"
+UPDATE = "Averages.update (/home/me/average.py:36)"
+CALL = f"Module._call_impl ({LIB}/torch/nn/modules/module.py:1780)"
+BACKWARD = f"Tensor.backward ({LIB}/torch/_tensor.py:620)"
 BAR = f"tqdm.set_postfix ({LIB}/tqdm/std.py:1400)"
 
 
@@ -144,6 +147,67 @@ def test_of_two_optimizers_the_later_step_counts(story) -> None:
     story.stack(main(17), NUMPY, count=20)
     story.stack(main(19), NUMPY, count=20)
     assert lines(story) == [("train.py:19", 0.2, 0.0, 0.2)]
+
+
+def test_stacks_in_the_step_are_counted_too_and_whom_a_line_calls(story) -> None:
+    looped(story).stack(main(17), "decorate (" + LIB + "/torch/utils/_contextlib.py:124)", UPDATE, count=60)
+    (process,) = story.features().processes
+    assert process.stepping == pytest.approx(0.2)
+    assert process.afterwork[0].calls == "Averages.update"
+    assert process.afterwork[0].model == 0
+
+
+def test_the_step_of_an_optimizer_that_is_not_torchs_is_one(story) -> None:
+    wrapper = f"Optimizer.profile_hook_step.<locals>.wrapper ({LIB}/torch/optim/optimizer.py:530)"
+    story.iterator()
+    story.batch()
+    story.stack(main(10), NEXT, count=10)
+    story.stack(main(15), wrapper, "Lion.step (/home/me/lion.py:40)", count=20)
+    story.stack(main(12), count=20)
+    story.stack(main(17), JSON, count=60)
+    assert lines(story) == [("train.py:17", 0.6, 0.0, 0.6)]
+
+
+def test_what_goes_through_a_model_after_the_step_is_known(story) -> None:
+    looped(story).stack(main(17), CALL, "Net.forward (/home/me/net.py:4)", count=30)
+    story.stack(main(18), BACKWARD, count=30)
+    (process,) = story.features().processes
+    assert [round(a.model, 3) for a in process.afterwork] == [0.3, 0.3]
+
+
+def drawn(story):
+    """A loop without a DataLoader, whose optimizer steps at line 15."""
+    for number in range(12):
+        story.step(10)
+        story.record(Kind.FORWARD, story.at, story.at + 5, code=NO_NEXT) if number else None
+    story.stack(main(13), CALL, count=20)
+    story.stack(main(14), BACKWARD, count=20)
+    story.stack(main(11), "get_batch (/home/me/data.py:4)", count=10)
+    return story
+
+
+def test_without_a_loader_lines_tell_on_which_side_of_the_step_its_own_work_is(story) -> None:
+    drawn(story).stack(main(15), STEP, count=20)
+    story.stack(main(17), "Replay.rank (/home/me/replay.py:62)", count=30)
+    assert lines(story) == [("train.py:17", 0.3, 0.0, 0.0)]
+    (process,) = story.features().processes
+    assert process.plain == pytest.approx((0.3, 0.1))
+    assert process.stepping == pytest.approx(0.2)
+    assert process.afterwork[0].calls == "Replay.rank"
+
+
+def test_without_a_stack_in_the_step_the_models_lines_stand_for_it(story) -> None:
+    drawn(story).stack(main(17), "Replay.rank (/home/me/replay.py:62)", count=50)
+    (process,) = story.features().processes
+    assert process.plain == pytest.approx((0.5, 0.1))
+
+
+def test_without_stacks_in_the_model_either_nothing_is_told(story) -> None:
+    story.step(10)
+    story.stack(main(17), "Replay.rank (/home/me/replay.py:62)", count=50)
+    (process,) = story.features().processes
+    assert process.plain == (0.0, 0.0)
+    assert process.afterwork == ()
 
 
 def test_schedulers_and_averages_of_weights_are_torchs(story) -> None:
