@@ -13,8 +13,9 @@ that draws its own batches (`get_batch`), prepare the next batch in a thread or 
 
 When it is wrong: when the work needs the model's last output (reinforcement learning, hard-negative mining). In a loop
 without a DataLoader also when what is done there makes no batch and is no work on the weights either, like a step of a
-simulator; what the stacks surely show below the line of the optimizer's step is `work-after-step`'s. With torch before 2.0, or under a TorchFunctionMode of the script's own (a default device is
-one), torch tells nothing of that work: then it is silent where the stacks show a function that goes through a model.
+simulator; what the stacks surely show below the line of the optimizer's step is `work-after-step`'s. With torch before
+2.0, or under a TorchFunctionMode of the script's own (a default device is one), torch tells nothing of that work: then
+it is silent where the stacks show a function that goes through a model.
 Where workers and step fill all CPUs, no two hours are alike on virtual ones: the lower end may be the likelier one.
 
 Sources: the checklist of causes in docs/causes.md (preprocessing coupled with training).
@@ -25,7 +26,6 @@ from dataclasses import replace
 
 from gputune.enough import sure
 from gputune.features import Features, Process
-from gputune.figures import mean
 from gputune.finding import Finding
 from gputune.loaderless import AHEAD, BEHIND, on_weights, side, unattended
 from gputune.moving import left_out, moved_to_workers
@@ -77,7 +77,7 @@ def _through_a_model(process: Process) -> bool:
 
 def _finding(run: Features, process: Process, each: float, steps: int) -> Finding:
     workers, speedup = moved_to_workers(run, process, each)
-    frame = next((f for f in process.frames if not f.compute and f.share > on_weights(process)), None)  # else it may be that
+    frame = next((f for f in process.frames if not f.compute and f.share > on_weights(process)), None)  # else: that
     place = f", mostly in {frame.function}" if frame else ""
     since, move = AFTER_NEXT if process.batch_gotten else WITHOUT_LOADER
     do = f"{move}, with num_workers={workers}"
