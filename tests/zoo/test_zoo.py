@@ -184,3 +184,14 @@ def test_a_machine_whose_host_takes_cpu_time_is_a_slower_one_and_the_row_says_so
     told = judge.Outcome("a", None, found=[[]], stolen=[0.01, 0.23])
     assert judge.row(told).endswith("23% stolen")
     assert "stolen" not in judge.row(judge.Outcome("a", None, found=[[]], stolen=[0.01]))
+
+
+def test_what_one_round_realised_is_held_against_the_others_of_its_case() -> None:
+    steady = judge.Outcome(
+        "steady", "few-workers", predicted=[[1.0, 2.0, 3.0]] * 2, paces=[10.0, 10.0], mended=[20.0, 20.0]
+    )
+    apart = judge.Outcome(
+        "apart", "few-workers", predicted=[[1.0, 2.0, 3.0]] * 3, paces=[10.0] * 3, mended=[20.0, 20.0, 30.0]
+    )
+    once = judge.Outcome("once", "few-workers", predicted=[[1.0, 2.0, 3.0]], paces=[10.0], mended=[20.0])
+    assert judge.repeated([steady, apart, once]) == pytest.approx([0.0, 0.0, 0.2, 0.2, 0.5])
