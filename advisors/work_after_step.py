@@ -16,8 +16,9 @@ the best model that is kept or an average of the weights that is built anew cost
 worker does it meanwhile, and the device waits. Much of it grows with the run.
 
 What to do: do it every so many steps or once an epoch, add up what it needs instead of starting anew, or hand the
-numbers to a process of its own. Averages of weights: in place, over lists of tensors (`torch._foreach_lerp_`), which
-rounds differently; every few steps, with the decay to that power, makes another average.
+numbers to a process of its own. Averages of weights: in place, over lists of tensors (`torch._foreach_lerp_`; of an
+`AveragedModel` by `multi_avg_fn=get_ema_multi_avg_fn()`), which rounds differently; every few steps, with the decay to
+that power, makes another average.
 
 When it is wrong: when the next step needs the result (hard-negative mining, a curriculum, reinforcement learning, a
 target network). Several averages in place may together take longer than the optimizer's step, and cannot be written
