@@ -13,6 +13,8 @@ When it is wrong: when the storage cannot serve more readers at once than it doe
 workers by a lock that is not seen (of files, of a database; those of `multiprocessing` are, where they are entered by
 `with`), or when each worker's memory does not fit. An `IterableDataset` that does not share its samples out
 among the workers returns each of them once a worker: the finding says so unless the dataset asked `get_worker_info()`.
+Where one worker has a slow part of such a dataset, more of them may leave that part whole: nothing is sure then, and
+`straggling-worker` says what helps.
 
 TensorFlow: the same of a tf.data pipeline, in its words. The stage that takes most of the time of making a batch maps
 a function over one element after the other, or over fewer at once than would help: `num_parallel_calls`. What

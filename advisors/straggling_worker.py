@@ -9,19 +9,25 @@ they stand still, and so does the device, although batches are there.
 
 What to do: `in_order=False` (torch 2.6 and later) lets batches come as they are made. Or make the slow samples
 equal to the others: cut long ones, sort by length into the same batch, move their decoding offline.
+In an iterable dataset a worker that is slower than the others has a slow part of its own, as a far site: no order of
+delivery makes it shorter, and more workers do so only where the dataset cuts that very part again. Give each worker a
+share of it, in turn with its share of the rest.
 
 When it is wrong: when an experiment has to be repeatable, or the order of samples means something (curricula, packed
-documents): in_order=False gives another order in each run. Slow samples that are all of one kind then come late.
+documents): in_order=False gives another order in each run. Slow samples that are all of one kind then come late. Where
+it is the worker itself that is slow, and not what it reads, shares do not help.
 
 Sources: `torch.utils.data.DataLoader`, `in_order`; pytorch pull request 141833; the model is `gputune/replay.py`.
 """
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import median
 
-from gputune.features import Features, Fetch
+from gputune.features import Features
 from gputune.finding import Finding, Speedup
+from gputune.parts import slow_worker
 from gputune.prediction import Outlook, outlooks
 
 CHECKLIST = ("data loading",)
@@ -29,8 +35,6 @@ CHECKLIST = ("data loading",)
 WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 WORTH = 1.05  # what another order must promise
 SLOW = 3.0  # times the median: a batch so slow is no ordinary variation
-APART = 1.5  # times the median of the others: a worker so slow is another kind of worker
-ENOUGH = 5  # batches of each worker to compare workers by
 SINCE = (2, 6)  # the torch that has in_order
 
 
@@ -41,23 +45,11 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         if not any(count > 0 for count in loader.early):  # nothing was ever held up behind another batch
             continue
-        speedup = outlook.out_of_order()
-        if speedup.likely >= WORTH:
-            yield _finding(outlook, speedup)
-
-
-def slow_worker(fetches: tuple[Fetch, ...]) -> tuple[int, float] | None:
-    """Return (worker, times the others' median batch) where one worker is slower than all others, else None."""
-    times: dict[int, list[float]] = {}
-    for fetch in fetches:
-        if fetch.worker >= 0:
-            times.setdefault(fetch.worker, []).append(fetch.wall)
-    middle = {worker: median(found) for worker, found in times.items() if len(found) >= ENOUGH}
-    if len(middle) < 2:
-        return None
-    slowest = max(middle, key=lambda worker: middle[worker])
-    others = max(value for worker, value in middle.items() if worker != slowest)
-    return (slowest, middle[slowest] / others) if others and middle[slowest] >= APART * others else None
+        loose, shared = outlook.out_of_order(), outlook.shared_out()
+        if shared is not None and shared.likely > max(WORTH, loose.likely):
+            yield _shared(_finding(outlook, shared))
+        elif loose.likely >= WORTH:
+            yield _finding(outlook, loose)
 
 
 def has_in_order(torch: str) -> bool:
@@ -99,7 +91,20 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
             "usual_batch_s": usual,
             "longest_batch_s": longest,
             "slowest_worker": culprit[1] if culprit else 1.0,
+            **({"slow_worker": culprit[0]} if culprit else {}),
         },
         where=loader.where,
         change={"in_order": False} if newer else {},
+    )
+
+
+def _shared(finding: Finding) -> Finding:
+    """Say it of a slow part of an iterable dataset, which no setting makes shorter."""
+    return replace(
+        finding,
+        do=f"share out what worker {finding.evidence['slow_worker']:g} reads: a part of it for each worker, in turn "
+        "with the rest",
+        basis="DataLoader replayed over the measured times of its batches and steps, dealt out evenly to the workers",
+        falsified_by=f"samples/s with equal shares for all workers below x{finding.speedup.low:.2f} of this run's",
+        change={},
     )

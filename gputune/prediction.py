@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gputune import storage
+from gputune import parts, storage
 from gputune.aftermath import aftermath
 from gputune.enough import alike
 from gputune.features import Epoch, Features, Fetch, Loader, Machine, Process
@@ -228,15 +228,23 @@ class Outlook:
         cache: dict[int, float] = {}
         for number, batches in enumerate(lengths):
             if batches not in cache:
-                cache[batches] = self.job.epoch(
-                    setting.workers, setting.prefetch, batches, in_order=self.loader.in_order
-                )
+                cache[batches] = self._epoch(setting, batches)
             total += cache[batches]
             if setting.workers and (number in built or not setting.persistent):
                 total += self.starting(setting.workers)
             elif setting.workers:
                 total += self.resetting
         return total * self.batches / max(1, sum(lengths))
+
+    def _epoch(self, setting: Setting, batches: int) -> float:
+        """Return the s of a pass; no shorter than its slowest part, while the workers that have parts are as many."""
+        seconds = self.job.epoch(setting.workers, setting.prefetch, batches, in_order=self.loader.in_order)
+        return max(seconds, self.part * batches) if setting.workers == self.now.workers else seconds
+
+    @cached_property
+    def part(self) -> float:
+        """Return the s for each batch of a pass that the slowest part of an iterable dataset takes alone; else 0."""
+        return parts.longest(self.loader, self.job.fetches)
 
     def starting(self, workers: int) -> float:
         """Return what an epoch pays to start and end `workers` workers, in s: as measured, else as known of torch."""
@@ -396,7 +404,11 @@ class Outlook:
         lasting = self._smallest(numbers, persistent=True)
         persistent = self.now.persistent or self._seconds(*lasting) * PERSIST_GAIN < self._seconds(*plain)
         chosen = lasting if persistent else plain
-        return chosen[0], persistent, self._interval(self.loop(self.now), self._seconds(*chosen), apart=True)
+        now, then = self.loop(self.now), self._seconds(*chosen)
+        # Whether a dataset cuts its slow part again for more workers is not known: at the worst it stays whole.
+        whole = self._interval(now, max(then, self.part * self.batches), apart=True)
+        found = self._interval(now, then, apart=True)
+        return chosen[0], persistent, _from(whole, found)
 
     def _smallest(self, numbers: Sequence[int], *, persistent: bool) -> tuple[int, bool]:
         """Choose for batches a little slower than measured: advice on the very edge would be taken back next time."""
@@ -475,8 +487,22 @@ class Outlook:
 
     def out_of_order(self) -> Speedup:
         """Return what it would buy to take batches as they come."""
-        loose = self._also(replace(self.loader, in_order=False))
-        return self._interval(self.loop(self.now), loose.loop(self.now))
+        return self._as(replace(self.loader, in_order=False))
+
+    def shared_out(self) -> Speedup | None:
+        """Return what it would buy if each worker had a share of the slow part; None where no part is slow.
+
+        Likely in turn with the rest; at the least each worker makes its shares of one part after the other.
+        """
+        loader = self.loader
+        if parts.slow_part(loader) is None:
+            return None
+        least = self._as(replace(loader, fetches=parts.one_by_one(loader.fetches)))
+        return _from(least, self._as(replace(loader, fetches=parts.in_turn(loader.fetches))))
+
+    def _as(self, loader: Loader) -> Speedup:
+        """Return what it would buy if the loader were this one, with its settings as they are."""
+        return self._interval(self.loop(self.now), self._also(loader).loop(self.now))
 
     def handed_over(self, excess: float, delivery: float, lighter: float = 0.0, fewer: float = 1.0) -> Speedup:
         """Return what it would buy to save the share `excess` of the time in `collate_fn`, and to deliver in so many s.
@@ -575,6 +601,11 @@ def within(gain: Speedup, most: float) -> Speedup:
     """Return a speed-up of which no likely value lies above `most`; its interval moves along."""
     less = min(1.0, max(1.0, most) / gain.likely)
     return Speedup(low=gain.low * less, likely=gain.likely * less, high=gain.high * less, steady=gain.steady * less)
+
+
+def _from(least: Speedup, gain: Speedup) -> Speedup:
+    """Return a speed-up that may be as small as `least`."""
+    return replace(gain, low=min(least.low, gain.low), steady=min(least.sure, gain.sure))
 
 
 class _Latest:

@@ -17,7 +17,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from gputune.aftermath import chilled
@@ -117,11 +117,24 @@ class Job:
         if workers == 0:
             return batches * self.seconds(0, 1)
         played = min(batches, max(self._enough(), ROUNDS * workers))
+        if played <= BATCHES // 2 and played < max(map(len, (self.fetches, self.steps, self.picks))):
+            return self._short(workers, max(1, prefetch), batches, in_order=in_order)
         ends = _play(self, workers, max(1, prefetch), played, in_order=in_order)
         total = max(ends[-1], played * self.floor)
         if batches > played:
             total += (batches - played) * self._steady(ends, workers)
         return total
+
+    def _short(self, workers: int, prefetch: int, batches: int, *, in_order: bool) -> float:
+        """Return the mean time of short passes, in s: each has other batches, for a few are not like all."""
+        count = BATCHES - BATCHES % batches
+        series = (spread(self.fetches, count), spread(self.steps, count), self.picked(count))
+        total = 0.0
+        for start in range(0, count, batches):
+            fetches, steps, picks = (each[start : start + batches] for each in series)
+            job = replace(self, fetches=fetches, steps=steps, picks=picks)
+            total += max(_play(job, workers, prefetch, batches, in_order=in_order)[-1], batches * self.floor)
+        return total * batches / count
 
     def picked(self, batches: int) -> list[Work]:
         """Return what the batch sampler takes before each of so many steps; nothing where it never took long."""

@@ -222,6 +222,13 @@ def test_rare_slow_batches_are_replayed_as_often_as_they_came() -> None:
     assert held.epoch(4, 2, 400) == pytest.approx(5 * 3.0 + 395 * 0.015, rel=0.05)
 
 
+def test_short_passes_are_like_all_that_was_measured_and_not_like_any_few() -> None:
+    """Passes of 12 batches, of which each third one is slow throughout: which of the passes, no other may decide."""
+    times = [0.200 if number // 12 % 3 == 1 else 0.020 for number in range(360)]
+    passes = job(fetches=times, steps=[0.001])
+    assert passes.epoch(1, 2, 12) == pytest.approx(12 * (0.200 + 2 * 0.020) / 3, rel=0.1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "prefetch"), [(1, 2), (3, 2)])
 def test_a_real_dataloader_of_sleeping_items_takes_as_long_as_its_items_and_steps_say(workers, prefetch) -> None:

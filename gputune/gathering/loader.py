@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 
 from gputune.company import Companions
 from gputune.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Record
@@ -41,6 +42,12 @@ class _Pass:
     complete: bool = False
     fresh: bool = False
     read: Pass = field(default_factory=Pass)
+    made: dict[int, int] = field(default_factory=dict)  # batches of it that each worker made
+
+    def place(self, worker: int) -> tuple[int, ...]:
+        """Return the place in which the next batch of a worker is delivered: workers take turns from the first on."""
+        number = self.made[worker] = self.made.get(worker, -1) + 1
+        return self.t0, number, worker
 
 
 def maybe(value: Json) -> int | None:
@@ -74,7 +81,7 @@ class LoaderState:
         self._step_cpus: deque[float] = deque(maxlen=KEPT)
         self._next_cpus: deque[float] = deque(maxlen=KEPT)
         self._pauses: dict[str, deque[float]] = {}
-        self._fetches: deque[Fetch] = deque(maxlen=KEPT)
+        self._fetches: deque[tuple[tuple[int, ...], Fetch]] = deque(maxlen=KEPT)  # and its place
         self._fetched = 0
         self._made_by: dict[tuple[int, int], int] = {}  # batches that each worker of each iterator made
         self._passes: dict[int, _Pass] = {}
@@ -223,8 +230,10 @@ class LoaderState:
         self._fetched += 1
         age = self._count_made(iterator, worker)
         mine = self._pass_of(iterator, record.t0)
+        place: tuple[int, ...] = (record.t1,)
         if mine is not None:
             mine.read.fetch(record)
+            place = mine.place(worker) if self._ordered else place
         if iterator in self._handovers:
             self._handovers[iterator].made(worker, record.t0, record.t1)
         if record.e:
@@ -238,17 +247,16 @@ class LoaderState:
             # A part of the CPU time may run beside it where the worker has threads.
             alone = worker < 0 or (self.worker_threads or 1) == 1
             room = max(0.0, wall - cpu) if alone else wall
-            self._fetches.append(
-                Fetch(
-                    wall=wall,
-                    cpu=cpu,
-                    queued=min(room, max(0, record.b) / NS),
-                    collate=record.d / NS,
-                    samples=record.c,
-                    worker=worker,
-                    age=age,
-                )
+            made = Fetch(
+                wall=wall,
+                cpu=cpu,
+                queued=min(room, max(0, record.b) / NS),
+                collate=record.d / NS,
+                samples=record.c,
+                worker=worker,
+                age=age,
             )
+            self._fetches.append((place, made))
 
     def _count_made(self, iterator: int, worker: int) -> int:
         """Count a batch of a worker, and return how many it had made before."""
@@ -289,7 +297,8 @@ class LoaderState:
         """Return what is known. `cpu` is the process's mean CPU use over the loop in cores, `queued` likewise."""
         settings = self.settings
         per_batch = loop / self.batches if self.batches else 0.0
-        made = self._fetches if self.num_workers == 0 else ()  # in the same process: their part is not the step's
+        fetches = self._in_order()
+        made = fetches if self.num_workers == 0 else ()  # in the same process: their part is not the step's
         step_cpu = None
         if cpu is not None and self.batches:
             step_cpu = max(0.0, cpu * per_batch - self._picking() - sum(f.cpu for f in made) / max(1, len(made)))
@@ -320,7 +329,7 @@ class LoaderState:
             step_cpus=tuple(self._step_cpus),
             next_cpus=tuple(self._next_cpus),
             step_queued=step_queued,
-            fetches=tuple(self._fetches),
+            fetches=fetches,
             reads=tuple(self._reads.reads),
             filing=self.filing,
             epochs=tuple(self._epoch(p) for p in self._epochs),
@@ -346,6 +355,10 @@ class LoaderState:
             pipeline=self.pipeline.features() if self.pipeline is not None else None,
             seconds=(self._last - self._first) / NS,
         )
+
+    def _in_order(self) -> tuple[Fetch, ...]:
+        """Return how batches were made, in the order of their delivery: records of them come worker by worker."""
+        return tuple(fetch for _, fetch in sorted(self._fetches, key=itemgetter(0)))
 
     def _picking(self) -> float:
         """Return the CPU s of the batch sampler in a next(): not what it queued for."""

@@ -1,9 +1,12 @@
 """few-workers speaks when more workers would help, and only then."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.advisors.few_workers import advise
 from gputune.company import Company
+from gputune.features import Fetch
 
 
 def test_is_silent_while_data_arrives_in_time(run) -> None:
@@ -38,6 +41,21 @@ def test_leaves_batches_that_are_held_up_to_straggling_worker(run) -> None:
     held_up = run(num_workers=4, fetches=fetches, waits=waits, step=0.010, early=[0] * 41 + [7] * 3, kept=400)
     assert list(advise(held_up)) == []
     assert list(advise(run(num_workers=4, fetches=fetches, waits=waits, step=0.010, kept=400))) != []
+
+
+def test_is_not_sure_where_one_worker_has_a_slow_part_of_an_iterable_dataset(run) -> None:
+    """More workers may leave it whole: then a pass takes as long as before."""
+    told = run(num_workers=3, step=0.005, waits=[0.095, 0.0005, 0.0005], iterable=True)
+    process = told.processes[0]
+    loader = process.loaders[0]
+    makers = ((0, 0.040), (1, 0.110), (2, 0.040))
+    made = [Fetch(wall=s, cpu=0.003, queued=0.0, collate=0.0, samples=1, worker=w) for w, s in makers] * 60
+    loader = replace(loader, fetches=tuple(made))
+    unsure = replace(told, processes=(replace(process, loaders=(loader,)),))
+    assert all(finding.speedup.sure < 1.05 < finding.speedup.likely for finding in advise(unsure))
+    indexed = replace(told, processes=(replace(process, loaders=(replace(loader, iterable=False),)),))
+    (finding,) = advise(indexed)
+    assert finding.speedup.sure > 1.05
 
 
 def test_names_a_number_that_covers_the_making_of_a_batch(run) -> None:

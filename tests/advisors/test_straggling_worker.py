@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.advisors.straggling_worker import advise, has_in_order, slow_worker
+from gputune.advisors.straggling_worker import advise, has_in_order
 from gputune.features import Features, Fetch
+from gputune.prediction import outlooks
 
 # Three workers; of forty batches one takes 800 ms and the others 8 ms; a step takes 10 ms.
 HELD_UP = {
@@ -21,8 +22,8 @@ def with_torch(run: Features, version: str) -> Features:
     return replace(run, processes=tuple(replace(p, torch=version) for p in run.processes))
 
 
-def fetch(worker: int, wall: float) -> Fetch:
-    return Fetch(wall=wall, cpu=wall, queued=0.0, collate=0.0, samples=1, worker=worker)
+def fetch(worker: int, wall: float, cpu: float) -> Fetch:
+    return Fetch(wall=wall, cpu=cpu, queued=0.0, collate=0.0, samples=1, worker=worker)
 
 
 def test_is_silent_when_all_batches_take_the_same_time(run) -> None:
@@ -73,13 +74,48 @@ def test_knows_which_torch_has_it(torch: str, has: bool) -> None:
     assert has_in_order(torch) is has
 
 
-def test_a_worker_that_is_slower_than_all_others_is_named() -> None:
-    fetches = [fetch(w, 0.3 if w == 2 else 0.1) for w in range(4) for _ in range(6)]
-    assert slow_worker(tuple(fetches)) == (2, pytest.approx(3.0))
+def in_parts(run: Features, slow: int = 1, *, iterable: bool = True) -> Features:
+    """Three workers of which one makes each of its batches slowly: by itself it takes as long as the whole loop."""
+    process = run.processes[0]
+    loader = process.loaders[0]
+    made = tuple(fetch(k % 3, 0.100 if k % 3 == slow else 0.003, cpu=0.003) for k in range(200))
+    loader = replace(loader, iterable=iterable, fetches=made, early=(2, 0, 0) * 60)
+    return replace(run, processes=(replace(process, loaders=(loader,)),))
 
 
-def test_slow_samples_that_any_worker_may_get_are_no_slow_worker() -> None:
-    fetches = [fetch(w, 1.0 if k == 3 else 0.1) for w in range(4) for k in range(6)]
-    assert slow_worker(tuple(fetches)) is None
-    assert slow_worker(tuple(fetch(0, 0.1) for _ in range(20))) is None
-    assert slow_worker(()) is None
+# A third of the batches takes 100 ms, all of them one worker's: a round of three steps lasts as long.
+FAR_SITE = {"num_workers": 3, "step": 0.012, "waits": [0.0640, 0.0005, 0.0005]}
+
+
+def test_a_slow_part_of_an_iterable_dataset_is_to_be_shared_out(run) -> None:
+    (finding,) = advise(in_parts(run(**FAR_SITE)))
+    assert finding.change == {}
+    assert "worker 1" in finding.do
+    assert "33 times" in finding.says
+    assert finding.effect == "changes-order"
+    assert 2.0 < finding.speedup.likely < 0.101 / 0.036  # at most the pace of three steps
+    assert finding.speedup.low > 1.2  # where all workers make their shares of the slow part at once
+
+
+def test_no_order_of_delivery_is_said_to_make_a_slow_part_shorter(run) -> None:
+    (outlook,) = outlooks(in_parts(run(**FAR_SITE)))
+    assert outlook.out_of_order().likely < 1.05
+    assert outlook.best_prefetch()[1].likely < 1.05
+    assert outlook.loop(outlook.now) == pytest.approx(outlook.process.loop, rel=0.1)
+
+
+def test_slow_samples_of_a_dataset_with_an_index_belong_to_no_worker(run) -> None:
+    (outlook,) = outlooks(in_parts(run(**FAR_SITE), iterable=False))
+    assert outlook.shared_out() is None
+    (finding,) = advise(in_parts(run(**FAR_SITE), iterable=False))
+    assert finding.change == {"in_order": False}
+
+
+def test_slow_batches_of_any_worker_of_an_iterable_dataset_still_ask_for_another_order(run) -> None:
+    (finding,) = advise(run(**HELD_UP, iterable=True))
+    assert finding.change == {"in_order": False}
+
+
+def test_an_iterable_dataset_whose_queue_hides_its_slow_part_is_let_alone(run) -> None:
+    healthy = {**FAR_SITE, "step": 0.040, "waits": [0.0005]}
+    assert list(advise(in_parts(run(**healthy)))) == []

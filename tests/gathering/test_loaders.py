@@ -284,6 +284,33 @@ def test_a_batch_knows_how_many_its_worker_had_made_before(untold) -> None:
     assert [fetch.age for fetch in loader.fetches] == [1, 1, 2, 2]
 
 
+def test_batches_stand_in_the_order_of_their_delivery_though_they_are_told_worker_by_worker(untold) -> None:
+    """Worker 1 takes three times as long, so worker 0 runs ahead; and its records are read first."""
+    workers(untold, 11, 12)
+    for worker, took in ((0, 10), (1, 30)):
+        for number in range(6):
+            made(untold, 110 + number * took, 110 + (number + 1) * took, worker)
+    untold.at = 300
+    untold.epoch(6)
+    (loader,) = untold.features().processes[0].loaders
+    assert [fetch.worker for fetch in loader.fetches[-8:]] == [0, 1] * 4
+
+
+def test_without_order_batches_stand_as_they_were_made(untold) -> None:
+    untold.loader(id=1, num_workers=2, prefetch_factor=2, in_order=False)
+    untold.iterator(workers=2)
+    for number in (0, 1):
+        untold.process(number + 1, pid=11 + number, role="worker")
+        untold.record(Kind.MEMBER, untold.at, untold.at, a=1, b=11 + number, c=number)
+    for worker, took in ((0, 10), (1, 31)):
+        for number in range(6):
+            made(untold, 110 + number * took, 110 + (number + 1) * took, worker)
+    untold.at = 300
+    untold.epoch(6)
+    (loader,) = untold.features().processes[0].loaders
+    assert [fetch.worker for fetch in loader.fetches[-7:]] == [0, 0, 1, 1, 1, 1, 1]
+
+
 def test_a_batch_made_in_the_training_process_belongs_to_the_next_that_it_was_made_in(story) -> None:
     story.loader(id=2, where="train.py:42")
     story.iterator(1, loader=1)
