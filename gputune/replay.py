@@ -11,6 +11,8 @@ after a while of something else begins cold (`aftermath.py`): with `cools`, the 
 does not.
 
 Nothing here reads a clock or a file: the same measurements always give the same prediction.
+
+Over 300 lines because what is replayed and the replay are one model.
 """
 
 import heapq
@@ -183,6 +185,7 @@ class _Play:
 
     def __init__(self, job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool) -> None:
         self.job = job
+        self.cpus = job.cpus
         self.fetches = spread(job.fetches, batches)
         self.steps = spread(job.steps, batches)
         self.picks = job.picked(batches)
@@ -196,7 +199,7 @@ class _Play:
         self.reading: list[tuple[float, int]] = []  # (disk's time, who)
         self.queues: list[deque[int]] = [deque() for _ in range(workers)]
         self.making = [-1] * workers
-        self.ready: deque[int] = deque()  # batches that are made, in the order in which they were
+        self.ready: dict[int, None] = {}  # batches that are made, in the order in which they were
         self.held = [0] * workers  # batches handed out to each and not yet received
         self.maker: dict[int, int] = {}
         self.sent = self.received = 0
@@ -213,32 +216,25 @@ class _Play:
         """Let the training take a batch if it waits for one that is there; then go on to the next event."""
         if self.step is None and self.handing < 0:
             self._receive()
-        share = min(1.0, self.job.cpus / self.crowd) if self.crowd > 0 else 1.0
+        share = self.cpus / self.crowd if self.crowd > self.cpus else 1.0
         together = share if self.step is None or self.getting else self.step.pace(share)
-        at_step = self.now + self.computing / together
-        at_blocked = self.blocked[0][0] if self.blocked else math.inf
-        at_running = self.now + (self.running[0][0] - self.virtual) / share if self.running else math.inf
+        at, event = self.until, self._handed
+        if self.blocked and self.blocked[0][0] < at:
+            at, event = self.blocked[0][0], self._woken
+        if self.computing < math.inf and self.now + self.computing / together < at:
+            at, event = self.now + self.computing / together, self._computed_step
+        if self.running and self.now + (self.running[0][0] - self.virtual) / share < at:
+            at, event = self.now + (self.running[0][0] - self.virtual) / share, self._computed
         readers = len(self.reading)
-        at_reading = self.now + (self.reading[0][0] - self.turned) * readers if readers else math.inf
-        passed = min(at_blocked, at_running, at_reading, at_step, self.until) - self.now
-        self.now += passed
+        if readers and self.now + (self.reading[0][0] - self.turned) * readers < at:
+            at, event = self.now + (self.reading[0][0] - self.turned) * readers, self._read
+        passed = at - self.now
+        self.now = at
         self.virtual += passed * share
         self.computing -= passed * together
         if readers:
             self.turned += passed / readers
-        if self.until <= self.now:
-            self._take(self._wanted())
-        elif at_blocked <= at_running and at_blocked <= at_reading and at_blocked <= at_step:
-            self.now, who = heapq.heappop(self.blocked)
-            self._wake(who)
-        elif at_step <= at_running and at_step <= at_reading:
-            self._computed_step()
-        elif at_running <= at_reading:
-            self.virtual, who = heapq.heappop(self.running)
-            self._computed(who)
-        else:
-            self.turned, who = heapq.heappop(self.reading)
-            self._begin(who)
+        event()
 
     def _hand_out(self) -> None:
         allowance = len(self.queues) * self.prefetch
@@ -248,10 +244,19 @@ class _Play:
             self.maker[self.sent] = who
             self.held[who] += 1
             self.sent += 1
-        for who, queue in enumerate(self.queues):
-            if queue and self.making[who] < 0:
-                self.making[who] = queue.popleft()
-                heapq.heappush(self.blocked, (self.now + self.fetches[self.making[who]].blocked, who))
+            if self.making[who] < 0:
+                self._start(who)
+
+    def _start(self, who: int) -> None:
+        """Let a worker go on to its next batch, if it has one."""
+        if not self.queues[who]:
+            return
+        self.making[who] = self.queues[who].popleft()
+        fetch = self.fetches[self.making[who]]
+        if fetch.blocked > 0:
+            heapq.heappush(self.blocked, (self.now + fetch.blocked, who))
+        else:
+            self._wait_no_more(who, fetch)
 
     def _next(self) -> int:
         """Return whose turn it is; without order, a worker that is behind is passed over."""
@@ -264,25 +269,22 @@ class _Play:
         found = self._wanted()
         if found not in self.ready:
             return
-        if self.job.late > 0 and self._is_computing(self.maker[found]):
-            self.handing, self.until = self.maker[found], self.now + self.job.late
+        maker = self.maker[found]
+        if self.job.late > 0 and maker in self.computers:
+            self.handing, self.until = maker, self.now + self.job.late
         else:
             self._take(found)
 
-    def _is_computing(self, who: int) -> bool:
-        """Return whether a worker computes a batch, or goes on to do so before its other threads have had a turn."""
-        if self.making[who] < 0 or who in self.computers:
-            return who in self.computers
-        making = self.fetches[self.making[who]]
-        return not making.blocked and not making.disk
-
     def _wanted(self) -> int:
         """Return the batch that the training gets next; without order, the first that is there."""
-        return self.ready[0] if self.ready and not self.in_order else self.received
+        return next(iter(self.ready)) if self.ready and not self.in_order else self.received
+
+    def _handed(self) -> None:
+        self._take(self._wanted())
 
     def _take(self, found: int) -> None:
         self.handing, self.until = -1, math.inf
-        self.ready.remove(found)
+        del self.ready[found]
         self.held[self.maker.pop(found)] -= 1
         self.step, pick = self.steps[self.received], self.picks[self.received]
         self.getting = True
@@ -291,38 +293,48 @@ class _Play:
         cold = self.job.cold(self.now - self.ends[-1], getting + self.step.cpu) if self.ends else 0.0
         self.computing = getting + cold
 
-    def _wake(self, who: int) -> None:
+    def _woken(self) -> None:
+        self.now, who = heapq.heappop(self.blocked)
         if who == TRAINING:
             self._stepped()
-        elif self.fetches[self.making[who]].disk > 0:
-            heapq.heappush(self.reading, (self.turned + self.fetches[self.making[who]].disk, who))
+        else:
+            self._wait_no_more(who, self.fetches[self.making[who]])
+
+    def _wait_no_more(self, who: int, fetch: Work) -> None:
+        if fetch.disk > 0:
+            heapq.heappush(self.reading, (self.turned + fetch.disk, who))
         else:
             self._begin(who)
+
+    def _read(self) -> None:
+        self.turned, who = heapq.heappop(self.reading)
+        self._begin(who)
 
     def _begin(self, who: int) -> None:
         self.crowd += 1.0
         self.computers.add(who)
         heapq.heappush(self.running, (self.virtual + self.fetches[self.making[who]].cpu, who))
 
-    def _computed(self, who: int) -> None:
+    def _computed(self) -> None:
+        self.virtual, who = heapq.heappop(self.running)
         self.crowd -= 1.0
         self.computers.discard(who)
-        self.ready.append(self.making[who])
+        self.ready[self.making[who]] = None
         self.making[who] = -1
         if self.handing == who:
             self._take(self._wanted())
-        self._hand_out()
+        self._start(who)
 
     def _computed_step(self) -> None:
-        self.computing = math.inf
-        if self.step is None:
+        step, self.computing = self.step, math.inf
+        if step is None:
             return
         if self.getting:
-            self._begin_step(self.step)
+            self._begin_step(step)
             return
-        self.crowd -= self.step.width
-        if self.step.blocked > 0:
-            heapq.heappush(self.blocked, (self.now + self.step.blocked, TRAINING))
+        self.crowd -= step.width
+        if step.blocked > 0:
+            heapq.heappush(self.blocked, (self.now + step.blocked, TRAINING))
         else:
             self._stepped()
 
