@@ -60,6 +60,7 @@ others; the columns "own" and "choice" have it as it came.
 |---|---|---|---|---|---|---|---|---|---|
 """
 Cell = dict[str, object]
+Round = dict[int, float]  # the place of a cell to its rate
 
 
 @dataclass(kw_only=True)
@@ -171,50 +172,68 @@ def rivals(
     return dict(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 else {}
 
 
-def finals(folder: Path, cells: Sequence[Cell], seconds: float, most: int = ROUNDS) -> tuple[list[list[float]], float]:
+def finals(folder: Path, cells: Sequence[Cell], seconds: float, most: int = ROUNDS) -> tuple[list[Round], float]:
     """Return the rates of cells that are measured in turn: of each round, in an order by lot, of each cell.
 
     And the share of the CPU time that was stolen in the worst of these rounds. They are added to until the first cell's
-    regret is known, or there are many. Of rounds in which the host of a virtual machine took much of the CPU time as
-    many more are made, and the calmest ones count.
+    regret is known, or there are many: with that one and the best of the others so far, for the regret of those who are
+    behind need not be known as well. Of rounds in which the host of a virtual machine took much of the CPU time as many
+    more are made, and the calmest ones count.
     """
-    kept: list[tuple[float, list[float]]] = []
+    kept: list[tuple[float, Round]] = []
+    places = list(range(len(cells)))
     begin = 0
     while len(kept) < most and (not kept or unsure_regret([rates for _, rates in kept]) > SHARP):
-        found = _rounds(folder, cells, seconds, range(begin, begin + ROUNDS))
+        found = _rounds(folder, cells, places, seconds, range(begin, begin + ROUNDS))
         begin += ROUNDS + (disturbed := sum(stolen > CALM for stolen, _ in found))
-        found += _rounds(folder, cells, seconds, range(begin - disturbed, begin))
+        found += _rounds(folder, cells, places, seconds, range(begin - disturbed, begin))
         kept += sorted(found, key=lambda each: each[0])[:ROUNDS]
+        rates = means([rates for _, rates in kept])
+        places = [0, *sorted((place for place in rates if place), key=lambda place: -rates[place])[:FINALISTS]]
     return [rates for _, rates in kept], max(stolen for stolen, _ in kept)
 
 
 def _rounds(
-    folder: Path, cells: Sequence[Cell], seconds: float, numbers: Sequence[int]
-) -> list[tuple[float, list[float]]]:
-    """Return of each round the share of the CPU time that was stolen, and each cell's rate."""
-    lots = [random.Random(SEED + number).sample(range(len(cells)), len(cells)) for number in numbers]
+    folder: Path, cells: Sequence[Cell], places: Sequence[int], seconds: float, numbers: Sequence[int]
+) -> list[tuple[float, Round]]:
+    """Return of each round the share of the CPU time that was stolen, and the rates of the cells at these places."""
+    lots = [random.Random(SEED + number).sample(places, len(places)) for number in numbers]
     rows = iter(measured(folder, [cells[place] for lot in lots for place in lot], seconds) if lots else ())
     found = []
     for lot in lots:
         seen = {place: next(rows) for place in lot}
-        found.append(
-            (max(row["stolen"] for row in seen.values()), [seen[place]["rate"] for place in range(len(cells))])
-        )
+        found.append((max(row["stolen"] for row in seen.values()), {place: seen[place]["rate"] for place in lot}))
     return found
 
 
-def regrets(rounds: Sequence[Sequence[float]]) -> list[float]:
+def means(rounds: Sequence[Round]) -> Round:
+    """Return the mean rates of the cells that were in all rounds."""
+    places = set[int].intersection(*(set(rates) for rates in rounds))
+    return {place: statistics.fmean(rates[place] for rates in rounds) for place in sorted(places)}
+
+
+def regrets(rounds: Sequence[Round]) -> Round:
+    """Return how far each cell is below the best; of those that were left out of some rounds, in the others."""
+    everybody = max(map(len, rounds))
+    return _regrets([rates for rates in rounds if len(rates) == everybody]) | _regrets(rounds)
+
+
+def _regrets(rounds: Sequence[Round]) -> Round:
     """Return how far each cell is below the best: the best by half of the rounds, in the others, and the reverse."""
-    halves = [[statistics.fmean(rates) for rates in zip(*rounds[half::2], strict=True)] for half in (0, 1)]
-    pairs = ((halves[0], halves[1]), (halves[1], halves[0]))
-    found = [[1 - rate / told[known.index(max(known))] for rate in told] for known, told in pairs]
-    return [statistics.fmean(both) for both in zip(*found, strict=True)]
+    halves = [means(rounds[half::2]) for half in (0, 1)]
+    places = halves[0].keys() & halves[1].keys()
+    found = dict.fromkeys(places, 0.0)
+    for known, told in (halves, halves[::-1]):
+        best = max(places, key=lambda place: known[place])
+        for place in places:
+            found[place] += (1 - told[place] / told[best]) / 2
+    return found
 
 
-def unsure_regret(rounds: Sequence[Sequence[float]]) -> float:
+def unsure_regret(rounds: Sequence[Round]) -> float:
     """Return half of the 95 % interval of how the choice, which is the first cell, stands to the best of the others."""
-    rates = [statistics.fmean(each) for each in zip(*rounds, strict=True)]
-    best = rates.index(max(rates[1:], default=rates[0]))
+    rates = means(rounds)
+    best = max((place for place in rates if place), key=lambda place: rates[place], default=0)
     ratios = [found[0] / found[best] for found in rounds]
     return SURE * statistics.stdev(ratios) / math.sqrt(len(ratios))
 
@@ -240,14 +259,14 @@ def one(name: str, options: argparse.Namespace) -> Row:
         rounds, stolen = finals(folder, last, LONGER * options.seconds, MOST)
         spent = on_choice(folder, found)
     behind = regrets(rounds)
-    rates = [statistics.fmean(each) for each in zip(*rounds, strict=True)]
+    rates = means(rounds)
     baseline = float(str(dict_of(found["baseline"])["samples_per_s"]))
     trials = found["trials"] if isinstance(found["trials"], list) else []
     return Row(
         workload=name,
         baseline=baseline,
         chosen=chosen,
-        best=last[rates.index(max(rates))],
+        best=last[max(rates, key=lambda place: rates[place])],
         gain=rates[0] / baseline,
         regret=behind[0],
         unsure_regret=unsure_regret(rounds),
@@ -275,7 +294,7 @@ def _file(name: str, options: argparse.Namespace) -> Path:
     return Path(options.keep) / f"{name.replace(' ', '-').replace(',', '')}.json"
 
 
-def held(rival: dict[str, object], cells: Sequence[Cell], behind: Sequence[float]) -> dict[str, object]:
+def held(rival: dict[str, object], cells: Sequence[Cell], behind: Round) -> dict[str, object]:
     """Return what a rival chose with its regret, if it came to a choice."""
     chosen = dict_of(rival["settings"])
     return {**rival, "regret": behind[cells.index(chosen)]} if chosen else rival

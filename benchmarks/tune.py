@@ -13,7 +13,6 @@ import json
 import os
 import random
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from common import interval, trimmed
-from sweep import Cell, finals, measured, regrets, settings_of, unsure_regret, words
+from sweep import Cell, Round, finals, means, measured, regrets, settings_of, unsure_regret, words
 from sweep_workloads import WORKLOADS, script
 
 HERE = Path(__file__).parent
@@ -183,8 +182,7 @@ def one(name: str) -> Row:
                     costs([tuned, first, second], kept, batch / rate(after, batch)) if ended(told) else (None, None)
                 )
         rounds, last, stolen = against_a_grid(folder, kept)
-    rates = [statistics.fmean(each) for each in zip(*rounds, strict=True)]
-    best = rates.index(max(rates))
+    rates = means(rounds)
     return Row(
         workload=name,
         state=str(told.get("state")),
@@ -196,7 +194,7 @@ def one(name: str) -> Row:
         cost=cost,
         control=control,
         gain=rates[0] / rates[last.index({"num_workers": 0})],
-        best=last[best],
+        best=last[max(rates, key=lambda place: rates[place])],
         regret=regrets(rounds)[0],
         unsure=unsure_regret(rounds),
         stolen=stolen,
@@ -219,7 +217,7 @@ def moments(file: Path) -> list[float]:
     raise SystemExit("the training did not stop")
 
 
-def against_a_grid(folder: Path, kept: Cell) -> tuple[list[list[float]], list[Cell], float]:
+def against_a_grid(folder: Path, kept: Cell) -> tuple[list[Round], list[Cell], float]:
     """Return rounds of the kept settings and of others, which these were, and the worst share that was stolen."""
     found = measured(folder, grid(), CELL_S)
     top = [row["settings"] for row in sorted(found, key=lambda row: -row["rate"])[:2]]
