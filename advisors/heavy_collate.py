@@ -56,8 +56,8 @@ def advise(run: Features) -> Iterator[Finding]:
         if speedup.likely >= WORTH:
             late = best + (1 - SAVED) * max(0.0, _delivering(outlook) - best)
             least = outlook.handed_over(SAVED * excess, late, SAVED * lighter, 1 - SAVED * (1 - fewer))
-            lightest = max(lighter, PIECES) if _in_pieces(outlook) else 0.0
-            most = outlook.handed_over(excess, QUICK * best, lightest, QUICK * fewer if fewer < 1 else 1.0)
+            lightest, fewest = (max(lighter, PIECES), QUICK * fewer) if _in_pieces(outlook) else (0.0, 1.0)
+            most = outlook.handed_over(excess, QUICK * best, lightest, fewest)
             low, steady = (min(least.likely, end) for end in (speedup.low, speedup.sure))
             yield _finding(outlook, Speedup(low=low, likely=speedup.likely, high=most.high, steady=steady))
 
@@ -89,7 +89,7 @@ def _lighter(outlook: Outlook) -> float:
 
 def _fewer(outlook: Outlook) -> float:
     """Return the share of a batch's tensors that is left where few stand for many."""
-    return min(1.0, PACKED / (outlook.loader.batch_tensors or COUNTED)) if _in_pieces(outlook) else 1.0
+    return PACKED / (outlook.loader.batch_tensors or COUNTED) if _in_pieces(outlook) else 1.0
 
 
 def _delivering(outlook: Outlook) -> float:

@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 
 from gputune.features import Afterwork, Features, Process
 from gputune.figures import mean
-from gputune.finding import Finding, Speedup
+from gputune.finding import Effect, Finding, Speedup
 from gputune.loaderless import BEHIND, behind, on_weights, side, unattended
 from gputune.moving import left_out, moved_to_workers
 from gputune.pauses import AFFORDABLE, rarer
@@ -166,13 +166,16 @@ def _rarer(run: Features, process: Process, line: Afterwork, sure: float, likely
     """Return the finding on work that need not be done at every step."""
     factor = rarer(likely * process.batches / process.loop / AFFORDABLE)
     gain, least = (left_out(run, process, each * (1 - 1 / factor)) for each in (likely, sure))
-    finding = _finding(process, line, likely, _no_lower(gain, least), f" ({line.library})")
-    return replace(
-        finding,
+    found = _finding(
+        process,
+        line,
+        likely,
+        gain.down_to(least),
+        f" ({line.library})",
         do=f"do it {factor} times less often, add it up instead of starting anew, or hand it to another process",
         basis=f"that work taken off all steps but one in {factor}, down to what the loader and the device can do",
-        evidence={**finding.evidence, "factor": factor},
     )
+    return replace(found, evidence={**found.evidence, "factor": factor})
 
 
 def _in_place(
@@ -184,35 +187,39 @@ def _in_place(
     """
     sure, beyond, most = each
     least, gain, without = (left_out(run, process, seconds) for seconds in (sure, beyond, most))
-    speedup = replace(_no_lower(gain, least), high=max(gain.high, without.high))
-    finding = _finding(process, line, most, speedup, _calls(line))
-    return replace(
-        finding,
-        says=f"{finding.says}; the optimizer's step takes {step * 1e3:.2g} ms",
+    found = _finding(
+        process,
+        line,
+        most,
+        replace(gain.down_to(least), high=max(gain.high, without.high)),
+        f"{_calls(line)}; the optimizer's step takes {step * 1e3:.2g} ms",
         do=(
             "an average of the weights: in place, by torch._foreach_lerp_ over lists of tensors; "
             "anything else: every few steps, or in another process"
         ),
         basis="that work down to what the optimizer's step takes; at the high end without it",
         effect="changes-rounding",
-        evidence={**finding.evidence, "beyond_s": beyond, "optimizer_s": step},
     )
+    return replace(found, evidence={**found.evidence, "beyond_s": beyond, "optimizer_s": step})
 
 
 def _either(run: Features, process: Process, line: Afterwork, sure: float, likely: float) -> Finding:
     """Return the finding on work in a loop without a DataLoader, which may be left out or made ahead."""
     gain, least = (left_out(run, process, each) for each in (likely, sure))
     workers, moved = moved_to_workers(run, process, sure)
-    finding = _finding(process, line, likely, _no_lower(_no_lower(gain, least), moved), _calls(line))
-    return replace(
-        finding,
-        says=finding.says.replace("before the next batch ", "before the next round "),
+    return _finding(
+        process,
+        line,
+        likely,
+        gain.down_to(least).down_to(moved),
+        _calls(line),
         do=(
             "do it every few steps, add it up instead of starting anew, or hand it to another process; "
             f"if it makes the next batch, have a DataLoader do it ahead, with num_workers={workers}"
         ),
         basis="the loop without that work; at the low end moved to workers, replayed within the CPUs of this job",
         effect="changes-learning",
+        following="round",
     )
 
 
@@ -220,26 +227,32 @@ def _calls(line: Afterwork) -> str:
     return f" ({line.calls})" if line.calls else ""
 
 
-def _no_lower(gain: Speedup, least: Speedup) -> Speedup:
-    """Return a speed-up whose low end is that of another one, where that is lower."""
-    return replace(gain, low=min(gain.low, least.low), steady=min(gain.steady, least.steady))
-
-
-def _finding(process: Process, line: Afterwork, each: float, speedup: Speedup, what: str) -> Finding:
+def _finding(  # noqa: PLR0913 - what the three differ in
+    process: Process,
+    line: Afterwork,
+    each: float,
+    speedup: Speedup,
+    what: str,
+    *,
+    do: str,
+    basis: str,
+    effect: Effect = "identical",
+    following: str = "batch",
+) -> Finding:
     steps = process.batches or process.optimizer_steps
     share = each * steps / process.loop
     return Finding(
         id="work-after-step",
         says=(
-            f"the loop works {each * 1e3:.3g} ms a step behind the optimizer's step and before the next batch "
+            f"the loop works {each * 1e3:.3g} ms a step behind the optimizer's step and before the next {following} "
             f"({share:.0%} of its time), mostly at {line.where}{what}"
         ),
-        do="do it less often",
+        do=do,
         share_lost=max(0.0, 1 - 1 / speedup.likely),
         speedup=speedup,
-        basis="the loop without that work",
+        basis=basis,
         falsified_by=f"samples/s without {line.where} below x{speedup.low:.2f} of this run's",
-        effect="identical",
+        effect=effect,
         evidence={
             "share": share,
             "each_s": each,

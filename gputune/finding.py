@@ -1,7 +1,7 @@
 """One conclusion of one advisor."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
@@ -45,6 +45,10 @@ class Speedup:
     def sure(self) -> float:
         """Return the gain by which it is decided whether to speak."""
         return max(self.low, self.steady)
+
+    def down_to(self, least: "Speedup") -> "Speedup":
+        """Return it with the low ends of another one, where those are lower."""
+        return replace(self, low=min(self.low, least.low), steady=min(self.sure, least.sure))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,9 +46,7 @@ def longest(loader: Loader, works: Sequence[Work]) -> float:
 
 def in_turn(fetches: Sequence[Fetch]) -> tuple[Fetch, ...]:
     """Return the batches as they come where each worker has a share of each part and takes one of each in turn."""
-    parts = list(_made_by(fetches).values())
-    longest_part = max(map(len, parts), default=0)
-    return tuple(_nobodys(_turns(parts, longest_part)))
+    return tuple(_nobodys(_turns(list(_made_by(fetches).values()))))
 
 
 def one_by_one(fetches: Sequence[Fetch]) -> tuple[Fetch, ...]:
@@ -56,9 +54,9 @@ def one_by_one(fetches: Sequence[Fetch]) -> tuple[Fetch, ...]:
     return tuple(_nobodys(fetch for part in _made_by(fetches).values() for fetch in part))
 
 
-def _turns(parts: Sequence[Sequence[Fetch]], rounds: int) -> Iterator[Fetch]:
+def _turns(parts: Sequence[Sequence[Fetch]]) -> Iterator[Fetch]:
     """Yield a batch of each part a round, each time beginning with another part: no two workers are at the same."""
-    for number in range(rounds):
+    for number in range(max(map(len, parts), default=0)):
         for place in range(len(parts)):
             part = parts[(place + number) % len(parts)]
             if number < len(part):

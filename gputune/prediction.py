@@ -408,7 +408,7 @@ class Outlook:
         # Whether a dataset cuts its slow part again for more workers is not known: at the worst it stays whole.
         whole = self._interval(now, max(then, self.part * self.batches), apart=True)
         found = self._interval(now, then, apart=True)
-        return chosen[0], persistent, _from(whole, found)
+        return chosen[0], persistent, found.down_to(whole)
 
     def _smallest(self, numbers: Sequence[int], *, persistent: bool) -> tuple[int, bool]:
         """Choose for batches a little slower than measured: advice on the very edge would be taken back next time."""
@@ -498,7 +498,7 @@ class Outlook:
         if parts.slow_part(loader) is None:
             return None
         least = self._as(replace(loader, fetches=parts.one_by_one(loader.fetches)))
-        return _from(least, self._as(replace(loader, fetches=parts.in_turn(loader.fetches))))
+        return self._as(replace(loader, fetches=parts.in_turn(loader.fetches))).down_to(least)
 
     def _as(self, loader: Loader) -> Speedup:
         """Return what it would buy if the loader were this one, with its settings as they are."""
@@ -601,11 +601,6 @@ def within(gain: Speedup, most: float) -> Speedup:
     """Return a speed-up of which no likely value lies above `most`; its interval moves along."""
     less = min(1.0, max(1.0, most) / gain.likely)
     return Speedup(low=gain.low * less, likely=gain.likely * less, high=gain.high * less, steady=gain.steady * less)
-
-
-def _from(least: Speedup, gain: Speedup) -> Speedup:
-    """Return a speed-up that may be as small as `least`."""
-    return replace(gain, low=min(least.low, gain.low), steady=min(least.sure, gain.sure))
 
 
 class _Latest:

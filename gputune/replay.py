@@ -322,7 +322,7 @@ class _Play:
         self.ready[self.making[who]] = None
         self.making[who] = -1
         if self.handing == who:
-            self._take(self._wanted())
+            self._handed()
         self._start(who)
 
     def _computed_step(self) -> None:

@@ -119,16 +119,16 @@ def _loader(then: Loader, now: Loader, since: float) -> Loader:
         picks=_last(now.picks, batches),
         ages=_last(now.ages, batches),
         pauses={name: _last(series, batches) for name, series in now.pauses.items()},
-        step_cpus=_last(now.step_cpus, round(part * len(now.step_cpus))),
-        next_cpus=_last(now.next_cpus, round(part * len(now.next_cpus))),
+        step_cpus=_share(now.step_cpus, part),
+        next_cpus=_share(now.next_cpus, part),
         fetches=_last(now.fetches, batches),
-        reads=_last(now.reads, round(part * len(now.reads))),
+        reads=_share(now.reads, part),
         deliveries=_last(now.deliveries, batches),
-        ready=_last(now.ready, round(part * len(now.ready))),
-        hindered=_last(now.hindered, round(part * len(now.hindered))),
-        freed=_last(now.freed, round(part * len(now.freed))),
-        after=_last(now.after, round(part * len(now.after))),
-        unhindered=_last(now.unhindered, round(part * len(now.unhindered))),
+        ready=_share(now.ready, part),
+        hindered=_share(now.hindered, part),
+        freed=_share(now.freed, part),
+        after=_share(now.after, part),
+        unhindered=_share(now.unhindered, part),
         early=_last(now.early, batches),
         epochs=epochs or now.epochs[-1:],
     )
@@ -182,6 +182,11 @@ def _device(then: Device, now: Device, wall: float) -> Device:
 
 def _less(then: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
     return {name: max(0.0, seconds - then.get(name, 0.0)) for name, seconds in now.items()}
+
+
+def _share(series: Sequence[T], part: float) -> tuple[T, ...]:
+    """Return the last `part` of a series that has no entry for each batch."""
+    return _last(series, round(part * len(series)))
 
 
 def _last(series: Sequence[T], count: int) -> tuple[T, ...]:

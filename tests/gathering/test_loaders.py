@@ -37,6 +37,17 @@ def made(told, t0: float, t1: float, worker: int, **fields: int) -> None:
     told.record(Kind.FETCH, t0, t1, worker + 1, **fields)
 
 
+def six_each(told, *took: int):
+    """The loader of workers that each made six batches, told worker by worker; a batch took so many ms of each."""
+    for worker, each in enumerate(took):
+        for number in range(6):
+            made(told, 110 + number * each, 110 + (number + 1) * each, worker)
+    told.at = 300
+    told.epoch(6)
+    (loader,) = told.features().processes[0].loaders
+    return loader
+
+
 def taken(told, index: int, t0: float, t1: float, ready: int = 0) -> None:
     """A next() of iterator 1 that returned batch `index`."""
     told.record(Kind.BATCH, t0, t1, a=1, b=index, c=32, d=ready)
@@ -287,12 +298,7 @@ def test_a_batch_knows_how_many_its_worker_had_made_before(untold) -> None:
 def test_batches_stand_in_the_order_of_their_delivery_though_they_are_told_worker_by_worker(untold) -> None:
     """Worker 1 takes three times as long, so worker 0 runs ahead; and its records are read first."""
     workers(untold, 11, 12)
-    for worker, took in ((0, 10), (1, 30)):
-        for number in range(6):
-            made(untold, 110 + number * took, 110 + (number + 1) * took, worker)
-    untold.at = 300
-    untold.epoch(6)
-    (loader,) = untold.features().processes[0].loaders
+    loader = six_each(untold, 10, 30)
     assert [fetch.worker for fetch in loader.fetches[-8:]] == [0, 1] * 4
 
 
@@ -302,12 +308,7 @@ def test_without_order_batches_stand_as_they_were_made(untold) -> None:
     for number in (0, 1):
         untold.process(number + 1, pid=11 + number, role="worker")
         untold.record(Kind.MEMBER, untold.at, untold.at, a=1, b=11 + number, c=number)
-    for worker, took in ((0, 10), (1, 31)):
-        for number in range(6):
-            made(untold, 110 + number * took, 110 + (number + 1) * took, worker)
-    untold.at = 300
-    untold.epoch(6)
-    (loader,) = untold.features().processes[0].loaders
+    loader = six_each(untold, 10, 31)
     assert [fetch.worker for fetch in loader.fetches[-7:]] == [0, 0, 1, 1, 1, 1, 1]
 
 
