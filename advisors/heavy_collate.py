@@ -19,6 +19,7 @@ Sources: `torch.utils.data` documentation, "Working with collate_fn"; the way of
 `torch.multiprocessing`, "Sharing strategies"; the model is `gputune/replay.py`.
 """
 
+import math
 from collections.abc import Iterator
 
 from gputune.features import Features
@@ -26,7 +27,7 @@ from gputune.figures import mean
 from gputune.finding import Finding, Speedup
 from gputune.prediction import TINY, Outlook, outlooks
 from gputune.replay import DELIVERY_S
-from gputune.workload import LEAST_BATCHES
+from gputune.workload import LEAST_BATCHES, LEAST_SAMPLED, getting_of
 
 CHECKLIST = ("data loading",)
 
@@ -44,6 +45,7 @@ HANDLED_S = 0.0003  # s of a step before its first module call that few tensors 
 MOST = 0.9  # of a step's CPU time at the most that goes with its pieces
 COUNTED = 127  # tensors of a batch are counted up to here
 FEW = 8  # tensors of a batch: with no more, it is not by their number that it is late
+UNPACKED_S = 0.0022  # s of CPU time in a next() that the training needs for few tensors and little else
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -98,8 +100,17 @@ def _delivering(outlook: Outlook) -> float:
 
 
 def _delivered(outlook: Outlook) -> float:
-    """Return the s that a batch of this size takes to arrive in few pieces."""
-    return (PACKED_S if _in_pieces(outlook) else DELIVERY_S) + (outlook.loader.batch_bytes or 0) / STACK_RATE
+    """Return the s that a batch of this size takes to arrive in few pieces.
+
+    Where it has few now, and its maker is at rest, no less than at present, but for what the training computes to
+    unpack all else that is in it.
+    """
+    loader = outlook.loader
+    whole = (PACKED_S if _in_pieces(outlook) else DELIVERY_S) + (loader.batch_bytes or 0) / STACK_RATE
+    if not _of_few(outlook) or len(loader.unhindered) < LEAST_SAMPLED:
+        return whole
+    getting = getting_of(loader)
+    return max(whole, outlook.job.delivery * (min(1.0, UNPACKED_S / getting) if math.isfinite(getting) else 1.0))
 
 
 def _in_pieces(outlook: Outlook) -> bool:
@@ -107,11 +118,15 @@ def _in_pieces(outlook: Outlook) -> bool:
 
     Where they were not counted it is taken to be their number; a worker that holds the GIL delivers late as well.
     """
-    tensors = outlook.loader.batch_tensors
-    if tensors is not None and tensors <= FEW:
+    if _of_few(outlook):
         return False
     whole = DELIVERY_S + (outlook.loader.batch_bytes or 0) / STACK_RATE
     return _delivering(outlook) > max(_collating(outlook), LATE * whole)
+
+
+def _of_few(outlook: Outlook) -> bool:
+    tensors = outlook.loader.batch_tensors
+    return tensors is not None and tensors <= FEW
 
 
 def _of_tensors(outlook: Outlook) -> str:

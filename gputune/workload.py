@@ -67,7 +67,7 @@ def delivery_of(loader: Loader) -> float:
     from when their makers let go of it, where most of them did.
     Else a low quantile of all arrivals, or as known of torch.
     """
-    getting = _getting(loader)
+    getting = getting_of(loader)
     if len(loader.ready) >= LEAST_BATCHES and (usual := median(loader.ready)) <= AWAITED * getting:
         return usual
     if len(loader.after) > max(LEAST_BATCHES, len(loader.hindered), len(loader.unhindered)):
@@ -215,7 +215,7 @@ def steps_of(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
     width = min(max(1.0, cpu / active if active else 1.0), max(1.0, run.machine.cpus))
     share = min(1.0, cpu / width / active) if active else 0.0
     width, together = _team(active * share, whole - active, width, run.machine.cpus)
-    got = min(delivery, _getting(loader)) if loader.num_workers else 0.0
+    got = min(delivery, getting_of(loader)) if loader.num_workers else 0.0
     waited, stretch = mean(loader.waits), stretched(run)
     busy = _computing(loader, waited - got)
     for i, step in enumerate(loader.steps):
@@ -264,7 +264,7 @@ def warmest(job: Job, loader: Loader) -> Job:
     return replace(job, steps=tuple(map(warm, job.steps)), delivery=quick)
 
 
-def _getting(loader: Loader) -> float:
+def getting_of(loader: Loader) -> float:
     """Return the CPU s of the training thread in a next(), endless where it was not measured or another thread gets it.
 
     A batch may take long to arrive because its maker holds the GIL: the training stands still for that, and gets cold.

@@ -93,7 +93,22 @@ def test_what_a_step_does_before_its_model_goes_with_the_pieces(run) -> None:
 
 
 def test_a_batch_of_few_tensors_is_not_late_for_their_number(run) -> None:
-    """A worker that holds the GIL delivers late, whatever it delivers."""
-    (finding,) = advise(run(**SMALL_TENSORS | {"tensors": 2}, before_forward=(0.005,) * 30))
+    """Its worker was at rest meanwhile: another collate_fn would deliver as late, while CPUs are taken away."""
+    assert list(advise(_rested(run))) == []
+    assert list(advise(_rested(run, next_cpus=(0.0015,) * 30))) == []
+
+
+def test_what_a_batch_of_few_tensors_takes_to_unpack_may_be_saved(run) -> None:
+    """Of the 30 ms until it is there, the training computes for 20: there is more in it than tensors."""
+    (finding,) = advise(_rested(run, next_cpus=(0.020,) * 30))
+    assert finding.speedup.likely > 1.5
     assert "tensors" not in finding.do.partition(":")[0]
     assert "tensors takes" not in finding.says
+
+
+def _rested(run, **known):
+    """Return the run of batches that are late, of two tensors, made by workers that were at rest meanwhile."""
+    late = run(**SMALL_TENSORS | {"tensors": 2})
+    process = late.processes[0]
+    loader = replace(process.loaders[0], unhindered=(0.030,) * 60, **known)
+    return replace(late, processes=(replace(process, loaders=(loader,)),))
