@@ -102,15 +102,23 @@ def _delivering(outlook: Outlook) -> float:
 def _delivered(outlook: Outlook) -> float:
     """Return the s that a batch of this size takes to arrive in few pieces.
 
-    Where it has few now, and its maker is at rest, no less than at present, but for what the training computes to
-    unpack all else that is in it.
+    Where it has few now, no less than at present, but for what the training computes to unpack all else that is in it,
+    and for what its maker, never at rest meanwhile, would not compute any more.
     """
     loader = outlook.loader
     whole = (PACKED_S if _in_pieces(outlook) else DELIVERY_S) + (loader.batch_bytes or 0) / STACK_RATE
-    if not _of_few(outlook) or len(loader.unhindered) < LEAST_SAMPLED:
+    if not _of_few(outlook):
         return whole
     getting = getting_of(loader)
-    return max(whole, outlook.job.delivery * (min(1.0, UNPACKED_S / getting) if math.isfinite(getting) else 1.0))
+    unpacked = min(1.0, UNPACKED_S / getting) if math.isfinite(getting) else 1.0
+    hindered = 1.0 if len(loader.unhindered) >= LEAST_SAMPLED else 1 - max(0.0, _excess(outlook) * _share(outlook))
+    return max(whole, outlook.job.delivery * unpacked * hindered)
+
+
+def _share(outlook: Outlook) -> float:
+    """Return the share of a batch's making that is spent in `collate_fn`."""
+    making = sum(f.wall for f in outlook.loader.fetches)
+    return sum(f.collate for f in outlook.loader.fetches) / making if making else 0.0
 
 
 def _in_pieces(outlook: Outlook) -> bool:
