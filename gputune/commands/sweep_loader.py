@@ -23,6 +23,7 @@ from gputune.sweep.several import as_json as several_json
 from gputune.sweep.sweeping import Wishes
 
 MOST_SIZES = 16
+MODULE = ("-m", "--module")
 
 HELP = f"""{__doc__}
 \b
@@ -67,8 +68,29 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> "tu
     return tuple(dict.fromkeys(int(word) for word in words))
 
 
-@click.command(short_help="the best loader settings", help=HELP, context_settings={"allow_interspersed_args": False})
-@click.option("-m", "--module", metavar="MODULE", envvar=[], help="Run a module, as `python -m MODULE` does.")
+class _Command(click.Command):
+    """Leaves what follows the module's name to the module, as `python -m` does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = [param for param in self.params if isinstance(param, click.Option)]
+        followed = {name for option in options if not option.is_flag for name in option.opts}
+        return super().parse_args(ctx, _left_to_module(args, followed))
+
+
+def _left_to_module(args: "list[str]", followed: "set[str]") -> "list[str]":
+    """Return the arguments with two dashes behind the module; `followed` are the options with a word after them."""
+    place = 0
+    while place < len(args) and args[place] != "--" and args[place].startswith("-"):
+        here, place = args[place], place + (2 if args[place] in followed else 1)
+        if here in MODULE or here.startswith("--module=") or (here[:2] == "-m" and len(here) > len("-m")):
+            return args if args[place : place + 1] == ["--"] else [*args[:place], "--", *args[place:]]
+    return args
+
+
+@click.command(
+    cls=_Command, short_help="the best loader settings", help=HELP, context_settings={"allow_interspersed_args": False}
+)
+@click.option(*MODULE, metavar="MODULE", envvar=[], help="Run a module, as `python -m MODULE` does.")
 @click.option("--python", default="python", show_default=True, help="The interpreter that runs SCRIPT or MODULE.")
 @click.option("--batch-sizes", metavar="LIST", callback=_sizes, help="Batch sizes first: `auto`, or like 8,16,32.")
 @click.option("--budget", metavar="TIME", callback=_seconds, help="How long it may take at most, like 60s.")

@@ -20,6 +20,7 @@ from gputune.errors import BadUsage
 from gputune.finding import WITHOUT_EDIT
 from gputune.hygiene import clean
 from gputune.sample import Json
+from gputune.sweep import drafts
 
 BEGIN = "# >>> gputune sweep-loader: what stands until `<<<` is replaced by the next sweep"
 END = "# <<< gputune sweep-loader"
@@ -87,6 +88,8 @@ def _toml(value: Json) -> str:
 def check(file: Path) -> None:
     """Raise BadUsage where a sweep could not write the file at its end, or not keep the rest of it."""
     writable(file)
+    if file.exists() and not file.is_file():
+        raise BadUsage(f"`{file}` is a device or a pipe, not a file", hint="`--write -` for none, or `--write FILE`")
     try:
         _held(file)
     except (OSError, UnicodeDecodeError) as error:
@@ -112,21 +115,20 @@ def writable(file: Path, option: str = "--write") -> None:
 
 
 def _held(file: Path) -> str:
-    return file.read_text(encoding="utf-8") if file.exists() else ""
+    return file.read_bytes().decode("utf-8") if file.exists() else ""
 
 
 def write(file: Path, lines: str) -> None:
-    """Put the lines into the file in the place of those of an earlier sweep.
+    """Put the lines into the file in the place of those of an earlier sweep, with the line ends that it has.
 
     Raises OSError where it cannot, UnicodeDecodeError where the rest of the file is no text.
     """
-    file = file.resolve()  # behind a link the link stays
     old = _held(file)
+    end = "\r\n" if "\r\n" in old else "\n"
     head, begin, rest = old.partition(BEGIN)
     if begin:
         _, _, tail = rest.partition(END)
-        old = head.rstrip("\n") + tail
-    old = old.strip("\n")
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    draft.write_text(f"{old}\n\n{lines}" if old else lines, encoding="utf-8")
-    draft.replace(file)
+        old = head.rstrip("\r\n") + tail
+    old = old.strip("\r\n")
+    lines = lines.replace("\n", end)
+    drafts.write(file, f"{old}{end * 2}{lines}" if old else lines)

@@ -29,7 +29,8 @@ from gputune.watching import guest_folder
 
 HZ = 10.0  # readings a second
 LOOKS = 5  # at its memory, until nobody came or left between two of them
-GRACE_S = 10.0  # s between asking it to end and ending it
+GRACE_S = 10.0  # s after a Ctrl-C for its `finally`
+LAST_S = 3.0  # s more, after a SIGTERM, for who is deaf to a Ctrl-C
 FIRST_TO_GO = "1000"  # where memory is over, the kernel ends a trial, and all that it has started, before others
 LEFT_OUT = frozenset({"stacks"})  # they cost more than they tell in some seconds
 
@@ -162,7 +163,7 @@ class Live:
                 self._grant(GRACE_S if self._interrupted else 0.0)
             if not self._ended():
                 os.kill(self._process.pid, signal.SIGTERM)
-                self._grant(GRACE_S)
+                self._grant(LAST_S)
         finally:
             self._kill()
 

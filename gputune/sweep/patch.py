@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
 from gputune.sample import Json
+from gputune.sweep import drafts
 from gputune.sweep.result import Outcomes
 
 if TYPE_CHECKING:  # an extra: imported where a patch is made
@@ -63,11 +64,7 @@ class Change:
         """Change the file, unless somebody else has meanwhile. Raises NotPatched or OSError."""
         if _read(self.file) != self.before:
             raise NotPatched(str(self.file), "the file has changed meanwhile")
-        file = self.file.resolve()  # behind a link the link stays
-        draft = file.with_name(f".{file.name}.{os.getpid()}")
-        draft.write_bytes(self.after.encode("utf-8"))
-        draft.chmod(file.stat().st_mode & 0o7777)
-        draft.replace(file)
+        drafts.write(self.file, self.after)
 
 
 def _lines(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,6 +186,21 @@ def test_what_was_typed_wrong_is_said_before_anything_runs(tmp_path: Path) -> No
         assert "hint: " in done.stderr
         assert "it ran" not in done.stderr + done.stdout
     assert not (tmp_path / "gputune-runs").exists()
+
+
+def test_what_follows_the_modules_name_is_the_modules_own(tmp_path: Path) -> None:
+    (tmp_path / "tells.py").write_text("import sys; print(sys.argv[1:]); raise SystemExit(3)")
+    for before, after in (
+        (["-m", "tells"], ["--budget", "soon", "x"]),
+        (["--budget", "60s", "-mtells"], ["--json"]),
+        (["--restarts", "--module=tells"], ["-m", "other"]),
+        (["-m", "tells", "--"], ["--seed", "2"]),
+    ):
+        done = sweep(tmp_path, *before, *after)
+        assert done.returncode == 1, done.stderr
+        (log,) = (tmp_path / "gputune-runs").rglob("1-*.log")
+        assert str(after) in log.read_text()
+        shutil.rmtree(tmp_path / "gputune-runs")
 
 
 INFERENCE = """

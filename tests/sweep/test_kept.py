@@ -1,5 +1,6 @@
 """`gputune.toml` after a sweep: what it sets comes back as the guest's rules, and the rest of the file stays."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,29 @@ def test_behind_a_link_the_link_stays(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert real.read_text().startswith("# mine\n")
     assert kept.rules(link)
+
+
+def test_a_file_keeps_its_mode_and_its_line_ends(tmp_path: Path) -> None:
+    file = tmp_path / "gputune.toml"
+    file.write_bytes(b"hz = 5\r\n")
+    file.chmod(0o600)
+    for workers in (2, 3):
+        kept.write(file, kept.text("train.py:3", {"num_workers": workers}))
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert b"\n" not in file.read_bytes().replace(b"\r\n", b"")
+    assert file.read_bytes().startswith(b"hz = 5\r\n\r\n# >>>")
+    assert [rule["set"] for rule in kept.rules(file)] == [{"num_workers": 3}]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["gputune.toml"]
+
+
+def test_a_device_or_a_pipe_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    """Root would put a file in the place of /dev/null; a pipe would be waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    for file in (tmp_path / "pipe", Path(os.devnull)):
+        with pytest.raises(BadUsage, match="is a device or a pipe") as raised:
+            kept.check(file)
+        assert "--write -" in raised.value.hint
+        kept.writable(file, "--csv")
 
 
 def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
