@@ -15,6 +15,7 @@ from gputune.features import Features
 from gputune.hygiene import clean
 from gputune.sweep.budget import Budget
 from gputune.sweep.journal import Journal
+from gputune.sweep.learning import stepped
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
@@ -163,15 +164,27 @@ class Sizes:
         )
         own = self._profile.script.batch_size or number
         full, of = _fullest(found.run, host=number > own)
+        idle = self._learns_nothing(found.run)
         return Size(
             setting=wanted,
-            state=found.state,
-            rate=harmonic_mean(found.rates) if found.rates else None,
+            state=State.FAILED if idle else found.state,
+            rate=harmonic_mean(found.rates) if found.rates and not idle else None,
             full=full,
             of=of,
-            why=found.why,
+            why=idle or found.why,
             memory=found.memory,
             node=found.node,
+        )
+
+    def _learns_nothing(self, run: Features | None) -> str:
+        """Return in a sentence that batches went by without a step of the optimizer, "" where they did not."""
+        processes = () if run is None else run.processes
+        process = max(processes, key=lambda found: found.batches, default=None)
+        if process is None or stepped(process, self._profile.outlook.process):
+            return ""
+        return (
+            f"its optimizer made {process.optimizer_steps} steps in {process.batches} batches, and more of them with "
+            "the script's own size: the other batches trained nothing, as where an error of memory is caught"
         )
 
     def candidates(self) -> list[int]:

@@ -9,12 +9,23 @@ from math import sqrt
 
 from gputune.features import Process
 
+LEAST_STEPS = 4  # expected, below which too few batches were seen to miss any
+
 
 def accumulated(process: Process) -> int:
     """Return over how many batches the script accumulates gradients before a step; 1 where it does not."""
     if not process.optimizer_steps:
         return 1
     return max(1, round(process.batches / process.optimizer_steps))
+
+
+def stepped(process: Process, own: Process) -> bool:
+    """Return whether it steps its optimizer as often a batch as its `own` run did, or nobody can tell.
+
+    A loop that catches an error of memory and goes on with the next batch is fast, and learns nothing.
+    """
+    expected = process.batches * own.optimizer_steps / max(1, own.batches)
+    return expected < LEAST_STEPS or process.optimizer_steps >= expected / 2
 
 
 def advice(before: int, after: int, accumulating: int) -> str:

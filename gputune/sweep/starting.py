@@ -27,7 +27,10 @@ STUCK_S = 60.0  # s that it may take beyond its own limit: a batch under way, it
 SETTLED_S = 1.0  # s of batches after which its memory is looked at
 LAST_WORDS = 300  # characters of a log that a sentence shows
 TAIL = 65536  # B of a log's end that may tell why it failed
+LAST_LINES = 60  # of these: what it said before was caught, or of no importance; a launcher has its own last words
+RAISED = 1  # Python's status for an error that nobody caught
 INTERRUPTED = 130  # a shell's status for SIGINT
+SIGNAL = 128  # and more: a shell's status for a death by a signal
 KILLED = 137  # a shell's status for SIGKILL: the kernel's, when memory is over
 # What frameworks say when memory is over; the kernel says nothing, it kills.
 OUT_OF_MEMORY = re.compile(
@@ -193,7 +196,7 @@ def most_waited(run: Features) -> str:
 
 def failure(log: Path, why: str, run: Features, *, quoted: bool = True) -> tuple[State, str]:
     """Return whether memory was the reason, and the reason in a sentence; `quoted`: with the last words of its log."""
-    text = tail(log, TAIL).decode("utf-8", "replace")
+    text = "\n".join(tail(log, TAIL).decode("utf-8", "replace").splitlines()[-LAST_LINES:])
     said = text.strip().splitlines()[-1:]
     last = clean(said[0], LAST_WORDS) if said else ""
     memory = _of_memory(text, run)
@@ -214,14 +217,17 @@ def _of_memory(text: str, run: Features) -> str:
     if NO_SHM.search(text):
         return "shared memory (`/dev/shm`) was full"
     if OUT_OF_MEMORY.search(text):
-        return "it ran out of memory"
+        own = run.exit_code not in {None, RAISED} and (run.exit_code or 0) < SIGNAL
+        return (
+            f"it ran out of memory, by its last words; {status_words(run.exit_code)}" if own else "it ran out of memory"
+        )
     return "it was killed (SIGKILL), as the kernel does for want of memory" if run.exit_code == KILLED else ""
 
 
 def status_words(code: int | None) -> str:
     """Return what a status, as a shell says it, tells of how the script ended."""
-    if code is not None and code > 128:
-        return f"it died of signal {code - 128}"
+    if code is not None and code > SIGNAL:
+        return f"it died of signal {code - SIGNAL}"
     return f"it left with status {code}"
 
 

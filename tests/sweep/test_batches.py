@@ -77,6 +77,26 @@ def test_a_size_that_runs_out_of_memory_is_a_row_and_the_end_of_growing() -> Non
     assert found.candidates() == [64, 16]
 
 
+def test_a_size_whose_batches_are_skipped_is_none() -> None:
+    """A loop that catches errors of memory and goes on with the next batch is fast, and learns nothing."""
+
+    def caught(size: int) -> Start:
+        process = SimpleNamespace(batches=40, optimizer_steps=1 if size > 32 else 20)  # own: two batches a step
+        machine = SimpleNamespace(memory_total=None, memory_limit=None)
+        run = SimpleNamespace(processes=(process,), devices=(), machine=machine)
+        return Start(state=State.OK, log="", rates=(1000.0 * size,) * 10, run=run)  # type: ignore[arg-type] # stand-in
+
+    own = SimpleNamespace(process=SimpleNamespace(batches=300, optimizer_steps=150))
+    found = tried(caught, outlook=own)
+    assert [(s.setting.batch_size, s.state) for s in found.tried] == [
+        (16, State.OK), (32, State.OK), (64, State.FAILED)
+    ]  # fmt: skip
+    assert "1 steps in 40 batches" in found.tried[-1].why
+    assert found.candidates() == [32, 16]
+    few = SimpleNamespace(process=SimpleNamespace(batches=300, optimizer_steps=20))
+    assert tried(caught, outlook=few).candidates()[0] > 32  # four steps were to be seen: nobody can tell
+
+
 def test_it_does_not_grow_beyond_what_the_data_set_has() -> None:
     loader = SimpleNamespace(where="train.py:9", samples_in_dataset=300)
     assert numbers(tried(saturating, loader=loader)) == [16, 32, 64]

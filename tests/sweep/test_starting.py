@@ -1,5 +1,6 @@
 """Why a start failed: memory is told from everything else, in one sentence."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,25 @@ def test_the_log_tells_why(tmp_path: Path, said: str, state: State, why: str) ->
     assert why in found[1]
 
 
-def test_a_kill_by_the_kernel_is_a_want_of_memory(tmp_path: Path) -> None:
-    from dataclasses import replace
+def test_what_was_caught_long_before_is_not_why(tmp_path: Path) -> None:
+    log = tmp_path / "1.log"
+    log.write_text("RuntimeError: CUDA out of memory (caught)\n" + "step\n" * 80 + "ValueError: no such thing\n")
+    assert failure(log, "it left with status 1", RUN) == (
+        State.FAILED,
+        "it left with status 1: ValueError: no such thing",
+    )
 
+
+def test_a_script_that_says_so_and_leaves_by_itself_is_quoted_with_its_status(tmp_path: Path) -> None:
+    log = tmp_path / "1.log"
+    log.write_text("CUDA out of memory, giving up\n")
+    state, why = failure(log, "it left with status 3", replace(RUN, exit_code=3))
+    assert state is State.OOM
+    assert "by its last words" in why
+    assert "status 3" in why
+
+
+def test_a_kill_by_the_kernel_is_a_want_of_memory(tmp_path: Path) -> None:
     assert failure(tmp_path / "none", "x", replace(RUN, oom_kills=(1, "machine")))[0] is State.OOM
     assert failure(tmp_path / "none", "x", replace(RUN, exit_code=137))[0] is State.OOM
 
