@@ -11,6 +11,7 @@ from gputune.workload import device_time
 
 AFFORDABLE = 0.01  # of the loop: a pause that takes less is nobody's problem
 ROUND = (1, 2, 5)  # intervals people type
+EACH = 0.9  # of the steps: with pauses in so many, each step has them
 MOSTLY = 0.5  # of a pause, or of what a rank loses to it: from here on the sentence says so
 
 
@@ -54,11 +55,11 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
     share = _share(process, words.span)
     places = [p for p in process.places if p.span == words.span]
     place = places[0] if places else Place(span=words.span, where="", what="", count=0, seconds=0.0)
-    count = place.count  # of the costliest place: a model and its optimizer, or a file and its fsync, are saved at once
     steps = process.batches or process.optimizer_steps
+    count = _pauses(process, place, steps)
     factor = rarer(share / words.affordable)
     gain = pause_gain(run, process, words.span, 1 / factor)
-    each = place.seconds / place.count if place.count else 0.0
+    each = place.seconds / count if count else 0.0
     every = max(1, round(steps / count)) if count else 1
     interval = math.ceil(every * factor)
     details = ", ".join([f"{each * 1e3:.3g} ms each", *filter(None, [place.what, _waiting(place)])])
@@ -78,6 +79,18 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
         where=place.where,
         change={words.change: interval},
     )
+
+
+def _pauses(process: Process, place: Place, steps: int) -> int:
+    """Return how many pauses the costliest line makes: several calls of it between two batches are one.
+
+    A model and its optimizer, or a file and its fsync, are saved at once, and a checkpoint may have a file a tensor.
+    Where each step has them, they are as many as the calls.
+    """
+    loaders = [loader for loader in process.loaders if loader.training and loader.pauses.get(place.span)]
+    series = max((loader.pauses[place.span] for loader in loaders), key=len, default=())
+    share = sum(pause > 0 for pause in series) / len(series) if series else 1.0
+    return min(place.count, max(1, round(share * steps))) if share < EACH else place.count
 
 
 def _whose(run: Features, process: Process, span: str) -> str:

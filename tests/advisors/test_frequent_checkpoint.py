@@ -43,6 +43,14 @@ def test_says_how_often_where_and_how_long(run) -> None:
     assert finding.evidence["each_s"] == pytest.approx(0.2)
 
 
+def test_a_checkpoint_of_many_files_is_one(run) -> None:
+    """It has a file a tensor, saved at the same line: 24 calls are one pause."""
+    files = Place(span="checkpoint", where="train.py:70", what="numpy.save", count=50 * 24, seconds=50 * 0.200)
+    (finding,) = advise(run(**saved(each=0.200, every=20, places=(files,))))
+    assert finding.says.startswith("a checkpoint every 20 steps takes 49% of the loop (200 ms each, numpy.save)")
+    assert finding.change == {"checkpoint_interval": 1000}
+
+
 def test_promises_what_the_named_interval_gives_back(run) -> None:
     (finding,) = advise(run(**saved(each=0.200, every=20)))
     assert finding.change == {"checkpoint_interval": 1000}
