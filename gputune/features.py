@@ -312,7 +312,7 @@ class Process:
     loop: float  # s from the first next() (or optimizer step) to the last
     batches: int
     samples: int
-    optimizer_steps: int
+    optimizer_steps: int  # without a DataLoader: of the optimizer that makes most, where others step in turn with it
     loaders: tuple[Loader, ...] = ()
     places: tuple[Place, ...] = ()
     frames: tuple[Frame, ...] = ()

@@ -14,6 +14,7 @@ from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
 from gputune.gathering.precision import precise
 from gputune.gathering.rollouts import Key, Rollouts
+from gputune.gathering.rounds import Rounds
 from gputune.gathering.settling import Settling
 from gputune.gathering.stops import Stops
 from gputune.gathering.storage import filing
@@ -27,8 +28,6 @@ ALIVE = 64  # iterators of one process that are listened to: a loop that never e
 LATE = 4096  # iterators whose workers' records may still come
 PENDING = 256  # batches made in the training process that wait for the next() they belong to
 DEVICES = 32  # devices of files kept
-BEATS = 32  # steps whose distances are kept, the first ones: then their number says enough
-WITHOUT_STEP = 8  # backward passes without any optimizer's step: more do not gather their gradients for one
 # Looked up for every record, and an enum's members are slow to look up.
 BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), int(Kind.BACKWARD)
 ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
@@ -118,10 +117,7 @@ class Training:
         self._loop_end = 0
         self.learns = False  # it made an optimizer's step, or a backward pass
         self._infers = False  # what is taken for its loop are batches of evaluations, until something else comes
-        self._by_batches = False  # the training waited for a batch that was no evaluation's
-        self._passes = 0  # backward passes before any such batch and any optimizer's step
-        self.steps = self._stepped = 0
-        self._beats: list[float] = []
+        self._rounds = Rounds()
         self._gaps: deque[float] = deque(maxlen=GAPS)
         self._works: deque[float] = deque(maxlen=GAPS)
         self._last_span = ""
@@ -217,13 +213,10 @@ class Training:
 
     def _step(self, record: Record) -> None:
         """Take the end of an optimizer's step."""
-        if self.steps and len(self._beats) < BEATS:
-            self._beats.append((record.t1 - self._stepped) / NS)
-        self._stepped = record.t1
         self._rollouts.trained(record.t1)
         if record.t1 <= self._asked:  # a guest tells it after the batch that was asked for next
             self._stepped_before = record.t1
-        self.steps += 1
+        self._rounds.step(record.t1, record.a)
         self.learns = True
         self._begin(record.t0)
 
@@ -244,17 +237,19 @@ class Training:
     def _passed(self, record: Record) -> None:
         """Take a backward pass: where no optimizer makes steps and no loader gives batches, it is what repeats."""
         self.learns = True
-        if self.steps or self._by_batches:
-            return
-        self._passes += 1
-        if self.by_passes:
+        if self._rounds.backward():
             self._begin(record.t0)
             self._looped(record)
 
     @property
+    def steps(self) -> int:
+        """Return how many steps all of its optimizers have made."""
+        return self._rounds.steps
+
+    @property
     def by_passes(self) -> bool:
         """Return whether its loop is told by backward passes alone: somebody updates the weights by hand."""
-        return self._passes > WITHOUT_STEP and not self.steps and not self._by_batches
+        return self._rounds.by_passes
 
     def _forward(self, record: Record) -> None:
         """Take the time before a step's first module call, less what spans explain of it."""
@@ -356,12 +351,12 @@ class Training:
             worked = asked - stepped - self.ledger.covered(stepped, asked) if stepped > self._gotten_at else 0
             self._afters.append(max(0, worked) / NS)
         self._asked, self._gotten_at, self._got = record.t0, self._got, record.t1
-        self._stepped_before = self._stepped
+        self._stepped_before = self._rounds.last
 
     def _advanced(self, loader: LoaderState, record: Record) -> None:
         """Learn what a batch that the training waited for says of its loop: one of an evaluation nothing, as a rule."""
         if not loader.evaluates:
-            self._by_batches = True
+            self._rounds.by_batches = True  # it waited for one that was no evaluation's
             self._rollouts.trained(record.t1)
             self._looped(record)
         elif not self.learns and (self._infers or not self._loop_began):
@@ -500,7 +495,7 @@ class Training:
         loop = max(0, self._loop_end - self._loop_began) / NS
         cores, queued = host.mean("cpu.main"), host.mean("cpu.queued.main")
         frames, samples = stacks.of(self.guest.pid)
-        after = stacks.afterwork(self.guest.pid, loaderless=not self._by_batches)
+        after = stacks.afterwork(self.guest.pid, loaderless=not self._rounds.by_batches)
         loaders = tuple(
             state.features(
                 cpu=None if cores is None else cores / ranks,
@@ -547,7 +542,7 @@ class Training:
             loop=loop,
             batches=sum(loader.batches for loader in training),
             samples=sum(loader.samples for loader in training),
-            optimizer_steps=self._passes - WITHOUT_STEP if self.by_passes else self.steps,
+            optimizer_steps=self._rounds.count,
             loaders=loaders,
             places=tuple(
                 Place(span=n, where=w, what=x, count=c, seconds=s / NS, waits_inside=i / NS, feeds=f)
@@ -562,7 +557,7 @@ class Training:
             loop_stacks=after.stacks,
             stepping=after.stepping,
             plain=after.plain,
-            beats=tuple(self._beats[WARM_UP:]),
+            beats=tuple(self._rounds.beats[WARM_UP:]),
             on_weights=self._on_weights / self._looked if self._looked else None,
             backward=self._backward / NS,
             batch_gotten=self._gotten,

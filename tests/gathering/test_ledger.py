@@ -3,7 +3,7 @@
 import pytest
 
 from gputune.events import LOOKED, NO_NEXT, Kind, SpanCode
-from gputune.gathering.process import WITHOUT_STEP
+from gputune.gathering.rounds import WITHOUT_STEP
 
 
 def test_a_run_of_which_nothing_was_told_has_no_process(empty) -> None:
@@ -287,6 +287,20 @@ def test_a_loop_that_updates_by_hand_is_told_by_its_backward_passes(story) -> No
     assert process.ledger["step"] == pytest.approx(0.394)
     story.step()  # one that comes late: the passes gathered their gradients for it
     assert story.features().processes[0].optimizer_steps == 1
+
+
+def test_optimizers_that_step_in_turn_make_one_round(story) -> None:
+    """An actor and its critic, without a DataLoader; one that is made anew for each round has no rounds of its own."""
+    for number in range(60):
+        story.step()
+        story.at += 1
+        story.record(Kind.STEP, story.at, story.at, a=2)
+        if number % 2:
+            story.record(Kind.STEP, story.at, story.at, a=3)
+    assert story.features().processes[0].optimizer_steps == 60
+    for number in range(4, 34):
+        story.record(Kind.STEP, story.at, story.at, a=number)
+    assert story.features().processes[0].optimizer_steps == 60 + 60 + 30 + 30
 
 
 def test_backward_passes_are_no_steps_where_a_loader_gives_batches(story) -> None:
