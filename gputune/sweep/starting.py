@@ -214,13 +214,12 @@ def _of_memory(text: str, run: Features) -> str:
     """Return in a sentence that memory was over, "" where it was not."""
     if run.oom_kills[0]:
         return "the kernel killed a process for want of memory"
-    if NO_SHM.search(text):
-        return "shared memory (`/dev/shm`) was full"
-    if OUT_OF_MEMORY.search(text):
-        own = run.exit_code not in {None, RAISED} and (run.exit_code or 0) < SIGNAL
-        return (
-            f"it ran out of memory, by its last words; {status_words(run.exit_code)}" if own else "it ran out of memory"
-        )
+    said = "shared memory (`/dev/shm`) was full" if NO_SHM.search(text) else ""
+    said = said or ("it ran out of memory" if OUT_OF_MEMORY.search(text) else "")
+    if said and run.exit_code not in {None, RAISED} and (run.exit_code or 0) < SIGNAL:
+        return f"{said}, by its last words; {status_words(run.exit_code)}"
+    if said:
+        return said
     return "it was killed (SIGKILL), as the kernel does for want of memory" if run.exit_code == KILLED else ""
 
 

@@ -132,7 +132,18 @@ assert text("copy/old/deep/er/c.txt") == "c"
 shutil.copy2("notes.txt", "copy/notes.txt")
 assert text("copy/notes.txt") == "mine\\n"
 os.symlink("notes.txt", "link.txt")
-assert text("link.txt") == "mine\\n"
+assert text("link.txt") == "mine\\n" and os.readlink("link.txt") == "notes.txt"
+os.makedirs("steps/1")
+write("steps/1/weights", "w1")
+os.symlink("steps/1", "latest.draft")
+os.replace("latest.draft", "latest")
+assert os.readlink("latest") == "steps/1" and os.readlink(b"latest") == b"steps/1"
+assert text("latest/weights") == "w1" and os.path.getsize("latest/weights") == 2 and os.listdir("latest") == ["weights"]
+write("latest/more", "more")
+assert text("steps/1/more") == "more" and os.path.realpath("latest/more").endswith("/steps/1/more")
+os.unlink("latest")
+os.makedirs("latest")
+assert os.listdir("latest") == []
 os.chdir("copy")
 write("here.txt", "here")
 os.chdir("..")

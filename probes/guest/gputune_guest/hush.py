@@ -193,7 +193,7 @@ def _read(original, path, dir_fd, *args, **kwargs):
     place = path
     if not _over.untouched:
         named = _over.named(path, dir_fd)
-        real = _over.real(_over.theirs_of(named))
+        real = _over.real(_over.followed(_over.theirs_of(named)))
         if real != named:  # it lies over the user's; or it is theirs, and the folder that it is named from does
             place, dir_fd = real, None
     if dir_fd is not None:
@@ -210,6 +210,13 @@ def _read(original, path, dir_fd, *args, **kwargs):
 
 def _looked(original, path=None, *args, dir_fd=None, **kwargs):
     return _read(original, path, dir_fd, *args, **kwargs)
+
+
+def _readlink(original, path, *, dir_fd=None):
+    told = _over.named_by(_over.absolute(path, dir_fd)) if _over.links else None
+    if told is None:
+        return _looked(original, path, dir_fd=dir_fd)
+    return os.fsencode(told) if isinstance(path, bytes) else told
 
 
 def _chdir(original, path):
@@ -369,7 +376,9 @@ def _symlink(original, src, dst, target_is_directory=False, *, dir_fd=None):
     say("os.symlink", new)
     target = _over.absolute(os.path.join(os.path.dirname(new), os.fsdecode(src)))
     there = _over.real(target) if _over.exists(target) else _over.over(target)  # not relative: it lies elsewhere
-    return original(there, _over.made_over(new), target_is_directory)
+    over = _over.made_over(new)
+    _over.links[new] = os.fsdecode(src)
+    return original(there, over, target_is_directory)
 
 
 # folders
@@ -378,7 +387,7 @@ def _symlink(original, src, dst, target_is_directory=False, *, dir_fd=None):
 def _listdir(original, path="."):
     if isinstance(path, int) or path is None or _over.untouched:
         return _read(original, "." if path is None else path, None)
-    at = _over.absolute(path)
+    at = _over.listed(_over.absolute(path))
     theirs, over = _over.names(at)
     names = [*theirs, *over]
     return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
@@ -388,7 +397,7 @@ def _scandir(original, path="."):
     if isinstance(path, int) or path is None or _over.untouched:
         return _read(original, "." if path is None else path, None)
     named = _over.named(path)
-    at = _over.theirs_of(named)
+    at = _over.listed(_over.theirs_of(named))
     theirs, over = _over.names(at)
     kind = os.fsencode if isinstance(path, bytes) else os.fsdecode
     if named != at:
@@ -462,7 +471,7 @@ _FUNCTIONS = {
     "open": _os_open,
     "stat": _looked,
     "lstat": _looked,
-    "readlink": _looked,
+    "readlink": _readlink,
     "chdir": _chdir,
     "statvfs": _looked,
     "pathconf": _looked,

@@ -10,6 +10,7 @@ import os
 import stat
 
 LARGE = 256 << 20  # bytes; a file of the user's that is larger is not copied to be written into
+LINKS = 40  # followed one after the other, as by the system
 NOT_THEIRS = ("/dev", "/proc", "/sys", "/run")
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - named to be left alone
 CACHES = ("__pycache__", ".cache")
@@ -31,6 +32,7 @@ class Overlay:
         self.root = os.path.join(os.path.abspath(folder), run)
         self.made = set()
         self.gone = set()
+        self.links = {}  # made here, to what each was told to name: what it names lies elsewhere
         self._here = self.absolute(os.getcwd())
         self._home = os.path.expanduser("~")
         temporary = {os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)}
@@ -56,7 +58,26 @@ class Overlay:
 
     def absolute(self, path, dir_fd=None):
         """Return a path as `made` and `gone` have it: by the user's name, wherever the folder lies that we are in."""
-        return self.theirs_of(self.named(path, dir_fd))
+        return self.followed(self.theirs_of(self.named(path, dir_fd)))
+
+    def followed(self, path):
+        """Return a path without the links that were made here, but for one that it ends with."""
+        for _ in range(LINKS if self.links else 0):
+            link = next((one for one in self.links if path.startswith(one + "/") and self.named_by(one)), None)
+            if link is None:
+                break
+            target = os.path.join(os.path.dirname(link), self.links[link])
+            path = self.theirs_of(os.path.normpath(target)) + path[len(link) :]
+        return path
+
+    def listed(self, path):
+        """Return the folder that a path names, though it be a link to one."""
+        return os.path.dirname(self.followed(path + "/."))
+
+    def named_by(self, path):
+        """Return what a link that was made here was told to name, None where there is none."""
+        link = path in self.links and path in self.made and stat.S_ISLNK(SYSTEM["lstat"](self.over(path)).st_mode)
+        return self.links[path] if link else None
 
     def theirs_of(self, named):
         """Return the user's name for a path from the root on, which may be the name that it has here."""
@@ -218,7 +239,10 @@ class Overlay:
     def rename(self, old, new):
         """Give what is at `old` the name `new`; what is the user's there is linked to, and out of sight under `old`."""
         source = self.real(old)
+        link = self.named_by(old)
         target = self.replaced(new)
+        if link is not None:
+            self.links[new] = self.links.pop(old)
         if old in self.made:
             left = self.names(old)[0] if stat.S_ISDIR(SYSTEM["lstat"](source).st_mode) else []
             for one in [one for one in self.made if _inside(one, old)]:
