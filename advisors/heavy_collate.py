@@ -53,13 +53,13 @@ def advise(run: Features) -> Iterator[Finding]:
         if outlook.waiting < WAITING:
             continue
         best = _delivered(outlook)
-        excess, lighter, fewer = _excess(outlook), _lighter(outlook), _fewer(outlook)
-        speedup = outlook.handed_over(excess, best, lighter, fewer)
+        excess, lighter, fewer, prompt = _excess(outlook), _lighter(outlook), _fewer(outlook), not _of_few(outlook)
+        speedup = outlook.handed_over(excess, best, lighter, fewer, prompt=prompt)
         if speedup.likely >= WORTH:
             late = best + (1 - SAVED) * max(0.0, _delivering(outlook) - best)
-            least = outlook.handed_over(SAVED * excess, late, SAVED * lighter, 1 - SAVED * (1 - fewer))
+            least = outlook.handed_over(SAVED * excess, late, SAVED * lighter, 1 - SAVED * (1 - fewer), prompt=prompt)
             lightest, fewest = (max(lighter, PIECES), QUICK * fewer) if _in_pieces(outlook) else (0.0, 1.0)
-            most = outlook.handed_over(excess, QUICK * best, lightest, fewest)
+            most = outlook.handed_over(excess, QUICK * best, lightest, fewest, prompt=prompt)
             low, steady = (min(least.likely, end) for end in (speedup.low, speedup.sure))
             yield _finding(outlook, Speedup(low=low, likely=speedup.likely, high=most.high, steady=steady))
 

@@ -504,21 +504,23 @@ class Outlook:
         """Return what it would buy if the loader were this one, with its settings as they are."""
         return self._interval(self.loop(self.now), self._also(loader).loop(self.now))
 
-    def handed_over(self, excess: float, delivery: float, lighter: float = 0.0, fewer: float = 1.0) -> Speedup:
+    def handed_over(
+        self, excess: float, delivery: float, lighter: float = 0.0, fewer: float = 1.0, *, prompt: bool = True
+    ) -> Speedup:
         """Return what it would buy to save the share `excess` of the time in `collate_fn`, and to deliver in so many s.
 
         `lighter` is the share of a step's CPU time that goes as well, where it handles fewer tensors then, and `fewer`
         the share of them that is left: each waits for a maker that is at work.
 
         What a batch is late by on average, beyond what it takes the training to open it, holds up each step now, and
-        with as many tensors it goes on to: few are late where the CPUs are taken away. But
-        not what it is late by because the CPUs are crowded, which stretches its making as well, or because its maker
-        computes the next one: the replay has both.
+        then as well if it is not `prompt`: few tensors are late where CPUs are taken away. But not what it is late by
+        because the CPUs are crowded, which stretches its making as well, or because its maker computes the next one:
+        the replay has both.
         """
         loader = self.loader
         late = mean(_handovers(loader)) * (1 - self.queued * self._crowded())
         longer = max(0.0, late - self.job.delivery) if loader.num_workers else 0.0
-        later = min(longer, max(0.0, delivery - self.job.delivery)) if fewer < 1 else longer
+        later = min(longer, max(0.0, delivery - self.job.delivery)) if prompt else longer
         now = replace(self.job, steps=tuple(_later(self.job, step, longer) for step in self.job.steps))
         then = replace(
             self.job,
