@@ -129,15 +129,24 @@ def _queueing(ranks: Team, late: _Late) -> float:
     return mean([each[m] for m in late.members]) - mean([each[m] for m in late.others])
 
 
+def _around(ranks: Team, late: _Late) -> float:
+    """Return the s a round that the late ranks compute longer before the forward pass and behind the step."""
+    each = [mean(p.before_forward) + mean(p.after_step) for p in ranks.ranks]
+    return mean([each[m] for m in late.members]) - mean([each[m] for m in late.others])
+
+
 def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) -> Speedup:
     """Return what it buys if a round ends with the last of the other ranks.
 
     `queueing` is what the late ranks queue longer, in s a round: a crowded machine goes on to hold somebody up. At the
     least the others queue longer, too, as soon as nobody waits: on the same two CPUs, whole runs did and did not.
+    What is computing may be a CPU whose core a stranger shares, for longer than the run was watched: it slows all that
+    a rank does, and no part alone.
     """
+    passing = why == "computing" and _around(ranks, late) < EXPLAINED * late.by
 
     def after(more: float) -> Speedup:
-        return ranks.gain(lambda own: more + max(own[m] for m in late.others))
+        return ranks.gain(lambda own: more + max(own[m] for m in late.others), passing=passing)
 
     alone, crowded, together = map(after, (0.0, queueing, _in_line(run, ranks, late, why)))
     steady = min(alone.low, crowded.low)

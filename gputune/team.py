@@ -85,26 +85,32 @@ class Team:
         came = [max(range(len(met)), key=lambda r: met[r].own) for met in self.rounds]
         return sum(member in members for member in came) / len(came)
 
-    def gain(self, then: Callable[[Round], float], communication: float | None = None) -> Speedup:
+    def gain(
+        self, then: Callable[[Round], float], communication: float | None = None, *, passing: bool = False
+    ) -> Speedup:
         """Return what it buys if a round works `then(own s of each rank)` s, and communicates as long as told.
 
         The interval is what the ratio varies by over stretches of the run, and the model's own error. What is slow for
-        some seconds and then is not, as a CPU whose core a stranger shares, is not a property of a rank.
+        some seconds and then is not, as a CPU whose core a stranger shares, is not a property of a rank. With `passing`
+        it may be so for as long as the run was watched, by as much as stretches differ: more of them then say no more.
         """
         rest = self.communication if communication is None else communication
         now = [max(m.own for m in met) + self.communication for met in self.rounds]
         after = [then([m.own for m in met]) + rest for met in self.rounds]
         ratio = mean(now) / max(TINY, mean(after))
         residuals = [n - ratio * a for n, a in zip(now, after, strict=True)]
-        return interval(ratio, ERROR + _unsure(residuals) / max(TINY, ratio * mean(after)))
+        return interval(ratio, ERROR + _unsure(residuals, passing=passing) / max(TINY, ratio * mean(after)))
 
 
-def _unsure(series: Sequence[float]) -> float:
-    """Return by how much the mean of a series of alike neighbours may be wrong: from the means of stretches of it."""
+def _unsure(series: Sequence[float], *, passing: bool) -> float:
+    """Return by how much the mean of a series of alike neighbours may be wrong: from the means of stretches of it.
+
+    With `passing` all of it may be one stretch of something longer.
+    """
     count = max(min(SURE), min(max(SURE), len(series) // STRETCH))
     ends = [len(series) * number // count for number in range(count + 1)]
     means = [mean(series[start:end]) for start, end in pairwise(ends)]
-    return SURE[count] * stdev(means) / math.sqrt(count)
+    return SURE[count] * stdev(means) / (1 if passing else math.sqrt(count))
 
 
 def team(run: Features) -> Team | None:

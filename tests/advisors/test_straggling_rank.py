@@ -97,3 +97,13 @@ def _waiting(run):
     """Return the ranks, of which the second is late because it waits for its batches."""
     first, second = run.processes
     return (first, replace(second, in_loop={"loader.wait": 1.6}))
+
+
+def test_a_rank_whose_pace_varies_by_as_much_as_it_is_late_may_only_have_a_slower_core(job) -> None:
+    paces = [0.0105 if k // 20 % 2 else 0.0145 for k in range(200)]
+    run = job([0.010] * 200, paces)
+    assert all(finding.speedup.low < 1.05 for finding in advise(run))
+    first, second = run.processes
+    doing = replace(second, after_step=(0.002,) * 200)  # something that the other does not do at all
+    (finding,) = advise(replace(run, processes=(first, doing)))
+    assert finding.speedup.low > 1.05

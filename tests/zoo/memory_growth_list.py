@@ -25,14 +25,13 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
     history = []
     pace = kit.Pace()
-    for _epoch in range(6):
+    for _epoch in range(8):  # a trend needs a dozen readings, one a second
         for rows, target in loader:
             loss = torch.nn.functional.mse_loss(model(rows).squeeze(1), target)
             optimizer.zero_grad()
             loss.backward(retain_graph=not args.detach)
             optimizer.step()
             history.append(loss.detach() if args.detach else loss)
-            kit.burn(0.015)  # a trend needs a dozen readings, one a second
             pace.saw(len(target))
     print(f"last loss {history[-1].item():.3f}")
 

@@ -12,12 +12,12 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 
 ZOO = {
     "cause": "uneven-shards",
-    "says": "of 450 batches rank 0 gets 300, rank 1 150",
-    "fix": {"first": 225},
+    "says": "of 300 batches rank 0 gets 200, rank 1 100",
+    "fix": {"first": 150},
     "device": "none",
     "also": [],
 }
-BATCHES, BATCH, WIDTH = 450, 64, 512
+BATCHES, BATCH, WIDTH = 300, 192, 512
 
 
 class Tagger(torch.nn.Module):
@@ -32,7 +32,7 @@ class Tagger(torch.nn.Module):
 
 
 def main() -> None:
-    args = kit.settings(ZOO, first=300)
+    args = kit.settings(ZOO, first=200)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     torch.manual_seed(0)

@@ -12,12 +12,12 @@ from torch.utils.data import DataLoader, Dataset
 
 ZOO = {
     "cause": "uneven-shards",
-    "says": "of 32 samples a step rank 0 gets 8 and rank 1 gets 24",
-    "fix": {"first": 16},
+    "says": "of 96 samples a step rank 0 gets 24 and rank 1 gets 72",
+    "fix": {"first": 48},
     "device": "none",
     "also": [],
 }
-TOGETHER, STEPS = 32, 600
+TOGETHER, STEPS = 96, 400
 
 
 class Noise(Dataset):
@@ -42,7 +42,7 @@ class Classifier(torch.nn.Sequential):
 
 
 def main() -> None:
-    args = kit.settings(ZOO, first=8)
+    args = kit.settings(ZOO, first=24)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     torch.manual_seed(0)

@@ -7,6 +7,8 @@ bytes are known, and from the files that the process holds open, the mounts.
 
 What follows the opening of a file lies in their code. So one small file a process is opened and read again when its
 batch is made, and timed: it tells how much more a file costs than its opening, on this machine and opened in this way.
+`numpy.fromfile` does more with a file than reading it (a second descriptor, a stream of C's): where that has opened it,
+it is read again through that.
 """
 
 import _thread
@@ -30,6 +32,7 @@ LARGE = 65536  # bytes; a file held open that is smaller is no data set
 TRIES = 9  # times that one small file is opened and read again, once a process
 SMALL = 65536  # bytes of it at the most
 LONG = 2_000_000  # ns; where one of these takes longer they end: the file is a while away
+UNPARSED = 3  # arguments up to which `fromfile` reads bytes; the fourth makes it read text
 PATH_OPEN = 6  # arguments that `open` is given by `Path.open`, which has its price as well
 _WRITES = frozenset("wax+")
 _BUILT_IN = type(len)
@@ -48,7 +51,7 @@ class _Look:
 
     __slots__ = (
         *("after", "asked", "before", "code", "depth", "descriptor", "file", "ident", "locks", "ns", "opens"),
-        "originals",
+        *("originals", "reader"),
     )
 
     def __init__(self, descriptor, code):
@@ -59,6 +62,7 @@ class _Look:
         self.descriptor = descriptor
         self.after = (-1, -1)
         self.file = None  # how the first one was opened
+        self.reader = None  # and what has read it whole, where that was seen
         self.locks = locks.Locks()
 
 
@@ -87,6 +91,10 @@ def _stand_ins():
     accessor = getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)
     if accessor is not None and vars(accessor).get("open") is opened:  # Python 3.10 only
         yield accessor, "open", opened, staticmethod(counted)
+    numpy = sys.modules.get("numpy")
+    whole = getattr(numpy, "fromfile", None)
+    if whole is not None:
+        yield numpy, "fromfile", whole, _noticed(whole)
 
 
 def stop(look):
@@ -115,7 +123,7 @@ def end(look, t0, t1, samples):
     ring.record(READS, look.code, t0, t1, look.ns, asked, read, samples, look.opens)
     if look.file is not None and not _priced:
         _priced = True
-        _price(*look.file)
+        _price(look.reader, *look.file)
 
 
 def _counters(inline):
@@ -198,6 +206,21 @@ def _counted_low(original):
     return _alike(counted, original)
 
 
+def _noticed(original):
+    """Return a stand-in for what opens, reads and closes a file in one call: it is kept with the first opening."""
+
+    def noticed(*args, **kwargs):
+        look = _look
+        if look is None or look.file is not None or get_ident() != look.ident:
+            return original(*args, **kwargs)
+        found = original(*args, **kwargs)
+        if look.file is not None and len(args) <= UNPARSED and not kwargs.get("sep"):
+            look.reader = (original, args, kwargs)
+        return found
+
+    return _alike(noticed, original)
+
+
 def _alike(ours, original):
     for name in ("__name__", "__qualname__", "__module__", "__doc__", "__text_signature__"):
         value = getattr(original, name, None)
@@ -228,10 +251,11 @@ def _place(look, fd, least):
         ring.note(n="reads", device=device, folder=os.path.dirname(path))
 
 
-def _price(original, args, kwargs):
+def _price(reader, original, args, kwargs):
     """Tell what a small file costs beside being opened: one of theirs is named, opened, read and closed again.
 
-    Done once a process, for a regular file that Python's own `open` was given by its name.
+    Done once a process, for a regular file that Python's own `open` was given by its name. `reader` is what has read it
+    whole, with its arguments; None where that is not known.
     """
     if not args:
         args = (kwargs.pop("file", None),)
@@ -255,7 +279,7 @@ def _price(original, args, kwargs):
         file.close()
         naming.append(t1 - t0)
         opening.append(t2 - t1)
-        whole.append(_all_of(original, kind(text), args[1:], kwargs, through))
+        whole.append(_read(reader, text) if reader else _all_of(original, kind(text), args[1:], kwargs, through))
     naming, opening, whole = (sorted(times)[len(times) // 2] for times in (naming, opening, whole))
     ring.note(n="files", naming=naming, opening=opening, ending=max(0, whole - opening), kept=kept)
 
@@ -266,6 +290,17 @@ def _all_of(original, named, args, kwargs, through):
     with named.open(*args) if through else original(named, *args, **kwargs) as file:
         file.read()
     del file
+    return now() - t0
+
+
+def _read(reader, text):
+    """Return the ns that a file takes from before its opening until nothing is left of it, read as they read it."""
+    original, args, kwargs = reader
+    if not args:
+        args, kwargs = (None,), {name: value for name, value in kwargs.items() if name != "file"}
+    t0 = now()
+    found = original(text, *args[1:], **kwargs)
+    del found
     return now() - t0
 
 
