@@ -167,8 +167,8 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     _show(several, done, as_json=as_json, to_stderr=as_patch)
     if csv_file is not None:
         csv_file.write_text(as_csv(done), encoding="utf-8")
-    if as_patch or apply:
-        _patch(patch.of_outcomes(done[0].outcomes), apply=apply, shown=as_patch) if done[0].outcomes else None
+    if (as_patch or apply) and done[0].outcomes is not None:
+        _patch(patch.of_outcomes(done[0].outcomes), apply=apply, shown=as_patch, stopped=several.stopped)
     if several.stopped:
         raise KeyboardInterrupt
     return int(any(one.failed for one in done))
@@ -223,10 +223,17 @@ def _show(several: Several, done: "list[Done]", *, as_json: bool, to_stderr: boo
         click.echo("\n" + summary(done), err=to_stderr)
 
 
-def _patch(change: patch.Change, *, apply: bool, shown: bool) -> None:
+def _patch(change: patch.Change, *, apply: bool, shown: bool, stopped: bool) -> None:
+    """Show the change and make it, as was asked; of a sweep that was ended it is not made: more was to be measured."""
     if shown:
         click.echo(change.diff, nl=False)
-    if apply:
+    if not apply:
+        return
+    if change.after == change.before:
+        _tell(f"nothing to change in {change.file}")
+    elif stopped:
+        _tell(f"{change.file} stays as it is, for the sweep was ended: `--resume` goes on with it")
+    else:
         change.write()
         _tell(f"changed {change.file}")
 

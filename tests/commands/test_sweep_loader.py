@@ -1,5 +1,6 @@
 """`gputune sweep-loader`: a script that is really swept, and everything that it refuses in one sentence."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -8,10 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import click
 import pytest
 
+from gputune.commands import sweep_loader
 from gputune.isolation import own_python
+from gputune.sweep.patch import Change
 
 PATIENCE = 280.0  # s; only a hang ends here
 pytestmark = pytest.mark.timeout(300)  # starts import torch, one after the other, also on a busy machine
@@ -381,3 +386,38 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_runs(tmp_path: 
         assert "cannot be written" in done.stderr
         assert "hint: " in done.stderr
         assert "it ran" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("stopped", "after", "says"),
+    [(False, "x = 2\n", "changed "), (True, "x = 2\n", "stays as it is"), (False, "x = 1\n", "nothing to change in ")],
+    ids=["a result", "a Ctrl-C", "nothing better"],
+)
+def test_only_a_sweep_that_came_to_its_end_changes_the_script(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stopped: bool,
+    after: str,
+    says: str,
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("x = 1\n")
+    before = script.stat()
+    done = SimpleNamespace(outcomes=object(), failed=False)
+    swept = SimpleNamespace(run=lambda: [done], stopped=stopped)
+    monkeypatch.setattr(sweep_loader, "Several", lambda **_: swept)
+    monkeypatch.setattr(sweep_loader, "_show", lambda *_, **__: None)
+    monkeypatch.setattr(sweep_loader.trials, "end_with_us", lambda: None)
+    monkeypatch.setattr(sweep_loader.patch, "check", lambda: None)
+    change = Change(file=script, before="x = 1\n", after=after)
+    monkeypatch.setattr(sweep_loader.patch, "of_outcomes", lambda _: change)
+    with pytest.raises(click.Abort) if stopped else contextlib.nullcontext():
+        arguments = ["--python", sys.executable, "--patch", "--apply", str(script)]
+        sweep_loader.command.main(arguments, standalone_mode=False)
+    changed = after != "x = 1\n" and not stopped
+    assert script.read_text() == ("x = 2\n" if changed else "x = 1\n")
+    assert (script.stat().st_ino == before.st_ino) is not changed  # it is written anew, or not at all
+    shown = capsys.readouterr()
+    assert ("+x = 2" in shown.out) is (after == "x = 2\n")
+    assert says in shown.err
