@@ -253,20 +253,31 @@ def begun(folder: Path, key: str, files: Iterable[str] = ()) -> Journal:
     return journal
 
 
+def last(key: str, folder: Path | None) -> Path | None:
+    """Return the folder of the last sweep with this key, in `folder` or right below it where one is named.
+
+    Those of several at once lie one deeper than those of one. None where there is none.
+    """
+    named = [(folder if folder.is_dir() else folder.parent) / FILE] if folder else []
+    below = folder.glob(f"*/{FILE}") if folder else [*Path(RUNS).glob(f"*/{FILE}"), *Path(RUNS).glob(f"*/*/{FILE}")]
+    for file in (*named, *sorted(below, reverse=True)):
+        entries = _entries(file)
+        if entries and entries[0].kind == "sweep" and entries[0].fields.get("key") == key:
+            return file.parent
+    return None
+
+
 def resumed(script: Script, key: str, folder: Path | None) -> Journal:
-    """Return the journal of the last sweep with this key, or of the one in `folder`.
+    """Return the journal of the last sweep with this key, or of the one in `folder` or right below it.
 
     Raises NothingToResume, or Edited where its script is not as it was.
     """
-    kept = [*Path(RUNS).glob(f"*/{FILE}"), *Path(RUNS).glob(f"*/*/{FILE}")]  # those of several at once lie deeper
-    places = [folder] if folder else sorted(kept, reverse=True)
-    for place in places:
-        here = place if place.is_dir() else place.parent
-        entries = _entries(here / FILE)
-        if entries and entries[0].kind == "sweep" and entries[0].fields.get("key") == key:
-            _check(entries)
-            return Journal(here.resolve(), entries[1:])
-    raise NothingToResume(script.name, folder or Path(RUNS))
+    here = last(key, folder)
+    if here is None:
+        raise NothingToResume(script.name, folder or Path(RUNS))
+    entries = _entries(here / FILE)
+    _check(entries)
+    return Journal(here.resolve(), entries[1:])
 
 
 def _check(entries: Iterable[Entry]) -> None:

@@ -19,7 +19,7 @@ from gputune.report.words import number, times
 from gputune.sweep.result import Outcomes, Sweep, document, to_json
 from gputune.sweep.script import Script
 from gputune.sweep.starter import Starter
-from gputune.sweep.sweeping import Wishes, sweep
+from gputune.sweep.sweeping import Wishes, former, sweep
 from gputune.sweep.table import FILE, Named, table
 
 SCHEMA_VERSION = 1
@@ -101,13 +101,28 @@ class Several:
             self.stopped = found.stopped
             return [Done(job=self.jobs[0], outcomes=found)]
         alone = len(self.jobs) == 1
-        folder = None if alone or self.wishes.resume else _folder(self.wishes.out)
+        folder = None if alone else self._whole()
         if not self.side_by_side:
             return [self._done(job, folder) for job in self.jobs if not self.stopped]
         done = self._threads(folder)
         if alone and done[0].error is not None and not self.stopped:
             raise done[0].error
         return done
+
+    def _whole(self) -> Path | None:
+        """Return the folder below which each that begins has its own: where the others lie that are gone on with.
+
+        None where all are gone on with, or none can be: each says so then. Raises BadUsage where it cannot be made.
+        """
+        out = self.wishes.out
+        if not self.wishes.resume:
+            return _folder(out)
+        places = [former(self._wishes(job)) for job in self.jobs]
+        known = next(filter(None, places), None)
+        if known is None or all(places):
+            return None
+        folder = Path(out) if out and Path(out).is_dir() else known.parent
+        return _folder(None) if folder.resolve() == Path(folders.RUNS).resolve() else folder
 
     def _threads(self, folder: Path | None) -> list[Done]:
         pool = ThreadPoolExecutor(min(MOST, len(self.jobs)), thread_name_prefix="gputune-sweep")
@@ -133,15 +148,18 @@ class Several:
         self.stopped = self.stopped or found.stopped
         return Done(job=job, outcomes=found)
 
-    def _sweep(self, job: Job, folder: Path | None) -> Outcomes:
+    def _wishes(self, job: Job) -> Wishes:
+        """Return what is wished of one."""
         wishes = replace(self.wishes, script=job.script, starter=job.starter, place=job.node)
-        if len(self.jobs) > 1:
-            tell = self.wishes.tell
-            wishes = replace(
-                wishes, inside=self.wishes.write is not None, tell=lambda text: tell(f"{job.name}: {text}")
-            )
-            if folder is not None:
-                wishes = replace(wishes, out=str(_own_folder(folder, job)))
+        if len(self.jobs) == 1:
+            return wishes
+        tell = self.wishes.tell
+        return replace(wishes, inside=self.wishes.write is not None, tell=lambda text: tell(f"{job.name}: {text}"))
+
+    def _sweep(self, job: Job, folder: Path | None) -> Outcomes:
+        wishes = self._wishes(job)
+        if folder is not None and not (wishes.resume and former(wishes)):  # one that had not begun begins now
+            wishes = replace(wishes, resume=False, out=str(_own_folder(folder, job)))
         found = sweep(wishes)
         keep_table(found, job)
         return found

@@ -20,7 +20,7 @@ from gputune.sweep.apart import Broken
 from gputune.sweep.batches import NotOurs, Sizes
 from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Order, Tally, best, gain, order
-from gputune.sweep.journal import Journal, Remembering, begun, identity, resumed
+from gputune.sweep.journal import Journal, Remembering, begun, identity, last, resumed
 from gputune.sweep.learning import accumulated, advice
 from gputune.sweep.limits import Limits
 from gputune.sweep.profile import NoLoader, OnlyEvaluated, Profile, TooShort, elsewhere, evaluated, profile
@@ -383,10 +383,20 @@ def _queue(found: Start) -> int:
     return max((setting_of(loader).queue for loader in loaders), default=0)
 
 
+def _key(wishes: Wishes) -> str:
+    """Return what tells a sweep from all others."""
+    sizes: list[int | str] = [wishes.sizes] if isinstance(wishes.sizes, str) else list(wishes.sizes)
+    return identity(wishes.script, wishes.where, wishes.seed, *sizes, *([wishes.place] if wishes.place else []))
+
+
+def former(wishes: Wishes) -> Path | None:
+    """Return the folder of the sweep that `--resume` goes on with, None where there is none."""
+    return last(_key(wishes), Path(wishes.out) if wishes.out else None)
+
+
 def _journal(wishes: Wishes) -> Journal:
     """Return the journal of this sweep, its folder made. Raises BadUsage where it cannot be, or nothing is resumed."""
-    sizes: list[int | str] = [wishes.sizes] if isinstance(wishes.sizes, str) else list(wishes.sizes)
-    key = identity(wishes.script, wishes.where, wishes.seed, *sizes, *([wishes.place] if wishes.place else []))
+    key = _key(wishes)
     if wishes.resume:
         return resumed(wishes.script, key, Path(wishes.out) if wishes.out else None)
     try:

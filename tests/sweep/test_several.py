@@ -1,14 +1,16 @@
 """Several sweeps: each leaves the others alone, one after the other here, side by side in a cluster."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gputune.errors import BadUsage, GputuneError
 from gputune.features import Loader
-from gputune.sweep import several
+from gputune.sweep import several, sweeping
 from gputune.sweep.choosing import Tally, gain
+from gputune.sweep.journal import begun
 from gputune.sweep.limits import Limits
 from gputune.sweep.result import Outcomes
 from gputune.sweep.script import Script, scripts_of
@@ -128,3 +130,56 @@ def test_a_ctrl_c_before_anything_was_measured_is_said(monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         these.run()
     assert told == ["it was ended before anything was measured: nothing was written"]
+
+
+def begun_as(wishes: Wishes, folder: Path) -> None:
+    """Leave what is left of a sweep that was killed as it began."""
+    folder.mkdir(parents=True, exist_ok=True)
+    begun(folder, sweeping._key(wishes))
+
+
+@pytest.mark.parametrize("out", [None, "all"], ids=["the last ones", "those in a folder"])
+def test_resumed_after_the_first_was_killed_the_others_begin_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen: list[Wishes] = []
+
+    def sweep(wishes: Wishes) -> Outcomes:
+        seen.append(wishes)
+        journal = sweeping._journal(wishes)
+        return outcomes(str(journal.folder))
+
+    these = several_of(monkeypatch, sweep, "a", "b", out=out, resume=True)
+    whole = tmp_path / (out or "gputune-runs/20260101-000000-sweeps")
+    begun_as(these._wishes(these.jobs[0]), whole / "a")
+    done = these.run()
+    assert [one.error for one in done] == [None, None]
+    assert [(wishes.script.name, wishes.resume) for wishes in seen] == [("a.py", True), ("b.py", False)]
+    assert [Path(one.outcomes.folder) for one in done] == [whole.resolve() / "a", whole.resolve() / "b"]
+    seen.clear()
+    again = several_of(monkeypatch, sweep, "a", "b", out=out, resume=True)
+    assert [Path(one.outcomes.folder) for one in again.run()] == [whole.resolve() / "a", whole.resolve() / "b"]
+    assert [wishes.resume for wishes in seen] == [True, True]
+
+
+def test_beside_a_sweep_of_one_script_the_others_get_a_folder_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    these = several_of(monkeypatch, lambda wishes: outcomes(str(sweeping._journal(wishes).folder)), "a", "b")
+    these.wishes = replace(these.wishes, resume=True)
+    begun_as(these._wishes(these.jobs[0]), tmp_path / "gputune-runs" / "20260101-000000-a")
+    first, second = (Path(one.outcomes.folder) for one in these.run())
+    assert first.name == "20260101-000000-a"
+    assert (second.name, second.parent.parent) == ("b", first.parent)
+
+
+def test_where_none_had_begun_each_says_that_there_is_nothing_to_go_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    these = several_of(monkeypatch, lambda wishes: sweeping._journal(wishes), "a", "b", resume=True)
+    done = these.run()
+    assert ["to go on with" in str(one.error) for one in done] == [True, True]
+    assert not (tmp_path / "gputune-runs").exists()
