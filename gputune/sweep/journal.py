@@ -24,7 +24,7 @@ from gputune.joining import Part, decode, encode
 from gputune.launch.folders import RUNS
 from gputune.sample import Json
 from gputune.sweep.script import Script
-from gputune.sweep.search import Bench, Outcome
+from gputune.sweep.search import Bench, CutOff, Outcome
 from gputune.sweep.settings import Setting
 from gputune.sweep.starting import Start, State
 
@@ -128,9 +128,12 @@ class Journal:
         return found
 
     def number(self, kind: str, make: Callable[[], float | None]) -> float | None:
-        """Return the number that is remembered under this name, else make it and remember it."""
+        """Return the number that is remembered under this name, else make it and remember it, unless it was cut off."""
         told = self.take(kind)
-        found = told.get("value") if told is not None else make()
+        try:
+            found = told.get("value") if told is not None else make()
+        except CutOff:  # to be measured, should it be resumed
+            return None
         if told is None:
             self.keep(kind, {"value": found})
         return float(found) if isinstance(found, int | float) else None

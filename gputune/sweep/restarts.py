@@ -11,7 +11,7 @@ from gputune.sweep import blame
 from gputune.sweep.apart import own_error
 from gputune.sweep.budget import Budget
 from gputune.sweep.profile import Profile
-from gputune.sweep.search import Outcome
+from gputune.sweep.search import CutOff, Outcome
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
 from gputune.sweep.starting import Start, State
@@ -24,6 +24,7 @@ CEILING_S = 2.0  # s of batches that cost nothing
 LEAST, MOST = 40, 2000  # batches timed
 PRECISION = 0.02  # relative, of the mean of a start's batch times, with a certainty of 95 %
 SHORTEST_S, LONGEST_S = 2.5, 20.0  # s of timed batches
+HUNG = ("it was stuck", "no batch came")  # how starting.py says that a start was ended for want of batches
 
 
 class Restarts:
@@ -56,12 +57,14 @@ class Restarts:
         self._profile = profile
 
     def ceiling(self) -> float | None:
-        """Return samples/s with one batch again and again; None where it cannot be copied."""
+        """Return samples/s with one batch again and again; None where it cannot be copied. Raises CutOff."""
         profile = self._known()
         looping = max(CEILING_S, 25 * profile.per_batch)
         if not self._budget.allows(looping):
-            return None
+            raise CutOff
         found = self._start(looping, "one batch", profile.script, replay=True)
+        if not found.rates and (self._budget.over or found.why.startswith(HUNG)):
+            raise CutOff
         if found.state is State.FAILED and found.exit_code:
             blame.known(self._starter, found.log, found.why)
         copied = not any(note.get("n") == "trial" and "refused" in note for note in found.notes)

@@ -38,6 +38,10 @@ class Outcome:
     company: Company = ALONE  # how many loaders of its line were seen to live at once by then
 
 
+class CutOff(Exception):  # noqa: N818 - named for what happened
+    """The ceiling was not measured, but may be another time: the budget was over, or no batch came any more."""
+
+
 class Bench(Protocol):
     """Where settings are measured."""
 
@@ -70,7 +74,7 @@ class Stage(Bench, Protocol):
         """Learn what the profile said."""
 
     def ceiling(self) -> float | None:
-        """Return samples/s with batches that cost nothing, None where that cannot be measured."""
+        """Return samples/s with batches that cost nothing, None where that cannot be measured. Raises CutOff."""
 
     def takes(self, wanted: Setting) -> float:
         """Return the s that a visit is predicted to take, with its start where it has one."""

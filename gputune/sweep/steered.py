@@ -19,7 +19,7 @@ from gputune.sweep.apart import own_error
 from gputune.sweep.budget import Budget
 from gputune.sweep.living import Live
 from gputune.sweep.profile import Profile
-from gputune.sweep.search import Outcome
+from gputune.sweep.search import CutOff, Outcome
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
 from gputune.sweep.starting import Start, State, failure, outcome, status_words
@@ -261,7 +261,7 @@ class Steered:
     # what is measured
 
     def ceiling(self) -> float | None:
-        """Return samples/s with one batch again and again; None where it cannot be copied."""
+        """Return samples/s with one batch again and again; None where it cannot be copied. Raises CutOff."""
         profile = self._known()
         batches = max(TIMED, min(MOST, math.ceil(CEILING_S / max(1e-4, profile.outlook.stepping))))
         try:
@@ -273,6 +273,8 @@ class Steered:
             return None
         except Ended as why:
             self._over(why, "one batch again and again")
+            if isinstance(why, Hung):
+                raise CutOff from None
             return None
         rates = live.timeline.rates(where, skip, begin, most=batches)
         return harmonic_mean(rates) if rates else None

@@ -7,7 +7,7 @@ import pytest
 from gputune.sweep import journal
 from gputune.sweep.journal import FILE, NothingToResume, Remembering, begun, identity, resumed
 from gputune.sweep.script import Script
-from gputune.sweep.search import Outcome
+from gputune.sweep.search import CutOff, Outcome
 from gputune.sweep.settings import setting
 from gputune.sweep.starting import State
 
@@ -78,6 +78,19 @@ def test_what_the_budget_cut_off_is_measured_again(tmp_path: Path) -> None:
     Remembering(Late(), begun(tmp_path, identity(SCRIPT))).measure(WANTED[0])
     bench = Counting()
     assert Remembering(bench, resumed(SCRIPT, identity(SCRIPT), tmp_path)).measure(WANTED[0]).rates == (1.0,)
+
+
+def test_a_ceiling_that_was_cut_off_is_measured_again_and_one_that_there_is_none_of_is_not(tmp_path: Path) -> None:
+    def cut_off() -> float:
+        raise CutOff
+
+    begin = begun(tmp_path, identity(SCRIPT))
+    assert begin.number("ceiling", cut_off) is None
+    assert begin.number("ceiling by a start", lambda: None) is None
+    again = resumed(SCRIPT, identity(SCRIPT), tmp_path)
+    assert again.number("ceiling", lambda: 7.0) == 7.0
+    assert again.number("ceiling by a start", lambda: 7.0) is None
+    assert resumed(SCRIPT, identity(SCRIPT), tmp_path).number("ceiling", lambda: 8.0) == 7.0
 
 
 def test_it_names_neither_the_command_nor_its_secrets(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from gputune.sample import Note
 from gputune.sweep import steered, sweeping
 from gputune.sweep.apart import Broken
 from gputune.sweep.budget import Budget
+from gputune.sweep.search import CutOff
 from gputune.sweep.settings import Setting, setting
 from gputune.sweep.starting import State
 from gputune.sweep.steered import NotSteered, Steered
@@ -226,7 +227,8 @@ class Watch(Budget):
 
 def test_a_script_that_hangs_is_told_from_one_without_a_ceiling(bench: Steered) -> None:
     bench._starter.live = lambda *_: Stuck()
-    assert bench.ceiling() is None
+    with pytest.raises(CutOff):
+        bench.ceiling()
     assert bench.hangs == ["no batch came for 60 s with one batch again and again"]
     assert (World.lives[0].ended, World.lives[0].interrupted) == (True, True)
     assert sweeping.hung(bench.hangs) == [f"the script seems to hang: {bench.hangs[0]}"]
@@ -283,4 +285,14 @@ def test_a_script_that_misses_what_it_wrote_in_a_trial_says_so(bench: Steered, m
     with pytest.raises(Broken, match=r"it wrote `ck/last\.pt` itself"):
         bench.measure(workers(4))
     assert bench.starts == 1
+    bench.remove()
+
+
+def test_a_ceiling_that_the_budget_cut_off_is_none_that_cannot_be_measured(bench: Steered) -> None:
+    bench._budget = Watch(total=0.5)
+    with pytest.raises(CutOff):
+        bench.ceiling()
+    bench._budget = Budget()
+    World.refuses = {99: "its batches cannot be copied"}
+    assert bench.ceiling() is None
     bench.remove()
