@@ -17,7 +17,7 @@ from gputune.launch import folders
 from gputune.report.words import number
 from gputune.sweep import kept, plateau
 from gputune.sweep.apart import Broken
-from gputune.sweep.batches import NotOurs, Sizes
+from gputune.sweep.batches import NotOurs, Size, Sizes
 from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Order, Tally, best, gain, order
 from gputune.sweep.journal import Journal, Remembering, begun, identity, last, resumed
@@ -106,8 +106,8 @@ class Sweeper:
         self.wishes = wishes
         self.journal = _journal(wishes)
         self.budget = Budget(total=wishes.budget, spent=self.journal.spent)
-        self.starts = 0
         self.says: list[str] = []
+        self._benches: list[Stage] = []  # all of them: how often the script was started, they know
         self._short = False  # there was no time for a visit
         self._starter = wishes.starter(
             script=wishes.script,
@@ -122,7 +122,7 @@ class Sweeper:
         """Sweep, and return what was found. Raises GputuneError where nothing could be measured."""
         wishes = self.wishes
         wishes.tell(f"{wishes.script.name} runs as it is, to see which loader it waits for")
-        bench: Stage = Restarts(self._starter, None, self.budget) if wishes.sizes else self._stage(None)
+        bench = self._stage(None, restarts=bool(wishes.sizes))
         sizes: Sizes | None = None
         stopped = False
         try:
@@ -134,7 +134,6 @@ class Sweeper:
                     sizes = Sizes(own, self._starter, self.journal, self.budget, wishes.tell)
                     sizes.run(wishes.sizes)
                     self._leave_out(sizes)
-                    self.starts += bench.starts + len(sizes.tried)
                     here, found, bench = self._enlarged(own, sizes)
                 bench.know(here)
                 self._search(here, found, bench)
@@ -146,10 +145,8 @@ class Sweeper:
                 stopped = True
         finally:
             stopped = _removed(bench) or stopped
-            self.starts += bench.starts
         self.says += hung(bench.hangs)
-        outcomes = self._outcomes(own, here, found)
-        outcomes.sizes = sizes.tried if sizes else ()
+        outcomes = self._outcomes(own, here, found, sizes.tried if sizes else ())
         outcomes.stopped = stopped
         if not stopped:
             self._conclude(outcomes)
@@ -165,9 +162,10 @@ class Sweeper:
 
     # the starts
 
-    def _stage(self, wanted: Setting | None) -> Stage:
-        kind = Restarts if self.wishes.restarts else Steered
-        return kind(self._starter, wanted, self.budget)
+    def _stage(self, wanted: Setting | None, *, restarts: bool = False) -> Stage:
+        kind = Restarts if restarts or self.wishes.restarts else Steered
+        self._benches.append(kind(self._starter, wanted, self.budget))
+        return self._benches[-1]
 
     def _profile(self, bench: Stage, name: str) -> Profile:
         """Start the script and profile it."""
@@ -216,7 +214,6 @@ class Sweeper:
             except GputuneError as error:
                 self.says.append(f"batch_size={batch} did not last: {error.args[0]}")
                 bench.remove()
-                self.starts += bench.starts
             except BaseException:
                 bench.remove()
                 raise
@@ -249,13 +246,12 @@ class Sweeper:
         except NotSteered as why:
             bench.remove()
             self.wishes.tell(f"its loader cannot be switched while it runs ({why}): each setting in a start of its own")
-            restarts = Restarts(self._starter, here.script, self.budget)
+            restarts = self._stage(here.script, restarts=True)
             restarts.know(here)
             if here.ceiling is None and here.limits.company.training == 1:
                 here.ceiling = self.journal.number(f"ceiling by a start {here.script.words()}", restarts.ceiling)
                 found.predicted = {wanted: here.rate(wanted) for wanted in found.predicted}
             self._searched(here, found, restarts)
-            self.starts += restarts.starts
 
     def _searched(self, here: Profile, found: Found, bench: Stage) -> None:
         search = Search(
@@ -296,7 +292,7 @@ class Sweeper:
 
     # the end
 
-    def _outcomes(self, own: Profile, here: Profile, found: Found) -> Outcomes:
+    def _outcomes(self, own: Profile, here: Profile, found: Found, sizes: Sequence[Size]) -> Outcomes:
         baseline = (
             found.tallies[own.script] if here is own else Tally(setting=own.script, noise=NOISE, visits=[own.parts])
         )
@@ -321,7 +317,8 @@ class Sweeper:
             limits=limits,
             ceiling=here.ceiling,
             seconds=self.budget.seconds,
-            starts=self.starts,
+            starts=sum(bench.starts for bench in self._benches) + len(sizes),
+            sizes=sizes,
             file=own.file,
             folder=str(self.journal.folder),
             says=[says for says in (*self.says, self._starter.apart()) if says],
