@@ -60,23 +60,32 @@ class Live:
         self.timeline = Timeline()
         self.began = time.monotonic()
         self._rings = folders.rings()
-        self._lock = folders.hold(self._rings)
+        self._lock = -1
         self._status: int | None = None
         self._interrupted = False
-        started = now()
         asked: dict[str, Json] = {"batches": plan.batches, "seconds": plan.seconds, "seed": plan.seed, **special}
         asked["host"] = os.getpid()
-        try:
+        with contextlib.ExitStack() as undone:  # nobody ends what is broken off here, by a Ctrl-C say
+            undone.callback(self._forget)
+            self._lock = folders.hold(self._rings)
+            started = now()
+            undone.callback(family.end_marked, self._mark)
             self._process = _started(plan, self.log, self._environment(plan, asked, rules))
-        except OSError:
-            self._forget()
-            raise
-        self._tree = Tree(self._process.pid)
-        self._gatherer = Gatherer(mask(plan.command), started)
-        target = Target(self._process.pid, self._tree.pids, rings=Path(self._rings), hz=HZ)
-        probes = [probe for probe in rooms.names(ROOM) if probe not in LEFT_OUT]
-        self._ticker = Ticker(target, hz=HZ, sink=self._take, tree=self._tree, probes=probes)
+            undone.callback(self._process.wait)
+            undone.callback(os.killpg, self._process.pid, signal.SIGKILL)
+            self._tree = Tree(self._process.pid)
+            undone.callback(self._tree.close)
+            self._gatherer = Gatherer(mask(plan.command), started)
+            target = Target(self._process.pid, self._tree.pids, rings=Path(self._rings), hz=HZ)
+            probes = [probe for probe in rooms.names(ROOM) if probe not in LEFT_OUT]
+            self._ticker = Ticker(target, hz=HZ, sink=self._take, tree=self._tree, probes=probes)
+            undone.pop_all()
         self._due = time.monotonic()
+
+    @property
+    def _mark(self) -> str:
+        """Return what stands in the environment of all that it has started."""
+        return f"GPUTUNE_RINGS={self._rings}"
 
     def _environment(
         self, plan: Plan, asked: Mapping[str, Json], rules: Sequence[Mapping[str, Json]]
@@ -175,7 +184,7 @@ class Live:
 
     def _kill(self) -> None:
         os.killpg(self._process.pid, signal.SIGKILL)  # its session: it was not reaped, so the number is still its own
-        family.end_marked(f"GPUTUNE_RINGS={self._rings}")  # ranks have sessions of their own
+        family.end_marked(self._mark)  # ranks have sessions of their own
         code = self._process.wait()
         self._status = code if code >= 0 else 128 - code
         self._ticker.close()

@@ -2,8 +2,14 @@
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from gputune.launch import folders
+from gputune.sample import Target
+from gputune.sweep import living
 from gputune.sweep.living import Live, Plan
 
 DEADLINE = 60.0  # s; only a hang ends here
@@ -82,3 +88,24 @@ def test_what_a_forked_process_shares_is_not_lost(tmp_path: Path) -> None:
         live.end()
     assert held is not None
     assert HELD <= held < 4 * HELD
+
+
+def test_what_is_broken_off_as_it_begins_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    begun: list[int] = []
+
+    def rings(make: Callable[[], str] = folders.rings) -> str:
+        made.append(make())
+        return made[-1]
+
+    def ctrl_c(target: Target, **_: object) -> None:
+        begun.append(target.root_pid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(folders, "rings", rings)
+    monkeypatch.setattr(living, "Ticker", ctrl_c)
+    code = "import signal; signal.pause()"
+    with pytest.raises(KeyboardInterrupt):
+        Live(Plan(command=(sys.executable, "-c", code), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE), "start")
+    assert [_state(pid) for pid in begun] == ["X"]  # and reaped
+    assert [Path(folder).exists() for folder in made] == [False]
