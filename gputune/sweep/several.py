@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ from gputune.report.words import number, times
 from gputune.sweep.result import Outcomes, Sweep, document, to_json
 from gputune.sweep.script import Script
 from gputune.sweep.starter import Starter
-from gputune.sweep.sweeping import Wishes, former, sweep
+from gputune.sweep.sweeping import Wishes, despite, former, sweep
 from gputune.sweep.table import FILE, Named, table
 
 SCHEMA_VERSION = 1
@@ -161,7 +162,7 @@ class Several:
         if folder is not None and not (wishes.resume and former(wishes)):  # one that had not begun begins now
             wishes = replace(wishes, resume=False, out=str(_own_folder(folder, job)))
         found = sweep(wishes)
-        keep_table(found, job)
+        found.stopped = despite(partial(keep_table, found, job))[1] or found.stopped
         return found
 
 

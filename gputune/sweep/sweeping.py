@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from gputune.config import OWN
 from gputune.errors import BadUsage, GputuneError
@@ -46,6 +47,7 @@ SHARED = (
 AT_ONCE = "; memory and /dev/shm have room for the {loaders} that live at once"
 
 Tell = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,11 @@ class Sweeper:
         )
         self._starter.budget = self.budget
 
+    @property
+    def starts(self) -> int:
+        """Return how often the script was started by now, for other things than batch sizes."""
+        return sum(bench.starts for bench in self._benches)
+
     def run(self) -> Outcomes:
         """Sweep, and return what was found. Raises GputuneError where nothing could be measured."""
         wishes = self.wishes
@@ -144,12 +151,15 @@ class Sweeper:
             except KeyboardInterrupt:
                 stopped = True
         finally:
-            stopped = _removed(bench) or stopped
+            stopped = despite(bench.remove)[1] or stopped
         self.says += hung(bench.hangs)
-        outcomes = self._outcomes(own, here, found, sizes.tried if sizes else ())
-        outcomes.stopped = stopped
-        if not stopped:
-            self._conclude(outcomes)
+        outcomes, pressed = despite(lambda: self._outcomes(own, here, found, sizes.tried if sizes else ()))
+        outcomes.stopped = stopped or pressed
+        if not outcomes.stopped:
+            try:
+                self._conclude(outcomes)
+            except KeyboardInterrupt:  # before the settings were written
+                outcomes.stopped = True
         return outcomes
 
     def _learn(self, own: Profile) -> None:
@@ -317,11 +327,11 @@ class Sweeper:
             limits=limits,
             ceiling=here.ceiling,
             seconds=self.budget.seconds,
-            starts=sum(bench.starts for bench in self._benches) + len(sizes),
+            starts=self.starts + len(sizes),
             sizes=sizes,
             file=own.file,
             folder=str(self.journal.folder),
-            says=[says for says in (*self.says, self._starter.apart()) if says],
+            says=[says for says in dict.fromkeys((*self.says, self._starter.apart())) if says],
         )
 
     def _conclude(self, what: Outcomes) -> None:
@@ -358,14 +368,15 @@ class Sweeper:
         return str(file)
 
 
-def _removed(bench: Stage) -> bool:
-    """Remove a bench; return whether somebody pressed Ctrl-C meanwhile: what was found is not lost for that."""
+def despite(work: Callable[[], T]) -> tuple[T, bool]:
+    """Do something that may be done twice; return what came of it, and whether somebody pressed Ctrl-C meanwhile.
+
+    What was found before is not lost for that. A bench that is removed has ended what ran by the second time.
+    """
     try:
-        bench.remove()
-    except KeyboardInterrupt:  # what ran is ended by now
-        bench.remove()
-        return True
-    return False
+        return work(), False
+    except KeyboardInterrupt:
+        return work(), True
 
 
 def _found(here: Profile, bench: Stage) -> Found:

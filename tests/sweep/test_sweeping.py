@@ -1,11 +1,19 @@
 """What a sweep takes in the end: the best of what there is room for."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
 from gputune.company import Company
+from gputune.sweep import sweeping
 from gputune.sweep.choosing import Tally
 from gputune.sweep.limits import Limits
+from gputune.sweep.script import Script
 from gputune.sweep.search import Found
 from gputune.sweep.settings import setting
-from gputune.sweep.sweeping import chosen
+from gputune.sweep.sweeping import Sweeper, Wishes, chosen
+from gputune.sweep.visiting import NotSteered
 
 GIB = 1 << 30
 OWN, FOUR, EIGHT = (setting(n, 2, pin_memory=False, persistent=False) for n in (0, 4, 8))
@@ -32,3 +40,53 @@ def test_what_turns_out_not_to_fit_is_not_taken_and_said() -> None:
         "num_workers=8 prefetch_factor=2 is not taken: it would take 17.2 GB more memory with 2 loaders at once, "
         "and 9.66 GB may be used"
     ]
+
+
+def sweeper(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Sweeper:
+    """A sweep whose script was profiled in one start, and whose restarts come to three."""
+    for kind, starts in (("Steered", 1), ("Restarts", 3)):
+        bench = {"starts": starts, "hangs": (), "noise": 0.01, "remove": list, "know": id}
+        monkeypatch.setattr(sweeping, kind, lambda *_, bench=bench: SimpleNamespace(**bench))
+    script = Script(command=("python", "train.py"), cwd="/")
+    made = Sweeper(Wishes(script=script, out=str(folder / "out"), starter=lambda **_: SimpleNamespace(budget=None)))
+    own = SimpleNamespace(
+        script=OWN, limits=SimpleNamespace(company=SimpleNamespace(training=2)), settings=list, ceiling=None,
+        parts=[100.0] * 5, memory=None, measured=100.0,
+    )  # fmt: skip
+    monkeypatch.setattr(made, "_profile", lambda *_: own)
+    monkeypatch.setattr(made, "_learn", id)
+    return made
+
+
+def test_a_ctrl_c_in_the_search_by_restarts_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = sweeper(tmp_path, monkeypatch)
+    ends = iter((NotSteered("a stream"), KeyboardInterrupt()))
+
+    def searched(*_: object) -> None:
+        raise next(ends)
+
+    monkeypatch.setattr(made, "_searched", searched)
+    monkeypatch.setattr(made, "_outcomes", lambda *_: SimpleNamespace(stopped=False, starts=made.starts))
+    found = made.run()
+    assert (found.stopped, found.starts) == (True, 4)
+
+
+@pytest.mark.parametrize("when", ["_outcomes", "_conclude"])
+def test_a_ctrl_c_at_the_end_loses_nothing_that_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    made = sweeper(tmp_path, monkeypatch)
+    result = SimpleNamespace(stopped=False)
+    pressed = iter((KeyboardInterrupt(),))
+
+    def interrupted(*_: object) -> object:
+        for ctrl_c in pressed:
+            raise ctrl_c
+        return result
+
+    monkeypatch.setattr(made, "_search", lambda *_: None)
+    monkeypatch.setattr(made, "_outcomes", lambda *_: result)
+    monkeypatch.setattr(made, "_conclude", lambda *_: None)
+    monkeypatch.setattr(made, when, interrupted)
+    assert made.run() is result
+    assert result.stopped
