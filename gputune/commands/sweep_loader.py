@@ -156,6 +156,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
         seed=seed,
         resume=resume,
         restarts=restarts or ray is not None,
+        share=(ray_cpus, ray_gpus),
         write=None if write == "-" else Path(write),
         tell=_tell,
     )

@@ -115,7 +115,7 @@ class Sizes:
 
     def _allowed(self, number: int) -> bool:
         """Return whether there is time for a size, and say what is done."""
-        if not self._budget.allows(self._looping(number)):
+        if not self._journal.knows(f"batch {number}") and not self._budget.allows(self._looping(number)):
             self._tell(f"no time for batch_size={number}")
             self.left_out = self.left_out or number
             return False

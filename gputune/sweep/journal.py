@@ -76,6 +76,10 @@ class Journal:
             self._told.setdefault(entry.kind, deque()).append(entry.fields)
         self.spent = sum(float(str(entry.fields.get("seconds", 0.0))) for entry in told or ())  # s, of starts
 
+    def knows(self, kind: str) -> bool:
+        """Return whether something is remembered under a name that was not taken yet: to take it takes no time."""
+        return bool(self._told.get(kind))
+
     def take(self, kind: str) -> Mapping[str, Json] | None:
         """Return what is remembered under a name and was not taken yet, None where nothing is."""
         left = self._told.get(kind)
@@ -212,9 +216,17 @@ class Remembering:
         """Hand it on."""
         self._bench.met(wanted)
 
+    def knows(self, wanted: Setting) -> bool:
+        """Return whether another visit is remembered."""
+        return self._journal.knows(self._kind(wanted))
+
+    @staticmethod
+    def _kind(wanted: Setting) -> str:
+        return f"setting {wanted.words()}"
+
     def measure(self, wanted: Setting) -> Outcome:
         """Return the visit that is remembered, else measure and remember it."""
-        kind = f"setting {wanted.words()}"
+        kind = self._kind(wanted)
         told = self._journal.take(kind)
         if told is not None:
             self._bench.met(wanted)

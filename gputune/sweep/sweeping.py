@@ -16,6 +16,7 @@ from gputune.figures import duration
 from gputune.hygiene import clean
 from gputune.launch import folders
 from gputune.report.words import number
+from gputune.sample import Json
 from gputune.sweep import kept, plateau
 from gputune.sweep.apart import Broken
 from gputune.sweep.batches import NotOurs, Size, Sizes
@@ -66,6 +67,7 @@ class Wishes:
     write: Path | None = None  # where the settings go; None: nowhere
     inside: bool = False  # they go to `gputune.toml` in the sweep's own folder, whatever `write` says
     place: str = ""  # the node of a cluster on which it runs
+    share: tuple[float | None, ...] = ()  # what each trial asks of it
     starter: Callable[..., Starter] = Starter  # makes what starts the script
     tell: Tell = lambda _: None
 
@@ -244,9 +246,10 @@ class Sweeper:
     def _search(self, here: Profile, found: Found, bench: Stage) -> None:
         """Measure the ceiling, then the best few settings."""
         alone = here.limits.company.training == 1  # of loaders side by side only one would hand out the same batch
-        if alone and self._in_time(bench, here.script):
+        name = f"ceiling {here.script.words()}"
+        if alone and (self.journal.knows(name) or self._in_time(bench, here.script)):
             self.wishes.tell("one batch again and again: what everything but the loading allows")
-            here.ceiling = self.journal.number(f"ceiling {here.script.words()}", bench.ceiling)
+            here.ceiling = self.journal.number(name, bench.ceiling)
         found.predicted = {wanted: here.rate(wanted) for wanted in here.settings()}
         if here.ceiling is not None and here.script.num_workers == 0 and here.ceiling < here.measured * (1 + NO_GAIN):
             self.says.append("batches cost next to nothing: no setting of the loader can bring more")
@@ -264,12 +267,13 @@ class Sweeper:
             self._searched(here, found, restarts)
 
     def _searched(self, here: Profile, found: Found, bench: Stage) -> None:
+        remembering = Remembering(bench, self.journal)
         search = Search(
             here,
-            Remembering(bench, self.journal),
+            remembering,
             found,
             trials=TRIALS - 2,
-            allowed=lambda wanted: self._in_time(bench, wanted),
+            allowed=lambda wanted: remembering.knows(wanted) or self._in_time(bench, wanted),
             tell=lambda wanted, now: self.wishes.tell(self._progress(wanted, now, bench, search.left)),
             ample=lambda enough: plateau.beyond(here, found.tallies, found.predicted, enough),
             deeper=lambda enough: plateau.deeper(here, found.predicted, enough),
@@ -392,9 +396,11 @@ def _queue(found: Start) -> int:
 
 
 def _key(wishes: Wishes) -> str:
-    """Return what tells a sweep from all others."""
-    sizes: list[int | str] = [wishes.sizes] if isinstance(wishes.sizes, str) else list(wishes.sizes)
-    return identity(wishes.script, wishes.where, wishes.seed, *sizes, *([wishes.place] if wishes.place else []))
+    """Return what tells a sweep from all others: the command, and the options that change what is measured or how."""
+    sizes: list[Json] = [wishes.sizes] if isinstance(wishes.sizes, str) else list(wishes.sizes)
+    share: list[Json] = list(wishes.share)
+    how: list[Json] = [wishes.where, wishes.seed, wishes.within, wishes.restarts, sizes, wishes.place, share]
+    return identity(wishes.script, *how)
 
 
 def former(wishes: Wishes) -> Path | None:

@@ -42,7 +42,7 @@ class Starter:
 
 
 def tried(world, asked=AUTO, *, budget=None, **differs) -> Sizes:
-    journal = SimpleNamespace(start=lambda _name, make: make())
+    journal = SimpleNamespace(start=lambda _name, make: make(), knows=lambda _name: False)
     found = Sizes(profile(**differs), Starter(world), journal, budget or Budget(), lambda _: None)
     found.run(asked)
     return found
@@ -122,7 +122,7 @@ class SideBySide(Starter):
 
 
 def side_by_side(world, asked=AUTO, **differs) -> Sizes:
-    journal = SimpleNamespace(start=lambda _name, make: make())
+    journal = SimpleNamespace(start=lambda _name, make: make(), knows=lambda _name: False)
     found = Sizes(profile(**differs), SideBySide(world), journal, Budget(), lambda _: None)
     found.run(asked)
     return found

@@ -118,3 +118,12 @@ def test_another_command_is_another_sweep(tmp_path: Path, monkeypatch: pytest.Mo
     other = Script(command=("python", "other.py"), cwd="/somewhere")
     with pytest.raises(NothingToResume, match=r"other\.py"):
         resumed(other, identity(other), None)
+
+
+def test_it_knows_what_is_left_of_what_it_remembers(tmp_path: Path) -> None:
+    measured(tmp_path)
+    again = Remembering(Counting(), resumed(SCRIPT, identity(SCRIPT), tmp_path))
+    assert [again.knows(wanted) for wanted in WANTED] == [True, True, True]
+    for wanted in WANTED:
+        again.measure(wanted)
+    assert [again.knows(wanted) for wanted in WANTED] == [True, False, False]

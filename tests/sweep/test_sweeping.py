@@ -1,17 +1,19 @@
 """What a sweep takes in the end: the best of what there is room for."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from gputune.company import Company
-from gputune.sweep import sweeping
+from gputune.sweep import journal, sweeping
 from gputune.sweep.choosing import Tally
+from gputune.sweep.journal import Journal, NothingToResume
 from gputune.sweep.limits import Limits
 from gputune.sweep.script import Script
 from gputune.sweep.search import Found
-from gputune.sweep.settings import setting
+from gputune.sweep.settings import Setting, setting
 from gputune.sweep.sweeping import Sweeper, Wishes, chosen
 from gputune.sweep.visiting import NotSteered
 
@@ -90,3 +92,36 @@ def test_a_ctrl_c_at_the_end_loses_nothing_that_was_found(
     monkeypatch.setattr(made, when, interrupted)
     assert made.run() is result
     assert result.stopped
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"restarts": True}, {"within": 120.0}, {"share": (4.0, None)}, {"place": "n1"}, {"sizes": (8,)}, {"seed": 2}],
+    ids=lambda other: next(iter(other)),
+)
+def test_what_was_measured_in_another_way_is_not_gone_on_with(tmp_path: Path, other: dict[str, object]) -> None:
+    wishes = Wishes(script=Script(command=("python", "train.py"), cwd="/"), out=str(tmp_path / "out"))
+    sweeping._journal(wishes)
+    again = replace(wishes, resume=True, budget=9.0)
+    assert sweeping._journal(again).folder == (tmp_path / "out").resolve()
+    with pytest.raises(NothingToResume):
+        sweeping._journal(replace(again, **other))
+
+
+def test_what_is_remembered_needs_no_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = sweeper(tmp_path, monkeypatch)
+    made.journal.keep(f"setting {FOUR.words()}", {"state": "ok", "rates": [400.0] * 5})
+    made.journal = Journal(made.journal.folder, journal._entries(made.journal.folder / journal.FILE))
+    asked: list[Setting] = []
+    bench = SimpleNamespace(
+        noise=0.01, kept=0, price=lambda _: 1, met=asked.append, allowed=lambda _: False, takes=lambda _: 9.0,
+        takes_then=lambda _: 9.0, measure=asked.append,
+    )  # fmt: skip
+    here = SimpleNamespace(script=OWN)
+    met = Found(predicted={OWN: 100.0, FOUR: 400.0}, tallies={OWN: Tally(setting=OWN, noise=0.01, visits=[[100.0] * 5])})
+    monkeypatch.setattr(sweeping.plateau, "beyond", lambda *_: None)
+    monkeypatch.setattr(sweeping.plateau, "deeper", lambda _here, _predicted, wanted: wanted)
+    made._searched(here, met, bench)
+    assert met.tallies[FOUR].visits == [(400.0,) * 5]
+    assert asked == [FOUR]  # met, and not measured
+    assert made._short  # to go back to it there is no time
