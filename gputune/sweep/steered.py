@@ -4,14 +4,14 @@ The guest obeys orders (docs/steering.md) and answers each in a note, in every r
 measured is started again; a loader that cannot be switched is measured by restarts instead.
 """
 
-import contextlib
 import math
-import tempfile
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import harmonic_mean
 
+from gputune.launch import folders
 from gputune.sample import Json
 from gputune.steering import Orders
 from gputune.sweep import blame
@@ -91,7 +91,8 @@ class Steered:
         self._live: Live | None = None
         self._orders: Orders | None = None
         self._seq = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="gputune-"))
+        self._folder = folders.rings()  # for orders: where we are killed the next one removes it, as it does with rings
+        self._lock = folders.hold(self._folder)
         self._visited: set[Setting] = set()
         self._memory: dict[Setting, int] = {}
         self._profile: Profile | None = None
@@ -143,7 +144,7 @@ class Steered:
         self.close()
         self.starts += 1
         self._last = 0.0, 0
-        path = self._folder / f"orders-{self.starts}"
+        path = Path(self._folder, f"orders-{self.starts}")
         self._orders = Orders(path)
         plan = self._starter.plan(seconds=TRAINING_S, environment={"GPUTUNE_STEER": str(path)})
         self._live = self._starter.live(plan, f"start {self.starts}", self._wanted)
@@ -188,10 +189,10 @@ class Steered:
     def remove(self) -> None:
         """Close it, and remove the files of its orders."""
         self.close()
-        with contextlib.suppress(OSError):
-            for file in self._folder.iterdir():
-                file.unlink()
-            self._folder.rmdir()
+        folders.remove_rings(self._folder)
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
 
     # waiting
 

@@ -427,4 +427,5 @@ def sweep(wishes: Wishes) -> Outcomes:
     """Sweep the loader of a script. Raises GputuneError where nothing could be measured."""
     if wishes.write is not None and not wishes.inside:
         kept.check(wishes.write)
+    folders.sweep()  # what a sweep left behind that was killed
     return Sweeper(wishes).run()

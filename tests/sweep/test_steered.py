@@ -1,5 +1,6 @@
 """All settings in one start: orders go out, answers come back, and what is timed is what came after the answer."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
@@ -112,7 +113,7 @@ class FakeOrders:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Steered:
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Steered]:
     """A bench whose script was profiled already, at 20 batches of 8 a second."""
     monkeypatch.setattr(steered, "Orders", FakeOrders)
     monkeypatch.setattr(World, "lives", [])
@@ -131,7 +132,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Steered:
     )  # fmt: skip
     made = Steered(starter, None, Budget())
     made.know(profile)
-    return made
+    yield made
+    made._live = None  # whatever is left of it
+    made.remove()
 
 
 def test_each_setting_is_timed_by_what_came_under_it(bench: Steered) -> None:

@@ -1,5 +1,6 @@
 """What a sweep takes in the end: the best of what there is room for."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,13 +9,15 @@ import pytest
 
 from gputune.company import Company
 from gputune.sweep import journal, sweeping
+from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Tally
 from gputune.sweep.journal import Journal, NothingToResume
 from gputune.sweep.limits import Limits
 from gputune.sweep.script import Script
 from gputune.sweep.search import Found
 from gputune.sweep.settings import Setting, setting
-from gputune.sweep.sweeping import Sweeper, Wishes, chosen
+from gputune.sweep.steered import Steered
+from gputune.sweep.sweeping import Sweeper, Wishes, chosen, sweep
 from gputune.sweep.visiting import NotSteered
 
 GIB = 1 << 30
@@ -114,7 +117,7 @@ def test_what_is_remembered_needs_no_budget(tmp_path: Path, monkeypatch: pytest.
     made.journal = Journal(made.journal.folder, journal._entries(made.journal.folder / journal.FILE))
     asked: list[Setting] = []
     bench = SimpleNamespace(
-        noise=0.01, kept=0, price=lambda _: 1, met=asked.append, allowed=lambda _: False, takes=lambda _: 9.0,
+        noise=0.01, kept=0, price=lambda _: 0, met=asked.append, allowed=lambda _: False, takes=lambda _: 9.0,
         takes_then=lambda _: 9.0, measure=asked.append,
     )  # fmt: skip
     here = SimpleNamespace(script=OWN)
@@ -125,3 +128,18 @@ def test_what_is_remembered_needs_no_budget(tmp_path: Path, monkeypatch: pytest.
     assert met.tallies[FOUR].visits == [(400.0,) * 5]
     assert asked == [FOUR]  # met, and not measured
     assert made._short  # to go back to it there is no time
+
+
+def test_what_a_sweep_left_that_was_killed_the_next_one_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed, lives = (Steered(SimpleNamespace(), None, Budget()) for _ in range(2))
+    os.close(killed._lock)  # as the kernel does
+    for bench in (killed, lives):
+        Path(bench._folder, "orders-1").touch()
+        os.utime(bench._folder, (0, 0))
+    monkeypatch.setattr(sweeping, "Sweeper", lambda _: SimpleNamespace(run=lambda: None))
+    sweep(Wishes(script=Script(command=("python", "train.py"), cwd=str(tmp_path))))
+    assert [Path(bench._folder).exists() for bench in (killed, lives)] == [False, True]
+    lives.remove()
+    assert not Path(lives._folder).exists()
