@@ -228,6 +228,8 @@ def _patch(change: patch.Change, *, apply: bool, shown: bool, stopped: bool) -> 
     """Show the change and make it, as was asked; of a sweep that was ended it is not made: more was to be measured."""
     if shown:
         click.echo(change.diff, nl=False)
+        if change.diff and change.base != Path.cwd():
+            _tell(f"the difference is to be applied in {change.base}")
     if not apply:
         return
     if change.after == change.before:

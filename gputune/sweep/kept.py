@@ -35,6 +35,16 @@ class NoSettings(BadUsage):
         super().__init__(f"`{file}` {why}", hint=f"`gputune sweep-loader` writes it; it holds {EXAMPLE}")
 
 
+class Unmarked(BadUsage):
+    """Which lines of the file are those of a sweep cannot be told."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(
+            f"`{file}` has the mark where a sweep's lines begin, and none where they end",
+            hint=f"put `{END}` behind them, or delete the line `{BEGIN[:27]}…`",
+        )
+
+
 def rules(file: Path) -> list[Mapping[str, Json]]:
     """Return the rules in a file as the guest takes them (`override.py`). Raises NoSettings."""
     toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")  # late: as in config.py
@@ -91,7 +101,7 @@ def check(file: Path) -> None:
     if file.exists() and not file.is_file():
         raise BadUsage(f"`{file}` is a device or a pipe, not a file", hint="`--write -` for none, or `--write FILE`")
     try:
-        _held(file)
+        _rest(file, _held(file))
     except (OSError, UnicodeDecodeError) as error:
         why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else "is no text in UTF-8"
         raise BadUsage(
@@ -118,17 +128,23 @@ def _held(file: Path) -> str:
     return file.read_bytes().decode("utf-8") if file.exists() else ""
 
 
+def _rest(file: Path, old: str) -> str:
+    """Return what a file holds beside the lines of an earlier sweep. Raises Unmarked."""
+    head, begin, rest = old.partition(BEGIN)
+    mine, end, tail = rest.partition(END)
+    if begin and (not end or BEGIN in mine):
+        raise Unmarked(file)
+    return head.rstrip("\r\n") + tail if begin else old
+
+
 def write(file: Path, lines: str) -> None:
     """Put the lines into the file in the place of those of an earlier sweep, with the line ends that it has.
 
-    Raises OSError where it cannot, UnicodeDecodeError where the rest of the file is no text.
+    Raises OSError where it cannot, UnicodeDecodeError where the rest of the file is no text, Unmarked where its marks
+    do not tell which lines are those of a sweep.
     """
     old = _held(file)
     end = "\r\n" if "\r\n" in old else "\n"
-    head, begin, rest = old.partition(BEGIN)
-    if begin:
-        _, _, tail = rest.partition(END)
-        old = head.rstrip("\r\n") + tail
-    old = old.strip("\r\n")
+    old = _rest(file, old).strip("\r\n")
     lines = lines.replace("\n", end)
     drafts.write(file, f"{old}{end * 2}{lines}" if old else lines)

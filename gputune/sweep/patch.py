@@ -54,9 +54,14 @@ class Change:
     after: str
 
     @property
+    def base(self) -> Path:
+        """Return the folder in which the difference is to be applied: ours, else the next above it and the file."""
+        return Path(os.path.commonpath([Path.cwd(), self.file.resolve().parent]))
+
+    @property
     def diff(self) -> str:
-        """Return the change as `patch -p1` and `git apply` take it; nothing where there is none."""
-        name = os.path.relpath(self.file)
+        """Return the change as `patch -p1` and `git apply` take it in `base`; nothing where there is none."""
+        name = self.file.resolve().relative_to(self.base)  # no link, no `..`: `git apply` refuses both
         lines = difflib.unified_diff(_lines(self.before), _lines(self.after), f"a/{name}", f"b/{name}")
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 

@@ -366,7 +366,10 @@ class Sweeper:
         except OSError as error:
             what.says.append(f"`{file}` could not be written: {error.strerror}")
             return ""
-        except UnicodeDecodeError:  # it was changed meanwhile, or lies in a folder that was named
+        except kept.Unmarked as error:  # it was changed meanwhile
+            what.says.append(f"`{file}` was not written: {error.args[0]}")
+            return ""
+        except UnicodeDecodeError:  # as above, or it lies in a folder that was named
             what.says.append(f"`{file}` was not written: what it holds is no text in UTF-8")
             return ""
         return str(file)

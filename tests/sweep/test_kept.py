@@ -111,3 +111,16 @@ def test_a_file_of_other_bytes_is_refused_before_anything_runs_and_stays(tmp_pat
     assert file.read_bytes() == b"# caf\xe9\nhz = 5\n"
     file.write_text("# café\n", encoding="utf-8")
     kept.check(file)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_sweep_s_lines_without_an_end_are_refused_before_anything_runs(tmp_path: Path, twice: bool) -> None:
+    file = tmp_path / "gputune.toml"
+    ours = kept.text("train.py:3", {"num_workers": 2})
+    before = ours.replace(f"{kept.END}\n", "") + "hz = 5\n" + (ours if twice else "")
+    file.write_text(before)
+    for refused in (lambda: kept.check(file), lambda: kept.write(file, ours)):
+        with pytest.raises(BadUsage, match="and none where they end") as raised:
+            refused()
+        assert kept.END in raised.value.hint
+    assert file.read_text() == before

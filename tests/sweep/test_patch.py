@@ -1,6 +1,7 @@
 """The change of a script is one of the call that builds its loader, and of nothing else in the file."""
 
 import ast
+import os
 import subprocess
 from pathlib import Path
 
@@ -110,6 +111,32 @@ def test_the_difference_can_be_applied_and_is_only_where_it_is_asked(tmp_path: P
     assert file.read_text() == made.after
     with pytest.raises(NotPatched, match="changed meanwhile"):
         made.write()
+
+
+@pytest.mark.parametrize("here", ["", "beside", "beside/deeper"])
+def test_the_difference_can_be_applied_wherever_the_script_lies(
+    tmp_path: Path, here: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / here
+    folder.mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(folder)
+    file = script(tmp_path, "DataLoader(data)")
+    made = patch.change(Path(os.path.relpath(file)), 4, SETTINGS)
+    assert made.base == tmp_path.resolve()
+    subprocess.run(["git", "apply"], cwd=made.base, input=made.diff.encode(), check=True, timeout=60)
+    assert file.read_text() == made.after
+
+
+def test_the_difference_of_a_script_behind_a_link_is_one_of_what_the_link_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scripts").mkdir()
+    file, link = script(tmp_path / "scripts", "DataLoader(data)"), tmp_path / "train.py"
+    link.symlink_to(file)
+    monkeypatch.chdir(tmp_path)
+    made = patch.change(link, 4, SETTINGS)
+    subprocess.run(["git", "apply"], input=made.diff.encode(), check=True, timeout=60)
+    assert file.read_text() == made.after
 
 
 def test_a_loader_of_another_name_is_known_by_its_import(tmp_path: Path) -> None:
