@@ -137,7 +137,7 @@ def _rest(file: Path, old: str) -> str:
     return head.rstrip("\r\n") + tail if begin else old
 
 
-def write(file: Path, lines: str) -> None:
+def write(file: Path, lines: str, *, ours: bool = False) -> None:
     """Put the lines into the file in the place of those of an earlier sweep, with the line ends that it has.
 
     Raises OSError where it cannot, UnicodeDecodeError where the rest of the file is no text, Unmarked where its marks
@@ -147,4 +147,4 @@ def write(file: Path, lines: str) -> None:
     end = "\r\n" if "\r\n" in old else "\n"
     old = _rest(file, old).strip("\r\n")
     lines = lines.replace("\n", end)
-    drafts.write(file, f"{old}{end * 2}{lines}" if old else lines)
+    drafts.write(file, f"{old}{end * 2}{lines}" if old else lines, ours=ours)

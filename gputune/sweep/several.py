@@ -17,6 +17,7 @@ from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
 from gputune.launch import folders
 from gputune.report.words import number, times
+from gputune.sweep import drafts
 from gputune.sweep.result import Outcomes, Sweep, document, to_json
 from gputune.sweep.script import Script
 from gputune.sweep.starter import Starter
@@ -170,7 +171,7 @@ def keep_table(found: Outcomes, job: Job) -> None:
     """Keep the trials as CSV in the sweep's folder; that it cannot be written is said with the rest."""
     try:
         named = Named(script=job.script.name, node=job.node, sweep=document(found))
-        Path(found.folder, FILE).write_text(table([named]), encoding="utf-8")
+        drafts.write(Path(found.folder, FILE), table([named]), ours=True)
     except OSError as error:
         found.says.append(f"`{FILE}` could not be written: {error.strerror}")
 

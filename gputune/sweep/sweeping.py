@@ -362,7 +362,7 @@ class Sweeper:
         says = f"{number(what.best.rate)} samples/s where the script's own settings give {number(what.baseline.rate)}"
         lines = kept.text(what.loader.where, wanted, shared_out=self._starter.duplicates, says=says)
         try:
-            kept.write(file, lines)
+            kept.write(file, lines, ours=self.wishes.inside)
         except OSError as error:
             what.says.append(f"`{file}` could not be written: {error.strerror}")
             return ""

@@ -79,6 +79,15 @@ def test_a_file_keeps_its_mode_and_its_line_ends(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["gputune.toml"]
 
 
+def test_in_a_folder_of_ours_it_is_nobody_elses_to_read(tmp_path: Path) -> None:
+    file = tmp_path / "gputune.toml"
+    file.write_text("hz = 5\n")
+    file.chmod(0o644)
+    kept.write(file, kept.text("train.py:3", {"num_workers": 2}), ours=True)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.read_text().startswith("hz = 5\n")
+
+
 def test_a_device_or_a_pipe_is_refused_before_anything_runs(tmp_path: Path) -> None:
     """Root would put a file in the place of /dev/null; a pipe would be waited for."""
     os.mkfifo(tmp_path / "pipe")

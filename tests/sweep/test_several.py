@@ -63,6 +63,7 @@ def test_one_that_fails_leaves_the_others_alone(
         ("a.py", "", False), ("bad.py", "no DataLoader was iterated", True), ("c.py", "", False),
     ]  # fmt: skip
     assert made["folder"] == str(tmp_path / "all")
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.glob("all/*/trials.csv")} == {0o600}
     assert len(as_csv(done).splitlines()) == 5
     lines = summary(done).splitlines()
     assert lines[0].split() == ["script", "best", "samples/s"]
