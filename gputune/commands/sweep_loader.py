@@ -1,8 +1,9 @@
 """Find the best DataLoader settings of a training, without an edit of it.
 
-The script runs a few times for some seconds each: as it is, with one batch again and again (what everything but the
-loading allows), and with the settings that a model of its loader predicts to be best. The result is a table, and
-`gputune.toml`, which `gputune run --with gputune.toml -- CMD` applies. What follows SCRIPT is the script's own.
+The script is started once, and again where it ends too early: it trains for some seconds as it is, with one batch again
+and again (what everything but the loading allows), and with the settings that a model of its loader predicts to be
+best. With --restarts, and where its loader cannot be switched, each of them gets a start of its own. The result is a
+table, and `gputune.toml`, which `gputune run --with gputune.toml -- CMD` applies. What follows SCRIPT is its own.
 """
 
 from functools import partial

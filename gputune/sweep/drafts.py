@@ -1,4 +1,4 @@
-"""How a file is written anew: whole or not at all, one of the user's with its mode, and behind a link the link stays."""
+"""How a file is written anew: whole or not at all, the user's with the mode it had; behind a link the link stays."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,6 @@
-"""Loader settings as they are tried: their names, their cost, and the rule by which the guest sets them."""
+"""Loader settings as they are tried: their names, and their cost."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gputune.features import Loader
 from gputune.prediction import TYPICAL_PREFETCH
@@ -79,10 +78,3 @@ def setting(
         persistent_workers=persistent and workers > 0,
         batch_size=batch_size,
     )
-
-
-def restored(fields: Mapping[str, Json]) -> Setting:
-    """Return the setting that `plain` gave these fields."""
-    plain = Setting(num_workers=0)
-    known = {name: fields[name] for name in NAMES if name in fields}
-    return replace(plain, **known)  # type: ignore[arg-type] # they are what `plain` wrote

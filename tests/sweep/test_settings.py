@@ -1,6 +1,6 @@
 """A setting knows what differs from the script, and what is the cheaper one."""
 
-from gputune.sweep.settings import Setting, restored, setting
+from gputune.sweep.settings import setting
 
 OWN = setting(2, 2, pin_memory=False, persistent=False, batch_size=16)
 
@@ -22,8 +22,3 @@ def test_fewer_workers_are_cheaper_than_shorter_queues_and_these_than_a_change()
         return setting(workers, prefetch, pin_memory=False, persistent=persistent, batch_size=16).cost(OWN)
 
     assert cost(1, 8) < cost(2, 2) < cost(2, 2, persistent=True) < cost(2, 4) < cost(3, 2)
-
-
-def test_a_setting_survives_its_journal() -> None:
-    assert restored(OWN.plain) == OWN
-    assert restored(Setting(num_workers=0).plain) == Setting(num_workers=0)

@@ -121,7 +121,8 @@ def test_what_is_remembered_needs_no_budget(tmp_path: Path, monkeypatch: pytest.
         takes_then=lambda _: 9.0, measure=asked.append,
     )  # fmt: skip
     here = SimpleNamespace(script=OWN)
-    met = Found(predicted={OWN: 100.0, FOUR: 400.0}, tallies={OWN: Tally(setting=OWN, noise=0.01, visits=[[100.0] * 5])})
+    own = Tally(setting=OWN, noise=0.01, visits=[[100.0] * 5])
+    met = Found(predicted={OWN: 100.0, FOUR: 400.0}, tallies={OWN: own})
     monkeypatch.setattr(sweeping.plateau, "beyond", lambda *_: None)
     monkeypatch.setattr(sweeping.plateau, "deeper", lambda _here, _predicted, wanted: wanted)
     made._searched(here, met, bench)
