@@ -180,7 +180,7 @@ def test_where_none_had_begun_each_says_that_there_is_nothing_to_go_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    these = several_of(monkeypatch, lambda wishes: sweeping._journal(wishes), "a", "b", resume=True)
+    these = several_of(monkeypatch, sweeping._journal, "a", "b", resume=True)
     done = these.run()
     assert ["to go on with" in str(one.error) for one in done] == [True, True]
     assert not (tmp_path / "gputune-runs").exists()
