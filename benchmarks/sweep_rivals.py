@@ -54,7 +54,7 @@ def tpe(folder: str, seconds: float, timed: float, cells: Sequence[Cell]) -> tup
 
 
 def asha(folder: str, seconds: float, timed: float, cells: Sequence[Cell]) -> tuple[Cell, int]:
-    """Return what Ray Tune's ASHA found best, one trial at a time, and its trials."""
+    """Return what Ray Tune's ASHA found best, one trial at a time, and how many had a rate to tell."""
     import ray  # noqa: PLC0415 - a rival
     from ray import tune  # noqa: PLC0415 - as above
     from ray.tune.schedulers import ASHAScheduler  # noqa: PLC0415 - as above
@@ -84,7 +84,8 @@ def asha(folder: str, seconds: float, timed: float, cells: Sequence[Cell]) -> tu
     found = tuner.fit()
     ray.shutdown()
     shutil.rmtree(kept, ignore_errors=True)
-    return dict(found.get_best_result().config), len(found)
+    had_a_look = [result for result in found if result.metrics and "rate" in result.metrics]  # the others only waited
+    return dict(found.get_best_result().config), len(had_a_look)
 
 
 def main() -> None:
