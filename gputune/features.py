@@ -373,7 +373,8 @@ class Device:
     clock_max: float | None = None
     throttled: Mapping[str, float] = field(default_factory=dict)  # reason to share of the samples taken while busy
     power: float | None = None  # mean, W
-    power_limit: float | None = None
+    power_limit: float | None = None  # W that it is held to
+    power_default: float | None = None  # W that it is held to if nobody sets another limit
     temperature: float | None = None  # highest, degC
     others: Mapping[int, float] = field(default_factory=dict)  # foreign pid to share of SM time (or of presence)
     others_memory: int | None = None

@@ -66,6 +66,7 @@ LIMITS = {
     "gpu.memory.reserved": 2.0**42,
     "gpu.power": 5_000.0,
     "gpu.power.limit": 5_000.0,
+    "gpu.power.limit.default": 5_000.0,
     "gpu.energy": 2.0**53,
     "gpu.clock.sm": 10e9,
     "gpu.clock.sm.max": 10e9,
@@ -201,6 +202,11 @@ def compute_mode(card: Card) -> list[Value]:
 def power_limit(card: Card) -> list[Value]:
     """Power that the device is held to."""
     return [("gpu.power.limit", pynvml.nvmlDeviceGetEnforcedPowerLimit(card.handle) / 1e3)]
+
+
+def power_limit_default(card: Card) -> list[Value]:
+    """Power that the device is held to as it was built; not every device can tell, so it is a field of its own."""
+    return [("gpu.power.limit.default", pynvml.nvmlDeviceGetPowerManagementDefaultLimit(card.handle) / 1e3)]
 
 
 def link(card: Card) -> list[Value]:
@@ -375,5 +381,6 @@ FIELDS = (
     Field("compute mode", CONSTANT, compute_mode),
     Field("highest clock", CONSTANT, clock_max),
     Field("power limit", CONSTANT, power_limit),
+    Field("default power limit", CONSTANT, power_limit_default),
     Field("NVML's latency", CONSTANT, latency),
 )

@@ -34,6 +34,7 @@ METRICS = (
     Metric("gpu.memory.reserved", "B", "Device memory that the driver keeps for itself.", per="gpu"),
     Metric("gpu.power", "W", "Power, a mean over 1 s on Ampere and later.", per="gpu"),
     Metric("gpu.power.limit", "W", "Power that the device is held to.", per="gpu"),
+    Metric("gpu.power.limit.default", "W", "Power that the device is held to if nobody sets another limit.", per="gpu"),
     Metric("gpu.energy", "J", "Energy since the driver was loaded.", kind="counter", per="gpu"),
     Metric("gpu.clock.sm", "Hz", "SM clock, at one moment.", per="gpu"),
     Metric("gpu.clock.sm.max", "Hz", "Highest SM clock of the product.", per="gpu"),

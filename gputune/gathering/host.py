@@ -216,6 +216,7 @@ class Host:
             throttled=card.throttled,
             power=self.mean("gpu.power", index),
             power_limit=self.last("gpu.power.limit", index),
+            power_default=self.last("gpu.power.limit.default", index),
             temperature=self.most("gpu.temperature", index),
             others=others,
             others_memory=_whole(self.mean("gpu.others.memory", index)),
@@ -286,6 +287,7 @@ SLOW = frozenset(
         "gpu.capability",
         "gpu.compute.mode",
         "gpu.power.limit",
+        "gpu.power.limit.default",
     }
 )
 

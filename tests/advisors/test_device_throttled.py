@@ -1,5 +1,7 @@
 """device-throttled speaks when something holds the clocks down, and names it."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.advisors.device_throttled import advise
@@ -16,11 +18,34 @@ def test_is_silent_about_low_clocks_that_nothing_holds_down(run, device) -> None
 
 
 def test_is_silent_about_a_reason_that_hardly_costs_any_clock(run, device) -> None:
-    assert list(advise(run(devices=(device(clock=1.85e9, throttled={"power cap": 0.9}),)))) == []
+    assert list(advise(run(devices=(device(clock=1.85e9, throttled={"hardware slowdown": 0.9}),)))) == []
 
 
 def test_is_silent_about_a_reason_that_shows_now_and_then(run, device) -> None:
-    assert list(advise(run(devices=(device(**{**HOT, "throttled": {"power cap": 0.1}}),)))) == []
+    assert list(advise(run(devices=(device(**{**HOT, "throttled": {"hardware slowdown": 0.1}}),)))) == []
+
+
+def test_is_silent_about_a_card_at_its_own_power_limit_which_runs_below_its_highest_clock(run, device) -> None:
+    full = device(clock=1.4e9, throttled={"power cap": 0.95}, power_limit=700.0, power_default=700.0)
+    assert list(advise(run(devices=(full,)))) == []
+    assert list(advise(run(devices=(replace(full, power_default=None),)))) == []  # who knows what it was built for
+    rare = replace(full, throttled={"power cap": 0.95, "software thermal slowdown": 0.1})
+    assert list(advise(run(devices=(rare,)))) == []
+
+
+def test_heat_is_named_though_the_power_cap_shows_more_often(run, device) -> None:
+    hot = device(clock=1.4e9, throttled={"power cap": 0.95, "software thermal slowdown": 0.4})
+    (finding,) = advise(run(devices=(hot,)))
+    assert "software thermal slowdown in 40%" in finding.says
+
+
+def test_a_power_limit_that_somebody_lowered_is_named_with_the_devices_own(run, device) -> None:
+    held = device(clock=1.2e9, throttled={"power cap": 0.95}, power_limit=400.0, power_default=700.0)
+    (finding,) = advise(run(devices=(held,)))
+    assert "power cap in 95%" in finding.says
+    assert "held to 400 of its 700 W" in finding.says
+    assert "400 W" in finding.do
+    assert (finding.evidence["power_limit_w"], finding.evidence["power_default_w"]) == (400.0, 700.0)
 
 
 def test_is_silent_where_clocks_cannot_be_read(run, device) -> None:

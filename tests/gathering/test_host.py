@@ -191,3 +191,11 @@ def test_a_process_on_the_card_is_no_card(host) -> None:
     read(host, "gpu.other.busy", 1, 0.3, "0:4711")
     read(host, "gpu.busy", 1, 0.5, "0")
     assert [device.index for device in host.devices()] == ["0"]
+
+
+def test_the_power_limit_and_the_default_one_are_known_though_they_are_read_before_the_loop(host) -> None:
+    read(host, "gpu.power.limit", 1, 400.0, "0")
+    read(host, "gpu.power.limit.default", 1, 700.0, "0")
+    host.loop(10, 20)
+    (device,) = host.devices()
+    assert (device.power_limit, device.power_default) == (400.0, 700.0)

@@ -114,6 +114,7 @@ def test_a_healthy_card_is_read_in_base_units(simgpu: Maker, probe: Callable[[],
     assert watched.last("gpu.throttle[0]") == 0x20
     assert 70 <= watched.last("gpu.power[0]") <= 380
     assert watched.last("gpu.power.limit[0]") == 700
+    assert watched.last("gpu.power.limit.default[0]") == 700
     assert watched.last("gpu.pcie.width[0]") == 16
     assert watched.last("gpu.capability[0]") == 9.0
     assert watched.last("gpu.ecc[0]") == 0

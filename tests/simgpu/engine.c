@@ -44,8 +44,8 @@ static void defaults(struct device *d, int index) {
     int64_t *p = d->param;
     p[P_memory_total] = 80LL << 30, p[P_memory_reserved] = 512LL << 20, p[P_context] = 512LL << 20;
     p[P_clock_sm] = p[P_clock_max] = 1980, p[P_clock_mem] = p[P_clock_mem_max] = 2619;
-    p[P_power_idle] = 70000, p[P_power_busy] = 380000, p[P_power_limit] = 700000, p[P_temperature] = 41;
-    p[P_gen] = p[P_gen_max] = 5, p[P_width] = p[P_width_max] = 16;
+    p[P_power_idle] = 70000, p[P_power_busy] = 380000, p[P_power_limit] = p[P_power_default] = 700000;
+    p[P_temperature] = 41, p[P_gen] = p[P_gen_max] = 5, p[P_width] = p[P_width_max] = 16;
     p[P_rate_pinned] = 24000000000LL, p[P_rate_pageable] = 6000000000LL;
     p[P_gpm] = 1, p[P_fields] = 1;
     snprintf(d->name, sizeof d->name, "Simulated GPU");

@@ -38,7 +38,7 @@ struct proc {
 #define PARAMS(X)                                                                                                      \
     X(memory_total) X(memory_reserved) X(context) X(clock_sm) X(clock_max) X(clock_mem) X(clock_mem_max) X(throttle)   \
     X(power_idle) X(power_busy) X(power_limit) X(temperature) X(gen) X(gen_max) X(width) X(width_max) X(ecc) X(mig)    \
-    X(pid_offset) X(rate_pinned) X(rate_pageable) X(gpm) X(lost) X(fields) X(compute_mode)
+    X(pid_offset) X(rate_pinned) X(rate_pageable) X(gpm) X(lost) X(fields) X(compute_mode) X(power_default)
 
 enum param {
 #define X(name) P_##name,
