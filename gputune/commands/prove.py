@@ -17,14 +17,12 @@ from pathlib import Path
 import click
 
 from gputune.errors import BadUsage
-from gputune.finding import Finding
 from gputune.proving import ceilings, changing, proof, trials
-from gputune.proving.asked import BEST, Asked, asked, runnable
+from gputune.proving.asked import BEST, asked, runnable
 from gputune.proving.changing import Effort
 from gputune.proving.proof import Proof
 from gputune.proving.watched import NOT_HELD
 from gputune.recording import lean
-from gputune.rivals import LOADING
 
 
 @click.command(
@@ -61,6 +59,11 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
 ) -> int:
     if sum((against is not None, ceiling, cache is not None)) > 1:
         raise BadUsage("`--against`, `--ceiling` and `--cache` are three proofs", hint="ask for one of them at a time")
+    if cache == ceilings.WARM and pairs not in {None, 1}:
+        raise BadUsage(
+            "`--cache warm` has one pair of trials: files are read for the first time only once",
+            hint=f"`--cache cold --pairs {pairs}` drops them from memory again for each pair",
+        )
     lean()
     what = asked(run, cmd)
     trials.end_with_us()
@@ -70,18 +73,12 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     what = runnable(what)
     effort = Effort(pairs=pairs, batches=batches, tell=_tell)
     if ceiling:
-        chosen = _best(what) if finding in {None, BEST} else what.finding(str(finding))
-        made = ceilings.ceiling(what, chosen, effort)
+        made = ceilings.ceiling(what, ceilings.about_loading(what, finding), effort)
     elif cache:  # what files cost is held against a finding only where that is asked
-        made = ceilings.cache(what, what.finding(finding) if finding else None, cache, effort)
+        made = ceilings.cache(what, ceilings.about_reading(what, finding, cache), cache, effort)
     else:
         made = changing.prove(what, what.finding(finding or BEST), effort)
     return _show(made, as_json=as_json)
-
-
-def _best(what: Asked) -> Finding | None:
-    """Return the best finding about what the batches wait for: only of these the ceiling says something."""
-    return next((f for f in what.findings if f.id in LOADING.ids and not f.risk), None)
 
 
 def _tell(text: str) -> None:

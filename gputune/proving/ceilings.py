@@ -8,21 +8,60 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gputune.errors import GputuneError
+from gputune.errors import BadUsage, GputuneError
 from gputune.finding import Finding, Speedup
 from gputune.hygiene import clean
 from gputune.proving import caches, trials
-from gputune.proving.asked import Asked
+from gputune.proving.asked import BEST, Asked
 from gputune.proving.changing import AS_IT_IS, PAIRS, Effort, planned
 from gputune.proving.comparing import State, of_pairs, state
 from gputune.proving.proof import CEILING, Proof, proof, rows
 from gputune.proving.trials import Plan, Trial
+from gputune.rivals import LOADING, SAMPLING
 
 REPLAYED = "one batch"
 COLD, WARM, FIRST = "cold", "warm", "first"
 GONE = 0.1  # of the files' pages may stay in memory: then they count as cold
+# Workers start as ever while one batch is handed out again and again: of what that costs a ceiling says nothing.
+LOADS = frozenset((*LOADING.ids, *SAMPLING.ids)) - {"worker-restart"}
+READS = frozenset({"slow-storage", "remote-storage", "cold-cache"})  # `small-files` costs as much with files in memory
 
 Make = Callable[[], Trial]
+
+
+class NotAbout(BadUsage):
+    """What is measured says nothing of that finding."""
+
+    def __init__(self, what: Asked, finding: Finding, option: str, measures: str) -> None:
+        super().__init__(
+            f"`{option}` measures {measures}, which says nothing of `{finding.id}`",
+            hint=f"`gputune prove {what.folder} {finding.id}`, or `{option}` without an id",
+        )
+
+
+def about_loading(what: Asked, name: str | None) -> Finding | None:
+    """Return the finding to hold against the ceiling: without a name the best one about what batches wait for, if any.
+
+    Raises NotAbout, and as `Asked.finding` does.
+    """
+    if name in {None, BEST}:
+        return next((f for f in what.findings if f.id in LOADS and not f.risk), None)
+    finding = what.finding(str(name))
+    if finding.id not in LOADS:
+        raise NotAbout(what, finding, "--ceiling", "how fast the run is when batches cost nothing")
+    return finding
+
+
+def about_reading(what: Asked, name: str | None, kind: str) -> Finding | None:
+    """Return the finding to hold against what files cost: none without a name. Raises as `about_loading` does."""
+    if name is None:
+        return None
+    if name == BEST:
+        return next((f for f in what.findings if f.id in READS and not f.risk), None)
+    finding = what.finding(name)
+    if finding.id not in READS:
+        raise NotAbout(what, finding, f"--cache {kind}", "how fast the run is with its files in memory")
+    return finding
 
 
 def ceiling(what: Asked, finding: Finding | None, effort: Effort) -> Proof:

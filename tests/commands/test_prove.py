@@ -115,6 +115,7 @@ def test_what_cannot_be_proved_is_one_sentence(recorded: Path, tmp_path: Path) -
         (("run", "worker-restart"), "was not found in this run"),
         (("nowhere",), "is no run folder"),
         (("run", "--ceiling", "--cache", "warm"), "three proofs"),
+        (("run", "--cache", "warm", "--pairs", "3"), "read for the first time only once"),
         (("run", "few-workers", "--pairs", "1", "--", sys.executable, "-c", "raise SystemExit(7)"), "status 7"),
     ):
         done = gputune(recorded, "prove", *arguments)
