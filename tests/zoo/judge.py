@@ -98,6 +98,7 @@ class Outcome:
     slowness_mended: list[float | None] = field(default_factory=list)  # and during each with the change
     told: list[float | None] = field(default_factory=list)  # samples/s as findings.json has it
     change: str = ""
+    untried: bool = False  # another change is advised now than was tried: what it brings is not known
     trouble: str = ""
     missing: str = ""  # why the script cannot run on this machine: then it counts for nothing
     named: bool | None = None  # on a loaded machine: whether the neighbour was
@@ -313,6 +314,8 @@ def _held(outcome: Outcome, *, loaded: bool) -> Outcome:
     outcome.right = all(top == outcome.planted for top in tops) or (loaded and _gone(outcome, tops))
     if outcome.mended and outcome.predicted:
         outcome.realised = realised(outcome)
+        if outcome.untried:  # what another change brought says nothing of this one
+            return outcome
         low, likely, high = (statistics.median(values) for values in zip(*outcome.predicted, strict=True))
         outcome.error = None if outcome.at_least else abs(likely / outcome.realised - 1)
         outcome.inside = low <= outcome.realised and (outcome.at_least or outcome.realised <= high)
@@ -391,6 +394,7 @@ def rejudged(folder: Path, wanted: Callable[[str], bool]) -> list[Outcome]:
             now = " ".join((finding and accepts(case, finding["change"])) or ["--fixed"])
             if case.fix and now != kept["change"]:
                 outcome.change += f" (would be {now})"
+                outcome.untried = outcome.untried or finding is not None
     return [_held(outcome, loaded=loaded) for outcome in outcomes.values()]
 
 
@@ -424,7 +428,7 @@ def row(outcome: Outcome) -> str:
         gained = f"{realised(outcome):.2f}"
     if outcome.error is not None:
         error = f"{outcome.error:.0%}{'' if outcome.inside else ' out'}"
-    elif outcome.at_least and outcome.mended:
+    elif outcome.at_least and outcome.inside is not None:
         error = "held" if outcome.inside else "out"
     right = "yes" if outcome.right else "NO"
     line = HEAD.format(outcome.name, outcome.planted or "-", tops or "-", right, predicted, gained, error)
@@ -467,6 +471,8 @@ def totals(outcomes: list[Outcome]) -> tuple[list[str], bool]:
     ]
     if missing:
         lines.append(f"not possible on this machine: {missing}")
+    if untried := sum(o.untried for o in planted):
+        lines.append(f"another change is advised now than was tried, so not held against it: {untried}")
     loaded = [o for o in outcomes if o.named is not None]
     met = first >= (FIRST_LOADED if loaded else FIRST) * len(planted) and quiet == len(healthy)
     if loaded:

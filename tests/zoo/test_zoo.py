@@ -89,6 +89,24 @@ def test_a_lower_bound_has_no_error_and_is_held_to_what_it_says() -> None:
     assert not judge.totals([broken, found])[1]
 
 
+def test_a_prediction_is_not_held_against_what_another_change_brought(monkeypatch, tmp_path: Path) -> None:
+    name = "few_workers_sleeping_items"
+    (tmp_path / "one").mkdir()
+    kept = {"name": name, "pace": 10.0, "slowness": None, "loaded": 0, "mended": 20.0, "foreign": [0.0, 0.0]}
+    told = {"id": "few-workers", "change": {"num_workers": 6}, "risk": "", "offer": ""}
+    told["speedup"] = {"low": 3.8, "likely": 4.0, "high": 4.2}
+    verdict = {"samples_per_s": 10.0, "findings": [told], "perhaps": []}
+    monkeypatch.setattr("gputune.rejudging.rejudge", lambda _folder: verdict)
+    monkeypatch.setattr("gputune.verdict.to_json", json.dumps)
+    for workers, error in ((6, 1.0), (2, None)):
+        (tmp_path / "one" / judge.ROUND).write_text(json.dumps({**kept, "change": f"--num-workers {workers}"}))
+        (outcome,) = judge.rejudged(tmp_path, lambda _name: True)
+        assert (outcome.realised, outcome.error) == (2.0, error)
+        assert outcome.inside is (None if error is None else False)
+    assert "(would be --num-workers 6)" in judge.row(outcome)
+    assert any(line.endswith("not held against it: 1") for line in judge.totals([outcome])[0])
+
+
 def test_beside_a_busy_neighbour_the_cause_still_comes_first_and_the_neighbour_is_named() -> None:
     both = judge.Outcome("a", "few-workers", found=[["busy-host", "few-workers"]])
     alone = judge.Outcome("b", "few-workers", found=[["few-workers"]])
