@@ -22,11 +22,10 @@ from gputune.effects import of_workers
 from gputune.features import Features, Loader
 from gputune.figures import about, size
 from gputune.finding import NO_CHANGE, TODAY, Finding
-from gputune.headroom import due, grows, left
+from gputune.headroom import due, grows, killed, left
 
 LEFT = 0.1  # of the limit: with less, any fluctuation is the end
 MOSTLY = 0.5  # of the limit in workers: with less, they are not what fills it
-KILLED = 137  # a shell's status for SIGKILL: the kernel's, when memory is over
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -49,8 +48,9 @@ def _finding(run: Features, loader: Loader, limit: int, room: int, when: float |
     each, growth = loader.worker_memory or 0, loader.worker_growth
     held = each * loader.num_workers * run.machine.ranks
     fewer = max(1, loader.num_workers // 2)
+    fewer_help = fewer < loader.num_workers  # of one worker, which keeps the training free, there are none fewer to set
     ranks = f" in each of {run.machine.ranks} ranks" if run.machine.ranks > 1 else ""
-    if run.exit_code == KILLED:
+    if killed(run):
         risk, when = f"the run was killed, with {size(room)} left", 0.0
     elif when is not None and growth is not None:
         risk = f"at {size(growth.low)}/s in each worker the memory is over in {about(when)}"
@@ -64,12 +64,12 @@ def _finding(run: Features, loader: Loader, limit: int, room: int, when: float |
         ),
         risk=risk,
         due=when,
-        do="keep the dataset in arrays instead of Python objects" + (f", or set num_workers={fewer}" if fewer else ""),
+        do="keep the dataset in arrays instead of Python objects" + (f", or set num_workers={fewer}" if fewer_help else ""),
         share_lost=0.0,
         speedup=NO_CHANGE,
         basis="mean memory of a worker (PSS) x workers x ranks, and its growth, against what is left",
         falsified_by="as much memory left after another epoch",
-        effect=of_workers(loader, fewer, persistent=loader.persistent_workers),
+        effect=of_workers(loader, fewer, persistent=loader.persistent_workers) if fewer_help else "identical",
         evidence={
             "worker_bytes": each,
             "workers_bytes": held,
@@ -79,5 +79,5 @@ def _finding(run: Features, loader: Loader, limit: int, room: int, when: float |
             "num_workers": loader.num_workers,
         },
         where=loader.where,
-        change={"num_workers": fewer} if fewer < loader.num_workers else {},
+        change={"num_workers": fewer} if fewer_help else {},
     )

@@ -25,14 +25,15 @@ from dataclasses import dataclass
 from gputune.features import Features, Process, Trend
 from gputune.figures import about, duration, size
 from gputune.finding import NO_CHANGE, TODAY, Finding
-from gputune.headroom import due, grows, left
-
-KILLED = 137  # a shell's status for SIGKILL: the kernel's, when memory is over
+from gputune.headroom import due, grows, killed, left
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What grows, in whose loop, and how it ends: in `when` s at the latest the `room` that is left is taken."""
+    """What grows, in whose loop, and how it ends: in `when` s at the latest the `room` that is left is taken.
+
+    `over`: the kernel has killed the run for want of it.
+    """
 
     what: str
     trend: Trend
@@ -40,12 +41,13 @@ class Growth:
     limit: int
     room: int
     when: float
+    over: bool = False
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for growth in (*_host(run), *_devices(run)):
         if growth.when <= TODAY:
-            yield _finding(run, growth)
+            yield _finding(growth)
 
 
 def _host(run: Features) -> Iterator[Growth]:
@@ -57,7 +59,7 @@ def _host(run: Features) -> Iterator[Growth]:
         _, trend, worst = max(growing, key=lambda each: each[0])
         when = due(worst, room, [each[1] for each in growing])
         if when is not None:
-            yield Growth("the training process's own memory", trend, worst, limit, room, when)
+            yield Growth("the training process's own memory", trend, worst, limit, room, when, over=killed(run))
 
 
 def _devices(run: Features) -> Iterator[Growth]:
@@ -72,12 +74,11 @@ def _devices(run: Features) -> Iterator[Growth]:
             yield Growth(f"the memory of GPU {device.index} ({device.name})", trend, process, limit, room, when)
 
 
-def _finding(run: Features, growth: Growth) -> Finding:
+def _finding(growth: Growth) -> Finding:
     trend, process = growth.trend, growth.process
     steps = process.batches or process.optimizer_steps
     by = f"{size(trend.rate * process.loop / steps)} a step" if steps else f"{size(trend.rate)}/s"
-    killed = run.exit_code == KILLED
-    end = "the run was killed" if killed else f"full in {about(growth.when)} at the latest, if it goes on"
+    end = "the run was killed" if growth.over else f"full in {about(growth.when)} at the latest, if it goes on"
     return Finding(
         id="memory-growth",
         says=(
@@ -85,7 +86,7 @@ def _finding(run: Features, growth: Growth) -> Finding:
             "and did not level off"
         ),
         risk=f"{size(growth.room)} are left of {size(growth.limit)}: {end}",
-        due=0.0 if killed else growth.when,
+        due=0.0 if growth.over else growth.when,
         do="keep numbers (`loss.item()`, `.detach()`) and not tensors with their graphs; bound caches and lists",
         share_lost=0.0,
         speedup=NO_CHANGE,

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterable
 
-from gputune.features import Loader, Machine, Process, Trend
+from gputune.features import Features, Loader, Machine, Process, Trend
 
 NOTABLE = 32e6  # B grown for sure: allocators and imports move by less
 LASTING = 5.0  # s looked at, at the least
 MOSTLY = 0.5  # of the loop: a trend is that of the later half, which then began within the first pass
+KILLED = 137  # a shell's status for SIGKILL: the kernel's, where it counted one for want of memory
 
 
 def left(machine: Machine) -> tuple[int, int] | None:
@@ -21,6 +22,14 @@ def left(machine: Machine) -> tuple[int, int] | None:
     if machine.memory_limit is not None and machine.memory_limited is not None:
         found.append((machine.memory_limit, max(0, machine.memory_limit - machine.memory_limited)))
     return min(found, key=lambda pair: pair[1], default=None)
+
+
+def killed(run: Features) -> bool:
+    """Return whether the kernel killed this run for want of the host's memory, as far as can be told.
+
+    A batch system at the end of its time, or a person, send the same signal: the kernel counts those that are its own.
+    """
+    return run.exit_code == KILLED and run.oom_kills[0] > 0
 
 
 def grows(trend: Trend | None) -> bool:

@@ -12,15 +12,24 @@ GB = 1_000_000_000
 
 
 def holding(
-    run, *, worker: int, left: int, limit: int = 100 * GB, growth: float = 0.0, epochs: int = 2, exit_code: int = 0
+    run,
+    *,
+    worker: int,
+    left: int,
+    limit: int = 100 * GB,
+    growth: float = 0.0,
+    epochs: int = 2,
+    workers: int = 8,
+    exit_code: int = 0,
+    kills: int = 0,
 ) -> Features:
-    """Eight workers that hold so much each, grow by so many B/s, and leave so much of the machine's memory."""
+    """Eight workers (or so many) that hold so much each, grow by so many B/s, and leave so much of the machine's memory."""
     trend = Trend(rate=growth, low=growth, high=growth, first=worker, last=worker + 60 * growth, seconds=60.0)
-    told = run(num_workers=8, blocked=0.010, epochs=epochs)
+    told = run(num_workers=workers, blocked=0.010, epochs=epochs)
     machine = replace(told.machine, memory_total=limit, memory_free=left)
     changes = {"worker_memory": worker, "worker_growth": trend}
     loops = tuple(replace(p, loaders=(replace(p.loaders[0], **changes),)) for p in told.processes)
-    return replace(told, machine=machine, processes=loops, exit_code=exit_code)
+    return replace(told, machine=machine, processes=loops, exit_code=exit_code, oom_kills=(kills, "machine"))
 
 
 def test_is_silent_while_there_is_room(run) -> None:
@@ -60,6 +69,18 @@ def test_the_limit_of_a_container_counts(run) -> None:
 
 
 def test_a_run_that_was_killed_with_nothing_left_has_come_to_its_end(run) -> None:
-    (finding,) = advise(holding(run, worker=11 * GB, left=2 * GB, exit_code=137))
+    (finding,) = advise(holding(run, worker=11 * GB, left=2 * GB, exit_code=137, kills=1))
     assert finding.due == 0.0
     assert "was killed" in finding.risk
+
+
+def test_a_kill_that_the_kernel_did_not_count_may_be_anybodys(run) -> None:
+    (finding,) = advise(holding(run, worker=11 * GB, left=2 * GB, exit_code=137))
+    assert finding.due is None
+    assert "may kill" in finding.risk
+
+
+def test_of_one_worker_no_fewer_are_advised(run) -> None:
+    (finding,) = advise(holding(run, worker=80 * GB, left=5 * GB, workers=1))
+    assert finding.do == "keep the dataset in arrays instead of Python objects"
+    assert (finding.change, finding.effect) == ({}, "identical")

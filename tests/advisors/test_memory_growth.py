@@ -17,12 +17,14 @@ def trend(rate: float, *, low: float | None = None, seconds: float = 60.0) -> Tr
     return Trend(rate=rate, low=surely, high=1.1 * rate, first=2 * GB, last=2 * GB + seconds * rate, seconds=seconds)
 
 
-def growing(run, found: Trend | None, *, left: int = 90 * GB, epochs: int = 2, exit_code: int = 0) -> Features:
+def growing(
+    run, found: Trend | None, *, left: int = 90 * GB, epochs: int = 2, exit_code: int = 0, kills: int = 0
+) -> Features:
     """A training whose own memory moves like that, with so much left of 100 GB."""
     told = run(num_workers=2, blocked=0.010, epochs=epochs, batches=400)
     machine = replace(told.machine, memory_total=100 * GB, memory_free=left)
     loops = tuple(replace(p, memory=found) for p in told.processes)
-    return replace(told, machine=machine, processes=loops, exit_code=exit_code)
+    return replace(told, machine=machine, processes=loops, exit_code=exit_code, oom_kills=(kills, "machine"))
 
 
 def test_is_silent_about_memory_that_stays_or_was_not_measured(run) -> None:
@@ -87,3 +89,17 @@ def test_a_device_that_fills_is_named(run, device) -> None:
 def test_a_run_that_was_killed_has_come_to_its_end(run) -> None:
     (finding,) = advise(growing(run, trend(50 * MB), left=GB, exit_code=137))
     assert finding.due == 0.0
+    assert "the run was killed" in finding.risk
+
+
+def test_a_kill_that_the_kernel_did_not_count_may_be_a_batch_systems(run) -> None:
+    (finding,) = advise(growing(run, trend(50 * MB), left=GB, exit_code=137))
+    assert finding.due == pytest.approx(1000 / 45)
+    assert "killed" not in finding.risk
+
+
+def test_nobody_is_killed_for_want_of_a_devices_memory(run, device) -> None:
+    told = growing(run, None, exit_code=137, kills=1)
+    (finding,) = advise(replace(told, devices=(device(memory_total=80 * GB, memory=trend(50 * MB)),)))
+    assert finding.due > 0
+    assert "killed" not in finding.risk
