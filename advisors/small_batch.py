@@ -25,9 +25,9 @@ CHECKLIST = ("1.7",)
 
 UNDERUSED = 0.7  # busy share: above it, a larger batch buys less than a tenth
 UNUSED = 0.02  # busy share: below it, the job does not compute on this device, or a display server alone does
-EMPTY = 0.5  # of the device's memory ever used: twice the batch is sure to fit below it
 OVERHEAD = 0.3  # of the loop in steps while the device idles: UNDERUSED, said of the loop
 ROOM = 0.8  # of the memory to be used at most, a margin for fragmentation and longer samples
+EMPTY = ROOM / 2  # of the device's memory ever used: twice the batch stays within that below it
 MOST = 16  # times the batch: beyond it, learning changes too much to advise it from here
 WORTHWHILE = 0.8  # of what an endless batch would buy is enough
 EASILY = 0.5  # of a step to make a batch in: such a loader is never late
@@ -44,7 +44,7 @@ def advise(run: Features) -> Iterator[Finding]:
         elsewhere = _elsewhere(process, loader)
         overhead = 1 - (device.busy or 0.0) - elsewhere  # waits and pauses must not explain more of the idle time
         if UNUSED <= (device.busy or 0.0) < UNDERUSED and full < EMPTY and overhead > max(OVERHEAD, elsewhere):
-            yield from _finding(process, loader, device, full)
+            yield _finding(process, loader, device, full)
 
 
 def _elsewhere(process: Process, loader: Loader) -> float:
@@ -63,18 +63,16 @@ def _elsewhere(process: Process, loader: Loader) -> float:
     return (sum(process.in_loop.get(s, 0.0) for s in spans) + before) / process.loop
 
 
-def _finding(process: Process, loader: Loader, device: Device, full: float) -> Iterator[Finding]:
+def _finding(process: Process, loader: Loader, device: Device, full: float) -> Finding:
     busy = device.busy or 1.0
     now = turn(process, loader, busy, _elsewhere(process, loader))
     fits = min(MOST, int(ROOM / max(full, ROOM / MOST)))
     times = 2
     while times * 2 <= fits and now.gain(times) < WORTHWHILE * now.most:
         times *= 2
-    if times > fits:
-        return
     low, likely, high = now.bounds(times)
     batch = (loader.batch_size or 1) * times
-    yield Finding(
+    return Finding(
         id="small-batch",
         says=(
             f"GPU {device.index} is busy {busy:.0%} of the time and {full:.0%} of its memory is used, "

@@ -23,7 +23,7 @@ def holding(
     exit_code: int = 0,
     kills: int = 0,
 ) -> Features:
-    """Eight workers (or so many) that hold so much each, grow by so many B/s, and leave so much of the machine's memory."""
+    """Workers that hold so much each, grow by so many B/s, and leave so much of the machine's memory."""
     trend = Trend(rate=growth, low=growth, high=growth, first=worker, last=worker + 60 * growth, seconds=60.0)
     told = run(num_workers=workers, blocked=0.010, epochs=epochs)
     machine = replace(told.machine, memory_total=limit, memory_free=left)

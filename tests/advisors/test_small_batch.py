@@ -30,6 +30,12 @@ def test_is_silent_when_memory_was_not_measured(run, device) -> None:
     assert list(advise(run(**READY, devices=(device(busy=0.40, memory_used=None),)))) == []
 
 
+def test_speaks_up_to_where_twice_the_batch_would_fit(run, device) -> None:
+    (finding,) = advise(run(**READY, devices=(device(busy=0.40, memory_used=31_900_000_000),)))
+    assert finding.change["batch_size"] == 64
+    assert list(advise(run(**READY, devices=(device(busy=0.40, memory_used=32_100_000_000),)))) == []
+
+
 def test_is_silent_while_the_loop_waits_for_data(run, device) -> None:
     assert list(advise(run(num_workers=0, blocked=0.010, step=0.010, devices=(device(**HALF),)))) == []
 
