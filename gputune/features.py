@@ -431,7 +431,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """The disk that the machine read most from during the loop, for anyone, and who waited for storage."""
+    """The disk that batches are read from, and who waited for storage. What it did, it did for anyone.
+
+    Of several, and of all where it is not known which they are, it is the one that was read most from during the loop.
+    """
 
     disk: str
     rate: float  # B/s read, mean

@@ -4,8 +4,8 @@ import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
-from gputune.procfs import PAGE, Kept
-from gputune.sample import Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
+from gputune.procfs import PAGE, Kept, read_text
+from gputune.sample import Json, Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.units import NS
 
 PERIOD = 1.0  # s; a disk's counters say nothing that a training feels within less
@@ -23,6 +23,7 @@ MOST = 16  # disks; a storage server has hundreds, and the recording a column fo
 MS = 1_000_000  # ns
 NOBODY = -1  # whose notes are the machine's own
 SHORT = 0.05  # s; the kernel counts busy time in its own ticks of 1 to 10 ms
+MOST_PARTS = 64  # partitions of a disk, and what is made of them
 
 
 def attach(target: Target) -> Ticks:
@@ -95,14 +96,36 @@ class _Disk:
 
 
 def _kinds(target: Target, disks: list[_Disk]) -> list[Reading]:
-    """Return what kind of disk each is, said once: one with turning platters serves one request at a time."""
+    """Return what each disk is, said once: one with turning platters serves one request at a time."""
     found: list[Reading] = []
     for disk in disks:
-        file = target.sys / "block" / disk.name / "queue" / "rotational"
+        folder = target.sys / "block" / disk.name
         with contextlib.suppress(OSError):
-            turns = file.read_text().strip() == "1"
-            found.append(Note(NOBODY, {"n": "disk", "disk": disk.name, "rotational": turns}))
+            turns = (folder / "queue" / "rotational").read_text().strip() == "1"
+            parts = _parts(folder)
+            found.append(Note(NOBODY, {"n": "disk", "disk": disk.name, "rotational": turns, "parts": parts}))
     return found
+
+
+def _parts(disk: Path) -> list[Json]:
+    """Return the numbers (`major:minor`) and names of the devices whose data lie on a disk, its own among them.
+
+    Partitions, and what is made of either: volumes, encrypted and RAID devices (`holders`), which may lie on more disks.
+    """
+    devices: dict[str, Path] = {}
+    todo = [disk]
+    while todo and len(devices) < MOST_PARTS:
+        device = todo.pop(0)
+        if device.name not in devices:
+            devices[device.name] = device
+            todo += [file.parent for file in sorted(device.glob("*/partition"))]
+            todo += sorted((device / "holders").glob("*"))
+    words = [(_word(device / "dev"), name, _word(device / "dm" / "name")) for name, device in devices.items()]
+    return [word for device in words for word in device if word]
+
+
+def _word(file: Path) -> str:
+    return (read_text(file) or "").strip()
 
 
 def _since(before: _Counts, counts: _Counts, disk: str) -> list[Reading]:

@@ -207,7 +207,7 @@ class Gatherer:
             machine=machine,
             processes=tuple(processes),
             devices=self.host.devices(self.started, until),
-            storage=storage(self.host),
+            storage=storage(self.host, [each for process in processes for each in process.folders.items()]),
             network=network(self.host),
             read_rate_limit=rate_limit,
             read_request_limit=request_limit,

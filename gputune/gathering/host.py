@@ -29,6 +29,7 @@ class Host:
         self._neighbours: dict[int, str] = {}
         self.rates: dict[tuple[str, str], Rate] = {}
         self.rotational: dict[str, bool] = {}  # disk to whether its platters turn
+        self.parts: dict[str, frozenset[str]] = {}  # disk to the numbers and names of what lies on it
         self.links: dict[str, float] = {}  # interface to B/s that it can carry each way
         self.limits: dict[str, tuple[float | None, float | None]] = {}  # device to B/s and requests/s it may be read at
         self.mounts: dict[Mount, None] = {}  # in the order in which they were told
@@ -105,7 +106,9 @@ class Host:
         elif fields.get("n") == "neighbour":
             self._neighbours[int(str(fields.get("pid")))] = str(fields.get("name"))
         elif fields.get("n") == "disk":
-            self.rotational[str(fields.get("disk"))] = fields.get("rotational") is True
+            disk, parts = str(fields.get("disk")), fields.get("parts")
+            self.rotational[disk] = fields.get("rotational") is True
+            self.parts[disk] = frozenset(map(str, parts)) if isinstance(parts, list) else frozenset()
         elif fields.get("n") == "link":
             self.links[str(fields.get("interface"))] = _number(fields.get("rate")) or 0.0
         elif fields.get("n") == "io.limit":

@@ -1,18 +1,20 @@
 """The part of the gatherer that knows what was read: batch by batch, epoch by epoch, and from which disk."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from gputune.events import DIRECT, Record
 from gputune.features import Filing, Reads, Storage
+from gputune.mounts import Mount, holding
 from gputune.sample import Json
 from gputune.units import NS
 
 KEPT = 400  # sampled batches kept, the latest: one in sixteen of those that the model looks at, and some more
 RATES = frozenset({"disk.read", "disk.write", "net.sent", "pressure.io"})  # counters whose pace over the loop is wanted
 LEAST_NS = 200_000_000  # between two readings for their pace to count: shorter ones are mostly rounding
+ANONYMOUS = "0:"  # how the numbers of file systems begin that are on no block device, or on several
 
 
 @dataclass(slots=True)
@@ -120,17 +122,23 @@ class Host(Protocol):
 
     rates: dict[tuple[str, str], Rate]
     rotational: dict[str, bool]
+    parts: dict[str, frozenset[str]]
+    mounts: dict[Mount, None]
 
     def mean(self, name: str, instance: str = "") -> float | None:
         """Return the mean of a metric, None where it was not measured."""
 
 
-def storage(host: Host) -> Storage | None:
-    """Return the disk that was read most from, None where none was seen."""
+def storage(host: Host, folders: Iterable[tuple[str, str]] = ()) -> Storage | None:
+    """Return the disk that was read most from, None where none was seen: of those that batches are read from, if known.
+
+    `folders` are what batches are read from, each with the device that it lies on.
+    """
     read = {disk: rate for (name, disk), rate in host.rates.items() if name == "disk.read" and rate.mean is not None}
     if not read:
         return None
-    disk = max(read, key=lambda name: read[name].mean or 0.0)
+    theirs = _disks(host, folders) & read.keys()
+    disk = max(theirs or read, key=lambda name: read[name].mean or 0.0)
     written = host.rates.get(("disk.write", disk))
     pressure = host.rates.get(("pressure.io", ""))
     stalled = pressure.mean if pressure else None
@@ -147,3 +155,20 @@ def storage(host: Host) -> Storage | None:
         main_blocked=host.mean("main.blocked"),
         stalled=None if stalled is None else min(1.0, stalled / 1e6),
     )
+
+
+def _disks(host: Host, folders: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the disks that these folders lie on; none where that is not known of each of them."""
+    found: set[str] = set()
+    for device, folder in folders:
+        mount = holding(host.mounts, device, folder)
+        if mount is not None and (mount.remote or mount.in_memory):
+            continue
+        names = {device}
+        if mount is not None and device.startswith(ANONYMOUS):  # btrfs: the mount names one of its devices
+            names |= {mount.device, mount.source.rpartition("/")[2]}
+        disks = {disk for disk, parts in host.parts.items() if names & parts}
+        if not disks:
+            return set()
+        found |= disks
+    return found

@@ -117,6 +117,59 @@ def test_without_disks_nothing_is_known_of_them(story) -> None:
     assert story.features().storage is None
 
 
+DISKS = {"vda": ["254:0", "vda", "254:1", "vda1"], "sdb": ["8:16", "sdb", "253:0", "dm-0", "vg-data"]}
+
+
+def two_disks(story, *places: tuple[str, str]) -> str:
+    """Return which disk is judged where another one than the data set's is read most; batches are of these places."""
+    for name, parts in DISKS.items():
+        story.gatherer.take([Note(-1, {"n": "disk", "disk": name, "rotational": False, "parts": parts})])
+        story.sample("disk.read", 0, name)
+    for device, kind, source, point in (
+        ("254:1", "ext4", "/dev/vda1", "/"),
+        ("0:40", "btrfs", "/dev/mapper/vg-data", "/data"),
+        ("0:45", "nfs4", "server:/x", "/share"),
+        ("0:50", "overlay", "overlay", "/layers"),
+    ):
+        fields = {"n": "mount", "device": device, "kind": kind, "source": source, "point": point}
+        story.gatherer.take([Note(-1, fields)])
+    for device, folder in places:
+        story.note(n="reads", device=device, folder=folder)
+    story.iterator()
+    for second in (1, 2):
+        for _ in range(100):
+            story.batch(wait=5)
+            story.step(5)
+        story.sample("disk.read", second * 90e6, "vda")  # somebody's backup
+        story.sample("disk.read", second * 10e6, "sdb")
+    story.batch()
+    return story.features().storage.disk
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [("8:16", "/data")],  # on the disk itself
+        [("253:0", "/data")],  # on a volume of it
+        [("0:41", "/data/train")],  # a file system with numbers of its own: by what is mounted
+        [("253:0", "/data"), ("0:45", "/share/labels")],
+    ],
+)
+def test_the_disk_that_batches_are_read_from_is_judged_and_not_the_busiest(story, places) -> None:
+    assert two_disks(story, *places) == "sdb"
+
+
+@pytest.mark.parametrize(
+    "places", [[], [("0:50", "/layers/data")], [("0:45", "/share")], [("253:0", "/data"), ("0:50", "/layers/data")]]
+)
+def test_where_batches_are_read_from_a_disk_that_is_not_known_the_busiest_is(story, places) -> None:
+    assert two_disks(story, *places) == "vda"
+
+
+def test_of_two_disks_that_batches_are_read_from_the_one_that_was_read_most_is_judged(story) -> None:
+    assert two_disks(story, ("254:1", "/home/me"), ("8:16", "/data")) == "vda"
+
+
 def test_mounts_are_kept_in_their_order_once(story) -> None:
     fields = {"n": "mount", "device": "0:45", "kind": "nfs", "source": "server:/x", "point": "/data"}
     story.gatherer.take([Note(-1, fields), Note(-1, dict(fields))])

@@ -50,8 +50,24 @@ def test_turning_platters_are_told_once(machine) -> None:
     machine.write("sys/block/vda/queue/rotational", "1\n")
     ticks = disk.attach(machine.target())
     notes = [reading for reading in next(ticks) if isinstance(reading, Note)]
-    assert notes == [Note(-1, {"n": "disk", "disk": "vda", "rotational": True})]
+    assert notes == [Note(-1, {"n": "disk", "disk": "vda", "rotational": True, "parts": ["vda"]})]
     assert not any(isinstance(reading, Note) for reading in next(ticks))
+
+
+def test_what_lies_on_a_disk_is_told_by_number_and_name(machine) -> None:
+    disks(machine)
+    block = machine.sys / "block"
+    machine.write("sys/block/vda/queue/rotational", "0\n")
+    machine.write("sys/block/vda/dev", "254:0\n")
+    machine.write("sys/block/vda/vda1/dev", "254:1\n")
+    machine.write("sys/block/vda/vda1/partition", "1\n")
+    machine.write("sys/block/dm-0/dev", "253:0\n")
+    machine.write("sys/block/dm-0/dm/name", "vg-data\n")
+    for above in ("vda", "vda/vda1", "dm-0"):
+        (block / above / "holders").mkdir()
+    (block / "vda/vda1/holders/dm-0").symlink_to(block / "dm-0")
+    (note,) = (reading for reading in next(disk.attach(machine.target())) if isinstance(reading, Note))
+    assert note.fields["parts"] == ["254:0", "vda", "254:1", "vda1", "253:0", "dm-0", "vg-data"]
 
 
 def test_a_container_without_disks_is_said(machine) -> None:
