@@ -48,7 +48,7 @@ def _finding(run: Features, loader: Loader, limit: int, room: int, when: float |
     each, growth = loader.worker_memory or 0, loader.worker_growth
     held = each * loader.num_workers * run.machine.ranks
     fewer = max(1, loader.num_workers // 2)
-    fewer_help = fewer < loader.num_workers  # of one worker, which keeps the training free, there are none fewer to set
+    helps = fewer < loader.num_workers  # one worker, which keeps the training free, stays
     ranks = f" in each of {run.machine.ranks} ranks" if run.machine.ranks > 1 else ""
     if killed(run):
         risk, when = f"the run was killed, with {size(room)} left", 0.0
@@ -64,12 +64,12 @@ def _finding(run: Features, loader: Loader, limit: int, room: int, when: float |
         ),
         risk=risk,
         due=when,
-        do="keep the dataset in arrays instead of Python objects" + (f", or set num_workers={fewer}" if fewer_help else ""),
+        do="keep the dataset in arrays instead of Python objects" + (f", or set num_workers={fewer}" if helps else ""),
         share_lost=0.0,
         speedup=NO_CHANGE,
         basis="mean memory of a worker (PSS) x workers x ranks, and its growth, against what is left",
         falsified_by="as much memory left after another epoch",
-        effect=of_workers(loader, fewer, persistent=loader.persistent_workers) if fewer_help else "identical",
+        effect=of_workers(loader, fewer, persistent=loader.persistent_workers) if helps else "identical",
         evidence={
             "worker_bytes": each,
             "workers_bytes": held,
@@ -79,5 +79,5 @@ def _finding(run: Features, loader: Loader, limit: int, room: int, when: float |
             "num_workers": loader.num_workers,
         },
         where=loader.where,
-        change={"num_workers": fewer} if fewer_help else {},
+        change={"num_workers": fewer} if helps else {},
     )

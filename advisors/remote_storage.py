@@ -12,6 +12,8 @@ S3 and JuiceFS drivers), or read it in large packs.
 
 When it is wrong: when the time in which a batch is blocked has another reason (a sleep, a service that is asked), or
 when the driver in user space is one that serves local files under a name that is not known here.
+Where a disk of this machine gave a part of the bytes as well, which of both batches waited for is not known: then
+nothing is sure.
 
 Sources: proc_pid_mountinfo(5); "import the data first" in training platforms' guides; horovod issue 824; nfs(5).
 """
@@ -20,10 +22,10 @@ from collections.abc import Iterator
 
 from gputune.features import Features
 from gputune.figures import size
-from gputune.finding import Finding
+from gputune.finding import NO_CHANGE, Finding
 from gputune.mounts import Mount
 from gputune.prediction import Outlook, outlooks
-from gputune.storage import Demand, data_set, demand, mounts, nearby
+from gputune.storage import MIXED, Demand, data_set, demand, here, mounts, nearby
 
 CHECKLIST = ("network wait", "1.1")
 
@@ -37,23 +39,30 @@ def advise(run: Features) -> Iterator[Finding]:
         wanted = demand(run, outlook.loader)
         if not remote or wanted is None or outlook.waiting < WAITING or wanted.blocked < NOTABLE * outlook.making:
             continue
-        yield _finding(outlook, wanted, remote[0])
+        yield _finding(outlook, wanted, remote[0], here(run, outlook.process, outlook.loader, wanted))
 
 
-def _finding(outlook: Outlook, wanted: Demand, mount: Mount) -> Finding:
-    speedup = outlook.freed(nearby(outlook.job, outlook.loader, wanted))
+def _finding(outlook: Outlook, wanted: Demand, mount: Mount, share: float) -> Finding:
+    mixed = share >= MIXED
+    kept = share * wanted.disk if mixed else 0.0
+    speedup = outlook.freed(nearby(outlook.job, outlook.loader, wanted, kept))
+    speedup = speedup.down_to(NO_CHANGE) if mixed else speedup
+    files = "some of the files" if mixed else "the files"
     rate = (wanted.asked or 0.0) / outlook.making * max(1, outlook.loader.num_workers) if outlook.making else 0.0
     return Finding(
         id="remote-storage",
         says=(
-            f"the files lie on {mount.kind} ({mount.point}), and making a batch is blocked for "
+            f"{files} lie on {mount.kind} ({mount.point}), and making a batch is blocked for "
             f"{wanted.blocked * 1e3:.3g} of its {outlook.making * 1e3:.3g} ms; the loop waits {outlook.waiting:.0%} of "
             "its time"
         ),
         do=_advice(data_set(outlook.loader, wanted), rate),
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
-        basis="batches replayed with their blocked time replaced by reading the same bytes from an ordinary local disk",
+        basis=(
+            "batches replayed with their blocked time replaced by reading the same bytes from an ordinary local disk"
+            f"{'; how much of it is the disk here is not known' if mixed else ''}"
+        ),
         falsified_by=f"samples/s below x{speedup.low:.2f} of this run's with the files on a local disk",
         effect="identical",
         evidence={
@@ -63,6 +72,7 @@ def _finding(outlook: Outlook, wanted: Demand, mount: Mount) -> Finding:
             "asked_B": wanted.asked or 0.0,
             "read_B_s": rate,
             "opens_per_batch": wanted.opens,
+            "share_here": share,
         },
         where=outlook.loader.where,
     )

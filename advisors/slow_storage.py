@@ -13,7 +13,8 @@ Where a control group sets the limit, have it raised. Reading past the page cach
 read once.
 
 When it is wrong: when the disk was busy with somebody else's work at the time, or when a data set of unknown size was
-in its first epoch: the page cache then serves the second one (`cold-cache`).
+in its first epoch: the page cache then serves the second one (`cold-cache`). Where a part of the files lies on another
+machine (`remote-storage`), only what the disk needs at its limit is taken for its own.
 
 Sources: the kernel's Documentation/admin-guide/iostats.rst and accounting/psi.rst; proc_pid_io(5); Mohan et al.,
 "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021 (fetch stalls).
@@ -25,7 +26,7 @@ from gputune.features import Features
 from gputune.figures import size
 from gputune.finding import Finding
 from gputune.prediction import Outlook, outlooks
-from gputune.storage import ROOM, Demand, cached, data_set, demand, mounts, returns
+from gputune.storage import ROOM, Demand, cached, data_set, demand, of_disks, returns
 
 CHECKLIST = ("data loading", "1.2")
 
@@ -36,9 +37,10 @@ NOTABLE = 0.1  # of the time of making a batch in which it waits for storage: be
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         wanted = demand(run, outlook.loader)
-        if wanted is None or outlook.waiting < WAITING or wanted.waiting < NOTABLE * outlook.making:
+        if wanted is None or outlook.waiting < WAITING or returns(run, outlook.loader, wanted) is False:
             continue
-        if any(mount.remote for mount in mounts(run, outlook.process)) or returns(run, outlook.loader, wanted) is False:
+        wanted = of_disks(run, outlook.process, outlook.loader, wanted)
+        if wanted.waiting < NOTABLE * outlook.making:
             continue
         yield _finding(run, outlook, wanted)
 

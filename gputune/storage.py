@@ -27,6 +27,7 @@ NOISE = 4096  # B a batch: reading the counters is counted as well
 CACHE_RATE = 4e9  # B/s at which one thread copies from the page cache
 NEAR_RATE = 1e9  # B/s of an ordinary local disk of today, or a page cache that is warm every other time
 ROOM = 0.8  # of the free memory that a data set may take
+MIXED = 0.1  # of what batches ask for from a disk here: from there on it may be what they wait for, beside a server
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +212,9 @@ def cached(job: Job, loader: Loader, wanted: Demand) -> Job:
     return replace(job, fetches=tuple(Work(made.cpu + more, f.blocked * rest) for made, f in pairs))
 
 
-def nearby(job: Job, loader: Loader, wanted: Demand) -> Job:
-    """Return the work with all blocked time replaced by reading the same bytes from an ordinary local disk."""
-    each = (wanted.asked or 0.0) / NEAR_RATE
+def nearby(job: Job, loader: Loader, wanted: Demand, kept: float = 0.0) -> Job:
+    """Return the work with blocked time, but for `kept` s, replaced by reading the bytes from an ordinary local disk."""
+    each = kept + (wanted.asked or 0.0) / NEAR_RATE
     usual = wanted.blocked or 1.0
     pairs = zip(job.fetches, loader.fetches, strict=True)
     near = tuple(Work(made.cpu, min(f.blocked, each * f.blocked / usual)) for made, f in pairs)
@@ -224,3 +225,27 @@ def mounts(run: Features, process: Process) -> list[Mount]:
     """Return the mounts that the files of a process's batches lie on."""
     found = (holding(run.mounts, device, folder) for device, folder in process.folders.items())
     return list(dict.fromkeys(mount for mount in found if mount is not None))
+
+
+def here(run: Features, process: Process, loader: Loader, wanted: Demand) -> float:
+    """Return the share of what batches ask for that a disk of this machine gave, at most: others may have read it, too.
+
+    1 where no file of theirs lies on another machine, 0 where all do. How much a server gave is not known by itself.
+    """
+    found = mounts(run, process)
+    if not any(mount.remote for mount in found):
+        return 1.0
+    if run.storage is None or all(mount.remote or mount.in_memory for mount in found):
+        return 0.0
+    return min(1.0, run.storage.rate * _per_batch(loader) / wanted.asked) if wanted.asked else 1.0
+
+
+def of_disks(run: Features, process: Process, loader: Loader, wanted: Demand) -> Demand:
+    """Return the demand with only what is known to be waiting for a disk of this machine.
+
+    Beside files of another machine that is what the disk needs at its limit, for what it gave: who is asleep waits for
+    either.
+    """
+    if not any(mount.remote for mount in mounts(run, process)):
+        return wanted
+    return replace(wanted, waiting=min(wanted.waiting, wanted.disk * here(run, process, loader, wanted)))

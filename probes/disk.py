@@ -110,7 +110,7 @@ def _kinds(target: Target, disks: list[_Disk]) -> list[Reading]:
 def _parts(disk: Path) -> list[Json]:
     """Return the numbers (`major:minor`) and names of the devices whose data lie on a disk, its own among them.
 
-    Partitions, and what is made of either: volumes, encrypted and RAID devices (`holders`), which may lie on more disks.
+    Partitions, and what is made of them: volumes, encrypted and RAID devices (`holders`), which may lie on more disks.
     """
     devices: dict[str, Path] = {}
     todo = [disk]

@@ -1,8 +1,11 @@
 """remote-storage speaks when batches are blocked and their files lie on another machine."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.advisors.remote_storage import advise
+from gputune.features import Storage
 from gputune.mounts import Mount
 
 MB = 1_000_000
@@ -43,3 +46,27 @@ def test_promises_the_pace_of_a_local_disk(run, reading) -> None:
     (finding,) = advise(reading(blocked(run), asked=8 * MB, mount=SHARE))
     # 2 ms of CPU and 8 of reading, two at a time: the step sets the pace, and taking the batch over
     assert 2.8 < finding.speedup.likely < 4.0
+
+
+def here_too(run, folder: str = "/home/me"):
+    """The same run with some of its batches' files on the disk of this machine."""
+    process = run.processes[0]
+    return replace(run, processes=(replace(process, folders={**process.folders, "254:0": folder}), *run.processes[1:]))
+
+
+def test_files_here_that_hardly_anything_is_read_from_change_nothing(run, reading) -> None:
+    idle = Storage(disk="vda", rate=1e5, best=1e6, busy=0.01, queue=0.01, request=4096.0)
+    made = reading(blocked(run), asked=8 * MB, mount=SHARE, disk=idle)
+    (alone,), (finding,) = advise(made), advise(here_too(made))
+    assert (finding.speedup, finding.says) == (alone.speedup, alone.says)
+    assert finding.evidence["share_here"] < 0.01
+
+
+def test_where_a_disk_here_gives_much_as_well_nothing_is_sure(run, reading) -> None:
+    full = Storage(disk="vda", rate=400e6, best=400e6, busy=0.99, queue=8.0, request=512 * 1024)
+    made = reading(blocked(run), asked=16 * MB, stored=8 * MB, mount=SHARE, disk=full)
+    (alone,), (finding,) = advise(made), advise(here_too(made))
+    assert finding.says.startswith("some of the files lie on nfs4 (/data)")
+    assert finding.speedup.sure == 1.0
+    assert 1.0 < finding.speedup.likely < alone.speedup.likely  # what the disk needs stays
+    assert "not known" in finding.basis

@@ -1,5 +1,7 @@
 """slow-storage speaks when batches wait for a disk in every epoch, and leaves cold caches and servers to others."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.advisors.slow_storage import advise
@@ -41,6 +43,19 @@ def test_leaves_a_first_epoch_that_memory_will_hold_to_cold_cache(run, reading) 
 
 def test_leaves_a_server_to_remote_storage(run, reading) -> None:
     assert list(advise(slow(run, reading, mount=Mount("0:45", "nfs4", "server:/x", "/data")))) == []
+
+
+def test_beside_a_server_only_what_the_disk_needs_at_its_limit_is_its_own(run, reading) -> None:
+    def mixed(disk: Storage):
+        told = slow(run, reading, mount=Mount("0:45", "nfs4", "server:/x", "/data"), disk=disk)
+        process = told.processes[0]
+        return replace(told, processes=(replace(process, folders={**process.folders, "254:0": "/home/me"}),))
+
+    idle = Storage(disk="vda", rate=10 * MB, best=500 * MB, busy=0.02, queue=0.02, request=4096.0)
+    full = Storage(disk="vda", rate=990 * MB, best=1000 * MB, busy=0.99, queue=8.0, request=512 * 1024)
+    assert list(advise(mixed(idle))) == []
+    (finding,) = advise(mixed(full))
+    assert finding.evidence["storage_s"] == pytest.approx(0.020, rel=0.05)  # of the 30 ms that a batch is blocked
 
 
 def test_speaks_in_the_first_epoch_of_what_memory_cannot_hold(run, reading) -> None:
