@@ -18,7 +18,7 @@ from gputune.errors import BadUsage, GputuneError
 from gputune.launch import folders
 from gputune.launch.link import Started
 from gputune.launch.run import Run, Wishes
-from gputune.procfs import is_python, read_bytes, stat_of
+from gputune.procfs import children_of, is_python, maps, read_bytes, stat_of
 from gputune.recorder.end import End
 from gputune.recorder.life import Life
 from gputune.sample import now
@@ -27,6 +27,8 @@ from gputune.watching import check_json
 
 PROC = Path("/proc")
 ENOUGH = 60.0  # s that it is looked at where no time is given: some fifteen looks, a share to about five points
+TORCH = b"libtorch"  # in the name of a mapped file; every build of torch has it
+SPAWNED = ("multiprocessing.spawn", "multiprocessing.forkserver")  # in the command of a process not made by fork
 LEAVES = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM})
 
 
@@ -147,11 +149,25 @@ def _is_watch(command: tuple[str, ...]) -> bool:
 
 
 def _parent_of_worker(proc: Path, pid: int) -> int:
-    """Return who forked a process that goes by the same command line, 0 where nobody did."""
+    """Return the training that forked a process which looks like a worker of it, 0 where none did.
+
+    A worker goes by its training's command line, and so does a rank that was forked (`start_processes(…, "fork")`). But
+    no worker may start others (it is a daemon), so where one of those whom the parent forked has, all are ranks.
+    """
     stat = stat_of(read_bytes(f"{proc}/{pid}/stat"))
     parent = stat.parent if stat is not None else 0
-    forked = parent > 0 and is_python(proc, parent) and command_of(proc, parent) == command_of(proc, pid)
-    return parent if forked else 0
+    command = command_of(proc, pid)
+    if parent <= 0 or command_of(proc, parent) != command or not maps(proc, parent, TORCH):
+        return 0
+    alike = {pid, *(child for child in children_of(f"{proc}/{parent}") if command_of(proc, child) == command)}
+    return 0 if any(_starts_workers(proc, each) for each in alike) else parent
+
+
+def _starts_workers(proc: Path, pid: int) -> bool:
+    """Return whether a process has started others by `multiprocessing`: forked ones go by its own command line."""
+    command = command_of(proc, pid)
+    found = (command_of(proc, child) for child in children_of(f"{proc}/{pid}"))
+    return any(child == command or any(mark in word for word in child for mark in SPAWNED) for child in found)
 
 
 def _name_of(owner: int) -> str:

@@ -119,9 +119,14 @@ def is_python(proc: Path, pid: int) -> bool:
     with suppress(OSError):
         if (proc / str(pid) / "exe").readlink().name.startswith(PYTHONS):
             return True
+    return maps(proc, pid, b"libpython")
+
+
+def maps(proc: Path, pid: int, word: bytes) -> bool:
+    """Return whether a process has mapped a file with that in its name."""
     try:
-        with (proc / str(pid) / "maps").open("rb") as maps:
-            return any(b"libpython" in line for line in maps)
+        with (proc / str(pid) / "maps").open("rb") as mapped:
+            return any(word in line for line in mapped)
     except OSError:
         return False
 

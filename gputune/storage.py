@@ -213,7 +213,7 @@ def cached(job: Job, loader: Loader, wanted: Demand) -> Job:
 
 
 def nearby(job: Job, loader: Loader, wanted: Demand, kept: float = 0.0) -> Job:
-    """Return the work with blocked time, but for `kept` s, replaced by reading the bytes from an ordinary local disk."""
+    """Return the work with blocked time, but for `kept` s, replaced by reading as much from an ordinary disk."""
     each = kept + (wanted.asked or 0.0) / NEAR_RATE
     usual = wanted.blocked or 1.0
     pairs = zip(job.fetches, loader.fetches, strict=True)

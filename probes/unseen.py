@@ -8,7 +8,7 @@ import re
 import time
 from dataclasses import dataclass
 
-from gputune.procfs import is_python, monotonic_of, read_bytes, stat_of
+from gputune.procfs import is_python, maps, monotonic_of, read_bytes, stat_of
 from gputune.sample import ATTACHED, Guest, Metric, Reading, Role, Target, Ticks, now
 
 METRICS: tuple[Metric, ...] = ()
@@ -83,11 +83,7 @@ def _has_torch(target: Target, pid: int) -> bool:
     statm = read_bytes(f"{target.proc}/{pid}/statm").split()
     if len(statm) < 2 or int(statm[1]) * PAGE < SMALLEST:
         return False
-    try:
-        with (target.proc / str(pid) / "maps").open("rb") as maps:
-            return any(TORCH in line for line in maps)
-    except OSError:
-        return False
+    return maps(target.proc, pid, TORCH)
 
 
 def _role(target: Target, pid: int, parent: int) -> Role:

@@ -12,19 +12,26 @@ from gputune.attaching import NoSuchProcess, NotPython, Ourselves, SomebodyElses
 from gputune.errors import GputuneError
 
 
+PYTHON = "/usr/bin/python3.11"
+TORCH = "7f00-7f01 r-xp 00000000 fd:00 1 /venv/torch/lib/libtorch_cpu.so\n"
+
+
 class Proc:
     """A /proc with a few processes, as a folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def add(self, pid: int, command: str, *, parent: int = 1, exe: str = "/usr/bin/python3.11", environ="") -> None:
+    def add(self, pid: int, command: str, *, parent: int = 1, exe=PYTHON, environ="", maps=TORCH) -> None:
         folder = self.root / str(pid)
         (folder / "task" / str(pid)).mkdir(parents=True)
         (folder / "cmdline").write_bytes(b"\0".join(word.encode() for word in command.split()) + b"\0")
         (folder / "stat").write_text(f"{pid} (x) S {parent} " + "0 " * 17 + "500 0 0")
         (folder / "environ").write_bytes(environ.encode().replace(b" ", b"\0"))
-        (folder / "maps").write_text("")
+        (folder / "maps").write_text(maps)
+        (folder / "task" / str(pid) / "children").write_text("")
+        if (children := self.root / str(parent) / "task" / str(parent) / "children").exists():
+            children.write_text(f"{children.read_text()}{pid} ")
         (folder / "mem").write_text("")
         (folder / "exe").symlink_to(exe)
 
@@ -78,6 +85,28 @@ def test_a_worker_leads_to_its_training(proc) -> None:
     with pytest.raises(Worker, match="looks like a worker of process 100") as refused:
         check(proc.root, 103)
     assert refused.value.hint == "`gputune watch --pid 100`"
+
+
+@pytest.mark.parametrize("worker", ["python train.py", "python -c from multiprocessing.spawn import spawn_main"])
+def test_a_rank_that_was_forked_is_no_worker_once_any_of_them_has_workers(proc, worker) -> None:
+    for rank in (103, 104):
+        proc.add(rank, "python train.py", parent=100)
+    proc.add(110, worker, parent=103)
+    check(proc.root, 103)
+    check(proc.root, 104)
+
+
+def test_what_a_worker_reads_its_samples_through_makes_no_rank_of_it(proc) -> None:
+    proc.add(103, "python train.py", parent=100)
+    proc.add(110, "ffmpeg -i clip.mp4", parent=103, exe="/usr/bin/ffmpeg")
+    with pytest.raises(Worker):
+        check(proc.root, 103)
+
+
+def test_who_was_forked_by_a_process_without_torch_is_no_worker_of_it(proc) -> None:
+    proc.add(200, "python jobs.py", maps="")
+    proc.add(201, "python jobs.py", parent=200)
+    check(proc.root, 201)
 
 
 @pytest.mark.parametrize("command", ["/venv/bin/python3 /venv/bin/gputune watch", "python -m gputune watch -- x"])
