@@ -43,6 +43,7 @@ def _finding(found: Held) -> Finding:
     asked = all(copy.non_blocking >= ASKED for copy in found.copies)
     change = {"pin_memory": True} if asked else {"pin_memory": True, "non_blocking": True}
     speedup = beside(step.step, step.then(likely, unattended=True), step.then(best, unattended=True))
+    pinned = beside(step.step, step.then(likely, unattended=False), step.then(best, unattended=False))
     return Finding(
         id="unpinned-memory",
         says=(
@@ -62,4 +63,5 @@ def _finding(found: Held) -> Finding:
         evidence={**found.evidence, "fastest_bytes_per_s": worst.fastest},
         where=worst.where,
         change=change if unset else {},
+        part=None if asked else pinned,
     )

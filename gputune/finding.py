@@ -63,6 +63,9 @@ class Finding:
     Not every finding is about speed. `risk` is what will happen and when, in words with numbers, and `due` the same
     in s from the end of what was measured: 0 once it has happened, None where it hangs on the data and not on time.
     `offer` is what could be had although nothing is wrong. Either may leave the speed as it is (`NO_CHANGE`).
+
+    Of a `change` of which a part is one of the script, `part` is what those of its settings bring by themselves that can
+    be set without an edit: None where that is not known.
     """
 
     id: str
@@ -79,12 +82,18 @@ class Finding:
     due: float | None = None
     offer: str = ""
     change: Mapping[str, Setting] = field(default_factory=dict)
+    part: Speedup | None = None
 
     def __post_init__(self) -> None:
         if not self.evidence:
             raise ValueError(f"a finding without a number is an opinion: {self.says!r}")
         if self.risk and self.offer:
             raise ValueError(f"a risk is nothing to offer: {self.says!r}")
+
+    @property
+    def settable(self) -> Mapping[str, Setting]:
+        """Return what of the change can be set as a loader is built."""
+        return {name: value for name, value in self.change.items() if name in WITHOUT_EDIT}
 
     @property
     def severity(self) -> Severity:

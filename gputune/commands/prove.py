@@ -3,7 +3,8 @@
 RUN is a recorded run, FINDING the id of one of its findings (`top`: the best, which is the default). The script runs
 with the change and without it, in turn, as fresh processes, with all that it does and writes; its output goes to logs
 in the run's folder. Without --ceiling, --cache and --against, gputune sets what the finding proposes as the loader is
-built; a finding whose change is one of the code says so, and how to compare two runs.
+built; a finding whose change is one of the code says so, and how to compare two runs. Of one whose change is partly
+that only the settings are made, and held against what is predicted of these alone, if anything is.
 
 Where secrets were left out of the recorded command, give it again: `gputune prove RUN ID -- CMD`.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from gputune import judging
 from gputune.errors import BadUsage, GputuneError
 from gputune.features import Features, Loader
-from gputune.finding import WITHOUT_EDIT, Finding
+from gputune.finding import Finding
 from gputune.hygiene import MASK, clean
 from gputune.recording.about import read
 from gputune.rejudging import relive
@@ -86,10 +86,10 @@ class Asked:
         return chosen
 
     def rules(self, finding: Finding) -> list[Mapping[str, Json]]:
-        """Return the finding's change as the guest's `override.py` takes it. Raises NotOurs."""
-        if not finding.change or not set(finding.change) <= WITHOUT_EDIT:
+        """Return what can be set of the finding's change, as the guest's `override.py` takes it. Raises NotOurs."""
+        if not finding.settable:
             raise NotOurs(self, finding)
-        rule: dict[str, Json] = {"set": dict(finding.change), "duplicates": finding.effect == "may-duplicate"}
+        rule: dict[str, Json] = {"set": dict(finding.settable), "duplicates": finding.effect == "may-duplicate"}
         loader = loader_of(self.run, finding)
         return [{**rule, "where": loader.where} if loader else rule]
 

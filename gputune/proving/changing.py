@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gputune.errors import GputuneError
 from gputune.features import Features, Loader
-from gputune.finding import Finding, Setting
+from gputune.finding import Finding, Setting, Speedup
 from gputune.hygiene import clean
 from gputune.proving import trials
 from gputune.proving.asked import Asked
@@ -115,9 +115,12 @@ def _folder(run: Path) -> Path:
 def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
     """Run the script with the finding's change and without it, and say whether its prediction holds.
 
+    Of a change that is partly one of the script only the settings of the loader are made, and held against what these
+    alone are predicted to bring, where that is known.
+
     Raises NotOurs, NotMade or TrialFailed.
     """
-    rules = what.rules(finding)
+    rules, predicted = what.rules(finding), _predicted(finding)
     plan = planned(what, finding, effort.batches)
     effort.tell(
         f"the script runs {2 * (effort.pairs or PAIRS)} times for up to {plan.batches} batches each, "
@@ -134,20 +137,37 @@ def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
             if changed:
                 _check(trial, finding)
         realised = of_pairs(_rates(before), _rates(after))
-        word = state(finding.speedup, realised)
+        word = state(predicted, realised)
         if len(before) >= (effort.pairs or (MORE_PAIRS if word is State.UNDECIDED else PAIRS)):
             break
-    settings = ", ".join(f"{name}={value}" for name, value in finding.change.items())
+    settings = ", ".join(f"{name}={value}" for name, value in finding.settable.items())
     return proof(
         "change",
         finding,
-        finding.speedup,
+        predicted,
         realised,
         word,
-        says=f"{finding.id}, {CHANGED} to {settings}",
+        says=f"{finding.id}, {CHANGED} to {settings}{_left(finding)}",
         trials=_alternating(before, after),
-        change=finding.change,
+        change=finding.settable,
     )
+
+
+def _predicted(finding: Finding) -> Speedup | None:
+    """Return what is predicted of what can be set: no part of a change brings more than all of it. None: not known."""
+    part, whole = finding.part, finding.speedup
+    if finding.settable == finding.change:
+        return whole
+    if part is None:
+        return None
+    low, likely, high = (min(end, whole.high) for end in (part.low, part.likely, part.high))
+    return Speedup(low=low, likely=likely, high=high)
+
+
+def _left(finding: Finding) -> str:
+    """Say which part of a change is left out because it is one of the script."""
+    rest = [f"{name}={value}" for name, value in finding.change.items() if name not in finding.settable]
+    return f" alone: {', '.join(rest)} is set in the script" if rest else ""
 
 
 def _rates(found: Sequence[Trial]) -> list[float]:

@@ -308,7 +308,7 @@ def _settling(verdict: Verdict, first: FindingRow, folder: str) -> str:
     switched = verdict.tuned is not None and verdict.tuned.tries  # it cannot be proved by such a run
     if verdict.perhaps and not switched:
         return f"gputune prove {folder} {clean(first.id, NAME)}"
-    settable = first.change and first.change.keys() <= WITHOUT_EDIT
+    settable = first.change.keys() & WITHOUT_EDIT
     return f"gputune {'prove' if settable and not switched else 'report'} {folder}"
 
 

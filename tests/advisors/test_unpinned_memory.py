@@ -48,12 +48,16 @@ def test_names_the_copies_and_what_pinning_buys(half) -> None:
     assert 1.0 < finding.speedup.low < finding.speedup.likely <= finding.speedup.high
     # The host has 30 ms of its own, the device 20 and 5 more for the copy, side by side: 30 instead of 40.
     assert finding.speedup.likely == pytest.approx(40.5 / 30.5, rel=0.02)
+    # Pinned alone, the copy is still waited for, and takes 5 ms instead of 10.
+    assert finding.part.likely == pytest.approx(40.5 / 35.5, rel=0.02)
+    assert finding.part.likely < finding.speedup.likely
 
 
 def test_where_nobody_means_to_wait_the_dataloader_alone_is_to_be_changed(half) -> None:
     (finding,) = advise(copying(half, non_blocking=1.0))
     assert finding.change == {"pin_memory": True}
     assert finding.do == "set pin_memory=True in the DataLoader"
+    assert finding.part is None
 
 
 def test_is_sure_of_half_of_it_where_the_link_itself_is_quick(half) -> None:

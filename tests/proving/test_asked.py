@@ -69,7 +69,12 @@ def test_settings_of_a_loader_become_a_rule_for_that_loader() -> None:
     assert (rule["where"], rule["duplicates"]) == ("data.py:7", True)
 
 
-@pytest.mark.parametrize("change", [{}, {"save_every": 50}, {"num_workers": 4, "lr": 0.1}])
+def test_of_a_change_that_is_partly_the_script_s_the_settings_become_the_rule() -> None:
+    (rule,) = what().rules(finding("unpinned-memory", change={"pin_memory": True, "non_blocking": True}))
+    assert rule["set"] == {"pin_memory": True}
+
+
+@pytest.mark.parametrize("change", [{}, {"save_every": 50}])
 def test_a_change_of_the_script_is_the_user_s_and_told_how_to_compare(change) -> None:
     with pytest.raises(NotOurs) as refused:
         what().rules(finding("frequent-checkpoint", change=change, do="save every 50 steps"))

@@ -1,5 +1,6 @@
 """How long trials are, and what is said where the change was not made."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import pytest
 
 from gputune.features import Epoch, Features, Loader, Machine, Process
 from gputune.finding import Finding, Speedup
+from gputune.proving import trials
 from gputune.proving.asked import Asked
-from gputune.proving.changing import BATCHES, WARM_UP, NotMade, _check, planned
+from gputune.proving.changing import BATCHES, WARM_UP, Effort, NotMade, _check, planned, prove
 from gputune.proving.pace import Pace
-from gputune.proving.trials import Trial
+from gputune.proving.trials import Plan, Trial
 
 LOADER = Loader(
     where="t.py:7",
@@ -117,3 +119,38 @@ def test_a_change_that_was_not_made_is_no_proof() -> None:
     refused = {**made, "change": {}, "refused": {"num_workers": "its dataset is a stream"}}
     with pytest.raises(NotMade, match="its dataset is a stream"):
         _check(trial(refused), finding(num_workers=4))
+
+
+@pytest.mark.parametrize(
+    ("part", "predicted"),
+    [
+        (None, None),
+        (Speedup(low=1.1, likely=1.2, high=1.3), (1.1, 1.2, 1.3)),
+        (Speedup(low=1, likely=2, high=9), (1, 2, 2.2)),
+    ],
+)
+def test_settings_alone_are_held_against_what_they_bring_alone(monkeypatch, tmp_path: Path, part, predicted) -> None:
+    """A finding whose change is partly the script's: nothing is promised of the settings that is not known of them."""
+    made = {"n": "override", "where": "t.py:7", "change": {"pin_memory": True}, "refused": {}}
+    asks: list[dict[str, object]] = []
+
+    def run(_plan: Plan, _variant: str, *, rules: Sequence[dict[str, object]]) -> Trial:
+        asks.extend(rules)
+        return trial(made)
+
+    monkeypatch.setattr(trials, "run", run)
+    mixed = replace(finding(pin_memory=True, non_blocking=True), part=part)
+    proof = prove(asked(tmp_path), mixed, Effort(pairs=1))
+    assert [rule["set"] for rule in asks] == [{"pin_memory": True}]
+    assert proof.change == {"pin_memory": True}
+    assert proof.says == "few-workers, changed to pin_memory=True alone: non_blocking=True is set in the script"
+    told = proof.predicted
+    assert (told and (told.low, told.likely, told.high)) == predicted
+    assert proof.state == ("measured" if part is None else "short" if part.low > 1 else "held")
+
+
+def test_a_change_that_is_all_settings_is_held_against_the_finding(monkeypatch, tmp_path: Path) -> None:
+    made = {"n": "override", "where": "t.py:7", "change": {"num_workers": 4}, "refused": {}}
+    monkeypatch.setattr(trials, "run", lambda _plan, _variant, *, rules: trial(made))
+    proof = prove(asked(tmp_path), finding(num_workers=4), Effort(pairs=1))
+    assert (proof.says, proof.predicted.likely) == ("few-workers, changed to num_workers=4", 2.0)

@@ -246,7 +246,7 @@ def next_commands(run: RunRow) -> list[str]:
     verdict = run.verdict
     found = []
     best = verdict.findings[0] if verdict is not None and verdict.findings else None
-    if best is not None and run.folder and best.change and best.change.keys() <= WITHOUT_EDIT and run.state != "live":
+    if best is not None and run.folder and best.change.keys() & WITHOUT_EDIT and run.state != "live":
         found.append(f"gputune prove {folder} {shlex.quote(clean(best.id, 60))}")
     if verdict is not None and verdict.loaders and (sweep := _sweep(run.command)):
         found.append(sweep)
