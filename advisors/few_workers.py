@@ -21,7 +21,8 @@ a function over one element after the other, or over fewer at once than would he
 TensorFlow runs is judged, not what is written: it makes functions without side effects parallel by itself.
 Calls run in a pool of one thread a CPU, so for functions that wait for storage a larger one is named
 (`options.threading.private_threadpool_size`), up to which `tf.data.AUTOTUNE` then goes. Silent on functions that
-compute in Python (`tf.py_function`), which run one at a time, and where others use more than half of the CPUs.
+compute in Python (`tf.py_function`), which run one at a time, and where others use more than half of the CPUs. Of a
+sequential `interleave` or `flat_map` only the waiting is seen: their time stands in stages that go with each file.
 
 Sources: `torch.utils.data` documentation, "Single- and Multi-process Data Loading"; TensorFlow guide, "Better
 performance with the tf.data API"; the model is `gputune/replay.py`.

@@ -26,7 +26,10 @@ def test_what_works_ahead_is_what_the_training_asks_through(names: list[str], sl
 
 @pytest.mark.parametrize(
     ("name", "maps"),
-    [("Map", True), ("ParallelMapV2", True), ("MapAndBatch", True), ("FlatMap", False), ("Generator", False)],
+    [
+        *(("Map", True), ("ParallelMapV2", True), ("MapAndBatch", True)),
+        *(("FlatMap", False), ("Interleave", False), ("Generator", False)),
+    ],
 )
 def test_some_stages_could_call_for_several_elements_at_once(name: str, maps: bool) -> None:
     assert Stage(name=name).maps is maps
