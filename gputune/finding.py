@@ -64,8 +64,8 @@ class Finding:
     in s from the end of what was measured: 0 once it has happened, None where it hangs on the data and not on time.
     `offer` is what could be had although nothing is wrong. Either may leave the speed as it is (`NO_CHANGE`).
 
-    Of a `change` of which a part is one of the script, `part` is what those of its settings bring by themselves that can
-    be set without an edit: None where that is not known.
+    Of a `change` of which a part is one of the script, `part` is what its settings bring by themselves that can be
+    set without an edit: None where that is not known.
     """
 
     id: str

@@ -11,7 +11,6 @@ from gputune import attaching, ptrace
 from gputune.attaching import NoSuchProcess, NotPython, Ourselves, SomebodyElses, Worker, check, watched_already
 from gputune.errors import GputuneError
 
-
 PYTHON = "/usr/bin/python3.11"
 TORCH = "7f00-7f01 r-xp 00000000 fd:00 1 /venv/torch/lib/libtorch_cpu.so\n"
 

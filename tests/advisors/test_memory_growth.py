@@ -87,7 +87,7 @@ def test_a_device_that_fills_is_named(run, device) -> None:
 
 
 def test_a_run_that_was_killed_has_come_to_its_end(run) -> None:
-    (finding,) = advise(growing(run, trend(50 * MB), left=GB, exit_code=137))
+    (finding,) = advise(growing(run, trend(50 * MB), left=GB, exit_code=137, kills=1))
     assert finding.due == 0.0
     assert "the run was killed" in finding.risk
 

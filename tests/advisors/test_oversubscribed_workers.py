@@ -47,6 +47,7 @@ def test_ranks_share_the_cpus(run) -> None:
 def test_threads_in_workers_are_named_where_there_are_several(run) -> None:
     (finding,) = advise(run(**CROWD, worker_threads=4))
     assert "one thread in each" in finding.do
+    assert (finding.settable, finding.part) == ({"num_workers": finding.change["num_workers"]}, None)
 
 
 def test_threads_of_workers_that_wait_for_each_other_are_no_storage(run) -> None:
@@ -57,5 +58,6 @@ def test_threads_of_workers_that_wait_for_each_other_are_no_storage(run) -> None
     assert finding.change == {"num_workers": 1, "worker_threads": 1}
     assert finding.evidence["queued"] == pytest.approx(11 / 12)
     assert "one thread in each" in finding.do
+    assert (finding.settable, finding.part) == ({"num_workers": finding.change["num_workers"]}, None)
     assert finding.speedup.low >= 1.1
     assert finding.speedup.likely >= 2
