@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -156,11 +156,21 @@ class Live:
         found = {pid: _held(pid) for pid in {*self._tree.pids(), *self.timeline.pids.values()}}
         return {pid: size for pid, size in found.items() if size}
 
-    def interrupt(self) -> None:
-        """Send its training processes a Ctrl-C, once: their `finally` and `atexit` run, if they hear it."""
-        pids = {self.timeline.pids.get(process) for process in self.timeline.trainings()}
-        for pid in () if self._interrupted else self._tree.pids().keys() & pids:
-            self._interrupted = True
+    def interrupt(self, among: Set[int] | None = None) -> None:
+        """Send its training processes, or those `among` them, a Ctrl-C, once: their `finally` and `atexit` run.
+
+        Where none is known to train, all of its group get it as by a Ctrl-C at a terminal: it may not have come to its
+        first batch yet.
+        """
+        if self._interrupted:
+            return
+        self._interrupted = True
+        processes = self.timeline.trainings() if among is None else among
+        pids = self._tree.pids().keys() & {self.timeline.pids.get(process, 0) for process in processes}
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if not pids and among is None:
+                os.killpg(self._process.pid, signal.SIGINT)
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGINT)
 
@@ -169,7 +179,7 @@ class Live:
         try:
             if not self._ended() and not self._interrupted:
                 self.interrupt()
-                self._grant(GRACE_S if self._interrupted else 0.0)
+                self._grant(GRACE_S)
             if not self._ended():
                 os.kill(self._process.pid, signal.SIGTERM)
                 self._grant(LAST_S)

@@ -109,3 +109,31 @@ def test_what_is_broken_off_as_it_begins_leaves_nothing_behind(tmp_path: Path, m
         Live(Plan(command=(sys.executable, "-c", code), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE), "start")
     assert [_state(pid) for pid in begun] == ["X"]  # and reaped
     assert [Path(folder).exists() for folder in made] == [False]
+
+
+LOADING = """
+import atexit, signal
+atexit.register(lambda: print("atexit", flush=True))
+try:
+    print("loading", flush=True)
+    signal.pause()
+finally:
+    print("finally", flush=True)
+"""
+
+
+@pytest.mark.parametrize("shell", [False, True])
+def test_a_script_that_has_not_come_to_a_batch_yet_ends_by_its_own_doors_as_well(
+    tmp_path: Path, *, shell: bool
+) -> None:
+    (tmp_path / "train.py").write_text(LOADING)
+    script = (sys.executable, "train.py")
+    command = ("sh", "-c", f"{sys.executable} train.py; exit $?") if shell else script
+    live = Live(Plan(command=command, cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE), "start")
+    try:
+        while b"loading" not in live.log.read_bytes() and live.seconds < DEADLINE:
+            assert live.beat(), live.log.read_text()
+    finally:
+        live.end()
+    said = live.log.read_text().splitlines()
+    assert ("loading" in said, "finally" in said, "atexit" in said) == (True, True, True)
