@@ -46,6 +46,7 @@ SOON_S, PROFILE_S, MOST_PROFILE_S = 1.5, 2.5, 60.0  # s of batches before the fi
 LOOK_S = 0.3  # s between looks whether enough of them came
 CEILING_S = 0.8  # s of batches that cost nothing
 STUCK_S = 60.0  # s without a batch after which a setting, or the script, hangs
+PAUSE_S = 600.0  # s after which it hangs where it is in the middle of an evaluation or a checkpoint
 OBEY_S = 10.0  # s for the batch in which it is to end
 END_S = 60.0  # s that its own `finally` and `atexit` may take
 LEAST_END_S = 10.0  # s of these where the budget is over, or where it did not obey
@@ -99,7 +100,7 @@ class Steered:
         self._silent = 0.0  # s for which no batch had come when the last start was ended; 0 where it still went on
         self._sound = 0  # batches that the script does with its own settings, and does not fail
         self._ended = 0  # batches of the last start that ended by itself in a visit
-        self._last = (0.0, 0)  # when (s of the start) the last batch was seen to have come, and how many had by then
+        self._last = (0.0, 0)  # when (s of the start) it was last seen to go on, and its `life` by then
         self.starts = 0
         self.hangs: list[str] = []
 
@@ -179,7 +180,7 @@ class Steered:
             if not obeyed and any(note.get("state") == "ended" for note in self._answers(live, seq).values()):
                 obeyed, until = True, live.seconds + min(END_S, max(LEAST_END_S, self._budget.left))
         if live.status is None:
-            still = live.timeline.batches() == self._last[1] and self._quiet(live)
+            still = live.timeline.life() == self._last[1] and self._quiet(live)
             self._silent = live.seconds - self._last[0] if still and not obeyed else 0.0
             live.interrupt()
             until = live.seconds + LEAST_END_S
@@ -212,7 +213,7 @@ class Steered:
             if not live.status:
                 raise Ended(State.OK, "")
             raise Ended(*failure(live.log, status_words(live.status), live.features()))
-        came = live.timeline.batches()
+        came = live.timeline.life()
         if came != self._last[1]:
             self._last = live.seconds, came
         if self._budget.over:
@@ -221,21 +222,30 @@ class Steered:
             raise Late(self._budget.words() + none, quiet=quiet)
 
     def _quiet(self, live: Live) -> bool:
-        """Return whether no batch has come for longer than some of them usually take."""
+        """Return whether no batch has come for longer than some of them usually take, and no pause is known."""
         profile = self._profile
         usual = seconds(profile, profile.script) if profile is not None else 0.0
-        return live.seconds - self._last[0] > max(QUIET_S, QUIET * usual)
+        return not live.timeline.paused() and live.seconds - self._last[0] > max(QUIET_S, QUIET * usual)
 
     def _wait(self, done: Callable[[], bool], live: Live, most: float) -> None:
-        """Wait for something, as long as batches come, else at most for so many s. Raises Ended."""
-        where = self._starter.where
-        moved, came = live.seconds, live.timeline.batches(where)
+        """Wait for something, as long as batches come, else at most for so many s. Raises Ended.
+
+        Once it trains, an evaluation lives by its own batches, and a pause that is open may last longer.
+        """
+        where, told = self._starter.where, live.timeline
+        moved, came = live.seconds, self._life(live)
         while not done():
             self._beat(live)
-            if live.timeline.batches(where) > came:
-                moved, came = live.seconds, live.timeline.batches(where)
-            if live.seconds - moved > most:
-                raise Hung(f"no batch came {'for' if came else 'in the first'} {most:.0f} s")
+            if (life := self._life(live)) > came:
+                moved, came = live.seconds, life
+            patience = max(most, PAUSE_S) if came and told.paused() else most
+            if live.seconds - moved > patience:
+                raise Hung(f"no batch came {'for' if told.batches(where) else 'in the first'} {patience:.0f} s")
+
+    def _life(self, live: Live) -> int:
+        """Return a number that grows as long as the start does, 0 before its first batch of the loader looked at."""
+        where = self._starter.where
+        return live.timeline.life(where) if live.timeline.batches(where) else 0
 
     @staticmethod
     def _answers(live: Live, seq: int) -> dict[int, Mapping[str, Json]]:
@@ -251,6 +261,9 @@ class Steered:
         ranks, until = self._known().ranks, live.seconds + ANSWER_S
 
         def answered() -> bool:
+            nonlocal until
+            if live.timeline.paused():  # it hears nothing before its next batch
+                until = live.seconds + ANSWER_S
             if live.seconds > until:
                 raise NotSteered("nobody has answered")
             return len(self._answers(live, self._seq)) >= ranks

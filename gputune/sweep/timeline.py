@@ -14,7 +14,7 @@ from itertools import pairwise
 from gputune.company import ALONE, Companions, Company
 from gputune.events import END, FAILED, Event, Kind, SpanCode
 from gputune.prediction import TYPICAL_PREFETCH
-from gputune.sample import Guest, Json, Note, Reading
+from gputune.sample import Guest, Json, Note, Open, Reading
 from gputune.units import NS
 
 WARM_UP = 5  # batches until allocators, caches and autotuning have settled
@@ -162,6 +162,8 @@ class Timeline:
         self._passed: set[str] = set()  # places whose loader came to the end of a pass
         self._again: set[str] = set()  # and was iterated again
         self._paused: dict[int, tuple[int, int]] = {}  # process to ns in pauses so far, and the end of the last one
+        self._pauses = 0  # that have ended
+        self._open: dict[int, Open] = {}  # process to what it was last told to be in the middle of
 
     def take(self, readings: Iterable[Reading]) -> None:
         """Take the readings of one tick."""
@@ -170,6 +172,8 @@ class Timeline:
                 self._event(reading)
             elif isinstance(reading, Note):
                 self._note(reading)
+            elif isinstance(reading, Open):
+                self._open[reading.process] = reading
             elif isinstance(reading, Guest) and reading.ended:
                 self.pids.pop(reading.process, None)
                 self._ended.add(reading.process)
@@ -192,6 +196,7 @@ class Timeline:
 
     def _event(self, event: Event) -> None:
         record = event.record
+        self._go_on(event)
         if record.kind == Kind.ITERATOR:
             (self._training if record.e else self._apart)[event.process, record.a] = record.b
             place = self._places.get((event.process, record.b), "")
@@ -205,6 +210,7 @@ class Timeline:
                 self._trained.add(where)
                 self.loaders[where] = told
         elif record.kind == Kind.SPAN and record.code in PAUSES and not record.e:
+            self._pauses += 1
             paused, last = self._paused.get(event.process, (0, 0))
             self._paused[event.process] = paused + max(0, record.t1 - max(record.t0, last)), max(record.t1, last)
         elif record.kind == Kind.BATCH and record.code & END:
@@ -223,6 +229,12 @@ class Timeline:
                 self._begun.discard(iterator)
                 line.add(record.t1, paused, record.c, record.t1 - record.t0, first=first)
                 self._beside(event.process, where).batch(record.a)
+
+    def _go_on(self, event: Event) -> None:
+        """Forget what a process was in the middle of, once it is over: that is told only where nothing moves."""
+        opened, record = self._open.get(event.process), event.record
+        if opened is not None and opened.kind and (record.kind == Kind.BATCH or record.t0 == opened.t0):
+            self._open[event.process] = opened._replace(kind=0)
 
     def _beside(self, process: int, where: str) -> Companions:
         return self._companions.setdefault((process, where), Companions())
@@ -252,6 +264,31 @@ class Timeline:
     def trainings(self) -> set[int]:
         """Return the processes that had batches of any loader, and have not ended."""
         return {process for lines in self._lines.values() for process in lines} - self._ended
+
+    def behind(self) -> set[int]:
+        """Return the processes that had batches and did not say that their trial is over, once another one did."""
+        over = {process for process, note in self.notes if note.get("n") == "trial" and "batches" in note}
+        return {process for lines in self._lines.values() for process in lines} - over if over else set()
+
+    def came(self, processes: Iterable[int]) -> int:
+        """Return how many batches of any loader came to these processes."""
+        return sum(len(lines[each]) for lines in self._lines.values() for each in processes if each in lines)
+
+    def life(self, where: str = "") -> int:
+        """Return a number that grows with each batch of the loader built at `where` (of any) and of evaluations.
+
+        And with each pause that ends.
+        """
+        return self.batches(where) + sum(self.apart.values()) + self._pauses
+
+    def paused(self) -> bool:
+        """Return whether a training is in the middle of an evaluation or a checkpoint, as far as was told.
+
+        Not where it waits for a batch of the evaluation: a loader that gives none has no pause.
+        """
+        found = [self._open[process] for process in self.trainings() & self._open.keys()]
+        saving = Kind.SPAN, SpanCode.CHECKPOINT
+        return any((x.kind, x.code) == saving or (x.since and x.kind != Kind.BATCH) for x in found)
 
     def since(self, where: str, count: int) -> int:
         """Return a moment (ns) after which the last `count` batches came, or all that are known, to those that live."""

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
-from gputune.events import Event, Kind, Record
-from gputune.sample import Note
+from gputune.events import Event, Kind, Record, SpanCode
+from gputune.sample import Note, Open
 from gputune.sweep import steered, sweeping
 from gputune.sweep.apart import Broken
 from gputune.sweep.budget import Budget
@@ -218,6 +218,72 @@ class Stuck(World):
             return super().beat()
         self.seconds += 0.1
         return True
+
+
+class Pausing(World):
+    """A script that evaluates (or saves, if it `SAVES`) for `PAUSE` s after 30 batches, and hears no order meanwhile.
+
+    Its evaluation gives a batch a second.
+    """
+
+    PAUSE: ClassVar[float]
+    SAVES: ClassVar[bool]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[tuple[int, dict]] = []
+        self.began, self.over = 0, False
+        self.timeline.take([Event(0, Record(Kind.ITERATOR, 0, 0, 0, 2, 2, 0, 0, 0))])
+
+    def obey(self, seq: int, order: dict) -> None:
+        if self.began and not self.over:
+            self.heard.append((seq, order))
+        else:
+            super().obey(seq, order)
+
+    def beat(self) -> bool:
+        if self.over or self.batches < 30:
+            return super().beat()
+        self.seconds += 0.1
+        t = round(self.seconds * NS)
+        if not self.began:
+            self.began = t
+            saving = Open(0, Kind.SPAN, SpanCode.CHECKPOINT, t, 0)
+            self.timeline.take([saving if self.SAVES else Open(0, 0, 0, 0, t)])
+        elif t - self.began >= self.PAUSE * NS:
+            code = SpanCode.CHECKPOINT if self.SAVES else SpanCode.EVALUATION
+            self.timeline.take([Event(0, Record(Kind.SPAN, code, self.began, t, 0, 0, 0, 0, 0)), Open(0, 0, 0, 0, 0)])
+            self.over = True
+            for seq, order in self.heard:
+                self.obey(seq, order)
+        elif not self.SAVES and int(self.seconds) > int(self.seconds - 0.1):
+            self.timeline.take([Event(0, Record(Kind.BATCH, 0, t, t, 2, 0, 0, 0, 8))])
+        return True
+
+
+@pytest.mark.parametrize(("saves", "pause"), [(False, 1000.0), (True, 100.0)])
+@pytest.mark.parametrize("first", [0.4, 2.0])  # s of batches before the visit: the pause is in it, or before its answer
+def test_an_evaluation_or_a_checkpoint_in_a_visit_is_no_hang(
+    bench: Steered, monkeypatch: pytest.MonkeyPatch, *, saves: bool, pause: float, first: float
+) -> None:
+    monkeypatch.setattr(Pausing, "SAVES", saves, raising=False)
+    monkeypatch.setattr(Pausing, "PAUSE", pause, raising=False)
+    bench._starter.live = lambda *_: Pausing()
+    bench._beats(bench._again(), first)
+    found = bench.measure(workers(4))
+    assert (found.state, bench.hangs) == (State.OK, [])
+    assert World.lives[0].seconds > pause
+    assert len(World.lives) == 1
+    bench.remove()
+
+
+def test_a_checkpoint_that_never_ends_hangs_after_all(bench: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pausing, "SAVES", True, raising=False)
+    monkeypatch.setattr(Pausing, "PAUSE", 1e9, raising=False)
+    bench._starter.live = lambda *_: Pausing()
+    found = bench.measure(workers(4))
+    assert (found.state, found.why) == (State.FAILED, "no batch came for 600 s")
+    bench.remove()
 
 
 class Watch(Budget):
