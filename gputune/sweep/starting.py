@@ -19,12 +19,14 @@ from gputune.hygiene import clean
 from gputune.launch.output import tail
 from gputune.sample import Json
 from gputune.sweep.choosing import scatter
-from gputune.sweep.living import Live, Plan
+from gputune.sweep.living import GRACE_S, Live, Plan
 from gputune.sweep.rungs import RUNGS
 from gputune.sweep.timeline import WARM_UP
 
 STUCK_S = 60.0  # s that it may take beyond its own limit: a batch under way, its `finally`, its `atexit`
+ALONE_S = 5.0  # s without a batch after which ranks are ended that may wait for ever for one that has left
 SETTLED_S = 1.0  # s of batches after which its memory is looked at
+TOO_FEW = "too few to time"
 LAST_WORDS = 300  # characters of a log that a sentence shows
 TAIL = 65536  # B of a log's end that may tell why it failed
 LAST_LINES = 60  # of these: what it said before was caught, or of no importance; a launcher has its own last words
@@ -112,6 +114,31 @@ def start(  # noqa: PLR0913 - what a start is made of
     return replace(found, memory=memory)
 
 
+class Left:
+    """Ranks that still train after one of them has had its batches: each ends by its own clock.
+
+    The others then wait in an exchange for the one that has left: gloo raises an error, NCCL waits for ever.
+    """
+
+    def __init__(self) -> None:
+        self._moved = 0.0  # s of the start at which one of them last had a batch
+        self._came = -1
+
+    def are_over(self, live: Live) -> bool:
+        """Return whether they have had a Ctrl-C, as nothing came to them any more, and time for their `finally`."""
+        behind = live.timeline.behind() & live.timeline.trainings()
+        if not behind:
+            return False
+        came = live.timeline.came(behind)
+        if came != self._came:
+            self._moved, self._came = live.seconds, came
+        usual = live.seconds * len(behind) / max(1, came)  # s a batch, at the most
+        alone = live.seconds - self._moved - max(ALONE_S, 2 * usual)
+        if alone > 0:
+            live.interrupt(behind)
+        return alone > GRACE_S
+
+
 class Hopes:
     """What a trial tells at its rungs, and the file by which it is given up. `given_up`: why, in a sentence."""
 
@@ -139,6 +166,7 @@ def _follow(live: Live, plan: Plan, where: str, within: float, hopes: Hopes | No
     """Wait until it has ended; return why it has to be ended from here (else nothing), and what memory it held."""
     first = 0.0
     memory = None
+    left = Left()
     while live.beat():
         if not first and live.timeline.batches(where):
             first = live.seconds
@@ -150,6 +178,8 @@ def _follow(live: Live, plan: Plan, where: str, within: float, hopes: Hopes | No
             return f"no batch came in the first {within:.0f} s", memory
         if plan.budget is not None and plan.budget.over:
             return plan.budget.words(), memory
+        if left.are_over(live):
+            return "", memory
         if first and live.seconds - first > plan.seconds + STUCK_S:
             return f"it was stuck: it had {plan.seconds:.0f} s for its batches, and {STUCK_S:.0f} s to end", memory
     return "", memory
@@ -161,13 +191,13 @@ def outcome(live: Live, where: str, why: str) -> Start:
     where = where or most_waited(run)
     rates = told.passes(where, max(WARM_UP, told.queue(where) + 2), 0, told.length(where))
     notes = tuple(note for _, note in told.notes)
-    if status == INTERRUPTED and any(n.get("n") == "trial" and n.get("interrupted") for n in notes):
-        status = 0  # so its guest has it end where a thread iterates the loader
+    if _ended_well(live, run):
+        status = 0
     state = State.OK
     if why or status:
         state, why = failure(live.log, why or status_words(status), run, quoted=not why)
     elif not rates:
-        state, why = State.FAILED, f"it ended after {told.batches(where)} batches, too few to time"
+        state, why = State.FAILED, f"it ended after {told.batches(where)} batches, {TOO_FEW}"
     return Start(
         state=state,
         log=str(live.log),
@@ -186,6 +216,17 @@ def outcome(live: Live, where: str, why: str) -> Start:
         company=told.company(where),
         apart=told.apart,
     )
+
+
+def _ended_well(live: Live, run: Features) -> bool:
+    """Return whether a start that left with a status did so because its trial was over.
+
+    So its guest has it end where a thread iterates the loader, and so end ranks of whom one had its batches first.
+    """
+    told = live.timeline
+    by_thread = any(note.get("n") == "trial" and note.get("interrupted") for _, note in told.notes)
+    by_ranks = bool(told.behind()) and not run.oom_kills[0]
+    return (live.status == INTERRUPTED and by_thread) or (bool(live.status) and by_ranks)
 
 
 def most_waited(run: Features) -> str:
@@ -228,6 +269,11 @@ def status_words(code: int | None) -> str:
     if code is not None and code > SIGNAL:
         return f"it died of signal {code - SIGNAL}"
     return f"it left with status {code}"
+
+
+def too_few(start: Start) -> bool:
+    """Return whether its time was up before it had enough batches to be timed: that is no fault of its settings."""
+    return start.over and start.why.endswith(TOO_FEW)
 
 
 def refused(start: Start, wanted: Mapping[str, Json]) -> str:

@@ -1,12 +1,18 @@
 """Why a start failed: memory is told from everything else, in one sentence."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gputune.events import Event, Kind, Record
 from gputune.features import Features, Machine
-from gputune.sweep.starting import Start, State, failure, refused
+from gputune.sample import Note
+from gputune.sweep.living import Plan
+from gputune.sweep.starting import Start, State, _follow, failure, outcome, refused, start
+from gputune.sweep.timeline import Timeline
+from gputune.units import NS
 
 RUN = Features(command=("x",), wall=1.0, machine=Machine(cpus=2, cpus_seen=2), exit_code=1)
 
@@ -66,3 +72,117 @@ def test_a_change_that_was_not_made_is_told() -> None:
     assert refused(start(), {}) == ""
     assert "not built" in refused(start({"n": "trial", "batches": 3}), wanted)
     assert refused(start({"n": "override", "refused": {"num_workers": "a stream"}}), wanted) == "num_workers: a stream"
+
+
+PLACE = "train.py:9"
+
+
+class Ranks:
+    """Two ranks with a batch each 0.1 s; the first has had its batches after 3 s, the second then waits for it.
+
+    It is over when it had a Ctrl-C, if it `hears` one. Time is what the beats say.
+    """
+
+    log = Path("none")
+
+    def __init__(self, *, hears: bool = True, says: bool = True) -> None:
+        self.timeline = Timeline()
+        for rank in range(2):
+            loader = {"n": "loader", "id": 1, "where": PLACE, "num_workers": 0, "batch_size": 8}
+            iterated = Event(rank, Record(Kind.ITERATOR, 0, 0, 0, 1, 1, 0, 1, 0))
+            self.timeline.take([Note(rank, loader), iterated])  # type: ignore[arg-type] # plain JSON
+        self.hears, self.says = hears, says
+        self.seconds = 0.0
+        self.status: int | None = None
+        self.interrupted: set[int] = set()
+
+    def beat(self) -> bool:
+        self.seconds += 0.1
+        t = round(self.seconds * NS)
+        if self.seconds < 3:
+            self.timeline.take([Event(rank, Record(Kind.BATCH, 0, t, t, 1, 0, 0, 0, 8)) for rank in range(2)])
+        elif self.says:
+            self.timeline.take([Note(0, {"n": "trial", "batches": 29})])
+            self.says = False
+        return self.status is None
+
+    def interrupt(self, among: set[int]) -> None:
+        self.interrupted = among
+        self.status = 1 if self.hears else None
+
+    def memory(self) -> None:
+        return None
+
+    def features(self) -> Features:
+        return replace(RUN, exit_code=self.status)
+
+
+def waited(ranks: Ranks) -> str:
+    """Return why they had to be ended."""
+    plan = Plan(command=("x",), cwd=".", folder=Path(), seconds=3.0)
+    return _follow(ranks, plan, PLACE, 60.0, None)[0]  # type: ignore[arg-type] # a stand-in
+
+
+@pytest.mark.parametrize(("hears", "most"), [(True, 9.0), (False, 20.0)])
+def test_ranks_that_wait_for_one_that_has_had_its_batches_are_ended_soon(*, hears: bool, most: float) -> None:
+    ranks = Ranks(hears=hears)
+    assert waited(ranks) == ""
+    assert ranks.interrupted == {1}
+    assert ranks.seconds < most
+
+
+def test_ranks_of_whom_none_has_had_its_batches_may_be_stuck() -> None:
+    ranks = Ranks(says=False)
+    assert waited(ranks).startswith("it was stuck")
+    assert not ranks.interrupted
+
+
+def test_an_error_of_a_rank_whose_neighbour_has_had_its_batches_is_none() -> None:
+    ranks = Ranks()
+    waited(ranks)
+    found = outcome(ranks, PLACE, "")  # type: ignore[arg-type] # a stand-in
+    assert (found.state, found.exit_code, found.over) == (State.OK, 0, True)
+    assert found.rates
+
+
+def test_an_error_of_a_rank_while_all_train_is_one() -> None:
+    ranks = Ranks(says=False)
+    waited(ranks)
+    ranks.status = 1
+    assert outcome(ranks, PLACE, "").state is State.FAILED  # type: ignore[arg-type] # a stand-in
+
+
+UNEVEN = """
+import os, time
+import torch
+from torch import distributed
+from torch.utils.data import DataLoader, TensorDataset
+
+distributed.init_process_group("gloo")
+weight = torch.zeros(1, requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+time.sleep(1.0 * distributed.get_rank())  # so its clock begins later
+for epoch in range(10000):
+    for (batch,) in DataLoader(TensorDataset(torch.ones(800)), batch_size=8):
+        ((weight - batch) ** 2).mean().backward()
+        distributed.all_reduce(weight.grad)
+        optimizer.step()
+        optimizer.zero_grad()
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.slow
+def test_ranks_under_a_launcher_end_well_by_clocks_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(UNEVEN)
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    plan = Plan(
+        command=(sys.executable, *launcher, "train.py"),
+        cwd=str(tmp_path),
+        folder=tmp_path,
+        seconds=3.0,
+        environment={"OMP_NUM_THREADS": "1"},
+    )
+    found = start(plan, "ranks", within=100.0)
+    assert (found.state, found.over) == (State.OK, True), (found.why, Path(found.log).read_text())
+    assert found.rates
