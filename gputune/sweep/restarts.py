@@ -14,17 +14,18 @@ from gputune.sweep.profile import Profile
 from gputune.sweep.search import CutOff, Outcome
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
-from gputune.sweep.starting import Start, State
+from gputune.sweep.starting import Start, State, too_few
 from gputune.sweep.timeline import WARM_UP
 from gputune.sweep.visiting import seconds, whole
 
 NOISE = 0.01  # relative: standard error between two starts of one training on a quiet machine
-PROFILE_S, MOST_PROFILE_S = 4.0, 60.0  # s of batches in the first start; and where these are too slow for that
+PROFILE_S, MOST_PROFILE_S = 4.0, 60.0  # s of batches in the first start; where they are slow, or as `--within` says
 CEILING_S = 2.0  # s of batches that cost nothing
 LEAST, MOST = 40, 2000  # batches timed
 PRECISION = 0.02  # relative, of the mean of a start's batch times, with a certainty of 95 %
 SHORTEST_S, LONGEST_S = 2.5, 20.0  # s of timed batches
 HUNG = ("it was stuck", "no batch came")  # how starting.py says that a start was ended for want of batches
+SLOWER = 1.5  # times the s that are predicted: a setting that is slower is timed with fewer batches
 
 
 class Restarts:
@@ -44,13 +45,13 @@ class Restarts:
 
     def profile(self, enough: Callable[[Start], int]) -> Start:
         """Start the script and return what it shows; for longer where fewer batches came than `enough` says."""
-        looping = PROFILE_S
+        looping, most = PROFILE_S, max(MOST_PROFILE_S, self._starter.within)
         while True:
             found = self._start(looping, "profile", self._wanted)
             needed = enough(found)
-            if found.batches >= needed or not found.over or looping >= MOST_PROFILE_S or not found.batches:
+            if found.batches >= needed or not found.over or looping >= most or not found.batches:
                 return found
-            looping = min(MOST_PROFILE_S, 1.3 * looping * needed / found.batches)
+            looping = min(most, 1.3 * looping * needed / found.batches)
 
     def know(self, profile: Profile) -> None:
         """Learn what the profile said."""
@@ -92,7 +93,8 @@ class Restarts:
     def measure(self, wanted: Setting) -> Outcome:
         """Start the script with these settings, and time its batches."""
         skip, timed = self._length(wanted)
-        found = self._start(2 * LONGEST_S, f"{wanted.num_workers} workers", wanted, batches=skip + timed)
+        looping = max(2 * LONGEST_S, SLOWER * (skip + timed) * seconds(self._known(), wanted))
+        found = self._start(looping, f"{wanted.num_workers} workers", wanted, batches=skip + timed)
         if found.state is State.FAILED and found.exit_code and not self._budget.over:
             self._blame(found)
         return Outcome(
@@ -101,7 +103,7 @@ class Restarts:
             why=found.why,
             memory=found.memory,
             seconds=found.seconds,
-            cut_off=not found.rates and self._budget.over,
+            cut_off=not found.rates and (self._budget.over or too_few(found)),
             company=found.company,
         )
 
