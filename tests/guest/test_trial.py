@@ -93,6 +93,33 @@ if __name__ == "__main__":
     assert outs[0].endswith("\n7\n")
 
 
+def test_numbers_that_samples_draw_from_python_and_numpy_are_the_same_in_two_trials(watched: Watched) -> None:
+    code = """
+import random
+import numpy
+if __name__ == "__main__":
+    print([random.random() for _ in range(3)], numpy.random.rand(3).tolist())
+"""
+    ahead = "import numpy.random\n"
+    outs = []
+    for head, seed in (("", 7), ("", 7), (ahead, 7), ("", 8)):
+        run = watched(head + HEAD + code, env=asked(seed=seed)).healthy()
+        outs.append(run.out)
+    assert outs[0] == outs[1] == outs[2]
+    assert outs[0] != outs[3]
+
+
+def test_a_seed_brings_no_numpy_into_a_script_that_has_none(watched: Watched, fake_torch: Path) -> None:
+    code = """
+import random, sys
+from torch.utils.data.dataloader import DataLoader
+print("numpy" in sys.modules, random.random())
+"""
+    outs = [watched(code, path=(fake_torch,), env=asked(seed=7)).out for _ in range(2)]
+    assert outs[0] == outs[1]
+    assert outs[0].startswith("False ")
+
+
 def test_the_first_batch_comes_again_and_again_as_it_was(watched: Watched) -> None:
     code = """
 got, numbers = [], Numbers()

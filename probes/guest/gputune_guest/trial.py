@@ -6,7 +6,8 @@
   the script's own `finally` and `atexit` run, and it leaves with status 0. Where a thread iterates the loader, the main
   thread gets a KeyboardInterrupt, and the script leaves as after a Ctrl-C.
 - `host`: the pid of who has started it: once that is gone it ends in the same way, for nobody will read what it takes.
-- `seed`: torch's random numbers start there, so that trials which are compared get the same samples.
+- `seed`: the random numbers of torch, of Python and of numpy (where that is imported by somebody) start there, so that
+  trials which are compared get the same samples.
 - `replay`: each loader makes one batch and hands it out again and again: how fast everything else could be.
 - `stop`: once there is a file of that name it ends as it would at its last batch: it was seen to be hopeless.
 - `files`: the names of the files that are read are appended there, a line each, by the training and its workers.
@@ -18,6 +19,7 @@ import copy
 import functools
 import json
 import os
+import random
 import signal
 import sys
 import threading
@@ -27,6 +29,7 @@ import weakref
 from gputune_guest import ring
 
 MOST_FILES = 200000  # names kept by one process
+MOST_SEEDS = 1 << 32  # that numpy knows
 HOST_S = 2.0  # s between looks whether the host lives
 LOOK_S = 0.1  # s between looks for the file that ends it: one is a system call
 
@@ -281,6 +284,7 @@ def _hook(module):
     global current
     current = trial = _begin()
     if trial.seed is not None:
+        random.seed(int(trial.seed))
         torch.manual_seed(int(trial.seed))
     if trial.files:
         _listen(trial)
@@ -288,4 +292,11 @@ def _hook(module):
     base.__next__ = _next(base.__next__, trial)
 
 
-HOOKS = {"torch.utils.data.dataloader": _hook}
+def _numpy(module):
+    """Begin the numbers that all of numpy draws from; workers have been given a seed each by torch."""
+    seed = (current or _begin()).seed
+    if seed is not None and not ring.is_worker():
+        module.seed(int(seed) % MOST_SEEDS)
+
+
+HOOKS = {"torch.utils.data.dataloader": _hook, "numpy.random": _numpy}
