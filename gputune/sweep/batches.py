@@ -44,6 +44,13 @@ class NotOurs(GputuneError):  # noqa: N818 - named for what happened
         )
 
 
+class TooFull(GputuneError):  # noqa: N818 - as above
+    """A size fits where its batches are all the same, and not with room to spare where they are as they come."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, hint="a smaller size is tried instead")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
     """One batch size: samples/s of everything but the loading, and how full the fullest of its memories was (share).
@@ -195,6 +202,12 @@ class Sizes:
         best = max(fitting.values())
         knee = min(number for number, rate in fitting.items() if rate >= best * (1 - KNEE))
         return [knee, *sorted((number for number in fitting if number < knee), reverse=True)]
+
+
+def too_full(run: Features | None, *, host: bool) -> str:
+    """Return in a sentence that a memory was all but full, "" where there was room to spare."""
+    full, of = _fullest(run, host=host)
+    return f"it filled {full:.0%} of the memory of {of}" if full is not None and full > FULL else ""
 
 
 def _fullest(run: Features | None, *, host: bool) -> tuple[float | None, str]:

@@ -19,7 +19,7 @@ from gputune.report.words import number
 from gputune.sample import Json
 from gputune.sweep import kept, plateau
 from gputune.sweep.apart import Broken
-from gputune.sweep.batches import NotOurs, Size, Sizes
+from gputune.sweep.batches import NotOurs, Size, Sizes, TooFull, too_full
 from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Order, Tally, best, gain, order
 from gputune.sweep.journal import Journal, Remembering, begun, identity, last, resumed
@@ -223,6 +223,8 @@ class Sweeper:
                 there = self._profile(bench, f"size {batch}")
                 if there.script.batch_size != batch:
                     raise NotOurs(own.loader.where, f"it was built with {there.script.batch_size} all the same")
+                if full := too_full(there.run, host=batch > (own.script.batch_size or batch)):
+                    raise TooFull(full)
             except GputuneError as error:
                 self.says.append(f"batch_size={batch} did not last: {error.args[0]}")
                 bench.remove()

@@ -8,11 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from gputune.company import Company
+from gputune.features import Device, Features, Machine
 from gputune.sweep import journal, sweeping
 from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Tally
 from gputune.sweep.journal import Journal, NothingToResume
 from gputune.sweep.limits import Limits
+from gputune.sweep.profile import Profile
 from gputune.sweep.script import Script
 from gputune.sweep.search import Found
 from gputune.sweep.settings import Setting, setting
@@ -144,3 +146,47 @@ def test_what_a_sweep_left_that_was_killed_the_next_one_removes(
     assert [Path(bench._folder).exists() for bench in (killed, lives)] == [False, True]
     lives.remove()
     assert not Path(lives._folder).exists()
+
+
+def confirmed(*used: int) -> tuple[int | None, list[str]]:
+    """Return the batch size that is taken of 64, 32 and 16 (the script's own), and what is said.
+
+    `used`: what the first of them fill of a device of 100 B with real batches.
+    """
+    left, removed = list(used), []
+
+    def profiled(wanted: Setting) -> Profile:
+        device = Device(index="0", name="x", memory_used=left.pop(0), memory_total=100)
+        machine = Machine(cpus=2.0, cpus_seen=2)
+        run = Features(command=("x",), wall=1.0, machine=machine, devices=(device,))
+        return SimpleNamespace(script=wanted, run=run)  # type: ignore[return-value] # a stand-in
+
+    own = SimpleNamespace(
+        script=replace(OWN, batch_size=16), loader=SimpleNamespace(where="train.py:9"),
+        outlook=SimpleNamespace(process=SimpleNamespace(batches=10, optimizer_steps=10)),
+    )  # fmt: skip
+    sweeper = SimpleNamespace(
+        says=[], starts=0, wishes=SimpleNamespace(tell=lambda _: None),
+        _stage=lambda wanted: SimpleNamespace(wanted=wanted, starts=1, remove=lambda: removed.append(wanted)),
+        _profile=lambda bench, _: profiled(bench.wanted),
+    )  # fmt: skip
+    sizes = SimpleNamespace(candidates=lambda: [64, 32, 16])
+    taken, *_ = Sweeper._enlarged(sweeper, own, sizes)  # type: ignore[arg-type] # stand-ins
+    assert len(removed) == sweeper.starts
+    return taken.script.batch_size, sweeper.says
+
+
+def test_a_batch_size_is_taken_that_leaves_room_with_real_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "_found", lambda *_: None)
+    monkeypatch.setattr(sweeping, "advice", lambda *_: "advice")
+    assert confirmed(89) == (64, ["advice"])
+
+
+def test_a_batch_size_that_all_but_fills_a_memory_with_real_batches_does_not_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweeping, "_found", lambda *_: None)
+    monkeypatch.setattr(sweeping, "advice", lambda *_: "advice")
+    full = "did not last: it filled 95% of the memory of the device"
+    assert confirmed(95, 60) == (32, [f"batch_size=64 {full}", "advice"])
+    assert confirmed(95, 95) == (16, [f"batch_size=64 {full}", f"batch_size=32 {full}"])
