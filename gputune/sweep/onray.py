@@ -22,6 +22,7 @@ from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
 from gputune.sample import Json
 from gputune.sweep.apart import gone
+from gputune.sweep.budget import Budget
 from gputune.sweep.faraway import Order, Report, trial
 from gputune.sweep.living import Plan, new_log
 from gputune.sweep.rungs import Bell, Rungs
@@ -120,8 +121,11 @@ class Cluster:
             with self._lock:
                 self._running[node.id] -= 1
 
-    def run(self, node: Node, order: Order, judge: Any) -> Report:
-        """Run a start on a node, and wait for it. Raises NoTrial, Lost, or KeyboardInterrupt where somebody leaves."""
+    def run(self, node: Node, order: Order, judge: Any, budget: Budget | None = None) -> Report | None:
+        """Run a start on a node, and wait for it; None where the budget was over first.
+
+        Raises NoTrial, Lost, or KeyboardInterrupt where somebody leaves.
+        """
         cpus, gpus = self._share.of(node)
         order = msgspec.structs.replace(order, key=f"{order.name} {next(self._numbers)}")
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 0, "name": f"gputune: {order.name}"}
@@ -133,6 +137,9 @@ class Cluster:
                     break
                 if self.stopping.is_set():
                     raise KeyboardInterrupt
+                if budget is not None and budget.over:  # it may not even have begun
+                    self._ray.cancel(reference)
+                    return None
                 if looks * LOOK_S > LATE_S and not self._told_of_waiting:
                     self._say_busy(node, order, {"CPU": cpus, "GPU": gpus})
             return msgspec.json.decode(self._ray.get(reference), type=Report)
@@ -219,11 +226,14 @@ class FarStarter(Starter):
         nodes = self.cluster.alike(self.node) if spread else [self.node]
         with self.cluster.place(nodes) as node:
             try:
-                report = self.cluster.run(node, order, judge.actor if isinstance(judge, Far) else None)
+                report = self.cluster.run(node, order, judge.actor if isinstance(judge, Far) else None, plan.budget)
             except Lost as lost:
                 if not self._seen:
                     raise
                 return Start(state=State.FAILED, log="", why=str(lost.args[0]), node=node.name)
+        if report is None:
+            why = plan.budget.words() if plan.budget is not None else ""
+            return Start(state=State.FAILED, log="", why=why, node=node.name)
         return self._taken(report, node, name)
 
     def _taken(self, report: Report, node: Node, name: str) -> Start:

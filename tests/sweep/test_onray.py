@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from gputune.isolation import own_python
-from gputune.sweep.onray import Cluster, Share, TooMuch
+from gputune.sweep.budget import Budget
+from gputune.sweep.onray import Cluster, FarStarter, Share, TooMuch
+from gputune.sweep.script import Script
+from gputune.sweep.starting import State
 
 GPUTUNE = own_python("from gputune.__main__ import main; main()")
 PATIENCE = 280.0  # s; only a hang ends here: each trial is a new worker of Ray, and imports torch
@@ -86,6 +89,43 @@ def test_trials_that_may_run_anywhere_go_where_fewest_run() -> None:
         assert {first.name, second.name} == {"a", "b"}
         with found.place([first]) as third:
             assert third is first
+
+
+class Busy:
+    """A Ray on whose one node nothing ever begins."""
+
+    def __init__(self) -> None:
+        self.cancelled: list[object] = []
+        strategy = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda **_: None)
+        self.util = SimpleNamespace(scheduling_strategies=strategy)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return nodes(("a", 8, 0)).nodes()
+
+    def remote(self, what: object) -> Any:
+        handle = SimpleNamespace(remote=lambda *_: what)
+        return SimpleNamespace(options=lambda **_: handle)
+
+    def wait(self, references: list[object], timeout: float) -> tuple[list[object], list[object]]:
+        return [], references
+
+    def cancel(self, reference: object) -> None:
+        self.cancelled.append(reference)
+
+
+def test_a_trial_that_waits_for_its_turn_ends_with_the_budget(tmp_path: Path) -> None:
+    ray, budget = Busy(), Budget(total=10.0, spent=0.0)
+    found = Cluster(ray, Share(), lambda _: None)
+    script = Script(command=("train.py",), cwd=str(tmp_path))
+    starter = FarStarter(
+        script=script, folder=tmp_path, within=60.0, seed=1, budget=budget, cluster=found, node=found.nodes[0]
+    )
+    budget._began -= 60.0
+    start = starter.start(starter.plan(seconds=1.0), "profile")
+    assert (start.state, start.why) == (State.FAILED, budget.words())
+    assert len(ray.cancelled) == 1
+    with found.place(found.nodes) as node:
+        assert found._running[node.id] == 1
 
 
 def plain() -> dict[str, str]:
