@@ -349,7 +349,10 @@ class Sweeper:
             return
         what.measured = False
         longer = max(2, math.ceil(2 * self.budget.seconds / 60))
-        what.says.append(f"the budget was spent before: give it more, like `--budget {longer}m`; nothing was written")
+        more = f"the budget was spent before: give it more, like `--budget {longer}m`"
+        if self.budget.total is None:
+            more = "no setting's batches came in time: give it longer for each, with `--within`"
+        what.says.append(f"{more}; nothing was written")
 
     def _write(self, what: Outcomes) -> str:
         """Write the settings where they were wished; return the file's name, "" where there is none."""

@@ -166,13 +166,13 @@ def confirmed(*used: int) -> tuple[int | None, list[str]]:
         outlook=SimpleNamespace(process=SimpleNamespace(batches=10, optimizer_steps=10)),
     )  # fmt: skip
     sweeper = SimpleNamespace(
-        says=[], starts=0, wishes=SimpleNamespace(tell=lambda _: None),
+        says=[], wishes=SimpleNamespace(tell=lambda _: None),
         _stage=lambda wanted: SimpleNamespace(wanted=wanted, starts=1, remove=lambda: removed.append(wanted)),
         _profile=lambda bench, _: profiled(bench.wanted),
     )  # fmt: skip
     sizes = SimpleNamespace(candidates=lambda: [64, 32, 16])
     taken, *_ = Sweeper._enlarged(sweeper, own, sizes)  # type: ignore[arg-type] # stand-ins
-    assert len(removed) == sweeper.starts
+    assert len(removed) == len(used) - (taken is not own)
     return taken.script.batch_size, sweeper.says
 
 
