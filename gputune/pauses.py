@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from gputune.aftermath import chill
 from gputune.features import Features, Place, Process
+from gputune.figures import mean
 from gputune.finding import Effect, Finding, Speedup
 from gputune.prediction import ERROR, Loss, doubt, interval, known, unsteady
-from gputune.workload import device_time
+from gputune.workload import device_between
 
 AFFORDABLE = 0.01  # of the loop: a pause that takes less is nobody's problem
 ROUND = (1, 2, 5)  # intervals people type
@@ -122,27 +123,40 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
 
     A pause costs more than itself (`aftermath.py`). But workers fill their queues in a pause, so a loop cannot get
     faster than its loader by losing its pauses (nor than a thread of the script's that takes its batches), nor faster
-    than the device, which may go on as well; an evaluation's work on the device goes with it.
+    than the device, which may go on as well; an evaluation's work on the device goes with it. Where it is not known
+    whether the device goes on, it does so at the low end.
     """
     total = process.in_loop.get(span, 0.0)
     if total <= 0 or process.loop <= 0:
         return interval(1.0, ERROR)
     found = known(run, process)
     beyond = found[0].beyond(span) if found else _beyond(process, span, total)
-    floor = max((x.apart or 0.0 for x in process.loaders if x.training), default=0.0) * process.loop
-    if span != "evaluation":
-        steps = max(1, process.batches or process.optimizer_steps)
-        floor = max(floor, device_time(run, process, process.loop / steps) * steps)
+    apart = max((x.apart or 0.0 for x in process.loaders if x.training), default=0.0) * process.loop
+    idle, busy = (max(apart, floor) for floor in _on_device(run, process, span))
 
-    def gain(more: float) -> float:
+    def gain(more: float, floor: float) -> float:
         limit = max([floor, *(outlook.fastest_without(span, more) for outlook in found)])
         most = min(max(0.0, process.loop - limit), 0.99 * process.loop)
         return process.loop / (process.loop - min(most, max(0.0, total + beyond.seconds + more) * (1 - keep)))
 
-    low, likely, high = map(gain, (-beyond.unsure, 0.0, beyond.unsure + beyond.colder))
+    low, likely, high = gain(-beyond.unsure, busy), gain(0.0, idle), gain(beyond.unsure + beyond.colder, idle)
     width = doubt(run)
     wide = width + unsteady(run)
     return Speedup(low=low * (1 - wide), likely=likely, high=high * (1 + wide), steady=low * (1 - width))
+
+
+def _on_device(run: Features, process: Process, span: str) -> tuple[float, float]:
+    """Return the s of the loop that the device works, if it idles in such pauses and if it goes on in them.
+
+    Only pauses between two batches of a loader count: there the device's clock runs on.
+    """
+    if span == "evaluation":
+        return 0.0, 0.0
+    steps = max(1, process.batches or process.optimizer_steps)
+    loaders = [loader for loader in process.loaders if loader.training]
+    paused = max((mean(loader.pauses.get(span, ())) * loader.batches for loader in loaders), default=0.0)
+    least, most = device_between(run, process, process.loop / steps, paused / steps)
+    return least * steps, most * steps
 
 
 def _beyond(process: Process, span: str, total: float) -> Loss:

@@ -293,3 +293,19 @@ def device_work(run: Features, process: Process, per_batch: float) -> float:
     found = device_time(run, process, per_batch)
     shares = [d.busy for d in run.devices if d.busy is not None]
     return min(found, max(shares) * per_batch) if shares else found
+
+
+def device_between(run: Features, process: Process, per_batch: float, paused: float) -> tuple[float, float]:
+    """Return the least and the most s per batch in which the device ran kernels, if the host pauses for `paused` of it.
+
+    Its own clock runs on in a pause: whether the device then works off what was queued before, or idles, it cannot
+    tell. NVML's busy share can: of several ranks the least, for where one pauses alone its device idles, and those of
+    the others run the kernel that waits for it.
+    """
+    found = device_time(run, process, per_batch)
+    shares = [d.busy for d in run.devices if d.busy is not None]
+    if not shares:
+        return max(0.0, found - paused), found
+    busy = min(shares) if run.machine.ranks > 1 else max(shares)
+    measured = min(found, busy * per_batch)
+    return measured, measured

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from gputune.advisors.frequent_logging import advise
 from gputune.aftermath import CHILL_S
 from gputune.features import Place
@@ -52,6 +54,33 @@ def test_promises_nothing_where_a_busy_device_works_through_the_pause(run, devic
     for workers in (0, 4):
         (finding,) = advise(run(**talking(each=0.010), num_workers=workers, devices=(device(busy=0.99),)))
         assert finding.speedup.likely < 1.05
+
+
+def test_a_pause_is_no_work_of_a_device_that_idles_in_it(run, device) -> None:
+    """Its clock is read from batch to batch, pauses and all: 20 ms of 20.4. It was busy for 8 of them."""
+    (plain,) = advise(run(**talking(each=0.010)))
+    (finding,) = advise(run(**talking(each=0.010), works=(0.020,) * 100, devices=(device(busy=0.4),)))
+    assert finding.speedup.likely == pytest.approx(plain.speedup.likely, rel=0.01)
+    assert finding.speedup.sure > 1.5
+
+
+def test_a_pause_in_which_the_device_works_off_what_was_queued_gains_nothing(run, device) -> None:
+    (finding,) = advise(run(**talking(each=0.010), works=(0.020,) * 100, devices=(device(busy=0.98),)))
+    assert finding.speedup.likely < 1.05
+
+
+def test_where_nobody_saw_whether_the_device_idles_in_a_pause_nothing_is_sure(run) -> None:
+    (finding,) = advise(run(**talking(each=0.010), works=(0.020,) * 100))
+    assert finding.speedup.sure < 1.05
+    assert finding.speedup.likely > 1.5
+
+
+def test_of_ranks_the_device_of_the_one_that_pauses_idles(run, device) -> None:
+    """The others' devices run the kernel that waits for it, which counts as busy."""
+    job = run(**talking(each=0.010), works=(0.020,) * 100, devices=(device(busy=0.49), device(index="1")), ranks=2)
+    alone = replace(job.processes[1], in_loop={}, places=())
+    (finding,) = advise(replace(job, processes=(job.processes[0], alone)))
+    assert finding.speedup.likely > 1.5
 
 
 def test_says_how_many_lines_a_step_there_are(run) -> None:
