@@ -165,10 +165,18 @@ def ceiling(run: Features, *, inside: bool = False) -> float:
 
 
 def _device_share(run: Features, process: Process) -> float:
-    if process.works:
-        worked, idled = sum(process.works), sum(process.gaps)
-        return worked / (worked + idled) if worked + idled else 0.0
-    return min((_busy(device) for device in run.devices), default=0.0)
+    """Return the share of a process's loop in which its device works, as its clock says, which is read between steps.
+
+    Where one pass ends and another begins nobody reads it: there the device idles, unless NVML saw it busier than that.
+    """
+    known = min((_busy(device) for device in run.devices), default=0.0)
+    if not process.works:
+        return known
+    worked, idled = sum(process.works), sum(process.gaps)
+    inside = worked / (worked + idled) if worked + idled else 0.0
+    epochs = [epoch for loader in process.loaders if loader.training for epoch in loader.epochs if epoch.batches]
+    between = sum(epoch.start + epoch.first_wait + epoch.shutdown for epoch in epochs) / process.loop
+    return min(inside, max(known, inside * max(0.0, 1 - between)))
 
 
 def _busy(device: Device) -> float:

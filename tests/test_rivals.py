@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.features import Device, Features, Loader, Machine, Meeting, Process
+from gputune.features import Device, Epoch, Features, Loader, Machine, Meeting, Process
 from gputune.finding import NO_CHANGE, Finding, Speedup
 from gputune.rivals import CLOSE, GROUPS, ceiling, claimed, settle, uncovered
 
@@ -192,6 +192,20 @@ def test_what_a_device_idles_inside_of_steps_is_for_the_host_to_mend_and_not_for
     about = run(devices=(replace(GPU, busy=0.5),), works=(0.099,) * 20, gaps=(0.001,) * 20, sync=60.0)
     assert uncovered(about, finding("sync-every-step", 1.7)).speedup.likely == pytest.approx(1.7)
     assert uncovered(about, finding("few-workers", 1.7)).speedup.likely == pytest.approx(1 / 0.99)
+
+
+def test_between_short_passes_a_device_idles_though_its_clock_is_not_read_there() -> None:
+    """Ten passes of ten steps: 5 of each 10 s go to starting and ending workers."""
+    about = run(works=(0.495,) * 90, gaps=(0.005,) * 90, loader_start=40.0, loader_wait=10.0)
+    epoch = Epoch(began=0.0, start=3.0, first_wait=1.0, shutdown=1.0, batches=10, seconds=10.0, complete=True)
+    (process,) = about.processes
+    loader = replace(process.loaders[0], epochs=(epoch,) * 10)
+    about = replace(about, processes=(replace(process, loaders=(loader,)),))
+    assert ceiling(about) == pytest.approx(1 / (0.99 * 0.5))
+    restarts = finding("worker-restart", 1.8)
+    assert uncovered(about, restarts) == restarts
+    busy = replace(about, devices=(replace(GPU, busy=0.98),))  # it works off what was queued before
+    assert uncovered(busy, restarts).speedup.likely == pytest.approx(1 / 0.98)
 
 
 def test_a_wait_that_the_device_does_not_notice_gains_nothing() -> None:
