@@ -92,25 +92,46 @@ def _parts(run: Features, ranks: Team, late: _Late) -> dict[str, float]:
     parts = {
         "input": more(lambda p: spent(p, ("loader.wait", "loader.start"))),
         "pauses": more(lambda p: spent(p, PAUSES)),
-        "device": more(lambda p: mean(p.works)) if all(p.works for p in ranks.ranks) else _slower(run, ranks, late),
         "samples": _by_samples(ranks, late),
         "queueing": _queueing(ranks, late),
     }
+    elsewhere = sum(max(0.0, parts[name]) for name in ("pauses", "samples", "queueing"))
+    timed = all(p.works for p in ranks.ranks)
+    parts["device"] = _on_device(run, ranks, late, elsewhere) if timed else _slower(run, ranks, late)
     parts["computing"] = max(0.0, late.by - sum(max(0.0, part) for part in parts.values()))
     return parts
 
 
+def _on_device(run: Features, ranks: Team, late: _Late, elsewhere: float) -> float:
+    """Return the s a round that the late ranks' devices work longer, on their own clocks.
+
+    These run on while the kernel waits that meets the other ranks, which is `apart`; in what is told of the host
+    (`elsewhere`, in s a round); and wherever else a device idles in its step: by so much it is less busy than one that
+    waits for it.
+    """
+    aparts = [mean([met[m].apart for met in ranks.rounds]) for m in range(len(ranks.ranks))]
+    each = [max(0.0, mean(p.works) - apart) for p, apart in zip(ranks.ranks, aparts, strict=True)]
+    longer = mean([each[m] for m in late.members]) - mean([each[m] for m in late.others])
+    busy = [device.busy for device in run.devices if device.busy is not None]
+    idle = (max(busy) - min(busy)) * ranks.seconds if busy else 0.0
+    return max(0.0, min(late.by, longer) - elsewhere - idle)
+
+
 def _slower(run: Features, ranks: Team, late: _Late) -> float:
-    """Return the s a round that the late ranks' devices are slower by their clocks, where each rank has one."""
-    clocks = [device.clock for device in run.devices]
-    if len(clocks) != len(ranks.ranks):
+    """Return the s a round that slower clocks of their devices explain of the late ranks, where each rank has one.
+
+    Which device is whose is not known: CUDA_VISIBLE_DEVICES may name them in any order. So as many have to be slow as
+    ranks are late.
+    """
+    clocks = sorted(device.clock for device in run.devices if device.clock)
+    if not len(clocks) == len(run.devices) == len(ranks.ranks):
         return 0.0
-    known = [clock for clock in clocks if clock]
-    if len(known) != len(clocks):
+    count = len(late.members)
+    usual = mean(clocks[count:])
+    if clocks[count - 1] >= SLOWER * usual or clocks[count] < SLOWER * usual:
         return 0.0
-    theirs = mean([known[m] for m in late.members])
-    usual = mean([known[m] for m in late.others])
-    return late.by if theirs < SLOWER * usual else 0.0
+    own = mean([ranks.own(m) for m in late.members])
+    return min(late.by, own * (1 - mean(clocks[:count]) / usual))
 
 
 def _by_samples(ranks: Team, late: _Late) -> float:

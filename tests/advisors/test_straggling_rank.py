@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.straggling_rank import advise
+from gputune.features import Device
 
 
 def test_is_silent_about_ranks_that_keep_step(job) -> None:
@@ -40,9 +41,38 @@ def test_input_is_told_from_computing(job) -> None:
 
 
 def test_a_slow_device_is_named(job) -> None:
-    works = ((0.009,) * 10, (0.024,) * 10)
+    """On the devices' clocks all steps take as long: those of the others hold the wait for the late one."""
+    works = ((0.0255,) * 10, (0.0255,) * 10)
     (finding,) = advise(job(0.010, 0.025, works=works))
     assert "the difference is device (15 ms)" in finding.says
+
+
+def test_a_host_that_lets_its_device_idle_is_no_slow_device(job) -> None:
+    run = job(0.010, 0.025, works=((0.0255,) * 10, (0.0255,) * 10))
+    cards = tuple(Device(index=str(n), name="A", busy=busy) for n, busy in enumerate((0.4, 1.0)))
+    (finding,) = advise(replace(run, devices=cards))
+    assert "the difference is computing" in finding.says
+
+
+def test_a_checkpoint_in_which_the_devices_clock_runs_on_is_no_slow_device(job) -> None:
+    works = ((0.0255,) * 10, (0.0255,) * 10)
+    assert list(advise(job(0.010, 0.025, in_loop=[{}, {"checkpoint": 1.4}], works=works))) == []
+
+
+@pytest.mark.parametrize(
+    ("clocks", "what"),
+    [
+        ((1.98e9, 1.98e9, 0.80e9), "device"),
+        ((0.80e9, 1.98e9, 1.98e9), "device"),  # devices may have been named in another order
+        ((0.80e9, 0.80e9, 1.98e9), "computing"),  # one rank is late, and two devices are slow
+        ((1.98e9, 1.80e9, 1.98e9), "computing"),  # by 9 %, and the rank by more than a half
+        ((1.98e9, 1.98e9, None), "computing"),
+    ],
+)
+def test_where_no_device_was_timed_clocks_tell_a_slow_one(job, clocks, what) -> None:
+    cards = tuple(Device(index=str(n), name="A", clock=clock) for n, clock in enumerate(clocks))
+    (finding,) = advise(replace(job(0.010, 0.010, 0.025), devices=cards))
+    assert f"the difference is {what}" in finding.says
 
 
 def test_checkpoints_of_one_rank_have_an_advisor_of_their_own(job) -> None:
