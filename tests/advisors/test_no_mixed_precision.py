@@ -90,6 +90,25 @@ def test_before_tf32_convolutions_are_products_like_others(run, device) -> None:
     assert len(list(advise(told(run(devices=(volta,)), replace(PLAIN, convolutions=True))))) == 1
 
 
+@pytest.mark.parametrize(
+    "precision",
+    [
+        replace(PLAIN, types=("torch.float64",)),
+        replace(PLAIN, types=("torch.float32", "torch.float64")),
+        replace(PLAIN, products=False),
+    ],
+)
+def test_digits_that_are_wanted_and_work_without_matrices_are_left_alone_whatever_is_counted(
+    run, device, precision
+) -> None:
+    assert list(advise(told(run(devices=(device(**SINGLE),)), precision))) == []
+
+
+def test_what_the_guest_did_not_look_at_leaves_the_counters_their_word(run, device) -> None:
+    assert len(list(advise(told(run(devices=(device(**SINGLE),)), Precision())))) == 1
+    assert len(list(advise(told(run(devices=(device(**SINGLE),)), PLAIN)))) == 1
+
+
 def test_what_all_devices_do_alike_is_said_once(run, device) -> None:
     cards = (device(**{**SINGLE, "busy": 0.8}), device(**SINGLE, index="1"))
     (finding,) = advise(run(devices=cards))
