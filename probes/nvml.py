@@ -118,7 +118,7 @@ class _Job:
                 self._met.add(index)
             if index in self._subscription.chosen:
                 shares = [share for _, _, share in own]
-                if None not in shares:
+                if people and None not in shares:  # nobody at all: a container, whose processes NVML may not list
                     found.append(Sample(JOB_BUSY, answer.t, min(1.0, sum(s or 0.0 for s in shares)), str(index)))
                 memory = [taken for _, taken, _ in own]
                 if memory and None not in memory:

@@ -397,3 +397,29 @@ def test_a_name_cannot_speak_to_the_terminal(simgpu: Maker, probe: Callable[[], 
     with closing(probe()) as watched:
         watched.until(watched.devices)
         assert "\x1b" not in str(watched.notes)
+
+
+class Told:
+    """A subscription that has had these answers; device 0 is chosen."""
+
+    chosen = (0,)
+
+    def __init__(self, *answers: nvml_process.Answer) -> None:
+        self._answers = answers
+
+    def read(self) -> tuple[nvml_process.Answer, ...]:
+        """Return all of them, at every tick."""
+        return self._answers
+
+    def choose(self, devices: tuple[int, ...]) -> None:
+        """Take no notice."""
+
+
+def test_a_list_of_nobody_says_nothing_of_the_jobs_share(target: Target) -> None:
+    card = nvml_process.Device(0, "A", "GPU-0", 0, mig=False)
+    nobody = nvml_process.Answer(1, people={0: ()}, devices=(card,))
+    ours = nvml_process.Answer(2, people={0: ((os.getpid(), 1 << 30, 0.5),)})
+    others = nvml_process.Answer(3, people={0: ((1, 1 << 30, 0.5),)})
+    job = nvml._Job(target, Told(nobody, ours, others))  # type: ignore[arg-type] # it is asked for no more than this
+    shares = [(r.t, r.value) for r in job.tick() if isinstance(r, Sample) and r.metric is nvml.JOB_BUSY]
+    assert shares == [(2, 0.5), (3, 0.0)]
