@@ -1,8 +1,8 @@
 """The training waits for the device at every step, to read a number that it could read later.
 
-What it sees: calls that wait for the device (`.item()`, `.cpu()`, `.tolist()`, `print(tensor)`,
-`torch.cuda.synchronize()`), their places in the code, how long an ordinary step stands in them, and how busy the
-device is.
+What it sees: calls that wait for the device (`.item()`, `.cpu()`, `.tolist()`, `float(loss)`, `if loss > x`,
+`torch.cuda.synchronize()`, and of `print(loss)` or a log line the part that reads the tensor), their places in the
+code, how long an ordinary step stands in them, and how busy the device is.
 
 Why it matters: the host queues kernels ahead of the device. Once it waits for the device to finish, the queue is
 empty, and the device idles until the next step's kernels have been queued: all that the host does by itself (Python,
@@ -14,8 +14,7 @@ What to do: keep the number on the device (`total += loss.detach()`), and read i
 bfloat16 needs none, and optimizers with `fused=True` leave it on the device.
 
 When it is wrong: when the next step needs the number (a loss scaler that skips steps, early stopping, sampling). When
-the device is busy all the time anyway: then nothing is said. `if loss > x` and indexing by tensors wait as well, but
-are not seen.
+the device is busy all the time anyway: then nothing is said. Indexing by tensors waits as well, but is not seen.
 
 Sources: PyTorch documentation, "Performance Tuning Guide: Avoid unnecessary CPU-GPU synchronization"; torchtune issue
 522 (`.item()` took 40 to 50 ms a step).

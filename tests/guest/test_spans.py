@@ -119,6 +119,37 @@ def test_waits_for_the_device_are_recorded_when_there_is_one(watched: Callable[.
     assert watched(SYNC).healthy().spans(SpanCode.SYNC) == []  # this torch has no device: nothing is patched
 
 
+READ = """
+import logging, sys, torch
+logging.basicConfig(stream=sys.stderr)
+x = torch.ones(4)
+print(x, "y" * 200_000)
+logging.warning("%s %s", x.sum(), "z" * 200_000)
+print("plain", "y" * 200_000)
+print(float(x.sum()), int(x.sum()), bool(x.sum()), "{:.1f}".format(x.sum()), 1 if x.sum() > 1 else 0)
+"""
+
+
+def test_what_a_log_line_waits_for_the_device_is_told_before_the_rest_of_it(watched: Callable[..., Any]) -> None:
+    run = watched(READ, env={"GPUTUNE_GUEST_SYNC": "1"}).healthy()
+    reads = {what: len(run.spans(SpanCode.SYNC, what)) for what in ("print", "logging")}
+    assert reads == {"print": 1, "logging": 1}
+    lines = run.spans(SpanCode.LOGGING, "print")
+    (read,) = run.spans(SpanCode.SYNC, "print")
+    assert len(lines) == 2
+    assert read.t0 < read.t1 <= lines[0].t0
+    assert {note["where"] for note in run.notes("site") if note["what"] == "logging"} == {"train.py:6"}
+    assert run.out.startswith("tensor([1., 1., 1., 1.]) y")
+
+
+def test_tensors_taken_for_numbers_and_for_conditions_are_waited_for(watched: Callable[..., Any]) -> None:
+    run = watched(READ, env={"GPUTUNE_GUEST_SYNC": "1"}).healthy()
+    waits = {what: len(run.spans(SpanCode.SYNC, f"{what}(tensor)")) for what in ("float", "int", "bool")}
+    assert waits == {"float": 1, "int": 1, "bool": 2}
+    assert len(run.spans(SpanCode.SYNC, "Tensor.item")) == 1
+    assert run.out.endswith("4.0 4 True 4.0 1\n")
+
+
 def test_a_copy_back_to_the_host_waits_unless_it_is_told_not_to(watched: Callable[..., Any], fake_torch: Path) -> None:
     code = """
 import torch
@@ -155,7 +186,8 @@ def copy(x):
 @torch.compile(backend="eager")
 def loud(x):
     print("in the graph")
-    return x.sum().item() + 1
+    if x.sum() > 100: return float(x.sum()) + int(x.max())
+    return x.sum().item() + float(x.mean()) + int(x.max()) + bool(x.min())
 
 x = torch.randn(3, 4)
 compiled_step = torch.compile(optimizer.step, backend="eager")

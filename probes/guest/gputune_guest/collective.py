@@ -32,7 +32,7 @@ def _met(original, what, *, shared):
     def wrapper(*args, **kwargs):
         if tracing() or spans.silent or local.depth or spans.in_next():
             return original(*args, **kwargs)
-        local.depth = 1
+        local.depth = COLLECTIVE
         t0 = now()
         spans.mark(spans.SPAN, COLLECTIVE, t0)
         try:

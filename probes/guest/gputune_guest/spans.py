@@ -1,7 +1,8 @@
 """Pauses of the training: one record around a call that is no training, and the place in the user's code that made it.
 
 A pause counts once, for the outermost call: the `fsync` inside `torch.save` is checkpoint, and what a dataset prints
-or downloads inside `next()` is waiting for data. In a DataLoader worker nothing is recorded here.
+or downloads inside `next()` is waiting for data. But a log line or a report that reads a tensor waits for the device's
+work first: that is a record of its own, before the rest. In a DataLoader worker nothing is recorded here.
 """
 
 import _thread
@@ -10,7 +11,7 @@ import os
 import sys
 
 from gputune_guest import places, ring
-from gputune_guest.words import CHECKPOINT, SPAN
+from gputune_guest.words import CHECKPOINT, LOGGING, REPORTING, SPAN, SYNC
 
 now = ring.now
 record = ring.record
@@ -25,6 +26,8 @@ APART = 2_000_000  # ns; those that do so are one record, without it: there are 
 KINDS = 2  # that a record has room for
 LONGEST = 200_000_000  # ns that a record may wait for more of its kind
 SYNCS = frozenset(["os.fsync", "os.fdatasync"])
+NOTHING = frozenset([0])  # a thread is in nothing that counts as one
+READING = frozenset([0, LOGGING, REPORTING])  # or in what may read tensors: that wait is told apart
 
 silent = False  # in a worker
 last = 0  # code of the last span that was written as it ended
@@ -32,7 +35,8 @@ _sites = {}  # (code, line, what) to id
 
 
 class _Local(_thread._local):
-    depth = 0  # how many calls this thread is in that count as one thing, whatever they call
+    depth = 0  # what this thread is in that counts as one thing, whatever it calls: the code of its span
+    waited = 0  # ns that it waited for the device in that
     modes = False  # it is inside Module.train() of an outer module
     schedstat = None  # descriptor of this thread's schedstat (fetch.py)
     short = False  # its last fetch was a short one
@@ -70,14 +74,17 @@ def timed(  # noqa: PLR0913, PLR0917 - options
 
     def make(original):
         tracing = compiling()
+        within = READING if code == SYNC else NOTHING
 
         @functools.wraps(original)
         def wrapper(*args, **kwargs):
-            if tracing() or silent or local.depth or (here.waiting and get_ident() == here.trainer):
+            if tracing() or silent or local.depth not in within or (here.waiting and get_ident() == here.trainer):
                 return original(*args, **kwargs)
             if not (anywhere or get_ident() == here.trainer) or not (wanted is None or wanted(args)):
                 return original(*args, **kwargs)
-            local.depth = 1
+            if local.depth:
+                return _read(original, args, kwargs)
+            local.depth = code
             t0 = now()
             if marked:
                 mark(SPAN, code, t0)
@@ -86,6 +93,8 @@ def timed(  # noqa: PLR0913, PLR0917 - options
             finally:
                 t1 = now()
                 local.depth = 0
+                if local.waited:
+                    t0 = _waited(t0, what, sys._getframe().f_back)
                 if joined and get_ident() == here.trainer:
                     prolong(code, t0, t1, what, sys._getframe().f_back)
                 elif t1 - t0 >= least:
@@ -94,6 +103,24 @@ def timed(  # noqa: PLR0913, PLR0917 - options
         return wrapper
 
     return make
+
+
+def _read(original, args, kwargs):
+    """Call what waits for the device inside a log line or a report; what that calls is the same wait."""
+    outer, local.depth = local.depth, SYNC
+    t0 = now()
+    try:
+        return original(*args, **kwargs)
+    finally:
+        local.waited += now() - t0
+        local.depth = outer
+
+
+def _waited(t0, what, frame):
+    """Record the waits inside of what began at `t0`, as if they had all come first. Returns when they were over."""
+    t1, local.waited = t0 + local.waited, 0
+    write(SYNC, t0, t1, what, frame)
+    return t1
 
 
 class Burst:

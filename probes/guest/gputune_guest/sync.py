@@ -34,6 +34,8 @@ def _hook_tensor(module):
     wanted = (lambda args: True) if _forced() else (lambda args: args[0].is_cuda)
     for name in ("item", "cpu", "tolist", "numpy"):
         patching.patch(module.Tensor, name, spans.timed(SYNC, "Tensor." + name, wanted=wanted))
+    for kind in ("float", "int", "bool"):  # `if loss > x` asks for the last one; they reach the device in C
+        patching.patch(module.Tensor, "__%s__" % kind, spans.timed(SYNC, kind + "(tensor)", wanted=wanted))
     for name in ("to", "cuda"):
         patching.patch(module.Tensor, name, _copy)
 
