@@ -23,7 +23,7 @@ unused tensor cores from compute capability 7 on.
 
 from collections.abc import Iterator
 
-from gputune.features import Device, Features, Precision, Process
+from gputune.features import Device, Features, Process
 from gputune.finding import Finding, Speedup
 from gputune.prediction import ERROR
 
@@ -38,15 +38,20 @@ FASTER = (1.25, 2.0, 4.0)  # times, of the device's part of a step
 
 
 def advise(run: Features) -> Iterator[Finding]:
-    if any(process.precision.half or _without_gain(process.precision) for process in run.processes):
+    if any(process.precision.half or _without_gain(process) for process in run.processes):
         return
     found = [_finding(device, seen) for device in run.devices if (seen := _seen(run, device))]
     yield from sorted(found, key=lambda f: -f.speedup.likely)[:1]  # all devices run the same code
 
 
-def _without_gain(seen: Precision) -> bool:
-    """Return whether 16 bits are no cure, as was told: the digits of float64 are wanted, or nothing has matrices."""
-    return "torch.float64" in seen.types or (bool(seen.types) and not seen.products)
+def _without_gain(process: Process) -> bool:
+    """Return whether 16 bits are no cure, as was told: the digits of float64 are wanted, or nothing has matrices.
+
+    What shards its weights over ranks may hold each layer's as one flat vector: then its shape says nothing.
+    """
+    seen = process.precision
+    flat = bool(seen.types) and not seen.products
+    return "torch.float64" in seen.types or (flat and (process.world_size or 1) == 1)
 
 
 def _seen(run: Features, device: Device) -> str:

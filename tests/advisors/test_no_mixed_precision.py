@@ -113,3 +113,9 @@ def test_what_all_devices_do_alike_is_said_once(run, device) -> None:
     cards = (device(**{**SINGLE, "busy": 0.8}), device(**SINGLE, index="1"))
     (finding,) = advise(run(devices=cards))
     assert finding.says.startswith("GPU 1 ")
+
+
+def test_weights_that_are_sharded_over_ranks_may_be_flat_and_still_matrices(run, device) -> None:
+    alone = told(run(devices=(device(**SINGLE),)), replace(PLAIN, products=False))
+    sharded = replace(alone, processes=tuple(replace(process, world_size=2) for process in alone.processes))
+    assert (len(list(advise(alone))), len(list(advise(sharded)))) == (0, 1)

@@ -90,7 +90,7 @@ class SimNet(torch.nn.Module):
         awaited: bool = False,
     ) -> None:
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(8))
+        self.weight = torch.nn.Parameter(torch.ones(2, 4))
         self.per_sample, self.fixed, self.kernels = per_sample, fixed, kernels
         self.tensor, self.launching, self.awaited = tensor, launching, awaited
         self.card = simgpu.Device()
