@@ -28,7 +28,7 @@ class _Work(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         ctx.net.queue(ctx.samples, 2 / 3)
-        return grad.expand(8).clone(), None, None
+        return grad.expand(ctx.net.weight.shape).clone(), None, None
 
 
 class _Awaited(torch.Tensor):
