@@ -24,6 +24,10 @@ EFFECTS: Final = {
     "same-order": "samples come in the same order; random transforms draw other numbers in other workers",
     "changes-order": "samples may come in another order than with the script's own settings",
 }
+PERSIST: Final = (
+    "workers that persist keep their copy of the dataset: what the script changes in it between epochs "
+    "(`dataset.set_epoch(…)`, another transform) does not reach them"
+)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,11 +132,18 @@ def document(what: Outcomes) -> Sweep:
         starts=what.starts,
         stopped=what.stopped,
         effect=effect,
-        says=[*what.says, *([EFFECTS[effect]] if effect in EFFECTS else [])],
+        says=[*what.says, *([EFFECTS[effect]] if effect in EFFECTS else []), *_persisting(what)],
         folder=what.folder,
         written=what.written,
         measured=what.measured,
     )
+
+
+def _persisting(what: Outcomes) -> list[str]:
+    """Return what else to look at where the workers of the choice outlive an epoch, and those of the script do not."""
+    wanted = what.best.setting
+    newly = wanted.persistent_workers and not what.baseline.setting.persistent_workers
+    return [PERSIST] if newly and wanted.num_workers else []
 
 
 def _row(tally: Tally) -> Row:

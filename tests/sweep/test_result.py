@@ -1,6 +1,7 @@
 """The document has what the contract says, and the words say the same."""
 
 import json
+from dataclasses import replace
 
 from gputune.features import Loader
 from gputune.sweep.batches import Size
@@ -68,6 +69,12 @@ def test_the_document_is_that_of_the_contract() -> None:
     )
     assert (made["seconds"], made["effect"]) == (41.0, "changes-order")
     assert made["says"] == ["samples may come in another order than with the script's own settings"]
+
+
+def test_newly_persistent_workers_are_said_to_keep_their_dataset() -> None:
+    keeping = replace(workers(6), persistent_workers=True)
+    assert any("does not reach them" in line for line in document(outcomes(keeping)).says)
+    assert not any("does not reach them" in line for line in document(outcomes(workers(6))).says)
 
 
 def test_the_words_have_every_setting_and_the_best_in_a_sentence() -> None:
