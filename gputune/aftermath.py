@@ -17,8 +17,7 @@ from gputune.figures import mean
 
 CHILL_S = 0.00085  # s that a step takes longer when it begins cold (measured: 0.3 to 1.0 ms for steps of 0.4 to 14 ms)
 COOLING_S = 0.005  # s of pause after which it is cold for the most part (measured: half of it after 2 to 6 ms)
-COLD = 0.45  # of a step: more of it than this is not usually lost by beginning cold
-COLDEST = 0.55  # of a step, and of anything else: more than this was never lost
+COLDEST = 0.45  # of a step: more of it than this was never lost by beginning cold
 COLDEST_S = 0.006  # s likewise (5.7 of 15.6 ms, on virtual CPUs that the hypervisor gives away while they idle)
 BUSY = 0.5  # of the chill that is left where the pause computes: its thread stays awake and some caches warm
 APART = 2  # steps after a pause before a round can be a quiet one: its own and the next are the pause's
@@ -49,7 +48,7 @@ def chill(pause: float, step: float, busy: float = 0.0) -> float:
 
     `busy` is the share of the pause in which its thread computes.
     """
-    return min(_chill(pause, busy), COLD * max(0.0, step))
+    return min(_chill(pause, busy), COLDEST * max(0.0, step))
 
 
 def coldest(pause: float, step: float) -> float:
@@ -63,7 +62,7 @@ def coldest(pause: float, step: float) -> float:
 
 def chilled(pause: float, step: float, busy: float = 0.0) -> float:
     """Return how many s come on top of a step of `step` s that did not begin cold: `chill` the other way."""
-    return min(_chill(pause, busy), COLD / (1 - COLD) * max(0.0, step))
+    return min(_chill(pause, busy), COLDEST / (1 - COLDEST) * max(0.0, step))
 
 
 def _chill(pause: float, busy: float) -> float:
