@@ -14,7 +14,7 @@ from gputune.sweep.profile import Profile
 from gputune.sweep.search import CutOff, Outcome
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
-from gputune.sweep.starting import Start, State, too_few
+from gputune.sweep.starting import Start, State, hung, too_few
 from gputune.sweep.timeline import WARM_UP
 from gputune.sweep.visiting import seconds, whole
 
@@ -24,7 +24,6 @@ CEILING_S = 2.0  # s of batches that cost nothing
 LEAST, MOST = 40, 2000  # batches timed
 PRECISION = 0.02  # relative, of the mean of a start's batch times, with a certainty of 95 %
 SHORTEST_S, LONGEST_S = 2.5, 20.0  # s of timed batches
-HUNG = ("it was stuck", "no batch came")  # how starting.py says that a start was ended for want of batches
 SLOWER = 1.5  # times the s that are predicted: a setting that is slower is timed with fewer batches
 
 
@@ -64,7 +63,7 @@ class Restarts:
         if not self._budget.allows(looping):
             raise CutOff
         found = self._start(looping, "one batch", profile.script, replay=True)
-        if not found.rates and (self._budget.over or found.why.startswith(HUNG)):
+        if not found.rates and (self._budget.over or hung(found)):
             raise CutOff
         if found.state is State.FAILED and found.exit_code:
             blame.known(self._starter, found.log, found.why)

@@ -27,6 +27,7 @@ STUCK_S = 60.0  # s that it may take beyond its own limit: a batch under way, it
 ALONE_S = 5.0  # s without a batch after which ranks are ended that may wait for ever for one that has left
 SETTLED_S = 1.0  # s of batches after which its memory is looked at
 TOO_FEW = "too few to time"
+STUCK, NO_BATCH = "it was stuck", "no batch came"
 LAST_WORDS = 300  # characters of a log that a sentence shows
 TAIL = 65536  # B of a log's end that may tell why it failed
 LAST_LINES = 60  # of these: what it said before was caught, or of no importance; a launcher has its own last words
@@ -175,13 +176,13 @@ def _follow(live: Live, plan: Plan, where: str, within: float, hopes: Hopes | No
         if first and hopes is not None:
             hopes.look(live, where, live.seconds - first, plan.seconds)
         if not first and live.seconds > within:
-            return f"no batch came in the first {within:.0f} s", memory
+            return f"{NO_BATCH} in the first {within:.0f} s", memory
         if plan.budget is not None and plan.budget.over:
             return plan.budget.words(), memory
         if left.are_over(live):
             return "", memory
         if first and live.seconds - first > plan.seconds + STUCK_S:
-            return f"it was stuck: it had {plan.seconds:.0f} s for its batches, and {STUCK_S:.0f} s to end", memory
+            return f"{STUCK}: it had {plan.seconds:.0f} s for its batches, and {STUCK_S:.0f} s to end", memory
     return "", memory
 
 
@@ -269,6 +270,11 @@ def status_words(code: int | None) -> str:
     if code is not None and code > SIGNAL:
         return f"it died of signal {code - SIGNAL}"
     return f"it left with status {code}"
+
+
+def hung(start: Start) -> bool:
+    """Return whether it was ended for want of batches."""
+    return start.why.startswith((STUCK, NO_BATCH))
 
 
 def too_few(start: Start) -> bool:
