@@ -46,7 +46,7 @@ CHECKLIST = ("metric computation", "metric reporting")
 
 LEAST = 20  # steps that were timed, and stacks of the loop: below it, nothing is predicted
 NOTABLE = 0.08  # of the loop: a scheduler's step, counters and a progress bar take less
-RARE = 0.05  # of the steps, those with most work behind them, are left out: an epoch's end, a picture now and then
+RARE = 0.05  # of the steps, those with most work behind them, count as the others: an epoch's end, a picture
 APART = 0.25  # of a line's stacks that show a library under it: the rest is its calls in C, which have no frame
 TORCH = 0.1  # of a line's stacks with torch in them: from here on it may be work on the weights, or training
 LOOKED_AT = re.compile(r"^[^+]*$|\+(cpu|cu|rocm)")  # version of a torch whose devices, if any, are looked at
@@ -70,13 +70,13 @@ def _after(run: Features, process: Process) -> Iterator[Finding]:
     whole = sum(line.share for line in lines)
     apart = [line for line in lines if is_apart(line)]
     others = [line for line in lines if not is_apart(line) and not _through_a_model(line)]
-    sure, likely = clock.seconds(apart, whole)
-    least, most = clock.seconds(others, whole)
+    sure, likely, highest = clock.seconds(apart, whole)
+    least, most, _ = clock.seconds(others, whole)
     idle = _for_a_device(run, process)
     beyond = max(0.0, most - clock.scale * process.stepping - idle)
     notable = NOTABLE * process.loop / process.batches
     if likely >= max(notable, beyond):
-        yield _rarer(run, process, apart[0], sure, likely)
+        yield _rarer(run, process, apart[0], (sure, likely, highest))
     elif beyond >= notable:
         sure = max(0.0, least - clock.surely(process.stepping) - idle)
         yield _in_place(run, process, others[0], (sure, beyond, most), clock.scale * process.stepping)
@@ -134,14 +134,18 @@ class _Clock:
         missing = self.timed - self.scale * (share + self.margin(share))
         return lines if missing >= NOTABLE * self.own else inner
 
-    def seconds(self, told: Sequence[Afterwork], behind: float) -> tuple[float, float]:
-        """Return the s of each step in these lines, of a share `behind` the step in all: at the least, and likely.
+    def seconds(self, told: Sequence[Afterwork], behind: float) -> tuple[float, float, float]:
+        """Return the s of each step in these lines, of a share `behind` the step in all: at least, likely, at most.
 
-        What is timed after the step may be in others; what the stacks show may lie behind the loop's end.
+        What is timed after the step may be in others; what the stacks show may lie behind the loop's end. Where there
+        are no others, all that is timed is theirs, as far as their stacks allow.
         """
         share = sum(line.share for line in told)
-        likely = max(0.0, min(share * self.scale, self.timed - (behind - share) * self.scale))
-        return max(0.0, min(likely, (share - self.margin(share)) * self.own)), likely
+        others = (behind - share) * self.scale
+        shown = share * self.scale if others else self.surely(share)
+        likely = max(0.0, min(shown, self.timed - others))
+        least = max(0.0, min(likely, (share - self.margin(share)) * self.own))
+        return least, likely, max(likely, min(self.surely(share), self.timed))
 
     def surely(self, share: float) -> float:
         """Return the s that a share of the stacks stands for at the most."""
@@ -154,23 +158,24 @@ class _Clock:
 
 
 def _clock(process: Process, steps: int) -> _Clock:
-    kept = sorted(process.after_step)[: max(1, round(len(process.after_step) * (1 - RARE)))]
+    ordered = sorted(process.after_step)
+    most = ordered[round(len(ordered) * (1 - RARE)) - 1] if ordered else 0.0
     spans = sum(seconds for name, seconds in process.in_loop.items() if name != "step")
     own = max(0.0, process.loop - spans) / steps
-    timed = min(own, mean(kept))
+    timed = min(own, mean(min(seconds, most) for seconds in ordered))
     before = 1 - sum(line.share for line in process.afterwork if not line.around)
     return _Clock(own, timed, (own - timed) / before if before > 0 else own, process.loop_stacks)
 
 
-def _rarer(run: Features, process: Process, line: Afterwork, sure: float, likely: float) -> Finding:
-    """Return the finding on work that need not be done at every step."""
-    factor = rarer(likely * process.batches / process.loop / AFFORDABLE)
-    gain, least = (left_out(run, process, each * (1 - 1 / factor)) for each in (likely, sure))
+def _rarer(run: Features, process: Process, line: Afterwork, each: tuple[float, float, float]) -> Finding:
+    """Return the finding on work that need not be done at every step, and takes `each` s: surely, likely, at most."""
+    factor = rarer(each[1] * process.batches / process.loop / AFFORDABLE)
+    least, gain, most = (left_out(run, process, seconds * (1 - 1 / factor)) for seconds in each)
     found = _finding(
         process,
         line,
-        likely,
-        gain.down_to(least),
+        each[1],
+        replace(gain.down_to(least), high=most.high),
         f" ({line.library})",
         do=f"do it {factor} times less often, add it up instead of starting anew, or hand it to another process",
         basis=f"that work taken off all steps but one in {factor}, down to what the loader and the device can do",

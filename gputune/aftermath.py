@@ -17,9 +17,10 @@ from gputune.figures import mean
 
 CHILL_S = 0.00085  # s that a step takes longer when it begins cold (measured: 0.3 to 1.0 ms for steps of 0.4 to 14 ms)
 COOLING_S = 0.005  # s of pause after which it is cold for the most part (measured: half of it after 2 to 6 ms)
-COLDEST = 0.45  # of a step: more of it than this was never lost by beginning cold
+COLDEST = 0.8  # of a step: more of it than this is hardly lost by beginning cold (0.13 ms took 0.85: all code anew)
+COLDER = 0.55  # of a longer step that may be lost so (2.2 ms for 1.0, 4.9 for 2.7 were seen)
 COLDEST_S = 0.006  # s likewise (5.7 of 15.6 ms, on virtual CPUs that the hypervisor gives away while they idle)
-BUSY = 0.5  # of the chill that is left where the pause computes: its thread stays awake and some caches warm
+BUSY = 0.85  # of the chill that is left where the pause computes: its thread stays awake and some caches warm
 APART = 2  # steps after a pause before a round can be a quiet one: its own and the next are the pause's
 FAR_ENOUGH = 16  # steps after a pause from which on every round is quiet
 LEAST = 10  # pauses with quiet rounds behind them below which their mean says nothing
@@ -56,7 +57,7 @@ def coldest(pause: float, step: float) -> float:
 
     On some machines that is several times what `chill` says, and on virtual ones no two hours are alike.
     """
-    most = -math.expm1(-max(0.0, pause) / COOLING_S) * min(COLDEST_S, COLDEST * max(0.0, step))
+    most = -math.expm1(-max(0.0, pause) / COOLING_S) * min(COLDEST_S, COLDER * max(0.0, step))
     return max(most, chill(pause, step))
 
 
@@ -92,7 +93,7 @@ def aftermath(loader: Loader, span: str) -> Aftermath:
     pause = mean(p for p in pauses if p > 0)
     cold = chill(pause, mean(rest), _busy(loader, pauses))
     warm = 1 - (1 - BUSY) * min(1.0, max(0.0, _busy(loader, pauses)))
-    most = min(COLDEST_S, COLDEST * mean(rest)) * warm  # however short: it may be many, each of which lets others work
+    most = min(COLDEST_S, COLDER * mean(rest)) * warm  # however short: it may be many, each of which lets others work
     return Aftermath(cold, cold, 0, max(0.0, most - 2 * cold))
 
 

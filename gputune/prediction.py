@@ -408,6 +408,9 @@ class Outlook:
         # Whether a dataset cuts its slow part again for more workers is not known: at the worst it stays whole.
         whole = self._interval(now, max(then, self.part * self.batches), apart=True)
         found = self._interval(now, then, apart=True)
+        if self.now.workers:  # steps that nobody waits before begin warm: by how much, only the upper end knows
+            warm = self.gain(Setting(chosen[0], self.now.prefetch, chosen[1]), warmest(self.job, self.loader))
+            found = replace(found, high=max(found.high, warm.likely))
         return chosen[0], persistent, found.down_to(whole)
 
     def _smallest(self, numbers: Sequence[int], *, persistent: bool) -> tuple[int, bool]:

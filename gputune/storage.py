@@ -8,6 +8,7 @@ nothing to do with storage, like a sleep or a remote service.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gputune.aftermath import chill
 from gputune.features import Features, Loader, Process, Reads, Storage
 from gputune.figures import mean
 from gputune.mounts import Mount, holding
@@ -209,7 +210,16 @@ def cached(job: Job, loader: Loader, wanted: Demand) -> Job:
     rest = 1 - wanted.waiting / wanted.blocked if wanted.blocked else 1.0
     more = copy if wanted.direct else 0.0  # through the page cache, the copy is in the CPU time already
     pairs = zip(job.fetches, loader.fetches, strict=True)
-    return replace(job, fetches=tuple(Work(made.cpu + more, f.blocked * rest) for made, f in pairs))
+    made = [(_awake(loader, work.cpu, f.blocked * (1 - rest)), f.blocked * rest) for work, f in pairs]
+    return replace(job, fetches=tuple(Work(cpu + more, blocked) for cpu, blocked in made))
+
+
+def _awake(loader: Loader, cpu: float, waited: float) -> float:
+    """Return the CPU s of making a batch whose maker does not stand still for `waited` s in it, and so gets not cold.
+
+    In the training's own process the step chills it, too: what that costs was taken off already.
+    """
+    return cpu - chill(waited, cpu) if loader.num_workers else cpu
 
 
 def nearby(job: Job, loader: Loader, wanted: Demand, kept: float = 0.0) -> Job:
@@ -217,8 +227,8 @@ def nearby(job: Job, loader: Loader, wanted: Demand, kept: float = 0.0) -> Job:
     each = kept + (wanted.asked or 0.0) / NEAR_RATE
     usual = wanted.blocked or 1.0
     pairs = zip(job.fetches, loader.fetches, strict=True)
-    near = tuple(Work(made.cpu, min(f.blocked, each * f.blocked / usual)) for made, f in pairs)
-    return replace(job, fetches=near)
+    left = [(work.cpu, f.blocked, min(f.blocked, each * f.blocked / usual)) for work, f in pairs]
+    return replace(job, fetches=tuple(Work(_awake(loader, cpu, now - then), then) for cpu, now, then in left))
 
 
 def mounts(run: Features, process: Process) -> list[Mount]:

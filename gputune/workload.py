@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import median
 
 from gputune import storage
-from gputune.aftermath import COLDEST, chill, coldest
+from gputune.aftermath import COLDER, chill, coldest
 from gputune.features import Features, Loader, Machine, Process
 from gputune.figures import mean
 from gputune.replay import DELIVERY_S, Job, Work
@@ -260,7 +260,7 @@ def warmest(job: Job, loader: Loader) -> Job:
         taken = chill(waited, step.cpu)
         return replace(step, cpu=max(0.0, step.cpu + taken - coldest(waited, step.cpu + taken)))
 
-    quick = job.delivery * (1 - COLDEST) if waited > 0 else job.delivery
+    quick = job.delivery * (1 - COLDER) if waited > 0 else job.delivery
     return replace(job, steps=tuple(map(warm, job.steps)), delivery=quick)
 
 

@@ -74,8 +74,8 @@ def test_speaks_when_later_epochs_read_from_disk_again(run, reading) -> None:
 
 def test_promises_the_pace_of_the_page_cache(run, reading) -> None:
     (finding,) = advise(slow(run, reading))
-    # a batch takes 10 ms of CPU and 5 to copy, two at a time; then 5 ms of step are not alone in setting the pace
-    assert finding.speedup.likely == pytest.approx(2.5, rel=0.15)
+    # a batch takes 9 ms of CPU (10 in makers that got cold) and 5 to copy, two at a time, beside 5 ms of step: 7 of 20
+    assert finding.speedup.likely == pytest.approx(20 / 7, rel=0.1)
     assert "30 of its 40 ms" in finding.says
     assert "past the page cache" in finding.says
     assert finding.evidence["stored_B"] == pytest.approx(20 * MB)
