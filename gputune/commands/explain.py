@@ -3,25 +3,13 @@
 Example: gputune explain few-workers
 """
 
-import difflib
 import inspect
 
 import click
 import msgspec
 
 from gputune import rooms
-from gputune.errors import BadUsage
-
-ROOM = "gputune.advisors"
-
-
-class NoSuchFinding(BadUsage):
-    """`explain` was asked for an id that no advisor has."""
-
-    def __init__(self, asked: str, known: tuple[str, ...]) -> None:
-        near = difflib.get_close_matches(asked, known, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else "`gputune explain --list`"
-        super().__init__(f"no advisor is named `{asked[:60]}`", hint=hint)
+from gputune.advised import ROOM, advisor
 
 
 @click.command(short_help="what a finding means", help=__doc__)
@@ -35,9 +23,7 @@ def command(finding: str | None, *, every: bool, as_json: bool) -> None:
         width = max(map(len, lines), default=0)
         click.echo(_json(lines) if as_json else "\n".join(f"{i:{width}}  {line}" for i, line in lines.items()))
         return
-    name = finding.strip().lower().replace("-", "_")
-    if name not in rooms.names(ROOM):
-        raise NoSuchFinding(finding, tuple(map(rooms.identity, rooms.names(ROOM))))
+    name = advisor(finding)
     text = documentation(name)
     click.echo(_json({rooms.identity(name): text}) if as_json else text)
 

@@ -187,8 +187,9 @@ def _proved(ctx: click.Context, out: str | None, cmd: tuple[str, ...], prove: st
         raise BadUsage(says, hint="`gputune watch --prove top -- CMD`, or `gputune watch --tune -- CMD`")
     if ctx.obj is not None:
         raise BadUsage("`--prove` was not given as an option", hint="type it: `gputune watch --prove top -- CMD`")
-    from gputune.proving.watched import watch_then_prove  # noqa: PLC0415 - not before a command starts at once
+    from gputune.proving.watched import askable, watch_then_prove  # noqa: PLC0415 - not before a command starts at once
 
+    askable(prove)
     return watch_then_prove(sys.argv[1:], out, cmd, prove)
 
 

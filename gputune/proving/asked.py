@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gputune import judging
+from gputune.advised import AT, parted
 from gputune.errors import BadUsage, GputuneError
 from gputune.features import Features, Loader
 from gputune.finding import Finding
@@ -42,7 +43,8 @@ class NoSuchFinding(BadUsage):
     """The run has no finding of that name."""
 
     def __init__(self, name: str, found: Sequence[Finding]) -> None:
-        ids = ", ".join(f"`{finding.id}`" for finding in found)
+        twice = [finding.id for finding in found]
+        ids = ", ".join(f"`{f.id}{AT + f.where if twice.count(f.id) > 1 else ''}`" for f in found)
         super().__init__(f"`{clean(name, 60)}` was not found in this run", hint=f"it has {ids}")
 
 
@@ -74,13 +76,17 @@ class Asked:
     findings: tuple[Finding, ...]
 
     def finding(self, name: str) -> Finding:
-        """Return the finding called `name`, or the best one. Raises NothingToProve or NoSuchFinding."""
+        """Return the finding called `name`, or the best one. Raises NothingToProve or NoSuchFinding.
+
+        `few-workers@train.py:12` is the one at that place, where several have the id; without a place the best of them.
+        """
         found = [f for f in self.findings if not is_told(f)]
         if not found:
             raise NothingToProve(self.folder)
         if name == BEST:
             return found[0]
-        chosen = next((f for f in found if f.id == name.strip().lower()), None)
+        identity, place = parted(name)
+        chosen = next((f for f in found if f.id == identity and place in {"", f.where}), None)
         if chosen is None:
             raise NoSuchFinding(name, found)
         return chosen

@@ -3,19 +3,27 @@
 import sys
 from pathlib import Path
 
+from gputune.advised import advisor, parted
 from gputune.errors import GputuneError
 from gputune.hygiene import clean
 from gputune.isolation import own_python
 from gputune.launch import folders, signals
 from gputune.launch.relay import relay
 from gputune.proving import trials
-from gputune.proving.asked import NoSuchFinding, NothingToProve, asked, runnable
+from gputune.proving.asked import BEST, NoSuchFinding, NothingToProve, asked, runnable
 from gputune.proving.changing import Effort, prove
 from gputune.proving.proof import keep, words
 from gputune.recording import lean
 
 OPTION = "--prove"
 NOT_HELD = 3  # the status of a proof that failed
+
+
+def askable(finding: str) -> None:
+    """Refuse, before anything runs, what no advisor is named. Raises NoSuchAdvisor."""
+    identity, _place = parted(finding)
+    if identity != BEST:
+        advisor(identity)
 
 
 def watch_then_prove(arguments: list[str], out: str | None, command: tuple[str, ...], finding: str) -> int:

@@ -95,6 +95,15 @@ def test_the_best_finding_is_meant_where_none_is_named_and_a_risk_is_none() -> N
         what(risk).finding("top")
 
 
+def test_of_several_with_one_id_the_place_tells_which() -> None:
+    asked = what(finding(where="a.py:3"), finding(where="b.py:9"), finding("low-prefetch", where="b.py:9"))
+    assert asked.finding("few-workers").where == "a.py:3"
+    assert asked.finding("few-workers@b.py:9").where == "b.py:9"
+    with pytest.raises(NoSuchFinding) as refused:
+        asked.finding("few-workers@b.py:10")
+    assert refused.value.hint == "it has `few-workers@a.py:3`, `few-workers@b.py:9`, `low-prefetch`"
+
+
 def test_a_command_with_secrets_has_to_be_given_again() -> None:
     with pytest.raises(GputuneError, match="secrets") as refused:
         runnable(what(command=("python", "train.py", "--token", "***")))

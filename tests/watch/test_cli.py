@@ -42,6 +42,11 @@ def hz_of(run_folder) -> float:
         (["watch", "--tune", "python", "x.py"], "`--tune python` is not what may be tuned", "`--tune -- CMD`"),
         (["watch", "--tune=", "--", "true"], "is not what may be tuned", "--tune=identical"),
         (["watch", "--tune", "--pid", "1"], "need a command that gputune starts", "--pid 1"),
+        (
+            ["watch", "--prove", "few-worker", "--", "true"],
+            "no advisor is named `few-worker`",
+            "did you mean `few-workers`",
+        ),
         (["watch", "--tune", "--prove", "top", "--", "true"], "do not go together", "gputune watch --tune -- CMD"),
         (["watch", "--for", "3s", "--", "true"], "`--for` goes with `--pid` only", "--pid PID --for 60s"),
         (["watch", "--pid", "x"], "invalid value for `--pid`", "gputune watch --help"),
