@@ -22,7 +22,6 @@ from gputune.launch.link import Started
 from gputune.launch.run import Run, Wishes
 from gputune.recorder.life import Life
 from gputune.sample import now
-from gputune.watching import guest_folder
 
 CODE = "from gputune.beside import main; main()"
 LONGEST_S = 30 * 86400.0  # s that a trial is recorded at the most
@@ -38,7 +37,7 @@ def arrive(host: int = 0) -> tuple[int, str]:
     """
     try:
         rings = folders.rings()
-        spec = spec_from_file_location("gputune_late", str(Path(guest_folder(), "late.py")))
+        spec = spec_from_file_location("gputune_late", str(Path(folders.guest(), "late.py")))
         if spec is None or spec.loader is None:
             return os.getpid(), ""
         late = module_from_spec(spec)

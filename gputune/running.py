@@ -17,7 +17,6 @@ from gputune.launch import folders
 from gputune.launch.link import Ended, Link, Plan, Started
 from gputune.probes.loader import Foreign, Ring
 from gputune.sample import Json
-from gputune.watching import guest_folder
 
 OVERRIDE, ONLY, RINGS = "GPUTUNE_OVERRIDE", "GPUTUNE_ONLY", "GPUTUNE_RINGS"
 TIDY_S = 30.0  # s between looks for what ended processes have left: workers may be started for every epoch
@@ -29,7 +28,7 @@ def run(command: "tuple[str, ...]", rules: Rules, link: Link, *, quiet: bool) ->
     inside = bool(os.environ.get(RINGS))  # of a watch, whose guests do it
     changes: dict[str, str | None] = {OVERRIDE: json.dumps(list(rules))}
     rings, trouble = ("", "") if inside else _rings()
-    guest = guest_folder()
+    guest = folders.guest()
     if rings and os.pathsep not in guest:
         theirs = os.environ.get("PYTHONPATH")
         others = [entry for entry in theirs.split(os.pathsep) if entry != guest] if theirs else []

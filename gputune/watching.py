@@ -38,15 +38,10 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     return recorder.record(link, run)
 
 
-def guest_folder() -> str:
-    """Return the folder that goes in front of PYTHONPATH."""
-    return os.path.realpath(os.path.join(os.path.dirname(__file__), "probes", "guest"))
-
-
 def environment(rings: str, steer: str = "") -> dict[str, str | None]:
     """Return what changes for the command: where its guests come from, where they write, and who steers them."""
     changes: dict[str, str | None] = dict.fromkeys(name for name in CONSUMED if name in os.environ)
-    guest = guest_folder()
+    guest = folders.guest()
     if not rings or os.pathsep in guest:
         return changes
     theirs = os.environ.get("PYTHONPATH")  # an empty entry in it, but not an empty variable, is the current folder

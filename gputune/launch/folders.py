@@ -1,4 +1,4 @@
-"""The two folders of a run: the one that is kept, and the one of the rings, which is gone with the run."""
+"""The folders of a run: the one that is kept, the one of the rings, which is gone with the run, and the guest's."""
 
 import fcntl
 import os
@@ -106,6 +106,11 @@ def name_of(command: "tuple[str, ...]") -> str:
 
 def _interprets(word: str) -> bool:
     return os.path.basename(word).rstrip("0123456789.") in INTERPRETERS
+
+
+def guest() -> str:
+    """Return the folder of the guest, which goes in front of PYTHONPATH."""
+    return os.path.realpath(os.path.join(os.path.dirname(os.path.dirname(__file__)), "probes", "guest"))
 
 
 def rings() -> str:

@@ -25,7 +25,6 @@ from gputune.sweep.budget import Budget
 from gputune.sweep.timeline import Timeline
 from gputune.ticker import ROOM, Ticker
 from gputune.tree import Tree
-from gputune.watching import guest_folder
 
 HZ = 10.0  # readings a second
 LOOKS = 5  # at its memory, until nobody came or left between two of them
@@ -93,7 +92,7 @@ class Live:
         """Return the environment of a start: ours, without what was meant for another gputune, and with the guest."""
         plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
         theirs = plain.get("PYTHONPATH")
-        plain["PYTHONPATH"] = os.pathsep.join([guest_folder(), *([theirs] if theirs else [])])
+        plain["PYTHONPATH"] = os.pathsep.join([folders.guest(), *([theirs] if theirs else [])])
         plain["GPUTUNE_RINGS"] = self._rings
         plain["GPUTUNE_TRIAL"] = json.dumps(asked)
         if rules:
