@@ -9,7 +9,7 @@ import pwd
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,6 +29,8 @@ PROC = Path("/proc")
 ENOUGH = 60.0  # s that it is looked at where no time is given: some fifteen looks, a share to about five points
 TORCH = b"libtorch"  # in the name of a mapped file; every build of torch has it
 SPAWNED = ("multiprocessing.spawn", "multiprocessing.forkserver")  # in the command of a process not made by fork
+# by every DataLoader worker from its first line on, to say what has killed it (`torch/csrc/DataLoader.cpp`)
+CAUGHT = (signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGTERM)
 LEAVES = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM})
 
 
@@ -151,16 +153,26 @@ def _is_watch(command: tuple[str, ...]) -> bool:
 def _parent_of_worker(proc: Path, pid: int) -> int:
     """Return the training that forked a process which looks like a worker of it, 0 where none did.
 
-    A worker goes by its training's command line, and so does a rank that was forked (`start_processes(…, "fork")`). But
-    no worker may start others (it is a daemon), so where one of those whom the parent forked has, all are ranks.
+    A worker goes by its training's command line, and so does a rank that was forked (`start_processes(…, "fork")`). A
+    rank catches all the signals that a worker does only where its script sees to that. Then workers of its own tell: no
+    worker may start others (it is a daemon), so where one of those whom the parent forked has, all are ranks.
     """
     stat = stat_of(read_bytes(f"{proc}/{pid}/stat"))
     parent = stat.parent if stat is not None else 0
     command = command_of(proc, pid)
     if parent <= 0 or command_of(proc, parent) != command or not maps(proc, parent, TORCH):
         return 0
+    if not _catches(proc, pid, CAUGHT):
+        return 0
     alike = {pid, *(child for child in children_of(f"{proc}/{parent}") if command_of(proc, child) == command)}
     return 0 if any(_starts_workers(proc, each) for each in alike) else parent
+
+
+def _catches(proc: Path, pid: int, signals: Iterable[int]) -> bool:
+    """Return whether a process has handlers for all of these signals; also where that cannot be read."""
+    _, _, rest = read_bytes(f"{proc}/{pid}/status").partition(b"\nSigCgt:")
+    mask = rest.partition(b"\n")[0].strip()
+    return not mask or all(int(mask, 16) >> (number - 1) & 1 for number in signals)
 
 
 def _starts_workers(proc: Path, pid: int) -> bool:

@@ -15,13 +15,31 @@ PYTHON = "/usr/bin/python3.11"
 TORCH = "7f00-7f01 r-xp 00000000 fd:00 1 /venv/torch/lib/libtorch_cpu.so\n"
 
 
+FORKING = """
+import os, signal, sys, torch
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, i):
+        return os.getpid()
+def rank(number):
+    signal.pause()
+batches = iter(torch.utils.data.DataLoader(Data(), batch_size=None, num_workers=1))
+worker = next(batches)
+ranks = torch.multiprocessing.start_processes(rank, nprocs=1, join=False, start_method="fork")
+print(worker, *ranks.pids(), flush=True)
+sys.stdin.read()
+ranks.processes[0].kill()
+"""
+
+
 class Proc:
     """A /proc with a few processes, as a folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def add(self, pid: int, command: str, *, parent: int = 1, exe=PYTHON, environ="", maps=TORCH) -> None:
+    def add(self, pid: int, command: str, *, parent=1, exe=PYTHON, environ="", maps=TORCH, caught="") -> None:
         folder = self.root / str(pid)
         (folder / "task" / str(pid)).mkdir(parents=True)
         (folder / "cmdline").write_bytes(b"\0".join(word.encode() for word in command.split()) + b"\0")
@@ -31,6 +49,8 @@ class Proc:
         (folder / "task" / str(pid) / "children").write_text("")
         if (children := self.root / str(parent) / "task" / str(parent) / "children").exists():
             children.write_text(f"{children.read_text()}{pid} ")
+        if caught:
+            (folder / "status").write_text(f"Name:\tx\nSigIgn:\t0000000001001000\nSigCgt:\t{caught}\nCapInh:\t0\n")
         (folder / "mem").write_text("")
         (folder / "exe").symlink_to(exe)
 
@@ -93,6 +113,42 @@ def test_a_rank_that_was_forked_is_no_worker_once_any_of_them_has_workers(proc, 
     proc.add(110, worker, parent=103)
     check(proc.root, 103)
     check(proc.root, 104)
+
+
+def test_a_worker_is_told_by_the_signals_that_it_catches(proc) -> None:
+    proc.add(103, "python train.py", parent=100, caught="00000000000044c2")
+    with pytest.raises(Worker):
+        check(proc.root, 103)
+
+
+@pytest.mark.parametrize("caught", ["0000000000000002", "00000000000004ea"], ids=["plain", "faulthandler"])
+def test_who_was_forked_and_catches_them_not_is_a_rank(proc, caught) -> None:
+    for rank in (103, 104):
+        proc.add(rank, "python train.py", parent=100, caught=caught)
+    check(proc.root, 103)
+
+
+def test_a_rank_that_catches_them_all_is_known_by_its_workers_only(proc) -> None:
+    proc.add(103, "python train.py", parent=100, caught="00000000000044c2")
+    proc.add(110, "python train.py", parent=103, caught="00000000000044c2")
+    check(proc.root, 103)
+    with pytest.raises(Worker, match="worker of process 103"):
+        check(proc.root, 110)
+
+
+def test_torch_makes_its_workers_and_its_ranks_so(popen, tmp_path, monkeypatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(ptrace, "allowed", lambda proc, pid: True)
+    (tmp_path / "train.py").write_text(FORKING)
+    command = [sys.executable, str(tmp_path / "train.py")]
+    with popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as training:
+        worker, rank = map(int, training.stdout.readline().split())
+        if b"SigCgt:" not in Path(f"/proc/{worker}/status").read_bytes():
+            pytest.skip("this kernel does not tell what signals a process catches")
+        check(attaching.PROC, rank)
+        with pytest.raises(Worker, match=f"worker of process {training.pid}"):
+            check(attaching.PROC, worker)
+        training.stdin.close()
 
 
 def test_what_a_worker_reads_its_samples_through_makes_no_rank_of_it(proc) -> None:
