@@ -5,13 +5,13 @@ a line is wrapped; only the command itself is cut. Every string that came from t
 """
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from textwrap import wrap
 
 from gputune.document import FindingRow, LoaderRow, ProcessRow, Verdict
 from gputune.figures import duration
-from gputune.finding import AROUND, WITHOUT_EDIT
+from gputune.finding import AROUND, WITHOUT_EDIT, Severity
 from gputune.hygiene import clean
 from gputune.report import attached, ending
 from gputune.report.bar import bar, legend, parts
@@ -130,7 +130,7 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
 def _findings(verdict: Verdict, width: int, paint: Paint, most: int, each: int) -> list[str]:
     """Return the first finding whole, the others with what to do."""
     lines = []
-    for index, finding in enumerate(verdict.findings[:most], start=1):
+    for index, finding in _told(verdict.findings, most):
         lines += _title(index, finding, width, paint)
         if index == 1:
             lines += _whole(finding, width, each)
@@ -138,6 +138,13 @@ def _findings(verdict: Verdict, width: int, paint: Paint, most: int, each: int) 
             lines += indented(clean(finding.risk, TEXT), width, most=each) if finding.risk else []
             lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=each)
     return lines
+
+
+def _told(findings: Sequence[FindingRow], most: int) -> list[tuple[int, FindingRow]]:
+    """Return so many of the findings by their numbers; one more where none of them is what ends the run before long."""
+    numbered = list(enumerate(findings, start=1))
+    ends = [row for row in numbered if row[1].risk and row[1].severity == Severity.HIGH.value]
+    return numbered[:most] + [row for row in ends[:1] if row[0] > most]
 
 
 def _title(index: int, finding: FindingRow, width: int, paint: Paint) -> list[str]:

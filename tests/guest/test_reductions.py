@@ -53,6 +53,27 @@ def test_ddps_meetings_are_read_from_its_own_clocks_and_it_learns_the_same(watch
     assert run.out == watched(REDUCED, env={"GPUTUNE_RINGS": ""}).out
 
 
+EVALUATED = (
+    JOB
+    + """
+from gputune_guest import reductions
+model = DistributedDataParallel(torch.nn.Linear(8, 4))
+for _ in range(40):
+    model(torch.ones(2, 8)).sum().backward()
+    with torch.no_grad():
+        model(torch.ones(2, 8))
+(mine,) = reductions._known.values()
+print(mine.count, model.logger._get_ddp_logging_data().ints_map["iteration"])
+"""
+)
+
+
+def test_forward_passes_of_an_evaluation_are_not_counted_as_ddp_does_not(watched: Callable[..., Any]) -> None:
+    ours, theirs = map(int, watched(EVALUATED).healthy().out.split())
+    assert ours == 40
+    assert theirs <= ours <= theirs + 1  # DDP's figures are of the passes before
+
+
 CALLED = (
     JOB
     + """

@@ -66,6 +66,16 @@ def test_a_risk_is_said_with_when_it_comes_true_and_without_a_gain_that_is_none(
     assert "full in 40 min" in "\n".join(shown(features(), finding(**risk)))
 
 
+def test_what_ends_the_run_before_long_is_said_however_many_gains_come_before_it(features: Make, finding: Make) -> None:
+    risk = finding(id="memory-growth", risk="the memory is full in 4 min", due=240.0, speedup=NO_CHANGE)
+    later = finding(id="small-shm", risk="full in nine days", due=777_600.0, speedup=NO_CHANGE)
+    gains = [finding(id=name) for name in ("few-workers", "heavy-collate", "blocking-copy", "host-bound")]
+    text = "\n".join(shown(features(), *gains, later, risk))
+    assert "6. memory-growth  risk" in text
+    assert "full in 4 min" in text
+    assert "small-shm" not in text
+
+
 def test_an_offer_does_not_make_a_healthy_run_ill(features: Make, finding: Make, process: Make) -> None:
     run = features(processes=(process(ledger={"step": 57.0, "loader.wait": 1.7, "startup": 2.5}),))
     text = "\n".join(shown(run, finding(id="room-to-share", offer="two such jobs fit", speedup=NO_CHANGE)))

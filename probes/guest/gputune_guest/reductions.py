@@ -9,6 +9,7 @@ In a forward pass nothing is exchanged: what the thread queues for a CPU there, 
 
 import functools
 import os
+import sys
 import time
 import weakref
 
@@ -49,6 +50,10 @@ def _new(model):
     return mine
 
 
+def _graded():
+    return sys.modules["torch"].is_grad_enabled()
+
+
 def _forward(original):
     tracing = spans.compiling()
 
@@ -58,7 +63,7 @@ def _forward(original):
         if not (tracing() or spans.silent):
             try:
                 mine = _known.get(id(self)) or _new(self)
-                if self.require_backward_grad_sync:
+                if self.require_backward_grad_sync and _graded():  # as DDP counts them: an evaluation meets nobody
                     mine.count = count = mine.count + 1
                     if count <= DENSE or count % _each(mine) < PAIR:
                         _read(self, mine)
