@@ -116,6 +116,12 @@ class Outlook:
         return max(0.0, self.whole - self.per_batch * self.batches - epochs)
 
     @cached_property
+    def elsewhere(self) -> float:
+        """Return the s between the rounds of this loader that are rounds of others: loops before or after its own."""
+        others = [loader for loader in self._training() if loader.where != self.loader.where]
+        return min(self.between, sum((mean(x.waits) + mean(x.steps)) * x.batches for x in others))
+
+    @cached_property
     def waiting(self) -> float:
         """Return the share of the steady time per batch that is spent waiting for batches to be made or to arrive."""
         total = sum(self.loader.waits) + sum(self.loader.steps)
@@ -375,13 +381,13 @@ class Outlook:
         batches are then made in processes of their own: made in turns with the step they evict its caches, and
         it theirs, by more than a cold start where both are large.
         """
-        measured = self.whole if len(self._training()) == 1 else now
+        measured = self.whole
         rest = max(0.0, measured - now)
         more = max(0.0, rest - self.between) / max(TINY, now)
         stays = (now + rest) / max(TINY, then + rest)
         goes = (now + rest) / max(TINY, then * (1 + more) + min(rest, self.between))
         likely = max(TINY, math.sqrt(stays * goes))
-        off = min(0.5, abs(measured - now) / measured if measured else 0.0)
+        off = min(0.5, abs(measured - min(rest, self.elsewhere) - now) / measured if measured else 0.0)
         width = doubt(self.run) + 0.5 * off + 0.05 * min(FAR, abs(likely - 1))
         found = interval(likely, width, unsteady(self.run))
         far = max(stays, goes) / likely
