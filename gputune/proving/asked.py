@@ -11,6 +11,7 @@ from gputune.errors import BadUsage, GputuneError
 from gputune.features import Features, Loader
 from gputune.finding import Finding
 from gputune.hygiene import MASK, clean
+from gputune.prediction import known
 from gputune.recording.about import read
 from gputune.rejudging import relive
 from gputune.rivals import is_told, loader_of
@@ -105,6 +106,13 @@ class Asked:
             return loader_of(self.run, finding)
         loaders = [loader for p in self.run.processes for loader in p.loaders if loader.training]
         return max(loaders, key=lambda loader: loader.wait_total, default=None)
+
+    def elsewhere(self, loader: Loader | None) -> float:
+        """Return the share of the loop that lies in rounds of other loaders, before or after those of this one."""
+        if loader is None:
+            return 0.0
+        found = [outlook for process in self.run.processes for outlook in known(self.run, process)]
+        return next((o.elsewhere / o.whole for o in found if o.loader.where == loader.where and o.whole > 0), 0.0)
 
 
 def asked(folder: Path, command: Sequence[str] = ()) -> Asked:

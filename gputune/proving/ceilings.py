@@ -13,8 +13,8 @@ from gputune.finding import Finding, Speedup
 from gputune.hygiene import clean
 from gputune.proving import caches, trials
 from gputune.proving.asked import BEST, Asked
-from gputune.proving.changing import AS_IT_IS, PAIRS, Effort, planned
-from gputune.proving.comparing import State, of_pairs, state
+from gputune.proving.changing import AS_IT_IS, PAIRS, Effort, in_one_loop, planned
+from gputune.proving.comparing import State, of_pairs, of_the_run, state
 from gputune.proving.proof import CEILING, Proof, proof, rows
 from gputune.proving.trials import Plan, Trial
 from gputune.rivals import LOADING, SAMPLING
@@ -71,10 +71,11 @@ def ceiling(what: Asked, finding: Finding | None, effort: Effort) -> Proof:
     """
     plan = planned(what, finding, effort.batches)
     before, after = _pairs(effort, lambda: trials.run(plan, AS_IT_IS), lambda: _replayed(plan))
-    realised = of_pairs(_rates(before), _rates(after))
+    elsewhere = what.elsewhere(what.loader(finding))
+    realised = of_the_run(of_pairs(_rates(before), _rates(after)), elsewhere)
     possible = State.SHORT if finding and finding.speedup.low > realised.high else State.HELD
     word = possible if finding else State.MEASURED
-    says = "every batch there at once: no change to the loader brings more"
+    says = f"every batch there at once: no change to the loader brings more{in_one_loop(plan, elsewhere)}"
     return _document(CEILING, finding, finding.speedup if finding else None, realised, word, says, before, after)
 
 

@@ -12,7 +12,7 @@ from gputune.finding import Finding, Setting, Speedup
 from gputune.hygiene import clean
 from gputune.proving import trials
 from gputune.proving.asked import Asked
-from gputune.proving.comparing import State, of_pairs, of_two, state
+from gputune.proving.comparing import State, of_pairs, of_the_run, of_two, state
 from gputune.proving.pace import Pace, counted
 from gputune.proving.proof import Proof, TrialRow, proof, rows
 from gputune.proving.trials import Plan, Trial
@@ -30,6 +30,7 @@ WARM_UP = 5  # batches until allocators, caches and autotuning have settled
 EPOCHS = 3  # timed at least, where epochs are short or the change is about what happens between them
 MOST_BATCHES = 2000  # in a trial, however short the epochs
 PREFETCH = 2  # torch's own
+MINOR = 0.02  # of the run: what lies in other loops need not be said
 MARGIN_S = 120.0  # s beyond what a trial should take, before it counts as hanging
 FASTER = 3.0  # times as slow as recorded may a start-up be
 
@@ -121,7 +122,7 @@ def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
     Raises NotOurs, NotMade or TrialFailed.
     """
     rules, predicted = what.rules(finding), _predicted(finding)
-    plan = planned(what, finding, effort.batches)
+    plan, elsewhere = planned(what, finding, effort.batches), what.elsewhere(what.loader(finding))
     effort.tell(
         f"the script runs {2 * (effort.pairs or PAIRS)} times for up to {plan.batches} batches each, "
         f"with all that it writes; its output goes to {plan.folder}"
@@ -136,7 +137,7 @@ def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
             (after if changed else before).append(trial)
             if changed:
                 _check(trial, finding)
-        realised = of_pairs(_rates(before), _rates(after))
+        realised = of_the_run(of_pairs(_rates(before), _rates(after)), elsewhere)
         word = state(predicted, realised)
         if len(before) >= (effort.pairs or (MORE_PAIRS if word is State.UNDECIDED else PAIRS)):
             break
@@ -147,7 +148,7 @@ def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
         predicted,
         realised,
         word,
-        says=f"{finding.id}, {CHANGED} to {settings}{_left(finding)}",
+        says=f"{finding.id}, {CHANGED} to {settings}{_left(finding)}{in_one_loop(plan, elsewhere)}",
         trials=_alternating(before, after),
         change=finding.settable,
     )
@@ -168,6 +169,13 @@ def _left(finding: Finding) -> str:
     """Say which part of a change is left out because it is one of the script."""
     rest = [f"{name}={value}" for name, value in finding.change.items() if name not in finding.settable]
     return f" alone: {', '.join(rest)} is set in the script" if rest else ""
+
+
+def in_one_loop(plan: Plan, elsewhere: float) -> str:
+    """Say what was timed where that is not the whole training."""
+    if elsewhere < MINOR:
+        return ""
+    return f"; timed in its loop at {plan.where}, told of the run, of which {elsewhere:.0%} lie in other loops"
 
 
 def _rates(found: Sequence[Trial]) -> list[float]:

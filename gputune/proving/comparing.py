@@ -38,6 +38,12 @@ def of_pairs(before: Sequence[float], after: Sequence[float]) -> Speedup:
     )
 
 
+def of_the_run(loop: Speedup, elsewhere: float) -> Speedup:
+    """Return what it brings the run that one of its loops gets faster, where a share of it lies in others."""
+    low, likely, high = (1 / (elsewhere + (1 - elsewhere) / end) for end in (loop.low, loop.likely, loop.high))
+    return Speedup(low=low, likely=likely, high=high)
+
+
 def of_two(before: Pace, after: Pace) -> Speedup:
     """Return what one recording realised over another: the spread is that of the parts of both."""
     likely = after.rate / before.rate

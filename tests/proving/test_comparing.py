@@ -3,7 +3,7 @@
 import pytest
 
 from gputune.finding import Speedup
-from gputune.proving.comparing import NOISE, State, of_pairs, of_two, state
+from gputune.proving.comparing import NOISE, State, of_pairs, of_the_run, of_two, state
 from gputune.proving.pace import Pace
 
 PROMISED = Speedup(low=1.8, likely=2.0, high=2.2)
@@ -12,6 +12,13 @@ EXACT = 1 + NOISE
 
 def pace(rate: float, *blocks: float) -> Pace:
     return Pace(rate, "samples/s", 100, 10.0, blocks)
+
+
+def test_what_one_of_two_loops_realised_brings_the_run_only_its_share() -> None:
+    """Two loops of 4 and 2 s: the first becomes four times as fast, 1 s; a run of 6 s takes 3."""
+    told = of_the_run(Speedup(low=2.0, likely=4.0, high=8.0), elsewhere=1 / 3)
+    assert (told.low, told.likely, told.high) == pytest.approx((6 / 4, 6 / 3, 6 / 2.5))
+    assert of_the_run(PROMISED, 0.0) == PROMISED
 
 
 @pytest.mark.parametrize(
