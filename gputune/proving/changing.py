@@ -61,6 +61,7 @@ def planned(what: Asked, finding: Finding | None, batches: int | None = None) ->
     epoch = _epoch(loader) if loader and batches is None else 0
     if epoch and ("persistent_workers" in change or epoch < skip + timed):
         skip, timed = _whole(skip, timed, min(epoch, MOST_BATCHES // (1 + EPOCHS)))
+    others = what.elsewhere(loader)
     return Plan(
         command=what.command,
         cwd=what.cwd,
@@ -68,7 +69,8 @@ def planned(what: Asked, finding: Finding | None, batches: int | None = None) ->
         batches=skip + timed,
         skip=skip,
         where=loader.where if loader else "",
-        deadline=FASTER * _startup(what.run) + trials.LONGEST_S + MARGIN_S,
+        alone=others < MINOR,
+        deadline=FASTER * (_startup(what.run) + others * what.run.wall) + trials.LONGEST_S + MARGIN_S,
     )
 
 

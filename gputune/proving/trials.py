@@ -47,6 +47,7 @@ class Plan:
     batches: int  # of training, in each
     skip: int  # of these, warm-up
     where: str = ""  # the loader whose batches count; "" for all
+    alone: bool = True  # no other loop comes before its own
     deadline: float = 600.0  # s for one trial, its start-up included
     seconds: float = LONGEST_S
     seed: int = 1
@@ -69,6 +70,8 @@ def run(plan: Plan, variant: str, *, rules: Sequence[Mapping[str, Json]] = (), *
     folder = plan.folder / f"{_next_number(plan.folder)}-{variant.replace(' ', '-')}"
     log = folder.with_suffix(".log")
     asked = {"batches": plan.batches, "seconds": plan.seconds, "seed": plan.seed, **special}
+    if not plan.alone:
+        asked["where"] = plan.where
     status = _run(plan, folder, log, _environment(asked, rules))
     try:
         story = read(folder)

@@ -53,6 +53,25 @@ if __name__ == "__main__":
     assert sum(1 for b in run.records(Kind.BATCH) if b.a in training and not b.code & (END | FAILED)) == 25
 
 
+def test_of_two_loops_the_one_that_is_meant_is_let_come_and_its_batches_count(watched: Watched) -> None:
+    code = """
+if __name__ == "__main__":
+    first = DataLoader(Numbers(), 4)
+    second = DataLoader(Numbers(), 4)
+    print("first", sum(1 for _ in first))
+    try:
+        for epoch in range(9):
+            print("second", sum(1 for _ in second))
+    finally:
+        print("finally")
+"""
+    line = (HEAD + code).split("\n").index("    second = DataLoader(Numbers(), 4)") + 1
+    name = watched(HEAD + code).healthy().notes("loader")[1]["where"].partition(":")[0]
+    run = watched(HEAD + code, env=asked(batches=15, where=f"{name}:{line}")).healthy()
+    assert run.out.split("\n") == ["first 10", "second 10", "finally", ""]
+    assert run.notes("trial") == [{"n": "trial", "batches": 15}]
+
+
 def test_a_loader_in_a_thread_ends_the_script_through_its_own_doors_as_well(watched: Watched) -> None:
     code = """
 import queue, signal, threading

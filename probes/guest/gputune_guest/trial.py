@@ -5,6 +5,7 @@
 - `batches`, `seconds`: after so many batches of one loader, or so long after its first one, `next()` raises SystemExit:
   the script's own `finally` and `atexit` run, and it leaves with status 0. Where a thread iterates the loader, the main
   thread gets a KeyboardInterrupt, and the script leaves as after a Ctrl-C.
+- `where`: only batches of the loader built at that line count for both: loops before its own go on to their end.
 - `host`: the pid of who has started it: once that is gone it ends in the same way, for nobody will read what it takes.
 - `seed`: the random numbers of torch, of Python and of numpy (where that is imported by somebody) start there, so that
   trials which are compared get the same samples.
@@ -26,7 +27,7 @@ import threading
 import time
 import weakref
 
-from gputune_guest import ring
+from gputune_guest import places, ring
 
 MOST_FILES = 200000  # names kept by one process
 MOST_SEEDS = 1 << 32  # that numpy knows
@@ -51,18 +52,21 @@ class _Trial:
         self.asked = 0.0  # when that file was last looked for
         self.owner = os.getpid()
         self.counts = {}  # kind of a loader to its training batches so far
+        self.where = asked.get("where")
+        self.ours = weakref.WeakSet()  # iterators of the loader there
         self.began = None
         self.over = False
         self.interrupted = False
 
-    def is_over(self, key):
+    def is_over(self, iterator, key):
         """Return whether the loop has had what it was to get."""
         if self.over:
             return True
         at = time.monotonic()
-        if self.began is None:
+        ours = not self.where or iterator in self.ours
+        if self.began is None and ours:
             self.began = at
-        enough = self.counts.get(key, 0) >= self.batches or at - self.began >= self.seconds
+        enough = ours and (self.counts.get(key, 0) >= self.batches or at - self.began >= self.seconds)
         if not enough and not self._is_left(at) and not self._is_stopped(at):
             return False
         self.end(max(self.counts.values(), default=0))
@@ -186,8 +190,8 @@ def _next(original, trial):
     def wrapper(self):
         if not enabled() or os.getpid() != trial.owner or ring.is_worker():  # an evaluation, or somebody else's loader
             return original(self)
-        kind = _kind(self)
-        if trial.is_over(kind):
+        kind = "there" if trial.where and self in trial.ours else _kind(self)
+        if trial.is_over(self, kind):
             trial.leave()
         dataset = getattr(self, "_dataset", None)
         first = firsts[id(dataset)][1] if trial.replay and id(dataset) in firsts else None
@@ -202,6 +206,30 @@ def _next(original, trial):
         return batch
 
     return wrapper
+
+
+def _there(loader, trial):
+    """Have the iterators of loaders that are built at `trial.where` known to it."""
+    build, iterate = loader.__init__, loader._get_iterator
+    built = weakref.WeakSet()
+
+    @functools.wraps(build)
+    def building(self, *args, **kwargs):
+        build(self, *args, **kwargs)
+        try:
+            if places.caller(1)[0] == trial.where:
+                built.add(self)
+        except Exception as error:
+            ring.failed(error)
+
+    @functools.wraps(iterate)
+    def iterating(self):
+        found = iterate(self)
+        if self in built:
+            trial.ours.add(found)
+        return found
+
+    loader.__init__, loader._get_iterator = building, iterating
 
 
 def _kind(theirs):
@@ -288,6 +316,8 @@ def _hook(module):
         torch.manual_seed(int(trial.seed))
     if trial.files:
         _listen(trial)
+    if trial.where:
+        _there(module.DataLoader, trial)
     base = module._BaseDataLoaderIter
     base.__next__ = _next(base.__next__, trial)
 
