@@ -159,6 +159,12 @@ def test_what_a_small_file_costs_beside_its_opening_is_told_once(lightly: Callab
         assert note["ending"] >= 0  # 0 on a machine so busy that one opening took long: then it is the only one
 
 
+@pytest.mark.parametrize("way", ["open(name)", "pathlib.Path(name).open()"])
+def test_a_file_of_bytes_that_was_opened_as_text_has_its_price_too(lightly: Callable[..., Any], way: str) -> None:
+    run = lightly(loop(f"with {way} as f: f.buffer.read()").replace("bytes(SIZE)", "bytes([0xFF]) * SIZE")).healthy()
+    assert len(run.notes("files")) == 1
+
+
 NUMPY = """
 import sys, types
 
