@@ -71,7 +71,7 @@ def _finding(outlook: Outlook, epochs: list[Epoch], *, rebuilt: bool) -> Finding
         speedup=speedup,
         basis="the measured start of workers, its first rounds and their shut-down, paid once instead of every epoch",
         falsified_by=f"samples/s with {once}persistent_workers=True below x{speedup.low:.2f} of this run's",
-        effect="changes-order" if effect == "same-order" else effect,
+        effect="changes-order" if rebuilt and effect == "same-order" else effect,  # by another sampler then
         evidence={
             "epochs": len(epochs),
             "built": sum(e.fresh for e in epochs),

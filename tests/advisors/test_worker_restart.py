@@ -48,6 +48,23 @@ def test_names_what_an_epoch_pays_and_what_it_buys(run) -> None:
     assert finding.speedup.likely == pytest.approx(0.31 / 0.22, rel=0.1)
 
 
+def in_order(found: Features, order: str) -> Features:
+    """The same, of a sampler that gives its samples out as `order` says."""
+    (process,) = found.processes
+    (loader,) = process.loaders
+    return replace(found, processes=(replace(process, loaders=(replace(loader, order=order),)),))
+
+
+@pytest.mark.parametrize(
+    ("order", "effect"), [("fixed", "same-order"), ("shared", "changes-order"), ("", "changes-order")]
+)
+def test_a_sampler_that_does_not_shuffle_keeps_its_order(run, order: str, effect: str) -> None:
+    (finding,) = advise(in_order(run(**SHORT), order))
+    assert finding.effect == effect
+    (finding,) = advise(of_new_loaders(in_order(run(**SHORT), order)))
+    assert finding.effect == "changes-order"  # what differs between epochs goes into the sampler
+
+
 def each_anew(plain, *, iterators: int = 40, batches: int = 1, **differs):
     """A loop of `next(iter(loader))`: 0.1 s for each batch's workers, and steps of 10 ms."""
     (process,) = plain.processes
