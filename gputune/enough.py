@@ -42,6 +42,15 @@ def single(loader: Loader) -> bool:
     return loader.length != 1 and len(taken) >= LEAST_BATCHES and alone >= MOSTLY * len(taken)
 
 
+def too_few(heard: Sequence[Process]) -> int | None:
+    """Return how many batches of the steady state these have, if they are too few to predict from; None where not."""
+    loaders = [loader for p in heard for loader in p.loaders if loader.paces]
+    # Without a DataLoader a step of the optimizer is what repeats.
+    if any(map(enough, loaders)) or any(map(single, loaders)) or (not loaders and any(map(settled, heard))):
+        return None
+    return max((len(loader.waits) for loader in loaders), default=max(p.optimizer_steps for p in heard))
+
+
 def settled(process: Process) -> bool:
     """Return whether enough of a process's steady state was seen: of a loader, or without any of its own steps."""
     if (process.batches or process.optimizer_steps) >= LEAST_BATCHES:

@@ -6,9 +6,10 @@ Pure: the recorder shows what it has measured, and is told what to leave with (d
 from collections import deque
 from typing import NamedTuple
 
+from gputune.enough import too_few
 from gputune.features import Features
 from gputune.units import NS
-from gputune.waiting import use
+from gputune.waiting import Use, use
 
 MOSTLY = 0.5  # of the time: it waits more than it works, and any better loader pays at once
 LOOKS = 100  # kept of a window, however long it is: an hour in steps of 36 s
@@ -79,4 +80,19 @@ def below(run: Features, least: float) -> str:
         return f"{asked} failed: neither a device nor a training loop was measured"
     if found.share >= least:
         return ""
-    return f"{asked} failed: {found.of} {found.share:.1%} of the training loop"
+    return f"{asked} failed: {_used(found)}{_little(run)}"
+
+
+def _used(found: Use) -> str:
+    if found.of == "device":
+        return f"the device was busy in {found.share:.1%} of the training loop"
+    return f"the training worked in {found.share:.1%} of its loop and waited in the rest"
+
+
+def _little(run: Features) -> str:
+    """Return that it rests on little, where it does. The gate fails all the same: nobody knows that it would not."""
+    heard = [p for p in run.processes if p.guest == "ring"]
+    count = too_few(heard) if heard else None
+    if count is None:
+        return ""
+    return f"; a run too short to judge by: {count} {'batch' if count == 1 else 'batches'} after the warm-up"

@@ -20,7 +20,7 @@ from gputune.document import (
     UnavailableRow,
     Verdict,
 )
-from gputune.enough import enough, settled, single
+from gputune.enough import too_few
 from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text
@@ -107,12 +107,10 @@ def abstained(heard: Sequence[Process]) -> str:
     """Return why nothing can be predicted of these processes, or an empty string where it can."""
     if not heard:
         return "no training was seen"
-    loaders = [loader for p in heard for loader in p.loaders if loader.paces]
-    # Without a DataLoader a step of the optimizer is what repeats.
-    if any(map(enough, loaders)) or any(map(single, loaders)) or (not loaders and any(map(settled, heard))):
-        return ""
-    count = max((len(loader.waits) for loader in loaders), default=max(p.optimizer_steps for p in heard))
-    return f"too few batches: {count} after the warm-up, and a prediction needs {LEAST_BATCHES}"
+    count = too_few(heard)
+    return (
+        "" if count is None else f"too few batches: {count} after the warm-up, and a prediction needs {LEAST_BATCHES}"
+    )
 
 
 def _together(features: Features) -> float | None:

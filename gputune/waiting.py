@@ -14,7 +14,7 @@ WAITS = frozenset({"loader.wait", "loader.start", "checkpoint", "logging", "repo
 
 
 class Use(NamedTuple):
-    """A share 0 to 1 of the training loop, and of what: `device busy`, or `loop not waiting`."""
+    """A share 0 to 1 of the training loop, and of what: the `device` was busy, or the `training` did not wait."""
 
     share: float
     of: str
@@ -24,12 +24,12 @@ def use(run: Features) -> Use | None:
     """Return how well a run uses what it was given; None where neither a device nor a training loop was measured."""
     busy = [d.busy for d in run.devices if d.busy is not None]
     if busy:
-        return Use(sum(busy) / len(busy), "device busy")
+        return Use(sum(busy) / len(busy), "device")
     loops = [p for p in run.processes if p.loop > 0]
     if not loops:
         return None
     lost = sum(in_waits(p.in_loop, p.loop) for p in loops)
-    return Use(1.0 - lost / sum(p.loop for p in loops), "loop not waiting")
+    return Use(1.0 - lost / sum(p.loop for p in loops), "training")
 
 
 def in_waits(spans: Mapping[str, float], seconds: float) -> float:

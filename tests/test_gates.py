@@ -69,11 +69,11 @@ def test_a_long_window_takes_little_memory() -> None:
     assert found[-1]
 
 
-def run(*, busy: float | None = None, waiting: float = 0.0, trained: bool = True) -> Features:
-    """A loop of 100 s that waits for `waiting` of them."""
+def run(*, busy: float | None = None, waiting: float = 0.0, trained: bool = True, steps: int = 100) -> Features:
+    """A loop of 100 s that waits for `waiting` of them, for `steps` steps."""
     process = Process(
         pid=1, rank=None, wall=110.0, ledger={}, inclusive={}, in_loop={"loader.wait": waiting}, loop=100.0,
-        batches=10, samples=10, optimizer_steps=10,
+        batches=steps, samples=steps, optimizer_steps=steps,
     )  # fmt: skip
     return Features(
         command=(),
@@ -88,10 +88,24 @@ def run(*, busy: float | None = None, waiting: float = 0.0, trained: bool = True
     ("facts", "says"),
     [
         ({"busy": 0.7}, ""),
-        ({"busy": 0.699}, "`--fail-under 70` failed: device busy 69.9% of the training loop"),
+        ({"busy": 0.699}, "`--fail-under 70` failed: the device was busy in 69.9% of the training loop"),
         ({"busy": 0.9, "waiting": 99.0}, ""),
         ({"waiting": 29.0}, ""),
-        ({"waiting": 31.0}, "`--fail-under 70` failed: loop not waiting 69.0% of the training loop"),
+        (
+            {"waiting": 31.0},
+            "`--fail-under 70` failed: the training worked in 69.0% of its loop and waited in the rest",
+        ),
+        (
+            {"waiting": 77.7, "steps": 5},
+            "`--fail-under 70` failed: the training worked in 22.3% of its loop and waited in the rest; a run too "
+            "short to judge by: 5 batches after the warm-up",
+        ),
+        (
+            {"busy": 0.2, "steps": 1},
+            "`--fail-under 70` failed: the device was busy in 20.0% of the training loop; a run too short to judge by: "
+            "1 batch after the warm-up",
+        ),
+        ({"busy": 0.9, "steps": 1}, ""),
         ({"trained": False}, "`--fail-under 70` failed: neither a device nor a training loop was measured"),
     ],
 )

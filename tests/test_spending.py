@@ -67,6 +67,6 @@ def test_where_nobody_trained_the_waiting_is_not_known() -> None:
 
 def test_use_is_the_devices_else_the_loops() -> None:
     waits = {"loader.wait": 900.0, "logging": 300.0, "step": 1800.0}
-    assert use(run(card(busy=0.8), card(busy=0.4), ledger=waits)) == (0.6000000000000001, "device busy")
-    assert use(run(ledger=waits)) == (0.6, "loop not waiting")
+    assert use(run(card(busy=0.8), card(busy=0.4), ledger=waits)) == (0.6000000000000001, "device")
+    assert use(run(ledger=waits)) == (0.6, "training")
     assert use(run()) is None
