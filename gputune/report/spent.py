@@ -29,7 +29,8 @@ def _cost(spent: Spent, *, so_far: bool) -> str:
     said = f"cost{' so far' if so_far else ''} {money(spent.cost or 0.0)} (price {spent.price:.2f} an hour{many})"
     if spent.waiting_cost is None:
         return said
-    return f"{said}; {money(spent.waiting_cost)} of it while the {_who(spent)} waited"
+    meanwhile = "started up or waited" if spent.by == "training" else "waited"
+    return f"{said}; {money(spent.waiting_cost)} of it while the {_who(spent)} {meanwhile}"
 
 
 def _energy(spent: Spent) -> str:

@@ -33,9 +33,9 @@ def test_a_price_makes_it_money(features) -> None:
     )
 
 
-def test_without_a_device_the_training_waited(features) -> None:
+def test_without_a_device_the_training_started_up_or_waited(features) -> None:
     assert said(features, price=60.0, devices=()) == (
-        "cost 1.02 (price 60.00 an hour); 0.65 of it while the training waited"
+        "cost 1.02 (price 60.00 an hour); 0.65 of it while the training started up or waited"
     )
 
 
