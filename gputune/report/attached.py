@@ -1,6 +1,10 @@
 """What is said of a training that was only looked at from outside: how sure its ledger is, and how to learn more."""
 
-from gputune.document import Verdict
+import math
+
+from gputune.document import Attached, Verdict
+from gputune.figures import duration
+from gputune.gathering.sampled import LEAST_LOOKS
 from gputune.hygiene import clean
 from gputune.report.words import percent
 
@@ -16,9 +20,17 @@ def sentence(verdict: Verdict) -> str:
     of = f"from {verdict.attached.stacks:,} stacks in {verdict.attached.looks} {times}"
     rows = [row for row in verdict.ledger[:WORDS] if row.margin is not None]
     if not rows:
-        return f"{of}, too few to say how sure that is: look longer"
+        return f"{of}, too few to say how sure that is: {_longer(verdict, verdict.attached)}"
     shares = ", ".join(f"{row.span} {percent(row.share)} ± {max(1, round((row.margin or 0) * 100))}" for row in rows)
     return f"{of}: {shares} (95%){_place(verdict)}"
+
+
+def _longer(verdict: Verdict, attached: Attached) -> str:
+    """Return for how long to look, at the pace of these looks; each process needs its own."""
+    many = sum(not p.seen for p in verdict.processes)
+    seconds = math.ceil(verdict.wall_s * LEAST_LOOKS * many / attached.looks)
+    each = " at each process" if many > 1 else ""
+    return f"that takes {LEAST_LOOKS} looks{each}, some {duration(seconds)} at this rate (`--for {seconds}s`)"
 
 
 def _place(verdict: Verdict) -> str:

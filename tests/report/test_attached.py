@@ -1,6 +1,9 @@
 """What is said of a training that was only looked at from outside."""
 
+import msgspec
+
 from gputune.features import Frame
+from gputune.report.attached import sentence
 from gputune.report.terminal import render
 from gputune.sample import ATTACHED
 from gputune.verdict import Overhead, build
@@ -43,6 +46,14 @@ def test_the_ledger_says_how_sure_it_is(features, process) -> None:
 def test_with_few_looks_it_says_so(features, process) -> None:
     said = render(looked_at(features, process, margins={}, looks=1, stack_samples=40), width=80)
     assert "from 40 stacks in 1 look, too few to say how sure that is" in " ".join(said.split())
+
+
+def test_with_few_looks_it_says_how_long_takes_enough_of_them(features, process) -> None:
+    few = looked_at(features, process, margins={}, looks=2, stack_samples=119)
+    said = " ".join(render(few, width=80).split())
+    assert "how sure that is: that takes 3 looks, some 90.0 s at this rate (`--for 90s`)" in said
+    twice = msgspec.structs.replace(few, processes=few.processes * 2)
+    assert "that takes 3 looks at each process, some 3 min at this rate (`--for 180s`)" in sentence(twice)
 
 
 def test_without_stacks_nothing_is_said_of_its_time(features, process) -> None:
