@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from textwrap import wrap
 
-from gputune.document import FindingRow, LoaderRow, ProcessRow, Verdict
+from gputune.document import FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
 from gputune.figures import duration
 from gputune.finding import AROUND, WITHOUT_EDIT, Severity
 from gputune.hygiene import clean
@@ -228,12 +228,27 @@ def _nothing(verdict: Verdict) -> str:
     sighted = verdict.sighted
     if sighted is None:
         return "no training was seen: no DataLoader was iterated and no optimizer made a step"
+    return f"no training was seen: {_instead(verdict, sighted)}"
+
+
+def _instead(verdict: Verdict, sighted: Sighted) -> str:
+    """Return what was seen where no training was."""
+    if _failed_early(verdict):
+        end = "failed" if (verdict.exit_code or 0) < ending.BY_SIGNAL else "was ended"
+        before = "used torch" if sighted.python else "started a Python that gputune could reach"
+        return f"the command {end} before it {before}"
     if not sighted.python:
-        return "no training was seen: the command started no Python that gputune could reach"
+        return "the command started no Python that gputune could reach"
     if not sighted.torch:
         used = " and did not use torch" if sighted.python == 1 else ", none of them used torch"
-        return f"no training was seen: {_pythons(sighted.python)} ran{used}"
-    return "no training was seen: torch was used, but no DataLoader was iterated and no optimizer made a step"
+        return f"{_pythons(sighted.python)} ran{used}"
+    return "torch was used, but no DataLoader was iterated and no optimizer made a step"
+
+
+def _failed_early(verdict: Verdict) -> bool:
+    """Return whether the command failed and nobody in it had used torch: what it said itself is the reason."""
+    sighted = verdict.sighted
+    return bool(verdict.exit_code) and not verdict.processes and sighted is not None and not sighted.torch
 
 
 def _inner(verdict: Verdict) -> bool:
@@ -302,7 +317,7 @@ def _next(verdict: Verdict, width: int, run_folder: str | None) -> list[str]:
     commands = [f"gputune explain {clean(first.id, NAME)}"] if first else []
     if run_folder is not None and first is not None:
         commands.append(_settling(verdict, first, shlex.quote(clean(run_folder, TEXT))))
-    if not commands and not verdict.ledger and not _inner(verdict):
+    if not commands and not verdict.ledger and not _inner(verdict) and not _failed_early(verdict):
         commands.append("gputune doctor")
     line = f"next: {' · '.join(commands)}"
     if commands and len(line) > width:

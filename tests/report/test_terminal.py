@@ -213,6 +213,22 @@ def test_a_run_without_training_says_what_was_seen(features: Make, guests: tuple
     assert "gputune doctor" in text
 
 
+@pytest.mark.parametrize(
+    ("guests", "status", "says"),
+    [
+        ((guest("hello"),), 1, "the command failed before it used torch"),
+        ((guest("hello"),), 130, "the command was ended before it used torch"),
+        ((), 2, "the command failed before it started a Python that gputune could reach"),
+    ],
+)
+def test_a_command_that_failed_before_it_trained_is_none_for_the_doctor(
+    features: Make, guests: tuple[Guest, ...], status: int, says: str
+) -> None:
+    text = " ".join(shown(features(processes=(), exit_code=status), guests=guests))
+    assert f"no training was seen: {says}" in text
+    assert "gputune doctor" not in text
+
+
 def test_a_training_that_was_mostly_start_up_says_what_is_judged(features: Make, process: Make, finding: Make) -> None:
     short = process(ledger={"startup": 40.0, "step": 10.0, "loader.wait": 11.2}, loop=20.0)
     assert "start-up left out, this is about the 20.0 s of training:" in shown(features(processes=(short,)), finding())
