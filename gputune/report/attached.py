@@ -3,7 +3,6 @@
 import math
 
 from gputune.document import Attached, Verdict
-from gputune.figures import duration
 from gputune.gathering.sampled import LEAST_LOOKS
 from gputune.hygiene import clean
 from gputune.report.words import percent
@@ -30,7 +29,7 @@ def _longer(verdict: Verdict, attached: Attached) -> str:
     many = sum(not p.seen for p in verdict.processes)
     seconds = math.ceil(verdict.wall_s * LEAST_LOOKS * many / attached.looks)
     each = " at each process" if many > 1 else ""
-    return f"that takes {LEAST_LOOKS} looks{each}, some {duration(seconds)} at this rate (`--for {seconds}s`)"
+    return f"that takes {LEAST_LOOKS} looks{each}, at this rate `--for {seconds}s`"
 
 
 def _place(verdict: Verdict) -> str:
