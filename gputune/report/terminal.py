@@ -18,7 +18,8 @@ from gputune.report.bar import bar, legend, parts
 from gputune.report.ranks import counted, rank_rows
 from gputune.report.spent import sentence as spent
 from gputune.report.tuned import sentence as tuned
-from gputune.report.words import clip, number, percent, times
+from gputune.report.words import clip, likely, number, percent, times
+from gputune.rivals import CLOSE, INSTEAD
 
 NARROWEST = 40  # columns: below it no sentence can be set
 WIDEST = 100  # columns: longer lines are harder to read
@@ -152,7 +153,7 @@ def _title(index: int, finding: FindingRow, width: int, paint: Paint) -> list[st
     where = f"at {clean(finding.where, NAME)}" if finding.where else ""
     name = clean(finding.id, NAME)
     lines = [f"{index}. {name}"]
-    for part in filter(None, (_worth(finding), where)):
+    for part in filter(None, (_worth(finding) + _or(finding), where)):
         longer = f"{lines[-1]}  {part}"
         lines[-1:] = [longer] if len(longer) <= width else [lines[-1], *indented(part, width, most=WHOLE)]
     return [lines[0].replace(name, paint(name, f"1;{COLOURS.get(finding.severity, '0')}"), 1), *lines[1:]]
@@ -164,6 +165,15 @@ def _worth(finding: FindingRow) -> str:
     if kind and finding.speedup.likely <= 1:
         return kind
     return f"{times(finding.speedup, finding.steady)}{kind and f', {kind}'}"
+
+
+def _or(finding: FindingRow) -> str:
+    """Return the best of the silent rivals that promise about as much, or more: another change may suit better."""
+    rivals = {n.removeprefix(INSTEAD): gain for n, gain in finding.evidence.items() if n.startswith(INSTEAD)}
+    best = max(rivals, key=lambda name: rivals[name], default="")
+    if not best or rivals[best] * CLOSE < finding.speedup.likely:
+        return ""
+    return f", or {clean(best, NAME)} {likely(rivals[best])}"
 
 
 def _perhaps(verdict: Verdict) -> str:

@@ -24,9 +24,18 @@ def times(gain: "SpeedupRow", steady: float = 0.0) -> str:
     """
     if gain.at_least:
         return f"at least ×{gain.low:.1f}, ×{gain.likely:.0f} elsewhere"
-    digits = 2 if gain.likely < 1.5 else 1 if gain.likely < 10 else 0
+    digits = _digits(gain.likely)
     low, where = (steady, " if the CPUs keep their pace") if gain.low < 1 <= steady else (gain.low, "")
-    return f"×{gain.likely:.{digits}f} ({low:.{digits}f}–{gain.high:.{digits}f}{where})"
+    return f"{likely(gain.likely)} ({low:.{digits}f}–{gain.high:.{digits}f}{where})"
+
+
+def likely(gain: float) -> str:
+    """Return a likely speed-up alone, with as many digits as beside its interval: `×2.2`, `×1.10`."""
+    return f"×{gain:.{_digits(gain)}f}"
+
+
+def _digits(gain: float) -> int:
+    return 2 if gain < 1.5 else 1 if gain < 10 else 0
 
 
 def number(value: float) -> str:
