@@ -7,7 +7,9 @@ Why it matters: while the training waits in `next()`, the device has nothing to 
 
 What to do: set `num_workers` to the number named. It is the smallest one that the model finds about as good as any,
 for the CPUs that this job may use (affinity, cgroup quota, ranks on the node) and the room in /dev/shm. Where one
-line builds several loaders, each of them gets as many: those that live at once share the CPUs and the room.
+line builds several loaders, each of them gets as many: those that live at once share the CPUs and the room. Where
+hardly any of the others is waited for, the number is meant for that one alone, which takes an edit of the script:
+what gputune sets (`prove`, `sweep-loader`), it sets for all of the line.
 
 When it is wrong: when the storage cannot serve more readers at once than it does now, when the dataset serialises its
 workers by a lock that is not seen (of files, of a database; those of `multiprocessing` are, where they are entered by
@@ -29,6 +31,7 @@ performance with the tf.data API"; the model is `gputune/replay.py`.
 """
 
 from collections.abc import Iterator
+from itertools import combinations
 
 from gputune.effects import of_workers
 from gputune.features import Features, Loader
@@ -40,6 +43,7 @@ from gputune.rivals import CLOSE
 CHECKLIST = ("data loading", "1.4")
 
 WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
+QUIET = 0.25  # of the wait for one loader: where the others of its line are waited for no longer, they need no change
 COMPUTES = 0.5  # of the making on a CPU: from here on CPUs, or Python's lock, decide how many calls run at a time
 CROWD = 0.5  # of the CPUs in use by others: what waits for a CPU then looks as if it waited for storage
 
@@ -48,9 +52,11 @@ def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         if outlook.waiting < WAITING:
             continue
-        workers, persistent, speedup = outlook.best_workers()
+        alone = _is_waited_for_alone(outlook)
+        workers, persistent, speedup = (outlook.by_itself() if alone else outlook).best_workers()
         if workers > outlook.loader.num_workers and not _only_ordered(outlook, speedup):
-            yield _finding(outlook, workers, speedup, persistent=persistent)
+            among = _for_one(outlook) if alone else _among(outlook.loader, lasting=persistent)
+            yield _finding(outlook, workers, speedup, persistent=persistent, among=among)
     for flow, greedy in zip(flows(run), flows(run, greedy=True), strict=True):
         stage = flow.pipeline.culprit
         if flow.waiting < WAITING or stage is None or not stage.maps:
@@ -86,7 +92,7 @@ def _only_ordered(outlook: Outlook, more: Speedup) -> bool:
     return outlook.out_of_order().likely * CLOSE >= more.likely
 
 
-def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bool) -> Finding:
+def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bool, among: str) -> Finding:
     loader = outlook.loader
     making = outlook.making
     keep = persistent and not loader.persistent_workers
@@ -96,8 +102,7 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
             f"the loop waits {outlook.waiting:.0%} of its time for batches: one takes {making * 1e3:.3g} ms to make, "
             f"a step {outlook.stepping * 1e3:.3g} ms, and num_workers is {loader.num_workers}"
         ),
-        do=f"set num_workers={workers}{', persistent_workers=True' if keep else ''}"
-        + _among(loader, lasting=persistent),
+        do=f"set num_workers={workers}{', persistent_workers=True' if keep else ''}{among}",
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
         basis="DataLoader replayed over the measured times of its batches and steps, within the CPUs of this job",
@@ -113,6 +118,32 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
         },
         where=loader.where,
         change={"num_workers": workers, **({"persistent_workers": True} if keep else {})},
+    )
+
+
+def _is_waited_for_alone(outlook: Outlook) -> bool:
+    """Return whether of several loaders that one line builds, and that live at once, hardly any other is waited for."""
+    others = sum(other.wait_total for other in outlook.beside)
+    side_by_side = bool(outlook.beside) and outlook.loader.company.iterated > 1
+    return side_by_side and others <= QUIET * outlook.loader.wait_total
+
+
+def _for_one(outlook: Outlook) -> str:
+    """Say which of the loaders of its line it is: by as few as can be of what tells it from each other one."""
+    mine, others = _marks(outlook.loader), [_marks(other) for other in outlook.beside]
+    picks = (pick for count in range(1, len(mine) + 1) for pick in combinations(range(len(mine)), count))
+    telling = next((pick for pick in picks if all(any(mine[i] != o[i] for i in pick) for o in others)), ())
+    which = f", the one with {' and '.join(mine[i] for i in telling)}" if telling else ""
+    return f" for one of the {len(others) + 1} loaders of that line{which}; the others are hardly waited for"
+
+
+def _marks(loader: Loader) -> tuple[str, ...]:
+    """Return what is seen of a loader in the script, or by its length."""
+    return (
+        f"a dataset of {loader.dataset}",
+        f"num_workers={loader.num_workers}",
+        f"batch_size={loader.batch_size}",
+        f"{loader.length} batches",
     )
 
 

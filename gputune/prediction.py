@@ -13,6 +13,7 @@ from functools import cached_property
 
 from gputune import parts, storage
 from gputune.aftermath import aftermath
+from gputune.company import ALONE
 from gputune.enough import alike
 from gputune.features import Epoch, Features, Fetch, Loader, Machine, Process
 from gputune.figures import mean
@@ -89,6 +90,7 @@ class Outlook:
     def __init__(self, run: Features, process: Process, loader: Loader, job: Job | None = None) -> None:
         self.run = run
         self.process = process
+        self.beside = tuple(other for other in process.loaders if other is not loader and other.where == loader.where)
         self.youth = lost(loader)  # s of each start of workers, None where that is not known
         self.loader = loader = settled(loader)
         self.job = job_of(run, process, loader) if job is None else job
@@ -369,8 +371,12 @@ class Outlook:
     def _also(self, loader: Loader, job: Job | None = None) -> "Outlook":
         """Return the outlook for this very loop with something else about its loader or its work."""
         other = Outlook(self.run, self.process, loader, job)
-        other.youth = self.youth
+        other.youth, other.beside = self.youth, self.beside
         return other
+
+    def by_itself(self) -> "Outlook":
+        """Return the outlook for settings that this loader gets, and none of the others that its line builds."""
+        return self._also(replace(self.loader, company=ALONE), self.job)
 
     def _interval(self, now: float, then: float, *, apart: bool = False) -> Speedup:
         """Compare two predicted loops with what the present one has shown that the model cannot explain.

@@ -6,7 +6,8 @@ import pytest
 
 from gputune.advisors.few_workers import advise
 from gputune.company import Company
-from gputune.features import Fetch
+from gputune.features import Features, Fetch
+from gputune.finding import Finding
 
 
 def test_is_silent_while_data_arrives_in_time(run) -> None:
@@ -186,3 +187,28 @@ def test_loaders_of_one_line_that_live_at_once_get_what_fits_them_all(run) -> No
     assert alone.change["num_workers"] > two.change["num_workers"] == 4
     assert "each of them" not in alone.do
     assert "2 loaders that live at once: each of them gets as many" in two.do
+
+
+def test_where_one_loader_of_a_line_is_waited_for_it_is_named_and_gets_them_alone(run) -> None:
+    """Two are drawn from side by side on two CPUs: one makes a batch in 24 ms, the other has it ready."""
+    told = run(num_workers=0, cpu=0.024, step=0.006, cpus=2, company=Company(built=2, iterated=2, training=2))
+    process = told.processes[0]
+    slow = replace(process.loaders[0], dataset="Pictures")
+
+    def beside(**other: object) -> Features:
+        return replace(told, processes=(replace(process, loaders=(slow, replace(slow, **other))),))
+
+    def advised(**other: object) -> Finding:
+        return next(iter(advise(beside(**other))))
+
+    quiet = {"wait_total": 0.05 * slow.wait_total, "num_workers": 1, "waits": (0.0005,) * 200}
+    alone = advised(**quiet)
+    assert alone.change["num_workers"] == 2
+    assert "for one of the 2 loaders of that line, the one with num_workers=0;" in alone.do
+    assert "with a dataset of Pictures;" in advised(**quiet, dataset="Texts").do
+    alike = advised(**{**quiet, "num_workers": 0})
+    assert "for one of the 2 loaders of that line; the others" in alike.do
+    both = advised(num_workers=1)
+    assert both.change["num_workers"] == 1
+    assert "each of them gets as many" in both.do
+    assert both.speedup.likely < alone.speedup.likely
