@@ -30,7 +30,7 @@ Sources: `torch.utils.data` documentation, "Single- and Multi-process Data Loadi
 performance with the tf.data API"; the model is `gputune/replay.py`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from gputune.effects import of_workers
@@ -44,6 +44,7 @@ CHECKLIST = ("data loading", "1.4")
 
 WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
 QUIET = 0.25  # of the wait for one loader: where the others of its line are waited for no longer, they need no change
+NOTABLE = 0.2  # of a step: from here on what it waits for another loader is told
 COMPUTES = 0.5  # of the making on a CPU: from here on CPUs, or Python's lock, decide how many calls run at a time
 CROWD = 0.5  # of the CPUs in use by others: what waits for a CPU then looks as if it waited for storage
 
@@ -94,13 +95,14 @@ def _only_ordered(outlook: Outlook, more: Speedup) -> bool:
 
 def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bool, among: str) -> Finding:
     loader = outlook.loader
-    making = outlook.making
+    making, elsewhere = outlook.making, outlook.elsewhere
+    step = outlook.stepping - sum(elsewhere.values())
     keep = persistent and not loader.persistent_workers
     return Finding(
         id="few-workers",
         says=(
             f"the loop waits {outlook.waiting:.0%} of its time for batches: one takes {making * 1e3:.3g} ms to make, "
-            f"a step {outlook.stepping * 1e3:.3g} ms, and num_workers is {loader.num_workers}"
+            f"a step {step * 1e3:.3g} ms{_as_well(outlook, elsewhere)}, and num_workers is {loader.num_workers}"
         ),
         do=f"set num_workers={workers}{', persistent_workers=True' if keep else ''}{among}",
         share_lost=1 - 1 / speedup.likely,
@@ -112,13 +114,23 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
             "waiting": outlook.waiting,
             "batch_s": making,
             "batch_cpu_s": outlook.making_cpu,
-            "step_s": outlook.stepping,
+            "step_s": step,
+            **({"elsewhere_s": sum(elsewhere.values())} if elsewhere else {}),
             "num_workers": loader.num_workers,
             "cpus": outlook.run.machine.cpus,
         },
         where=loader.where,
         change={"num_workers": workers, **({"persistent_workers": True} if keep else {})},
     )
+
+
+def _as_well(outlook: Outlook, elsewhere: Mapping[str, float]) -> str:
+    """Say that a round waits for another loader as well, if for much of the time between two batches of this one."""
+    where = max(elsewhere, key=lambda place: elsewhere[place], default="")
+    if not where or elsewhere[where] < NOTABLE * outlook.stepping:
+        return ""
+    which = "another loader of that line" if where == outlook.loader.where else f"the loader at {where}"
+    return f" beside {elsewhere[where] * 1e3:.3g} ms of waiting for {which}"
 
 
 def _is_waited_for_alone(outlook: Outlook) -> bool:

@@ -7,7 +7,7 @@ Over 300 lines because all predictions share one view of a loop and one error, a
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -57,6 +57,7 @@ LEAST = 0.01  # likewise, where a change would be that much slower
 ENDLESS = 1_000_000  # batches: of a pass whose end nobody knows, what it pays once counts for next to nothing
 MOST_HELD = 0.9  # of a loop held up by others: beyond it, the clocks and not the crowd are to be doubted
 PARTLY = 0.25  # of what strangers hold up by their use of the CPUs: by how much that may be wrong
+MOSTLY = 0.5  # of a loader's passes within another's: from here on the two are drawn from side by side
 TINY = 1e-9  # s; no loop is shorter
 GOOD_ENOUGH = 1.03  # a smaller setting this close to the best one is the better advice
 STRESS = 1.15  # blocked times for which a number of workers must still do: storage is slower at other hours
@@ -90,6 +91,7 @@ class Outlook:
     def __init__(self, run: Features, process: Process, loader: Loader, job: Job | None = None) -> None:
         self.run = run
         self.process = process
+        self.original = loader
         self.beside = tuple(other for other in process.loaders if other is not loader and other.where == loader.where)
         self.youth = lost(loader)  # s of each start of workers, None where that is not known
         self.loader = loader = settled(loader)
@@ -159,6 +161,18 @@ class Outlook:
     def stepping(self) -> float:
         """Return the mean s from the return of a next() to the following one."""
         return mean(self.loader.steps)
+
+    @cached_property
+    def elsewhere(self) -> Mapping[str, float]:
+        """Return the mean s of a step in which the training waits for other loaders, drawn from side by side, by place.
+
+        Their waits, as far as they come within passes of this one, and never more than the step.
+        """
+        others = (other for other in self._training() if other is not self.original and _overlap(self.loader, other))
+        found: dict[str, float] = {}
+        for other in others:
+            found[other.where] = found.get(other.where, 0.0) + other.wait_total / max(1, self.loader.batches)
+        return found if sum(found.values()) < self.stepping else {}
 
     @cached_property
     def step_cpu(self) -> float:
@@ -371,7 +385,7 @@ class Outlook:
     def _also(self, loader: Loader, job: Job | None = None) -> "Outlook":
         """Return the outlook for this very loop with something else about its loader or its work."""
         other = Outlook(self.run, self.process, loader, job)
-        other.youth, other.beside = self.youth, self.beside
+        other.youth, other.beside, other.original = self.youth, self.beside, self.original
         return other
 
     def by_itself(self) -> "Outlook":
@@ -559,6 +573,16 @@ class Outlook:
         """Return the s that this loop's batches would take if no step took any time: what the loader can do at best."""
         job = replace(self.job, steps=(Work(0.0, 0.0),), floor=0.0)
         return job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order) * self.loader.batches
+
+
+def _overlap(loader: Loader, other: Loader) -> bool:
+    """Return whether most of the passes of another loader lie within passes of this one."""
+    both = sum(
+        max(0.0, min(a.began + a.seconds, b.began + b.seconds) - max(a.began, b.began))
+        for a in loader.epochs
+        for b in other.epochs
+    )
+    return both > MOSTLY * sum(epoch.seconds for epoch in other.epochs)
 
 
 def _handovers(loader: Loader) -> Sequence[float]:
