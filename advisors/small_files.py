@@ -53,8 +53,8 @@ def _finding(outlook: Outlook, wanted: Demand) -> Finding:
     ends = (MOST, AT_MOST if outlook.loader.filing else MOST, AT_MOST)
     saved = (LEAST_SAVED, 1.0, 1.0)
     low, likely, high = (
-        outlook.gain(outlook.now, _packed(outlook, wanted, part * wanted.opening * (1 + closing), most))
-        for part, closing, most in zip(saved, wanted.closing, ends, strict=True)
+        outlook.gain(outlook.now, _packed(outlook, wanted, part * wanted.opening * (1 + closing), most, waits))
+        for part, closing, most, waits in zip(saved, wanted.closing, ends, _waits(wanted), strict=True)
     )
     speedup = Speedup(low=low.low, likely=likely.likely, high=high.high, steady=low.steady)
     each = (wanted.asked or 0.0) / wanted.opens
@@ -83,12 +83,25 @@ def _finding(outlook: Outlook, wanted: Demand) -> Finding:
     )
 
 
-def _packed(outlook: Outlook, wanted: Demand, handling: float, most: float) -> Job:
-    """Return the work without `handling` s a batch for its files, of CPU and of storage as the batches have them."""
+def _waits(wanted: Demand) -> tuple[float, float, float]:
+    """Return the share of the wait for storage that goes with the files: least, likely, most.
+
+    The files of one sample lie together in a pack: one read gets them. Nothing of it is sure where they do so now.
+    """
+    together = 1 - wanted.samples / wanted.opens if wanted.opens > wanted.samples else 0.0
+    return 0.0, together, together
+
+
+def _packed(outlook: Outlook, wanted: Demand, handling: float, most: float, waits: float) -> Job:
+    """Return the work without `handling` s a batch for its files, of CPU and of storage as the batches have them.
+
+    And without the share `waits` of the wait for storage.
+    """
     cpu = outlook.making_cpu
     share = cpu / (cpu + wanted.waiting) if cpu + wanted.waiting else 0.0
     less_cpu = min(most, handling * share / cpu) if cpu else 0.0
-    less_blocked = min(most, handling * (1 - share) / wanted.blocked) if wanted.blocked else 0.0
+    standing = max(handling * (1 - share), waits * wanted.waiting)
+    less_blocked = min(most, standing / wanted.blocked) if wanted.blocked else 0.0
     packed = (
         replace(f, cpu=f.cpu * (1 - less_cpu), blocked=f.blocked * (1 - less_blocked)) for f in outlook.job.fetches
     )

@@ -64,6 +64,17 @@ def test_what_opening_waits_for_storage_goes_as_well(run, reading) -> None:
     assert finding.speedup.likely == pytest.approx(25 / 8, rel=0.1)
 
 
+def test_several_files_of_a_sample_wait_for_storage_once_where_they_lie_together(run, reading) -> None:
+    """Of 10 ms of waiting 7.5 go where four files are one record, the rest stays; surely only the opening goes."""
+    made = run(num_workers=0, cpu=0.010, blocked=0.010, step=0.005, cpus=2)
+    spread = reading(made, opens=128, opening=0.002, asked=64_000, stored=64_000, asleep=0.4)
+    single = reading(made, opens=32, opening=0.002, asked=64_000, stored=64_000, asleep=0.4)
+    (several,), (one,) = advise(spread), advise(single)
+    assert several.speedup.likely == pytest.approx(25 / (25 - 7.5 - 2), rel=0.05)
+    assert one.speedup.likely == pytest.approx(25 / 21, rel=0.05)
+    assert several.speedup.low < 25 / 20
+
+
 def test_standing_in_line_for_a_cpu_is_not_the_price_of_a_file(run, reading) -> None:
     made = run(num_workers=0, cpu=0.020, queued=0.060, step=0.005, cpus=2)
     (finding,) = advise(reading(made, opens=64, opening=0.020))
