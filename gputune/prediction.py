@@ -120,7 +120,7 @@ class Outlook:
         return max(0.0, self.whole - self.per_batch * self.batches - epochs)
 
     @cached_property
-    def elsewhere(self) -> float:
+    def other_loops(self) -> float:
         """Return the s between the rounds of this loader that are rounds of others: loops before or after its own."""
         others = [loader for loader in self._training() if loader.where != self.loader.where]
         return min(self.between, sum((mean(x.waits) + mean(x.steps)) * x.batches for x in others))
@@ -407,7 +407,7 @@ class Outlook:
         stays = (now + rest) / max(TINY, then + rest)
         goes = (now + rest) / max(TINY, then * (1 + more) + min(rest, self.between))
         likely = max(TINY, math.sqrt(stays * goes))
-        off = min(0.5, abs(measured - min(rest, self.elsewhere) - now) / measured if measured else 0.0)
+        off = min(0.5, abs(measured - min(rest, self.other_loops) - now) / measured if measured else 0.0)
         width = doubt(self.run) + 0.5 * off + 0.05 * min(FAR, abs(likely - 1))
         found = interval(likely, width, unsteady(self.run))
         far = max(stays, goes) / likely

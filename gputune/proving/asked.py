@@ -112,7 +112,7 @@ class Asked:
         if loader is None:
             return 0.0
         found = [outlook for process in self.run.processes for outlook in known(self.run, process)]
-        return next((o.elsewhere / o.whole for o in found if o.loader.where == loader.where and o.whole > 0), 0.0)
+        return next((o.other_loops / o.whole for o in found if o.loader.where == loader.where and o.whole > 0), 0.0)
 
 
 def asked(folder: Path, command: Sequence[str] = ()) -> Asked:
