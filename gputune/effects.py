@@ -16,10 +16,12 @@ def of_workers(loader: Loader, workers: int, *, persistent: bool) -> Effect:
 
     Neither matters to a sampler that draws nothing, or from nobody else's generator. A sampler that is not torch's may
     draw as it likes: it is taken for one that draws torch's. An iterable dataset is cut into as many parts as there are
-    workers, if it asks which of them it runs in; without asking, each worker returns all of it.
+    workers, if it asks which of them it runs in; without asking, each worker returns all of it: as many of them
+    as now repeat nothing that they do not repeat now.
     """
     if loader.iterable:
-        return "changes-order" if loader.shards or workers <= 1 >= loader.num_workers else "may-duplicate"
+        as_many = max(1, workers) == max(1, loader.num_workers)
+        return "changes-order" if loader.shards or as_many else "may-duplicate"
     if loader.order == "fixed":
         return "same-order"
     if persistent != loader.persistent_workers:

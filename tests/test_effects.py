@@ -31,6 +31,7 @@ def loader(workers: int, **differs: object) -> Loader:
         (2, 4, False, {"iterable": True, "shards": False}, "may-duplicate"),
         (2, 4, False, {"iterable": True, "shards": True}, "changes-order"),
         (0, 1, False, {"iterable": True}, "changes-order"),
+        (4, 4, True, {"iterable": True, "shards": False}, "changes-order"),
     ],
 )
 def test_the_effect_of_a_number_of_workers(now, then, persistent, differs, effect) -> None:
