@@ -437,7 +437,21 @@ class Outlook:
         if self.now.workers:  # steps that nobody waits before begin warm: by how much, only the upper end knows
             warm = self.gain(Setting(chosen[0], self.now.prefetch, chosen[1]), warmest(self.job, self.loader))
             found = replace(found, high=max(found.high, warm.likely))
-        return chosen[0], persistent, found.down_to(whole)
+        return chosen[0], persistent, self._beside_strangers(found.down_to(whole), now, then, chosen)
+
+    def _beside_strangers(self, found: Speedup, now: float, then: float, chosen: tuple[int, bool]) -> Speedup:
+        """Return what more workers buy where strangers may keep for themselves what they use of the CPUs.
+
+        The replay shares the CPUs evenly among all who want one. But a kernel moves no thread to where it would only
+        change places with another: three threads on two CPUs stay one and two, and the training may be of the two.
+        Likely lies between.
+        """
+        used = (self.run.machine.others or 0.0) / self.run.machine.ranks
+        if used < CROWD:
+            return found
+        left = self._with(replace(self.job, cpus=max(0.1, self.job.cpus - used), others=0.0))
+        kept = self._interval(now, max(then, left._seconds(*chosen)), apart=True)
+        return replace(found.down_to(kept), likely=math.sqrt(found.likely * min(found.likely, kept.likely)))
 
     def _smallest(self, numbers: Sequence[int], *, persistent: bool) -> tuple[int, bool]:
         """Choose for batches a little slower than measured: advice on the very edge would be taken back next time."""

@@ -138,6 +138,19 @@ def test_a_loop_over_another_loader_stays_and_makes_nothing_unsure() -> None:
     assert both.gain(more).high / both.gain(more).likely < alone.gain(more).high / alone.gain(more).likely
 
 
+def test_strangers_may_keep_the_cpus_that_they_use_for_themselves() -> None:
+    """Work in Python beside a step of 13 ms: one worker, the training and a stranger are three threads on two CPUs."""
+    making = loader(workers=0, cpu=0.011, blocked=0.0, step=0.013, wait=0.011, step_cpu=0.013)
+    _, _, alone = outlook(making, cpus=2.0).best_workers()
+    _, _, crowded = outlook(making, cpus=2.0, others=1.0).best_workers()
+    assert alone.low > 1.2
+    assert crowded.low < 1.0
+    assert crowded.likely < 1.2
+    asleep = loader(workers=0, cpu=0.001, blocked=0.050, step=0.005, wait=0.051, step_cpu=0.005)
+    _, _, beside = outlook(asleep, cpus=2.0, others=1.0).best_workers()
+    assert beside.likely == pytest.approx(outlook(asleep, cpus=2.0).best_workers()[2].likely, rel=0.2)
+
+
 def test_too_few_batches_or_fetches_are_not_known() -> None:
     assert outlook(loader()).known
     assert not outlook(loader(waits=(0.001,) * 7)).known
