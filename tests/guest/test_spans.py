@@ -123,9 +123,9 @@ READ = """
 import logging, sys, torch
 logging.basicConfig(stream=sys.stderr)
 x = torch.ones(4)
-print(x, "y" * 200_000)
-logging.warning("%s %s", x.sum(), "z" * 200_000)
-print("plain", "y" * 200_000)
+print(x, "y" * 8_000_000)
+logging.warning("%s %s", x.sum(), "z" * 8_000_000)
+print("plain", "y" * 8_000_000)
 print(float(x.sum()), int(x.sum()), bool(x.sum()), "{:.1f}".format(x.sum()), 1 if x.sum() > 1 else 0)
 """
 
