@@ -183,9 +183,12 @@ class Outlook:
     def queued(self) -> float:
         """Return the share of the time of making batches in which their makers had to wait for a CPU."""
         wall = sum(f.wall for f in self.loader.fetches)
-        if entangled(self.run, self.loader):
-            return max(0.0, 1 - sum(f.cpu for f in self.loader.fetches) / wall) if wall else 0.0
-        return sum(f.queued for f in self.loader.fetches) / wall if wall else 0.0
+        queued = sum(f.queued for f in self.loader.fetches) / wall if wall else 0.0
+        if wall and entangled(
+            self.run, self.loader
+        ):  # its first thread waits for the others as well, or spins for them
+            return max(queued, 1 - sum(f.cpu for f in self.loader.fetches) / wall)
+        return queued
 
     def fitting_workers(self) -> int:
         """Return how many workers the CPUs of this job can keep running.
