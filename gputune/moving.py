@@ -7,11 +7,21 @@ from gputune.aftermath import chill, coldest
 from gputune.features import Features, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
-from gputune.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, TINY, TYPICAL_PREFETCH, doubt, interval, known, unsteady
+from gputune.prediction import (
+    CANDIDATES,
+    ERROR,
+    GOOD_ENOUGH,
+    HALF,
+    TINY,
+    TYPICAL_PREFETCH,
+    doubt,
+    interval,
+    known,
+    unsteady,
+)
 from gputune.replay import Job, Work
 from gputune.workload import device_work, stretched
 
-HALF = 0.5  # of a CPU that was idle: what it gives at the least beside busy ones
 OUTNUMBERED = 1.3  # times as many batches: what workers must promise that leave the step no CPU of its own
 
 

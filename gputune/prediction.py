@@ -64,6 +64,7 @@ STRESS = 1.15  # blocked times for which a number of workers must still do: stor
 ROOM = 0.8  # of what is free in /dev/shm: batches vary in size, and the run's own are in there already
 PERSIST_GAIN = 1.1  # workers that persist must be this much better before more workers are advised only with it
 TYPICAL_PREFETCH = 2  # torch's own default
+HALF = 0.5  # of a CPU that was idle: what it gives at the least beside busy ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +441,15 @@ class Outlook:
         if self.now.workers:  # steps that nobody waits before begin warm: by how much, only the upper end knows
             warm = self.gain(Setting(chosen[0], self.now.prefetch, chosen[1]), warmest(self.job, self.loader))
             found = replace(found, high=max(found.high, warm.likely))
-        return chosen[0], persistent, self._beside_strangers(found.down_to(whole), now, then, chosen)
+        found = self._beside_strangers(found.down_to(whole), now, then, chosen)
+        return chosen[0], persistent, replace(found, low=min(found.low, self._on_unseen_cpus(now, then, chosen)))
+
+    def _on_unseen_cpus(self, now: float, then: float, chosen: tuple[int, bool]) -> float:
+        """Return the low end of what more workers buy if CPUs that nobody has used yet give half of what one gives."""
+        machine = self.run.machine
+        unseen = HALF * max(0.0, self.job.cpus - (machine.job or self.process.cpu or 1.0) / machine.ranks)
+        left = self._with(replace(self.job, cpus=max(0.1, self.job.cpus - unseen)))
+        return self._interval(now, max(then, left._seconds(*chosen)), apart=True).low
 
     def _beside_strangers(self, found: Speedup, now: float, then: float, chosen: tuple[int, bool]) -> Speedup:
         """Return what more workers buy where strangers may keep for themselves what they use of the CPUs.

@@ -151,6 +151,16 @@ def test_strangers_may_keep_the_cpus_that_they_use_for_themselves() -> None:
     assert beside.likely == pytest.approx(outlook(asleep, cpus=2.0).best_workers()[2].likely, rel=0.2)
 
 
+def test_what_cpus_give_that_nobody_used_yet_is_not_sure() -> None:
+    """Work in Python in turns with a step: the second CPU may be half of one; what sleeps needs none."""
+    busy = loader(workers=0, cpu=0.030, blocked=0.0, step=0.010, wait=0.030, step_cpu=0.010)
+    asleep = loader(workers=0, cpu=0.001, blocked=0.029, step=0.010, wait=0.030, step_cpu=0.010)
+    far = [gain.likely / gain.low for gain in (outlook(x, cpus=2.0).best_workers()[2] for x in (busy, asleep))]
+    assert far[0] > far[1]
+    sure = outlook(busy, cpus=2.0).best_workers()[2]
+    assert sure.low < sure.steady <= sure.likely
+
+
 def test_too_few_batches_or_fetches_are_not_known() -> None:
     assert outlook(loader()).known
     assert not outlook(loader(waits=(0.001,) * 7)).known
