@@ -11,12 +11,12 @@ from gputune.prediction import (
     CANDIDATES,
     ERROR,
     GOOD_ENOUGH,
-    HALF,
     TINY,
     TYPICAL_PREFETCH,
     doubt,
     interval,
     known,
+    unseen,
     unsteady,
 )
 from gputune.replay import Job, Work
@@ -57,8 +57,7 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
     chosen = _chosen(tried, max(present, cpus - max(step.width for step in moved.steps)))
     rest = max(0.0, process.loop / steps - now)  # pauses, evaluations: they stay
     gain = interval((now + rest) / max(TINY, tried[chosen] + rest), ERROR + doubt(run), unsteady(run))
-    unseen = HALF * max(0.0, cpus - (run.machine.job or process.cpu or 1.0) / run.machine.ranks)
-    worse = replace(moved, cpus=max(0.1, cpus - unseen)).seconds(chosen, TYPICAL_PREFETCH)
+    worse = replace(moved, cpus=max(0.1, cpus - unseen(run, process, moved))).seconds(chosen, TYPICAL_PREFETCH)
     return chosen, replace(gain, low=gain.low * min(1.0, (tried[chosen] + rest) / max(TINY, worse + rest)))
 
 

@@ -185,9 +185,8 @@ class Outlook:
         """Return the share of the time of making batches in which their makers had to wait for a CPU."""
         wall = sum(f.wall for f in self.loader.fetches)
         queued = sum(f.queued for f in self.loader.fetches) / wall if wall else 0.0
-        if wall and entangled(
-            self.run, self.loader
-        ):  # its first thread waits for the others as well, or spins for them
+        # A worker's first thread also waits for its others, or spins for them.
+        if wall and entangled(self.run, self.loader):
             return max(queued, 1 - sum(f.cpu for f in self.loader.fetches) / wall)
         return queued
 
@@ -446,10 +445,12 @@ class Outlook:
 
     def _on_unseen_cpus(self, now: float, then: float, chosen: tuple[int, bool]) -> float:
         """Return the low end of what more workers buy if CPUs that nobody has used yet give half of what one gives."""
-        machine = self.run.machine
-        unseen = HALF * max(0.0, self.job.cpus - (machine.job or self.process.cpu or 1.0) / machine.ranks)
-        left = self._with(replace(self.job, cpus=max(0.1, self.job.cpus - unseen)))
-        return self._interval(now, max(then, left._seconds(*chosen)), apart=True).low
+        return self._with_fewer_cpus(unseen(self.run, self.process, self.job), self.job, now, then, chosen).low
+
+    def _with_fewer_cpus(self, taken: float, job: Job, now: float, then: float, chosen: tuple[int, bool]) -> Speedup:
+        """Return what a choice of workers that makes the loop last `then` s buys if so many CPUs are not there."""
+        left = self._with(replace(job, cpus=max(0.1, job.cpus - taken)))
+        return self._interval(now, max(then, left._seconds(*chosen)), apart=True)
 
     def _beside_strangers(self, found: Speedup, now: float, then: float, chosen: tuple[int, bool]) -> Speedup:
         """Return what more workers buy where strangers may keep for themselves what they use of the CPUs.
@@ -461,8 +462,7 @@ class Outlook:
         used = (self.run.machine.others or 0.0) / self.run.machine.ranks
         if used < CROWD:
             return found
-        left = self._with(replace(self.job, cpus=max(0.1, self.job.cpus - used), others=0.0))
-        kept = self._interval(now, max(then, left._seconds(*chosen)), apart=True)
+        kept = self._with_fewer_cpus(used, replace(self.job, others=0.0), now, then, chosen)
         return replace(found.down_to(kept), likely=math.sqrt(found.likely * min(found.likely, kept.likely)))
 
     def _smallest(self, numbers: Sequence[int], *, persistent: bool) -> tuple[int, bool]:
@@ -634,6 +634,11 @@ def _running(fetch: Fetch) -> float:
     """Return the share of the time in which the maker of a batch wanted a CPU that it had one."""
     wanted = fetch.cpu + fetch.queued
     return fetch.cpu / wanted if wanted else 1.0
+
+
+def unseen(run: Features, process: Process, job: Job) -> float:
+    """Return how many CPUs those that nobody has used yet may lack: two may be threads of one core, or host others."""
+    return HALF * max(0.0, job.cpus - (run.machine.job or process.cpu or 1.0) / run.machine.ranks)
 
 
 def foreign(machine: Machine, process: Process) -> float:

@@ -108,9 +108,9 @@ def abstained(heard: Sequence[Process]) -> str:
     if not heard:
         return "no training was seen"
     count = too_few(heard)
-    return (
-        "" if count is None else f"too few batches: {count} after the warm-up, and a prediction needs {LEAST_BATCHES}"
-    )
+    if count is None:
+        return ""
+    return f"too few batches: {count} after the warm-up, and a prediction needs {LEAST_BATCHES}"
 
 
 def _together(features: Features) -> float | None:

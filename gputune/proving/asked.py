@@ -107,7 +107,7 @@ class Asked:
         loaders = [loader for p in self.run.processes for loader in p.loaders if loader.training]
         return max(loaders, key=lambda loader: loader.wait_total, default=None)
 
-    def elsewhere(self, loader: Loader | None) -> float:
+    def other_loops(self, loader: Loader | None) -> float:
         """Return the share of the loop that lies in rounds of other loaders, before or after those of this one."""
         if loader is None:
             return 0.0

@@ -71,11 +71,10 @@ def ceiling(what: Asked, finding: Finding | None, effort: Effort) -> Proof:
     """
     plan = planned(what, finding, effort.batches)
     before, after = _pairs(effort, lambda: trials.run(plan, AS_IT_IS), lambda: _replayed(plan))
-    elsewhere = what.elsewhere(what.loader(finding))
-    realised = of_the_run(of_pairs(_rates(before), _rates(after)), elsewhere)
+    realised = of_the_run(of_pairs(_rates(before), _rates(after)), plan.elsewhere)
     possible = State.SHORT if finding and finding.speedup.low > realised.high else State.HELD
     word = possible if finding else State.MEASURED
-    says = f"every batch there at once: no change to the loader brings more{in_one_loop(plan, elsewhere)}"
+    says = f"every batch there at once: no change to the loader brings more{in_one_loop(plan)}"
     return _document(CEILING, finding, finding.speedup if finding else None, realised, word, says, before, after)
 
 

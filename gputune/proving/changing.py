@@ -30,7 +30,6 @@ WARM_UP = 5  # batches until allocators, caches and autotuning have settled
 EPOCHS = 3  # timed at least, where epochs are short or the change is about what happens between them
 MOST_BATCHES = 2000  # in a trial, however short the epochs
 PREFETCH = 2  # torch's own
-MINOR = 0.02  # of the run: what lies in other loops need not be said
 MARGIN_S = 120.0  # s beyond what a trial should take, before it counts as hanging
 FASTER = 3.0  # times as slow as recorded may a start-up be
 
@@ -61,7 +60,7 @@ def planned(what: Asked, finding: Finding | None, batches: int | None = None) ->
     epoch = _epoch(loader) if loader and batches is None else 0
     if epoch and ("persistent_workers" in change or epoch < skip + timed):
         skip, timed = _whole(skip, timed, min(epoch, MOST_BATCHES // (1 + EPOCHS)))
-    others = what.elsewhere(loader)
+    elsewhere = what.other_loops(loader)
     return Plan(
         command=what.command,
         cwd=what.cwd,
@@ -69,8 +68,8 @@ def planned(what: Asked, finding: Finding | None, batches: int | None = None) ->
         batches=skip + timed,
         skip=skip,
         where=loader.where if loader else "",
-        alone=others < MINOR,
-        deadline=FASTER * (_startup(what.run) + others * what.run.wall) + trials.LONGEST_S + MARGIN_S,
+        elsewhere=elsewhere,
+        deadline=FASTER * (_startup(what.run) + elsewhere * what.run.wall) + trials.LONGEST_S + MARGIN_S,
     )
 
 
@@ -124,7 +123,7 @@ def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
     Raises NotOurs, NotMade or TrialFailed.
     """
     rules, predicted = what.rules(finding), _predicted(finding)
-    plan, elsewhere = planned(what, finding, effort.batches), what.elsewhere(what.loader(finding))
+    plan = planned(what, finding, effort.batches)
     effort.tell(
         f"the script runs {2 * (effort.pairs or PAIRS)} times for up to {plan.batches} batches each, "
         f"with all that it writes; its output goes to {plan.folder}"
@@ -139,7 +138,7 @@ def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
             (after if changed else before).append(trial)
             if changed:
                 _check(trial, finding)
-        realised = of_the_run(of_pairs(_rates(before), _rates(after)), elsewhere)
+        realised = of_the_run(of_pairs(_rates(before), _rates(after)), plan.elsewhere)
         word = state(predicted, realised)
         if len(before) >= (effort.pairs or (MORE_PAIRS if word is State.UNDECIDED else PAIRS)):
             break
@@ -150,7 +149,7 @@ def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
         predicted,
         realised,
         word,
-        says=f"{finding.id}, {CHANGED} to {settings}{_left(finding)}{in_one_loop(plan, elsewhere)}",
+        says=f"{finding.id}, {CHANGED} to {settings}{_left(finding)}{in_one_loop(plan)}",
         trials=_alternating(before, after),
         change=finding.settable,
     )
@@ -173,11 +172,11 @@ def _left(finding: Finding) -> str:
     return f" alone: {', '.join(rest)} is set in the script" if rest else ""
 
 
-def in_one_loop(plan: Plan, elsewhere: float) -> str:
+def in_one_loop(plan: Plan) -> str:
     """Say what was timed where that is not the whole training."""
-    if elsewhere < MINOR:
+    if plan.elsewhere < trials.MINOR:
         return ""
-    return f"; timed in its loop at {plan.where}, told of the run, of which {elsewhere:.0%} lie in other loops"
+    return f"; timed in its loop at {plan.where}, told of the run, of which {plan.elsewhere:.0%} lie in other loops"
 
 
 def _rates(found: Sequence[Trial]) -> list[float]:

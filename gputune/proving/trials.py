@@ -24,6 +24,7 @@ from gputune.sample import Json
 LONGEST_S = 120.0  # s of training in one trial, however slow its batches are
 GRACE_S = 10.0  # s between asking a trial to end and ending it
 LAST_WORDS = 300  # characters of a log that an error shows
+MINOR = 0.02  # of the run: what lies in other loops need neither be waited for nor said
 
 
 class TrialFailed(GputuneError):  # noqa: N818 - named for what happened
@@ -47,7 +48,7 @@ class Plan:
     batches: int  # of training, in each
     skip: int  # of these, warm-up
     where: str = ""  # the loader whose batches count; "" for all
-    alone: bool = True  # no other loop comes before its own
+    elsewhere: float = 0.0  # share of the run that lies in rounds of other loaders, before or after its own
     deadline: float = 600.0  # s for one trial, its start-up included
     seconds: float = LONGEST_S
     seed: int = 1
@@ -70,7 +71,7 @@ def run(plan: Plan, variant: str, *, rules: Sequence[Mapping[str, Json]] = (), *
     folder = plan.folder / f"{_next_number(plan.folder)}-{variant.replace(' ', '-')}"
     log = folder.with_suffix(".log")
     asked = {"batches": plan.batches, "seconds": plan.seconds, "seed": plan.seed, **special}
-    if not plan.alone:
+    if plan.elsewhere >= MINOR:
         asked["where"] = plan.where
     status = _run(plan, folder, log, _environment(asked, rules))
     try:

@@ -50,10 +50,6 @@ def _new(model):
     return mine
 
 
-def _graded():
-    return sys.modules["torch"].is_grad_enabled()
-
-
 def _forward(original):
     tracing = spans.compiling()
 
@@ -63,7 +59,8 @@ def _forward(original):
         if not (tracing() or spans.silent):
             try:
                 mine = _known.get(id(self)) or _new(self)
-                if self.require_backward_grad_sync and _graded():  # as DDP counts them: an evaluation meets nobody
+                # As DDP counts them: an evaluation meets nobody.
+                if self.require_backward_grad_sync and sys.modules["torch"].is_grad_enabled():
                     mine.count = count = mine.count + 1
                     if count <= DENSE or count % _each(mine) < PAIR:
                         _read(self, mine)

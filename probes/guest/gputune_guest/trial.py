@@ -32,6 +32,7 @@ from gputune_guest import places, ring
 MOST_FILES = 200000  # names kept by one process
 MOST_SEEDS = 1 << 32  # that numpy knows
 HOST_S = 2.0  # s between looks whether the host lives
+THERE = "there"  # kind of the loader that is meant
 LOOK_S = 0.1  # s between looks for the file that ends it: one is a system call
 
 current = None  # the _Trial of this process
@@ -58,12 +59,12 @@ class _Trial:
         self.over = False
         self.interrupted = False
 
-    def is_over(self, iterator, key):
+    def is_over(self, key):
         """Return whether the loop has had what it was to get."""
         if self.over:
             return True
         at = time.monotonic()
-        ours = not self.where or iterator in self.ours
+        ours = not self.where or key == THERE
         if self.began is None and ours:
             self.began = at
         enough = ours and (self.counts.get(key, 0) >= self.batches or at - self.began >= self.seconds)
@@ -190,8 +191,8 @@ def _next(original, trial):
     def wrapper(self):
         if not enabled() or os.getpid() != trial.owner or ring.is_worker():  # an evaluation, or somebody else's loader
             return original(self)
-        kind = "there" if trial.where and self in trial.ours else _kind(self)
-        if trial.is_over(self, kind):
+        kind = THERE if self in trial.ours else _kind(self)
+        if trial.is_over(kind):
             trial.leave()
         dataset = getattr(self, "_dataset", None)
         first = firsts[id(dataset)][1] if trial.replay and id(dataset) in firsts else None
