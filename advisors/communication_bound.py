@@ -98,7 +98,7 @@ def _finding(run: Features, ranks: Team, exposed: float) -> Finding:
     gain = accumulated(ranks, exposed, every, on_host=not run.devices)
     waits = min(exposed, latency(count, calls))  # of what is exposed, what latency alone explains
     stuck = max(waits, exposed - sent(size, count) / SLOWEST)  # and what no link explains
-    halved = ranks.gain(max, ranks.communication - (exposed - stuck) * HALF)
+    halved = ranks.gain(list(map(max, ranks.owns)), ranks.communication - (exposed - stuck) * HALF)
     told, could = _of_link(link(run.network, ranks), size, count, calls)
     return Finding(
         id="communication-bound",
@@ -168,7 +168,8 @@ def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True
 
     def gain(saved: float, back: float) -> Speedup:
         spared = less * (update + displaced + back)
-        return ranks.gain(lambda own: max(0.0, max(own) - spared), ranks.communication - saved * less)
+        works = [max(0.0, max(own) - spared) for own in ranks.owns]
+        return ranks.gain(works, ranks.communication - saved * less)
 
     stands = ranks.communication, ranks.working
     likely = gain(ranks.communication, chill(*stands) + BACK[0] * hidden if on_host else 0.0)

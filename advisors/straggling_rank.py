@@ -158,7 +158,7 @@ def _around(ranks: Team, late: _Late) -> float:
 
 
 def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) -> Speedup:
-    """Return what it buys if a round ends with the last of the other ranks.
+    """Return what it buys if late ranks need no longer than the others.
 
     `queueing` is what the late ranks queue longer, in s a round: a crowded machine goes on to hold somebody up. At the
     least the others queue longer, too, as soon as nobody waits: on the same two CPUs, whole runs did and did not.
@@ -168,11 +168,20 @@ def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) ->
     passing = why == "computing" and _around(ranks, late) < EXPLAINED * late.by
 
     def after(more: float) -> Speedup:
-        return ranks.gain(lambda own: more + max(own[m] for m in late.others), passing=passing)
+        return ranks.gain([more + working for working in _in_step(ranks, late)], passing=passing)
 
     alone, crowded, together = map(after, (0.0, queueing, _in_line(run, ranks, late, why)))
     steady = min(alone.low, crowded.low)
     return replace(alone, low=min(steady, together.likely * (1 - ERROR)), steady=steady)
+
+
+def _in_step(ranks: Team, late: _Late) -> list[float]:
+    """Return the s that each round works if late ranks need no longer than the others: it ends with the last of all.
+
+    Who is as quick as another varies as that one does, though not in the same rounds: as the other in the next one.
+    """
+    own = [[each[m] for m in late.others] for each in ranks.owns]
+    return [max(*now, *following[: len(late.members)]) for now, following in zip(own, own[1:] + own[:1], strict=True)]
 
 
 def _in_line(run: Features, ranks: Team, late: _Late, why: str) -> float:
@@ -186,7 +195,7 @@ def _in_line(run: Features, ranks: Team, late: _Late, why: str) -> float:
     if machine.job is None or machine.ranks != len(ranks.ranks) or not queued:
         return 0.0
     work = machine.job * ranks.seconds - (late.by * len(late.members) if why == "computing" else 0.0)
-    least = ranks.gain(lambda own: max(own[m] for m in late.others))
+    least = ranks.gain(_in_step(ranks, late))
     first = low = ranks.seconds / least.likely
     high = max(low, ranks.seconds)
 
@@ -223,7 +232,7 @@ def _finding(run: Features, ranks: Team, late: _Late, why: str, parts: dict[str,
         do=DO[why],
         share_lost=1 - 1 / max(1.0, gain.likely),
         speedup=gain,
-        basis="the measured rounds, ended by the last of the other ranks",
+        basis="the measured rounds, in which the late ranks take what the others took in the next one",
         falsified_by=f"{who} no longer late, and samples/s still below x{gain.low:.2f} of this run's",
         effect="identical",
         evidence={

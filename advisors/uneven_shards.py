@@ -24,7 +24,7 @@ from gputune.features import Features, Machine, Process
 from gputune.figures import mean
 from gputune.finding import NO_CHANGE, Finding, Speedup
 from gputune.prediction import ERROR, interval
-from gputune.team import job, named, team
+from gputune.team import Team, job, named, team, without
 from gputune.workload import CROWD
 
 UNEVEN = 1.05  # the largest share over their mean: padding and a last batch are less
@@ -69,15 +69,22 @@ def _of_samples(run: Features, ranks: Sequence[Process], counts: Sequence[int]) 
     """Return what it buys to even out batches that differ in size, if the rank that got most also works longest.
 
     A batch costs something by itself, and something for each sample: then the mean of what ranks work is what each of
-    them would work for as many samples as the others.
+    them would work for as many samples as the others. From round to round each varies as it did, and a round ends with
+    the last of them.
     """
     met, loop = team(run), max(p.loop for p in ranks)
     if met is None:
         worked = [max(0.0, p.loop - p.in_loop.get("collective", 0.0)) for p in ranks]
         gain = interval(loop / (loop - max(worked) + mean(worked)), 2 * ERROR)
     else:
-        worked, gain = [met.own(member) for member in range(len(met.ranks))], met.gain(mean)
+        worked, gain = [met.own(member) for member in range(len(met.ranks))], _evened(met)
     return gain if counts[worked.index(max(worked))] == max(counts) else None
+
+
+def _evened(ranks: Team) -> Speedup:
+    """Return what it buys if all ranks work equally long, on average."""
+    each = [ranks.own(member) for member in range(len(ranks.ranks))]
+    return ranks.gain(without(ranks, [own - mean(each) for own in each]))
 
 
 def _counts(ranks: Sequence[Process]) -> list[int]:

@@ -35,6 +35,7 @@ from gputune.youth import settled
 CHECKLIST = ("data loading",)
 
 LEAST_EPOCHS = 3  # below it, a restart is no habit
+COPIED = 0.7  # of a step: what copying the pages shared since a fork, and beginning cold, took at the most
 MOSTLY = 0.5  # of the epochs: if more of them build a DataLoader of their own, that is what is to change
 
 
@@ -125,8 +126,8 @@ def _with_one_iterator(run: Features, loader: Loader, now: float, paid: float) -
     """Return what it buys to pay `paid` of the `now` s a batch only once.
 
     The loop is as fast then as its steps or its workers, at the pace of those that have made a batch before. Each step
-    begins cold now, and the training writes to pages that it shares with its workers: how much of it that takes, no
-    step of this loop shows.
+    begins cold now, and after a fork the training copies each page that it writes to, for it shares them with its
+    workers. How much of a step that takes, none of this loop shows: likely as much as a cold start may.
     """
     fetches = settled(loader).fetches
     making, working = mean(f.wall for f in fetches), mean(f.cpu for f in fetches)
@@ -137,5 +138,8 @@ def _with_one_iterator(run: Features, loader: Loader, now: float, paid: float) -
         each = own - cold + DELIVERY_S
         return now / max(TINY, min(now, max(each, making / loader.num_workers, (each + working) / cpus)))
 
-    found = interval(gain(chill(paid, own)), ERROR + doubt(run))
-    return replace(found, high=max(found.high, gain(coldest(paid, own)) * (1 + ERROR)))
+    least, most = chill(paid, own), coldest(paid, own)
+    forked = loader.start_method == "fork"
+    found = interval(gain(most if forked else least), ERROR + doubt(run))
+    high = gain(COPIED * own if forked else most) * (1 + ERROR)
+    return replace(found.down_to(interval(gain(least), ERROR + doubt(run))), high=max(found.high, high))

@@ -25,7 +25,7 @@ APART = 2  # steps after a pause before a round can be a quiet one: its own and 
 FAR_ENOUGH = 16  # steps after a pause from which on every round is quiet
 LEAST = 10  # pauses with quiet rounds behind them below which their mean says nothing
 TRIMMED = 0.1  # of the pauses at either end that are left out of the mean: somebody else was at work
-LINGERS = 0.08  # of a round, and as much unsure: how much slower are rounds that are never far from a saved model
+LINGERS = 0.08  # of a round: by so much rounds that are never far from a saved model may differ from any without
 SURE = 1.6  # standard errors: nine means of ten lie within
 
 
@@ -87,7 +87,7 @@ def aftermath(loader: Loader, span: str) -> Aftermath:
         excess = mean(kept)
         believed = excess**2 / (excess**2 + error**2) if error else 1.0
         near = _lingering(excess, mean(rest), len(pauses) / count) if span == "checkpoint" and apart < FAR_ENOUGH else 0
-        return Aftermath(excess * believed + near, SURE * error + near, apart)
+        return Aftermath(excess * believed, SURE * error + near, apart)
     if span == "evaluation":  # it runs the model itself
         return Aftermath(0.0, 0.0, 0)
     pause = mean(p for p in pauses if p > 0)

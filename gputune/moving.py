@@ -78,7 +78,7 @@ def left_out(run: Features, process: Process, each: float) -> Speedup:
     """Return what it buys to do without work that takes `each` s of every step in the loop.
 
     No step gets shorter than its loader takes for a batch, or its device to work. What begins after other work begins
-    cold: without it it is shorter by that, too.
+    cold: without it it is shorter by that, too, and so is the making of a batch in the same process.
     """
     steps = process.batches or process.optimizer_steps
     whole = process.loop / steps
@@ -89,8 +89,11 @@ def left_out(run: Features, process: Process, each: float) -> Speedup:
         return whole / max(least, whole - each - cold) if each < whole else whole / least
 
     rest = max(0.0, whole - each)
-    found = interval(max(1.0, gain(chill(each, rest, busy=1.0))), doubt(run), unsteady(run))
-    return replace(found, high=max(found.high, gain(coldest(each, rest)) * (1 + doubt(run))))
+    inline = [loader for loader in process.loaders if loader.training and loader.waits and not loader.num_workers]
+    making = min(rest, sum(mean(loader.waits) * loader.batches for loader in inline) / steps)
+    parts = (making, rest - making)
+    found = interval(max(1.0, gain(sum(chill(each, part, busy=1.0) for part in parts))), doubt(run), unsteady(run))
+    return replace(found, high=max(found.high, gain(sum(coldest(each, part) for part in parts)) * (1 + doubt(run))))
 
 
 def _less(step: Work, seconds: float) -> Work:

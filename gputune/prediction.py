@@ -39,7 +39,7 @@ PREPARED = 0.05  # of a batch's CPU time: reading and passing it on is never fre
 PREPARED_S = 0.00003  # s of CPU to read one sample that was prepared, out of memory or a pack (measured: 5 to 60 µs)
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
 STOP_S = 0.003  # s to end one worker, likewise
-RESET_S = 0.008  # s until the first batch of workers that persist is on its way, beyond making it
+RESET_S = 0.002  # s for each worker that persists until the first batch is on its way again, beyond making it
 SPAWN_S = 1.0  # s for a worker that imports torch anew (spawn, forkserver)
 FIRST_S = 0.012  # s until a fresh worker's first batch is on its way, beyond making it
 SPINNING = 15.0  # times: what teams of threads cost that each fit the CPUs, but not together: libgomp spins for long
@@ -51,7 +51,7 @@ CROWDED = 0.08  # of a gain, where strangers fill the CPUs: they are never the s
 INLINE = 0.12  # times: work that has a process of its own may be so much faster than in turns with the step
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PREFETCHES = (2, 4, 8, 16)
-FAR = 3.0  # a gain beyond which the interval widens no more: the error is one of the model, not of the distance
+FAR = 0.1  # of a prediction, for each time that it is e times as fast: of what is left of a round less is known
 MOST = 100.0  # times as fast: beyond it, what was left out of the model sets the pace
 LEAST = 0.01  # likewise, where a change would be that much slower
 ENDLESS = 1_000_000  # batches: of a pass whose end nobody knows, what it pays once counts for next to nothing
@@ -258,7 +258,9 @@ class Outlook:
             if setting.workers and (number in built or not setting.persistent):
                 total += self.starting(setting.workers)
             elif setting.workers:
-                total += self.resetting
+                total += self.resetting(setting.workers)
+        if setting.workers and setting.persistent:  # these end with their DataLoader: the last ones after the loop
+            total -= self.ending(setting.workers)
         return total * self.batches / max(1, sum(lengths))
 
     def _epoch(self, setting: Setting, batches: int) -> float:
@@ -273,28 +275,36 @@ class Outlook:
 
     def starting(self, workers: int) -> float:
         """Return what an epoch pays to start and end `workers` workers, in s: as measured, else as known of torch."""
-        fresh = [e for e in self.loader.epochs if e.batches and e.start > 0]
-        if self.loader.persistent_workers:
-            fresh = fresh[:1] + [e for e in fresh[1:] if e.fresh]
-        if fresh and self.loader.num_workers:
+        fresh = self._fresh()
+        if fresh:
             first = mean(max(0.0, e.first_wait - self.arriving) for e in fresh)
             late = mean(map(self._one_by_one, fresh)) if self.youth is None else self.youth
-            paid = mean(e.start + e.shutdown for e in fresh) + late
-            return first + paid * workers / self.loader.num_workers
+            paid = mean(e.start for e in fresh) + late
+            return first + paid * workers / self.loader.num_workers + self.ending(workers)
         each = START_S if self.loader.start_method == "fork" else SPAWN_S
-        return FIRST_S + workers * (each + STOP_S)
+        return FIRST_S + workers * each + self.ending(workers)
+
+    def ending(self, workers: int) -> float:
+        """Return what of that it is to end them, in s."""
+        fresh = self._fresh()
+        each = mean(e.shutdown for e in fresh) / self.loader.num_workers if fresh else STOP_S
+        return workers * each
+
+    def _fresh(self) -> list[Epoch]:
+        """Return the passes that started workers."""
+        fresh = [e for e in self.loader.epochs if e.batches and e.start > 0] if self.loader.num_workers else []
+        return fresh[:1] + [e for e in fresh[1:] if e.fresh] if self.loader.persistent_workers else fresh
 
     def _one_by_one(self, epoch: Epoch) -> float:
         """Return what an epoch waits longer for the first batches of its other workers than for any: they are late."""
         others = min(self.loader.num_workers, epoch.batches) - 1
         return max(0.0, epoch.others_first - others * mean(self.loader.waits))
 
-    @cached_property
-    def resetting(self) -> float:
+    def resetting(self, workers: int) -> float:
         """Return what an epoch pays to set lasting workers to work again, in s: as measured, else as seen of torch."""
         again = [e for e in [e for e in self.loader.epochs if e.batches][1:] if not e.fresh]
         if not self.loader.persistent_workers or not self.loader.num_workers or not again:
-            return RESET_S
+            return workers * RESET_S
         return mean(e.start + max(0.0, e.first_wait - self.arriving) for e in again)
 
     def gain(self, setting: Setting, job: Job | None = None) -> Speedup:
@@ -411,7 +421,7 @@ class Outlook:
         goes = (now + rest) / max(TINY, then * (1 + more) + min(rest, self.between))
         likely = max(TINY, math.sqrt(stays * goes))
         off = min(0.5, abs(measured - min(rest, self.other_loops) - now) / measured if measured else 0.0)
-        width = doubt(self.run) + 0.5 * off + 0.05 * min(FAR, abs(likely - 1))
+        width = doubt(self.run) + 0.5 * off + FAR * abs(math.log(likely))
         found = interval(likely, width, unsteady(self.run))
         far = max(stays, goes) / likely
         turns = 0.0 if self.now.workers or not apart else min(1.0, self.making_cpu / max(TINY, self.per_batch))
@@ -584,7 +594,13 @@ class Outlook:
             delivery=min(delivery, self.job.delivery),
             late=self.job.late * fewer,
         )
-        return self._with(now).gain(self.now, then)
+        with_first = self._also(replace(loader, epochs=tuple(self._sooner(e, fewer) for e in loader.epochs)), then)
+        return self._interval(self._with(now).loop(self.now), with_first.loop(self.now))
+
+    def _sooner(self, epoch: Epoch, fewer: float) -> Epoch:
+        """Return a pass whose first batch has a share of its tensors: what it was late by beyond others is theirs."""
+        usual = self.arriving + FIRST_S
+        return replace(epoch, first_wait=min(epoch.first_wait, usual + fewer * (epoch.first_wait - usual)))
 
     def _crowded(self) -> float:
         """Return how many of workers, training and strangers have no CPU, up to one. Workers want one while they make.

@@ -85,10 +85,13 @@ class Team:
         came = [max(range(len(met)), key=lambda r: met[r].own) for met in self.rounds]
         return sum(member in members for member in came) / len(came)
 
-    def gain(
-        self, then: Callable[[Round], float], communication: float | None = None, *, passing: bool = False
-    ) -> Speedup:
-        """Return what it buys if a round works `then(own s of each rank)` s, and communicates as long as told.
+    @property
+    def owns(self) -> list[Round]:
+        """Return the own s of each rank, for each of the rounds."""
+        return [[m.own for m in met] for met in self.rounds]
+
+    def gain(self, works: Sequence[float], communication: float | None = None, *, passing: bool = False) -> Speedup:
+        """Return what it buys if each of the rounds works for so many s, and communicates as long as told.
 
         The interval is what the ratio varies by over stretches of the run, and the model's own error. What is slow for
         some seconds and then is not, as a CPU whose core a stranger shares, is not a property of a rank. With `passing`
@@ -96,7 +99,7 @@ class Team:
         """
         rest = self.communication if communication is None else communication
         now = [max(m.own for m in met) + self.communication for met in self.rounds]
-        after = [then([m.own for m in met]) + rest for met in self.rounds]
+        after = [working + rest for working in works]
         ratio = mean(now) / max(TINY, mean(after))
         residuals = [n - ratio * a for n, a in zip(now, after, strict=True)]
         return interval(ratio, ERROR + _unsure(residuals, passing=passing) / max(TINY, ratio * mean(after)))
@@ -138,7 +141,12 @@ def ceiling(run: Features, spans: Collection[str]) -> float:
     if ranks is None:
         return float("inf")
     spared = [share(process, spans) * ranks.seconds for process in ranks.ranks]
-    return ranks.gain(lambda own: max(max(0.0, o - s) for o, s in zip(own, spared, strict=True))).likely
+    return ranks.gain(without(ranks, spared)).likely
+
+
+def without(ranks: Team, spared: Sequence[float]) -> list[float]:
+    """Return the s that each of the rounds works if each rank has so many s less to do, and varies as it did."""
+    return [max(max(0.0, o - s) for o, s in zip(own, spared, strict=True)) for own in ranks.owns]
 
 
 def share(process: Process, spans: Collection[str]) -> float:

@@ -1,18 +1,20 @@
 """Workers that were just started are slow, and so is the training beside them: what of a loop is their youth.
 
 A fresh worker maps its memory anew, opens what the data set opens once, and loads what its first batches need: its
-first two take several times what later ones do. They are all made at once, for the queues are empty, and the training
-competes with them for the CPUs while it copies each page that it writes to and that the workers still share. Where
-every pass starts workers, all of this is a price of starting them, and goes with it.
+first takes several times what later ones do, and the next few still more than these. They are all made at once, for the
+queues are empty, and the training competes with them for the CPUs while it copies each page that it writes to and that
+the workers still share. Where every pass starts workers, all of this is a price of starting them, and goes with it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from gputune.features import Fetch, Loader
 from gputune.figures import mean
 
-GROWN = 2  # batches after which a worker is as quick as ever (measured: the first took 4 times as long, the second 1.7)
+GROWN = 5  # batches after which a worker is as quick as ever (they took 5, 2.4, 1.9, 1.6 and 1.6 times as long)
+LEFT = 0.25  # of a pass that counts as grown in any case: of its end at least more is known than of its beginning
 LEAST = 20  # rounds or batches of workers that are no longer young, below which their mean says nothing
 HABIT = 3  # starts of workers: fewer are a loop's own start
 
@@ -64,11 +66,11 @@ def lost(loader: Loader) -> float | None:
 def youth(loader: Loader) -> int:
     """Return for how many batches after a start of workers a loop is slower.
 
-    Until those that they made young were taken, but for no more than half of a pass.
+    Until those that they made young were taken, but never to the end of a pass.
     """
     lengths = sorted(e.batches for e in loader.epochs if e.batches)
     usual = lengths[len(lengths) // 2] if lengths else 0
-    return max(1, min(loader.num_workers * (GROWN + 1), usual // 2))
+    return max(1, min(loader.num_workers * (GROWN + 1), math.floor(usual * (1 - LEFT))))
 
 
 def _habit(loader: Loader) -> bool:

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from gputune.aftermath import chill
 from gputune.company import Company
 from gputune.features import Device, Epoch, Features, Fetch, Loader, Machine, Process, Reads
 from gputune.figures import mean
 from gputune.finding import Speedup
-from gputune.moving import moved_to_workers
+from gputune.moving import left_out, moved_to_workers
 from gputune.pauses import pause_gain
 from gputune.prediction import (
     ENDLESS,
@@ -117,6 +118,14 @@ def test_what_a_round_takes_beyond_its_replay_may_stay_or_go_with_the_work_that_
     assert found.low < stays < found.likely < goes < found.high
 
 
+def test_the_more_a_prediction_leaves_out_of_a_round_the_less_sure_it_is() -> None:
+    slow = outlook(loader(workers=1, cpu=0.0, blocked=0.4, step=0.001, wait=0.399))
+    twice, often = (slow.gain(Setting(n, 2, persistent=False)) for n in (2, 32))
+    assert often.likely > 12
+    assert often.high / often.likely > twice.high / twice.likely + 0.15
+    assert often.low / often.likely < twice.low / twice.likely - 0.15
+
+
 def test_what_lies_between_rounds_stays() -> None:
     evaluated = outlook(loader(workers=1, blocked=0.050, step=0.010, wait=0.045), loop=2 * 0.055 * 200)
     fewer = evaluated.loop(Setting(5, 2, persistent=False))
@@ -219,7 +228,7 @@ def test_workers_that_persist_pay_once() -> None:
     epoch = Epoch(began=0, start=0.040, first_wait=0.050, shutdown=0.020, batches=50, seconds=1.0, complete=True)
     mine = outlook(loader(workers=2, blocked=0.020, epochs=(epoch,) * 4))
     again, once = (mine.loop(Setting(2, 2, persistent=p)) for p in (False, True))
-    assert again - once == pytest.approx(3 * (mine.starting(2) - RESET_S))
+    assert again - once == pytest.approx(3 * (mine.starting(2) - 2 * RESET_S) + mine.ending(2))  # at the end, after it
 
 
 def test_workers_that_persist_pay_once_for_each_loader_that_is_built() -> None:
@@ -229,14 +238,14 @@ def test_workers_that_persist_pay_once_for_each_loader_that_is_built() -> None:
     never, each, once = (
         mine.loop(Setting(2, 2, persistent=p, once=o)) for p, o in ((False, False), (True, False), (True, True))
     )
-    assert never - each == pytest.approx(2 * (mine.starting(2) - RESET_S))
-    assert never - once == pytest.approx(3 * (mine.starting(2) - RESET_S))
+    assert never - each == pytest.approx(2 * (mine.starting(2) - 2 * RESET_S) + mine.ending(2))
+    assert never - once == pytest.approx(3 * (mine.starting(2) - 2 * RESET_S) + mine.ending(2))
 
 
 def test_what_setting_lasting_workers_to_work_costs_is_measured_where_they_last() -> None:
     epoch = Epoch(began=0, start=0.002, first_wait=0.040, shutdown=0.0, batches=50, seconds=1.0, complete=True)
     lasting = outlook(replace(loader(workers=2, blocked=0.020, epochs=(epoch,) * 4), persistent_workers=True))
-    assert lasting.resetting == pytest.approx(0.002 + 0.020 - lasting.job.delivery)
+    assert lasting.resetting(2) == pytest.approx(0.002 + 0.020 - lasting.job.delivery)
 
 
 def test_workers_that_start_one_after_the_other_hold_up_the_first_batches() -> None:
@@ -379,6 +388,15 @@ def test_of_ranks_that_run_the_same_line_the_one_that_waits_most_stands_for_all(
 def test_no_pause_promises_nothing() -> None:
     mine = outlook(loader())
     assert pause_gain(mine.run, mine.process, "checkpoint", 0.1).likely == 1.0
+
+
+def test_the_making_of_a_batch_and_its_step_both_begin_cold_after_other_work_in_the_same_process() -> None:
+    """Of 12 ms 8 go: the 2 that a batch takes to make lose as much of what is left as the step's 2."""
+    run = outlook(loader(workers=0, cpu=0.002, blocked=0.0, step=0.010, wait=0.002)).run
+    ahead = outlook(loader(workers=2, cpu=0.002, blocked=0.0, step=0.0119, wait=0.0001)).run
+    inline, apart = (left_out(each, each.processes[0], 0.008).likely for each in (run, ahead))
+    assert apart == pytest.approx(12 / (4 - 1e3 * chill(0.008, 0.004, busy=1.0)), rel=0.03)
+    assert inline == pytest.approx(12 / (4 - 2e3 * chill(0.008, 0.002, busy=1.0)), rel=0.03)
 
 
 def test_work_moved_to_workers_cannot_gain_more_than_it_took() -> None:

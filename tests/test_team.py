@@ -37,7 +37,7 @@ def test_a_round_is_the_last_rank_and_the_transfer() -> None:
 def test_a_gain_is_of_rounds_that_end_earlier() -> None:
     told = team(ranks(0.010, 0.030))
     assert told is not None
-    gain = told.gain(min)
+    gain = told.gain(list(map(min, told.owns)))
     assert gain.likely == pytest.approx(32 / 12)
     assert gain.low < gain.likely < gain.high
 
@@ -67,7 +67,7 @@ def test_a_rank_that_was_late_for_a_part_of_the_run_promises_nothing_for_sure() 
     for_a_while, always = (team(slowed(0, late)) for late in (lambda n: n < 30, lambda n: n % 8 < 3))
     assert for_a_while is not None
     assert always is not None
-    first, second = (told.gain(lambda own: own[1]) for told in (for_a_while, always))
+    first, second = (told.gain([own[1] for own in told.owns]) for told in (for_a_while, always))
     assert first.likely == pytest.approx(second.likely)
     assert first.low < 1.05 < second.low
 

@@ -56,9 +56,9 @@ def test_a_start_costs_what_its_first_rounds_take_longer() -> None:
     assert lost(loader()) == pytest.approx(5 * (COPYING - STEP))
 
 
-def test_a_short_pass_is_young_for_half_of_it() -> None:
-    assert youth(loader(batches=8)) == 4
-    assert lost(loader(passes=12, batches=8)) == pytest.approx(3 * (COPYING - (2 * COPYING + 2 * STEP) / 4))
+def test_of_a_short_pass_the_end_is_grown() -> None:
+    assert youth(loader(batches=8)) == 6
+    assert lost(loader(passes=12, batches=8)) == pytest.approx(5 * (COPYING - STEP))
 
 
 @pytest.mark.parametrize("differs", [{"passes": 2}, {"num_workers": 0}, {"persistent_workers": True}, {"ages": ()}])
@@ -87,4 +87,5 @@ def test_workers_that_persist_pay_for_their_youth_once() -> None:
     outlook = Outlook(run, process, mine)
     assert outlook.starting(WORKERS) == pytest.approx(0.05 + 5 * (COPYING - STEP) + 0.02 - CPU - 0.0011, abs=0.002)
     now, then = (outlook.loop(Setting(WORKERS, 2, persistent)) for persistent in (False, True))
-    assert now - then == pytest.approx(4 * (outlook.starting(WORKERS) - outlook.resetting))
+    starting, ending = outlook.starting(WORKERS), outlook.ending(WORKERS)
+    assert now - then == pytest.approx(4 * (starting - outlook.resetting(WORKERS)) + ending)

@@ -92,6 +92,15 @@ def test_what_a_step_does_before_its_model_goes_with_the_pieces(run) -> None:
     assert "of 127 or more tensors" in told.says
 
 
+def test_the_first_batch_of_a_pass_is_late_by_its_tensors_too(run) -> None:
+    passes = [
+        run(**SMALL_TENSORS, tensors=127, epochs=20, batches=200, start=0.01, first_wait=first)
+        for first in (0.05, 0.25)
+    ]
+    (one,), (other,) = map(advise, passes)
+    assert other.speedup.likely > one.speedup.likely
+
+
 def test_a_batch_of_few_tensors_is_not_late_for_their_number(run) -> None:
     """Its worker was at rest meanwhile: another collate_fn would deliver as late, while CPUs are taken away."""
     assert list(advise(_rested(run))) == []

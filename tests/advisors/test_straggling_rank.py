@@ -26,6 +26,13 @@ def test_says_who_and_by_how_much(job) -> None:
     assert finding.evidence["communication_s"] == pytest.approx(0.005)
 
 
+def test_a_rank_that_is_late_no_more_varies_as_the_others_do(job) -> None:
+    """In turns 10 and 14 ms, and not in the same rounds: one of two is always at 14."""
+    turns = [0.014 if k % 2 else 0.010 for k in range(100)]
+    (finding,) = advise(job(turns, 0.025))
+    assert finding.speedup.likely == pytest.approx(26 / 15, rel=0.01)
+
+
 def test_several_ranks_may_be_late_together(job) -> None:
     (finding,) = advise(job(0.010, 0.020, 0.010, 0.021))
     assert finding.says.startswith("ranks 1 and 3 need")

@@ -79,6 +79,13 @@ def test_a_batch_costs_something_by_itself_as_well(job) -> None:
     assert finding.speedup.low == pytest.approx(19 / 15 * 0.95)
 
 
+def test_with_equal_shares_a_round_still_ends_with_the_last_rank(job) -> None:
+    """Now and then each rank takes 4 ms longer, by turns: with 16 ms on average there is always one that takes 18."""
+    often = [[mine + 0.004 * (k % 2 == r) for k in range(100)] for r, mine in enumerate((0.008, 0.020))]
+    (finding,) = advise(job(*often, samples=(3200, 6400)))
+    assert finding.speedup.likely == pytest.approx(23 / 19, rel=0.01)
+
+
 def test_more_samples_that_cost_less_are_no_cause(job) -> None:
     assert list(advise(job(0.018, 0.010, samples=(800, 2400)))) == []
 

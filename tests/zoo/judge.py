@@ -48,6 +48,7 @@ HEAD = "{:34} {:23} {:24} {:5} {:20} {:>8} {:>9}"  # the table's columns
 MEDIAN_ERROR, P90_ERROR = 0.05, 0.10  # bars: relative error of the predicted speed-up
 COVERED = 0.90  # bar: intervals that hold what was realised
 LATER = 2.0  # s before a script that failed is tried again: what was in its way may be gone
+AGREE = 0.05  # rounds of a case that differ by no more say what a change realises as closely as the bar for the median
 KNOWN = 0.02  # standard error from which on what a change realised is known: well below the bar for its prediction
 ALIKE = 0.03  # runs of which one had a machine so much faster are not held against each other, if there are others
 NEIGHBOUR = "busy-host"  # what has to be named on a machine with busy neighbours, beside the cause
@@ -445,10 +446,22 @@ def repeated(outcomes: list[Outcome]) -> list[float]:
     """
     found = []
     for outcome in outcomes:
-        ratios = [then / now for now, then in zip(outcome.paces, outcome.mended, strict=False)]
+        ratios = _ratios(outcome)
         for number, ratio in enumerate(ratios if len(ratios) > 1 and outcome.predicted else []):
             found.append(abs(ratio / statistics.median(ratios[:number] + ratios[number + 1 :]) - 1))
     return sorted(found)
+
+
+def agreeing(outcomes: list[Outcome]) -> list[float]:
+    """Return the errors of the cases whose rounds agree on what their change realises, sorted."""
+    rounds = [(outcome.error, _ratios(outcome)) for outcome in outcomes if outcome.error is not None]
+    agree = [error for error, each in rounds if len(each) > 1 and max(each) <= (1 + AGREE) * min(each)]
+    return sorted(agree)
+
+
+def _ratios(outcome: Outcome) -> list[float]:
+    """Return what a change realised in each round, as a ratio of samples/s."""
+    return [then / now for now, then in zip(outcome.paces, outcome.mended, strict=False)]
 
 
 def _p90(ordered: list[float]) -> float:
@@ -494,6 +507,11 @@ def totals(outcomes: list[Outcome]) -> tuple[list[str], bool]:
             median_apart, p90_apart = statistics.median(apart), _p90(apart)
             lines.append(
                 f"one round from the others of its case: median {median_apart:.1%}, 90th percentile {p90_apart:.1%}"
+            )
+        if sure := agreeing(planted):
+            lines.append(
+                f"error where the rounds of a case agree within {AGREE:.0%} ({len(sure)} cases): "
+                f"median {statistics.median(sure):.1%}, 90th percentile {_p90(sure):.1%}"
             )
         held = median <= MEDIAN_ERROR and p90 <= P90_ERROR and covered >= COVERED * len(told)
         met = met and (held or bool(loaded))

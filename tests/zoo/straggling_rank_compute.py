@@ -33,7 +33,7 @@ class Statistics:
 
 
 def main() -> None:
-    args = kit.settings(ZOO, transforms=48)
+    args = kit.settings(ZOO, transforms=96)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     torch.manual_seed(0)

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -213,3 +214,6 @@ def test_what_one_round_realised_is_held_against_the_others_of_its_case() -> Non
     )
     once = judge.Outcome("once", "few-workers", predicted=[[1.0, 2.0, 3.0]], paces=[10.0], mended=[20.0])
     assert judge.repeated([steady, apart, once]) == pytest.approx([0.0, 0.0, 0.2, 0.2, 0.5])
+    judged = [replace(outcome, error=error) for outcome, error in ((steady, 0.1), (apart, 0.2), (once, 0.3))]
+    assert judge.agreeing(judged) == [0.1]
+    assert any("agree within 5% (1 cases): median 10.0%" in line for line in judge.totals(judged)[0])
