@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from textwrap import wrap
 
+from gputune.advised import AT
 from gputune.document import FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
 from gputune.figures import duration
 from gputune.finding import AROUND, WITHOUT_EDIT, Severity
@@ -339,7 +340,8 @@ def _settling(verdict: Verdict, first: FindingRow, folder: str) -> str:
     """Return the command that shows whether a promise holds, or how to; where there is none, the verdict's own."""
     switched = verdict.tuned is not None and verdict.tuned.tries  # it cannot be proved by such a run
     if verdict.perhaps and not switched:
-        return f"gputune prove {folder} {clean(first.id, NAME)}"
+        place = f"{AT}{first.where}" if any(found.id == first.id for found in verdict.findings) else ""
+        return f"gputune prove {folder} {shlex.quote(clean(first.id + place, TEXT))}"
     settable = first.change.keys() & WITHOUT_EDIT
     return f"gputune {'prove' if settable and not switched else 'report'} {folder}"
 

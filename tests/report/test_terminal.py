@@ -61,6 +61,12 @@ def test_what_may_help_is_said_with_its_place_and_how_to_settle_it(features: Mak
         assert f"gputune explain few-workers gputune prove {FOLDER} few-workers" in text.replace(" · ", " ")
 
 
+def test_of_several_with_one_id_the_command_names_the_place(features: Make, finding: Make) -> None:
+    unsure = finding(speedup=Speedup(low=0.74, likely=1.21, high=1.46, steady=1.02), where="train.py:60")
+    verdict = build(features(), [finding()], perhaps=[unsure], overhead=Overhead())
+    assert f"gputune prove {FOLDER} few-workers@train.py:60" in render(verdict, run_folder=FOLDER)
+
+
 def test_what_others_cost_does_not_hide_what_the_script_itself_does(features: Make, finding: Make) -> None:
     text = " ".join(shown(features(), finding(id="busy-host")))
     assert "in the script itself, no change was found that is sure to help: 60% of the time" in text
