@@ -1,9 +1,11 @@
 """Data work runs in the training loop itself, between getting a batch and the step, or without any DataLoader.
 
-What it sees: the time from the return of `next()` (or, in a loop without a DataLoader, from the end of the
-optimizer's step) to the first call of a torch module, measured in the training process on sampled steps, and the
-stacks of that time. In a loop without a DataLoader, work on the weights (a moving average of them, clipping, their
-gradients) lies there, too: torch tells in some of the first steps how much of the time it is, and that is left out.
+What it sees: the time from the return of `next()` (or, in a loop without a DataLoader, from the end of the optimizer's
+step) to the first call of a torch module, measured in the training process on sampled steps, and the stacks of that
+time. What it takes to let the last batch go, at the line that asks for the next one, is left out: a large one is
+unmapped from shared memory then, whatever the loop does. In a loop without a DataLoader, work on the weights (a moving
+average of them, clipping, their gradients) lies there, too: torch tells in some of the first steps how much of the time
+it is, and that is left out.
 
 Why it matters: this work runs one after the other with the step: no worker does it ahead of time, and the device
 waits.
@@ -34,6 +36,8 @@ CHECKLIST = ("preprocessing", "2.1")
 
 LEAST = 20  # sampled steps: below it, nothing is predicted
 NOTABLE = 0.08  # of the loop before the first module call: optimizer.zero_grad, counters and a progress bar take less
+RELEASED = 4e9  # B/s at which a batch goes, without any stacks
+SLOWEST = 2e9  # B/s at the least
 
 AFTER_NEXT = ("after next()", "move it into the dataset or collate_fn")
 WITHOUT_LOADER = (
@@ -50,7 +54,7 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         if not process.batch_gotten and side(process) == BEHIND:
             continue
-        each = unattended(process)
+        each = max(0.0, unattended(process) - _letting_go(process, steps))
         if each * steps / process.loop >= NOTABLE and not _through_a_model(process):
             yield _finding(run, process, each, steps)
 
@@ -58,6 +62,18 @@ def advise(run: Features) -> Iterator[Finding]:
 def _known(process: Process, step: float) -> bool:
     """Return whether enough steps, of `step` s, were sampled."""
     return len(process.before_forward) >= LEAST or sure(process.before_forward, of=step)
+
+
+def _letting_go(process: Process, steps: int) -> float:
+    """Return the s of a step in which the last batch goes, since the next one is bound to the loop's variables.
+
+    As the stacks at that line have it, but no more than its bytes explain: what calls C there has no frame either.
+    """
+    size = max((loader.batch_bytes or 0 for loader in process.loaders if loader.training), default=0)
+    if not process.batch_gotten or not process.stack_samples:
+        return size / RELEASED if process.batch_gotten else 0.0
+    spans = sum(seconds for name, seconds in process.in_loop.items() if name != "step")
+    return min(process.letting_go * max(0.0, process.loop - spans) / steps, size / SLOWEST)
 
 
 def _through_a_model(process: Process) -> bool:
@@ -77,7 +93,8 @@ def _through_a_model(process: Process) -> bool:
 
 def _finding(run: Features, process: Process, each: float, steps: int) -> Finding:
     workers, speedup = moved_to_workers(run, process, each)
-    frame = next((f for f in process.frames if not f.compute and f.share > on_weights(process)), None)  # else: that
+    own = [f for f in process.frames if not f.compute and f.share > on_weights(process)]  # else: that
+    frame = min(own, key=lambda f: f.asks, default=None)
     place = f", mostly in {frame.function}" if frame else ""
     since, move = AFTER_NEXT if process.batch_gotten else WITHOUT_LOADER
     do = f"{move}, with num_workers={workers}"

@@ -225,13 +225,14 @@ class Frame:
     In a process that no guest spoke from, spans are not known: there it is any place.
 
     `share` is of the stack samples taken outside of next(); `compute` says that torch's forward, backward or
-    optimizer (or another library's device work) lay under it.
+    optimizer (or another library's device work) lay under it, `asks` that it is a line that asks for batches.
     """
 
     where: str
     function: str
     share: float
     compute: bool
+    asks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +318,7 @@ class Process:
     places: tuple[Place, ...] = ()
     frames: tuple[Frame, ...] = ()
     stack_samples: int = 0
+    letting_go: float = 0.0  # share of these at a line that asks for batches, with nothing under it: the last one goes
     before_forward: tuple[float, ...] = ()  # s of a step before its first module call, spans left out, sampled steps
     on_weights: float | None = None  # share of these s in which torch works on the weights; None: nobody looked
     after_step: tuple[

@@ -62,6 +62,9 @@ class Piles(Protocol):
     def of(self, pid: int) -> tuple[tuple[Frame, ...], int]:
         """Return the places of a process, and how many stacks there were."""
 
+    def letting_go(self, pid: int) -> float:
+        """Return the share of these in which the last batch goes, as the next one has come."""
+
     def afterwork(self, pid: int, *, loaderless: bool = False) -> Behind:
         """Return what they show after the optimizer's step of its loop; `loaderless` if it asks for no batches."""
 
@@ -551,6 +554,7 @@ class Training:
             ),
             frames=frames,
             stack_samples=samples,
+            letting_go=stacks.letting_go(self.guest.pid),
             before_forward=tuple(self._forwards),
             after_step=tuple(self._afters),
             afterwork=after.lines,

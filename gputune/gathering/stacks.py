@@ -29,6 +29,7 @@ FOREIGN = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen", "<stri
 MOST = 4000  # different places kept
 
 Place: TypeAlias = tuple[str, str, bool]  # where, function, computes
+Line: TypeAlias = tuple[str, str]  # where, function
 Parts: TypeAlias = list[tuple[str, str, str]]  # function, file, line
 
 
@@ -38,15 +39,32 @@ class _Pile:
 
     total: int = 0
     places: dict[Place, int] = field(default_factory=dict)
+    asking: set[Line] = field(default_factory=set)  # those that ask for batches
+    bare: dict[Line, int] = field(default_factory=dict)  # with nothing under them
 
-    def add(self, found: Place, count: int) -> None:
+    def add(self, found: Place, count: int, *, bare: bool = False) -> None:
         self.total += count
         if found in self.places or len(self.places) < MOST:
             self.places[found] = self.places.get(found, 0) + count
+            if bare:
+                self.bare[found[:2]] = self.bare.get(found[:2], 0) + count
+
+    def asks(self, line: Line) -> None:
+        if len(self.asking) < MOST:
+            self.asking.add(line)
+
+    @property
+    def letting_go(self) -> float:
+        """Return the share at lines that ask for batches, with nothing under them.
+
+        There the loop's variables are bound to the next batch, and the last one goes, which takes long for a large one.
+        """
+        return sum(self.bare.get(line, 0) for line in self.asking) / self.total if self.total else 0.0
 
     def frames(self) -> Iterator[Frame]:
         for (where, function, computes), count in sorted(self.places.items(), key=lambda item: -item[1])[:20]:
-            yield Frame(where=where, function=function, share=count / self.total, compute=computes)
+            asks = (where, function) in self.asking
+            yield Frame(where=where, function=function, share=count / self.total, compute=computes, asks=asks)
 
 
 def _split(frame: str) -> tuple[str, str, str]:
@@ -108,9 +126,13 @@ class Stacks:
             return
         self._all.setdefault(stack.pid, _Pile()).add(found, stack.count)
         spanned = _is_spanned(parts)
+        own = self._own.setdefault(stack.pid, _Pile())
         if not spanned:
-            self._own.setdefault(stack.pid, _Pile()).add(found, stack.count)
+            own.add(found, stack.count, bare=_users(parts) == len(parts) - 1)
         asked = next((i for i, (_, file, _) in enumerate(parts) if any(mark in file for mark in LOADING)), None)
+        asker = _innermost(parts[:asked]) if asked is not None else None
+        if asker is not None:
+            own.asks(asker[:2])
         word_of = "next" if asked is not None else "span" if spanned else ""
         self._paths.setdefault(stack.pid, Paths()).add(parts, stack.count, word=word_of, user=_users(parts[:asked]))
 
@@ -122,6 +144,10 @@ class Stacks:
         """Return what a process's stacks show after the optimizer's step; `loaderless` if it asks for no batches."""
         paths = self._paths.get(pid)
         return Behind() if paths is None else paths.lines(loaderless=loaderless)
+
+    def letting_go(self, pid: int) -> float:
+        """Return the share of a process's stacks outside of spans in which the last batch goes."""
+        return self._own[pid].letting_go if pid in self._own else 0.0
 
     def of(self, pid: int, *, everywhere: bool = False) -> tuple[tuple[Frame, ...], int]:
         """Return the places of a process by their share of its stacks outside of spans, and how many there were.

@@ -45,6 +45,19 @@ def test_shares_are_of_the_stacks_that_have_a_place(story) -> None:
     ]
 
 
+def test_stacks_at_the_line_that_asks_for_batches_are_of_the_last_one_that_goes(story) -> None:
+    """And what is called there is not, nor is another line: nobody asks for batches in it."""
+    story.iterator()
+    story.batch()
+    story.stack(MAIN, count=3)
+    story.stack(MAIN, LOADER, count=50)
+    story.stack(MAIN, NUMPY, count=2)
+    story.stack("main (/home/me/train.py:31)", count=5)
+    process = story.features().processes[0]
+    assert process.letting_go == pytest.approx(0.3)
+    assert {f.where: f.asks for f in process.frames} == {"train.py:30": True, "train.py:31": False}
+
+
 def test_stacks_of_another_process_are_not_this_ones(story) -> None:
     story.iterator()
     story.batch()
