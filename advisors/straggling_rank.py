@@ -161,18 +161,21 @@ def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) ->
     """Return what it buys if late ranks need no longer than the others.
 
     `queueing` is what the late ranks queue longer, in s a round: a crowded machine goes on to hold somebody up. At the
-    least the others queue longer, too, as soon as nobody waits: on the same two CPUs, whole runs did and did not.
-    What is computing may be a CPU whose core a stranger shares, for longer than the run was watched: it slows all that
-    a rank does, and no part alone.
+    least the others queue longer, too, as soon as nobody waits: on the same two CPUs, whole runs did and did not. At
+    the most the exchange takes no longer then than in the quickest rounds, for nobody has to be woken up for it. What
+    is computing may be a CPU whose core a stranger shares, for longer than the run was watched: it slows all that a
+    rank does, and no part alone.
     """
     passing = why == "computing" and _around(ranks, late) < EXPLAINED * late.by
 
     def after(more: float) -> Speedup:
         return ranks.gain([more + working for working in _in_step(ranks, late)], passing=passing)
 
+    awake = ranks.gain(_in_step(ranks, late), ranks.undisturbed)
     alone, crowded, together = map(after, (0.0, queueing, _in_line(run, ranks, late, why)))
     steady = min(alone.low, crowded.low)
-    return replace(alone, low=min(steady, together.likely * (1 - ERROR)), steady=steady)
+    low = min(steady, together.likely * (1 - ERROR))
+    return replace(alone, low=low, steady=steady, high=max(alone.high, awake.likely))
 
 
 def _in_step(ranks: Team, late: _Late) -> list[float]:

@@ -48,6 +48,7 @@ LEAST = 20  # steps that were timed, and stacks of the loop: below it, nothing i
 NOTABLE = 0.08  # of the loop: a scheduler's step, counters and a progress bar take less
 RARE = 0.05  # of the steps, those with most work behind them, count as the others: an epoch's end, a picture
 APART = 0.25  # of a line's stacks that show a library under it: the rest is its calls in C, which have no frame
+SEEN = 0.5  # of what was timed that stacks must show at the most: with less, it is something else
 TORCH = 0.1  # of a line's stacks with torch in them: from here on it may be work on the weights, or training
 LOOKED_AT = re.compile(r"^[^+]*$|\+(cpu|cu|rocm)")  # version of a torch whose devices, if any, are looked at
 NORMAL = 1.96  # standard errors of a 95 % interval
@@ -138,14 +139,17 @@ class _Clock:
         """Return the s of each step in these lines, of a share `behind` the step in all: at least, likely, at most.
 
         What is timed after the step may be in others; what the stacks show may lie behind the loop's end. Where there
-        are no others, all that is timed is theirs, as far as their stacks allow.
+        are no others, all that is timed is theirs, unless their stacks show less than half of it: plain Python changes
+        its frames while a stack is taken, and is missed more often than what is up to the step.
         """
         share = sum(line.share for line in told)
         others = (behind - share) * self.scale
-        shown = share * self.scale if others else self.surely(share)
+        surely = self.surely(share)
+        alone = self.timed if surely >= SEEN * self.timed else surely
+        shown = share * self.scale if others else alone
         likely = max(0.0, min(shown, self.timed - others))
         least = max(0.0, min(likely, (share - self.margin(share)) * self.own))
-        return least, likely, max(likely, min(self.surely(share), self.timed))
+        return least, likely, max(likely, min(surely, self.timed))
 
     def surely(self, share: float) -> float:
         """Return the s that a share of the stacks stands for at the most."""

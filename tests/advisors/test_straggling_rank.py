@@ -33,6 +33,18 @@ def test_a_rank_that_is_late_no_more_varies_as_the_others_do(job) -> None:
     assert finding.speedup.likely == pytest.approx(26 / 15, rel=0.01)
 
 
+def test_at_the_most_the_exchange_is_as_quick_as_in_the_quickest_rounds(job) -> None:
+    """In half of the rounds of 25 ms it takes 1 ms, in the others 9."""
+    run = job(0.010, 0.025)
+    slept = [
+        replace(p, meetings=tuple(replace(m, apart=m.apart + 0.008 * (m.number % 2)) for m in p.meetings))
+        for p in run.processes
+    ]
+    (finding,) = advise(replace(run, processes=tuple(slept)))
+    assert finding.speedup.likely == pytest.approx(30 / 15, rel=0.01)
+    assert finding.speedup.high == pytest.approx(30 / 11, rel=0.01)
+
+
 def test_several_ranks_may_be_late_together(job) -> None:
     (finding,) = advise(job(0.010, 0.020, 0.010, 0.021))
     assert finding.says.startswith("ranks 1 and 3 need")

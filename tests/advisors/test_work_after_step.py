@@ -192,6 +192,15 @@ def test_a_few_stacks_make_it_less_sure(ordinary) -> None:
     assert few.speedup.likely == pytest.approx(many.speedup.likely)
 
 
+def test_where_no_other_line_lies_behind_the_step_the_clock_is_believed_before_the_stacks(ordinary) -> None:
+    """Half of 20 ms by the clock, 34 % of the stacks; where they show a tenth it is something else that was timed."""
+    (finding,) = advise(loop(ordinary, replace(HISTORY, share=0.34, apart=0.3), timed=0.010, stacks=600))
+    assert finding.evidence["each_s"] == pytest.approx(0.010)
+    assert finding.speedup.low < 1.6
+    (other,) = advise(loop(ordinary, replace(HISTORY, share=0.15, apart=0.15), timed=0.010, stacks=600))
+    assert other.evidence["each_s"] < 0.004
+
+
 def test_a_loop_without_an_end_promises_nothing(ordinary) -> None:
     (process,) = loop(ordinary, HISTORY).processes
     assert list(advise(replace(ordinary, processes=(replace(process, loop=0.0),)))) == []

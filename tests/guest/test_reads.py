@@ -179,16 +179,25 @@ def fromfile(name, kind=None, count=-1, sep=""):
 COSTS = 300_000
 numpy = sys.modules["numpy"] = types.ModuleType("numpy")
 numpy.fromfile = ORIGINAL = fromfile
+numpy.load = lambda name, mmap_mode=None: fromfile(name)
 """
 
 
 @pytest.mark.parametrize(
-    ("read", "as_they_do"), [("numpy.fromfile(name)", True), ("numpy.fromfile(name, sep=',')", False)]
+    ("read", "as_they_do"),
+    [
+        ("numpy.fromfile(name)", True),
+        ("numpy.fromfile(name, sep=',')", False),  # it parses text
+        ("numpy.load('array.npy')", True),
+        ("numpy.load(name)", False),  # it may be a pickle
+        ("numpy.load('array.npy', mmap_mode='r')", False),
+    ],
 )
-def test_a_file_that_numpy_reads_whole_is_priced_as_numpy_reads_it_and_text_is_not(
+def test_a_file_that_numpy_reads_whole_and_does_nothing_else_with_is_priced_as_numpy_reads_it(
     lightly: Callable[..., Any], read: str, as_they_do: bool
 ) -> None:
-    script = loop(read, workers=1).replace("class Files", NUMPY + "\nclass Files")
+    array = "\npathlib.Path('array.npy').write_bytes(b'0')\n"
+    script = loop(read, workers=1).replace("class Files", NUMPY + array + "\nclass Files")
     (note,) = lightly(script + "    assert numpy.fromfile is ORIGINAL\n").healthy().notes("files")
     assert (note["ending"] >= 300_000 - note["opening"]) is as_they_do
 

@@ -7,8 +7,8 @@ bytes are known, and from the files that the process holds open, the mounts.
 
 What follows the opening of a file lies in their code. So one small file a process is opened and read again when its
 batch is made, and timed: it tells how much more a file costs than its opening, on this machine and opened in this way.
-`numpy.fromfile` does more with a file than reading it (a second descriptor, a stream of C's): where that has opened it,
-it is read again through that.
+`numpy.fromfile` and `numpy.load` do more with a file than reading it (a second descriptor and a stream of C's, a header
+in Python): where one of these has opened it, it is read again through that.
 """
 
 import _thread
@@ -92,9 +92,10 @@ def _stand_ins():
     if accessor is not None and vars(accessor).get("open") is opened:  # Python 3.10 only
         yield accessor, "open", opened, staticmethod(counted)
     numpy = sys.modules.get("numpy")
-    whole = getattr(numpy, "fromfile", None)
-    if whole is not None:
-        yield numpy, "fromfile", whole, _noticed(whole)
+    for name, whole in (("fromfile", _are_bytes), ("load", _is_an_array)):
+        original = getattr(numpy, name, None)
+        if original is not None:
+            yield numpy, name, original, _noticed(original, whole)
 
 
 def stop(look):
@@ -206,19 +207,32 @@ def _counted_low(original):
     return _alike(counted, original)
 
 
-def _noticed(original):
-    """Return a stand-in for what opens, reads and closes a file in one call: it is kept with the first opening."""
+def _noticed(original, whole):
+    """Return a stand-in for what opens, reads and closes a file in one call: it is kept with the first opening.
+
+    `whole` says by its arguments whether it does nothing else.
+    """
 
     def noticed(*args, **kwargs):
         look = _look
         if look is None or look.file is not None or get_ident() != look.ident:
             return original(*args, **kwargs)
         found = original(*args, **kwargs)
-        if look.file is not None and len(args) <= UNPARSED and not kwargs.get("sep"):
+        if look.file is not None and whole(args, kwargs):
             look.reader = (original, args, kwargs)
         return found
 
     return _alike(noticed, original)
+
+
+def _are_bytes(args, kwargs):
+    """Return whether `fromfile` takes bytes as they are, and parses no text."""
+    return len(args) <= UNPARSED and not kwargs.get("sep")
+
+
+def _is_an_array(args, kwargs):
+    """Return whether `load` gets a file of numpy's own format by its name: no pickle, no archive, no map of it."""
+    return len(args) == 1 and not kwargs and str(args[0]).endswith(".npy")
 
 
 def _alike(ours, original):
