@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,13 @@ def test_says_what_the_run_said(gputune: Run, run: Path) -> None:
     assert "1. few-workers" in done.stdout
     assert "train.py:41" in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def test_a_command_that_failed_at_once_is_told_as_its_watch_told_it(gputune: Run, tmp_path: Path) -> None:
+    (tmp_path / "fails.py").write_text("raise SystemExit(3)")
+    says = "\nno training was seen: the command failed before it used torch\n"
+    assert says in gputune("watch", "--out", "run", "--", sys.executable, "fails.py").stderr
+    assert says in gputune("report", "run").stdout
 
 
 def test_gives_the_document_that_the_run_gave(gputune: Run, run: Path) -> None:
