@@ -173,7 +173,7 @@ def _or(finding: FindingRow) -> str:
     best = max(rivals, key=lambda name: rivals[name], default="")
     if not best or rivals[best] * CLOSE < finding.speedup.likely:
         return ""
-    return f", or {clean(best, NAME)} {likely(rivals[best])}"
+    return f"; or instead {clean(best, NAME)} {likely(rivals[best])}"
 
 
 def _perhaps(verdict: Verdict) -> str:
