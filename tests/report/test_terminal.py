@@ -50,6 +50,14 @@ def test_what_only_an_edit_of_the_script_can_prove_is_not_offered_as_a_command(f
     assert "gputune prove" not in text
 
 
+def test_a_report_that_was_asked_for_again_names_the_proof_and_not_itself(features: Make, finding: Make) -> None:
+    for change, ends in (({"num_workers": 6}, f" · gputune prove {FOLDER}"), ({"save_every": 50}, "few-workers")):
+        verdict = build(features(), [finding(change=change)], overhead=Overhead())
+        line = render(verdict, width=100, run_folder=FOLDER, again=True).splitlines()[-1]
+        assert line.startswith("next: gputune explain few-workers")
+        assert line.endswith(ends)
+
+
 def test_what_may_help_is_said_with_its_place_and_how_to_settle_it(features: Make, finding: Make) -> None:
     unsure = finding(speedup=Speedup(low=0.74, likely=1.21, high=1.46, steady=1.02))
     around = finding(id="busy-host", do="end or move the others", where="", change={})
