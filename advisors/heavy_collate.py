@@ -137,24 +137,32 @@ def _of_few(outlook: Outlook) -> bool:
     return tensors is not None and tensors <= FEW
 
 
+def _where_to(outlook: Outlook) -> str:
+    """Return what takes the time of a batch, the most of it first."""
+    name, making = outlook.loader.collate, f"{_making(outlook) * 1e3:.3g} ms"
+    arriving = f"takes {_delivering(outlook) * 1e3:.3g} ms to reach the training"
+    if _in_pieces(outlook):  # due to what the function returns, however little time it takes itself
+        pieces = _of_tensors(outlook) + (f", put together in {name}," if name else "")
+        return f"a finished batch{pieces} {arriving}; a worker makes it in {making}"
+    spent = f"{_collating(outlook) * 1e3:.3g} of the {making} to make a batch are spent{f' in {name}' if name else ''}"
+    late = _delivering(outlook) > LATE * _delivered(outlook)
+    return f"{spent}; a finished batch {arriving}" if late else spent
+
+
+def _making(outlook: Outlook) -> float:
+    return mean(f.wall for f in outlook.loader.fetches)
+
+
 def _of_tensors(outlook: Outlook) -> str:
     tensors = outlook.loader.batch_tensors
-    if tensors is None or not _in_pieces(outlook):
-        return ""
-    return f" of {tensors}{' or more' if tensors == COUNTED else ''} tensors"
+    return f" of {tensors}{' or more' if tensors == COUNTED else ''} tensors" if tensors else ""
 
 
 def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
     loader = outlook.loader
-    collating, delivering = _collating(outlook), _delivering(outlook)
-    making = sum(f.wall for f in loader.fetches) / len(loader.fetches)
-    name = f" in {loader.collate}" if loader.collate else ""
-    parts = [f"{collating * 1e3:.3g} of the {making * 1e3:.3g} ms to make a batch are spent{name}"]
-    if delivering > LATE * _delivered(outlook):
-        parts.append(f"a finished batch{_of_tensors(outlook)} takes {delivering * 1e3:.3g} ms to reach the training")
     return Finding(
         id="heavy-collate",
-        says=f"the loop waits {outlook.waiting:.0%} of its time for batches: {'; '.join(parts)}",
+        says=f"the loop waits {outlook.waiting:.0%} of its time for batches: {_where_to(outlook)}",
         do=(
             "return few large tensors instead of many small ones"
             if _in_pieces(outlook)
@@ -170,10 +178,10 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
         effect="identical",
         evidence={
             "waiting": outlook.waiting,
-            "collate_s": collating,
+            "collate_s": _collating(outlook),
             "stacking_s": _stacking(outlook),
-            "batch_s": making,
-            "delivery_s": delivering,
+            "batch_s": _making(outlook),
+            "delivery_s": _delivering(outlook),
             "batch_bytes": loader.batch_bytes or 0,
             **({"batch_tensors": loader.batch_tensors} if loader.batch_tensors else {}),
         },

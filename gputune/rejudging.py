@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from gputune import judging, recording
-from gputune.document import Tuned
+from gputune.document import Sighted, Tuned
 from gputune.events import Event
 from gputune.features import Features
 from gputune.finding import Finding
@@ -26,10 +26,11 @@ Beside: TypeAlias = Callable[[list[Reading]], None]
 FINDINGS = "findings.json"
 
 
-class _Measured(msgspec.Struct):
-    """The part of an earlier `findings.json` that a recording does not hold."""
+class _Known(msgspec.Struct):
+    """The part of an earlier `findings.json` that its recording may not hold: no process where it ended at once."""
 
     overhead: Overhead = Overhead()
+    sighted: Sighted | None = None
 
 
 def rejudge(
@@ -47,21 +48,25 @@ def rejudge(
     one that it was watched with counts.
     """
     features, guests = relive(folder, until=until, beside=beside)
+    known = _known(folder)
     tuned = _tuned(folder, until)
     judged = features
     if tuned is not None and tuned.since_s is not None:  # before that, its loader was as it is not any more
         judged = window(thin(relive(folder, until=tuned.since_s)[0]), features)
     perhaps: list[Finding] = []
     findings = judging.unrefuted(judging.judge(judged, failed, perhaps), tuned)
-    return build(
+    verdict = build(
         features,
         findings,
         perhaps=judging.unrefuted(perhaps, tuned),
-        overhead=_overhead(folder),
+        overhead=known.overhead,
         guests=guests,
         price=_price(folder) if price is None else price,
         tuned=tuned,
     )
+    if guests or until is not None or known.sighted is None:
+        return verdict
+    return msgspec.structs.replace(verdict, sighted=known.sighted)
 
 
 def relive(folder: Path, *, until: float | None = None, beside: Beside | None = None) -> tuple[Features, list[Guest]]:
@@ -137,12 +142,12 @@ def _tuned(folder: Path, until: float | None) -> Tuned | None:
     return None if early else tuned
 
 
-def _overhead(folder: Path) -> Overhead:
-    """Return what recording cost, as it was known when the run ended; nothing is known before."""
+def _known(folder: Path) -> _Known:
+    """Return what recording cost and who was sighted, as it was known when the run ended; nothing is known before."""
     try:
-        return msgspec.json.decode((folder / FINDINGS).read_bytes(), type=_Measured).overhead
+        return msgspec.json.decode((folder / FINDINGS).read_bytes(), type=_Known)
     except (OSError, msgspec.DecodeError):
-        return Overhead()
+        return _Known()
 
 
 def _latest(readings: list[Reading]) -> int:

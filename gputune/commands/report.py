@@ -49,11 +49,14 @@ def command(run: Path, *, as_json: bool, price: float | None) -> None:
     if as_json:
         click.echo(to_json(verdict), nl=False)
         return
+    # A run that goes on is not to be run again beside itself; several tasks at once are no run to prove a change by.
+    over = verdict.exit_code is not None and together is None
     text = render(
         verdict,
         width=width,
         colour=colour_wanted(os.environ, terminal=sys.stdout.isatty()),
-        run_folder=None,
+        run_folder=str(run) if over else None,
+        again=True,
     )
     if table:
         text += f"\n\n{table}"

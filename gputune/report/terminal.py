@@ -57,10 +57,13 @@ COLOURS = {"high": "31", "medium": "33", "low": "36"}
 Paint = Callable[[str, str], str]
 
 
-def render(verdict: Verdict, *, width: int = 80, colour: bool = False, run_folder: str | None = None) -> str:
+def render(
+    verdict: Verdict, *, width: int = 80, colour: bool = False, run_folder: str | None = None, again: bool = False
+) -> str:
     """Return the verdict in lines of at most `width` columns, without a newline at its end.
 
-    `run_folder` is what the user would type after `gputune report`; None where nothing was recorded.
+    `run_folder` is what the user would type after `gputune report`; None where nothing was recorded. With `again` they
+    have just typed it.
     """
     width = min(max(NARROWEST, width), WIDEST)
 
@@ -71,7 +74,7 @@ def render(verdict: Verdict, *, width: int = 80, colour: bool = False, run_folde
     above += rank_rows(verdict.processes, width)
     below = wrap(_perhaps(verdict), width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
     below += [*wrap(tuned(verdict), width, subsequent_indent=AFTER_LAST), *_notes(verdict, width)]
-    below += _next(verdict, width, run_folder)
+    below += _next(verdict, width, run_folder, again=again)
     room = max(LINES, LINES * USUAL // width)
     for findings, each in SIZES:
         lines = [*above, *_findings(verdict, width, paint, findings, each), *below]
@@ -174,7 +177,7 @@ def _or(finding: FindingRow) -> str:
     best = max(rivals, key=lambda name: rivals[name], default="")
     if not best or rivals[best] * CLOSE < finding.speedup.likely:
         return ""
-    return f", or {clean(best, NAME)} {likely(rivals[best])}"
+    return f"; or instead {clean(best, NAME)} {likely(rivals[best])}"
 
 
 def _perhaps(verdict: Verdict) -> str:
@@ -320,14 +323,14 @@ def _unheard(unheard: list[ProcessRow], width: int) -> list[str]:
     return wrap(says, width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
 
 
-def _next(verdict: Verdict, width: int, run_folder: str | None) -> list[str]:
+def _next(verdict: Verdict, width: int, run_folder: str | None, *, again: bool) -> list[str]:
     """Return what to type next. A command is never clipped: it is to be copied."""
     if verdict.attached is not None and not verdict.findings:
         return wrap(attached.NEXT, width)
     first = next(iter([*verdict.perhaps, *verdict.findings]), None)  # what is to be settled, before what is known
     commands = [f"gputune explain {clean(first.id, NAME)}"] if first else []
     if run_folder is not None and first is not None:
-        commands.append(_settling(verdict, first, shlex.quote(clean(run_folder, TEXT))))
+        commands += _settling(verdict, first, shlex.quote(clean(run_folder, TEXT)), again=again)
     if not commands and not verdict.ledger and not _inner(verdict) and not _failed_early(verdict):
         commands.append("gputune doctor")
     line = f"next: {' · '.join(commands)}"
@@ -336,14 +339,15 @@ def _next(verdict: Verdict, width: int, run_folder: str | None) -> list[str]:
     return [line] if commands else []
 
 
-def _settling(verdict: Verdict, first: FindingRow, folder: str) -> str:
+def _settling(verdict: Verdict, first: FindingRow, folder: str, *, again: bool) -> list[str]:
     """Return the command that shows whether a promise holds, or how to; where there is none, the verdict's own."""
     switched = verdict.tuned is not None and verdict.tuned.tries  # it cannot be proved by such a run
     if verdict.perhaps and not switched:
         place = f"{AT}{first.where}" if any(found.id == first.id for found in verdict.findings) else ""
-        return f"gputune prove {folder} {shlex.quote(clean(first.id + place, TEXT))}"
-    settable = first.change.keys() & WITHOUT_EDIT
-    return f"gputune {'prove' if settable and not switched else 'report'} {folder}"
+        return [f"gputune prove {folder} {shlex.quote(clean(first.id + place, TEXT))}"]
+    if first.change.keys() & WITHOUT_EDIT and not switched:
+        return [f"gputune prove {folder}"]
+    return [] if again else [f"gputune report {folder}"]
 
 
 def _share(verdict: Verdict, span: str) -> float:

@@ -43,6 +43,17 @@ def test_names_batches_that_take_long_to_arrive(run) -> None:
     assert finding.speedup.likely == pytest.approx(40 / 12, rel=0.15)
 
 
+def test_says_the_arriving_first_where_that_takes_the_time(run) -> None:
+    told = run(**SMALL_TENSORS, collate=0.00004, tensors=127)
+    process = told.processes[0]
+    loader = replace(process.loaders[0], collate="lists")
+    (finding,) = advise(replace(told, processes=(replace(process, loaders=(loader,)),)))
+    assert finding.says.partition(" for batches: ")[2] == (
+        "a finished batch of 127 or more tensors, put together in lists, takes 30 ms to reach the training; "
+        "a worker makes it in 8 ms"
+    )
+
+
 def test_a_step_may_gain_as_well_from_fewer_tensors(run) -> None:
     (finding,) = advise(run(**SMALL_TENSORS, step_cpu=0.039))  # the arriving is CPU time of the training, too
     assert finding.speedup.high > 1.5 * finding.speedup.likely

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,6 +66,18 @@ def test_says_what_the_run_said(gputune: Run, run: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
+def test_names_the_proof_with_the_folder_as_it_was_typed(gputune: Run, run: Path) -> None:
+    lines = gputune("report", run.name).stdout.splitlines()
+    assert lines[-1] == "next: gputune explain few-workers · gputune prove run"
+
+
+def test_a_command_that_failed_at_once_is_told_as_its_watch_told_it(gputune: Run, tmp_path: Path) -> None:
+    (tmp_path / "fails.py").write_text("raise SystemExit(3)")
+    says = "\nno training was seen: the command failed before it used torch\n"
+    assert says in gputune("watch", "--out", "run", "--", sys.executable, "fails.py").stderr
+    assert says in gputune("report", "run").stdout
+
+
 def test_gives_the_document_that_the_run_gave(gputune: Run, run: Path) -> None:
     (run / "findings.json").write_text(json.dumps({"overhead": {"sampler_cpu_share": 0.004}}))
     document = json.loads(gputune("report", str(run), "--json").stdout)
@@ -82,9 +95,12 @@ def test_works_while_the_run_goes_on(gputune: Run, tmp_path: Path) -> None:
     recording.take(readings())
     recording.beat(now() + 60_000 * MS)  # whenever its last beat was, this one is due
     document = json.loads(gputune("report", str(folder), "--json").stdout)
+    shown = gputune("report", str(folder)).stdout
     recording.close()
     assert document["exit_code"] is None
     assert document["batches"] == BATCHES
+    assert "gputune explain few-workers" in shown
+    assert "gputune prove" not in shown  # it would run beside it
     assert document["wall_s"] == pytest.approx(4.6, abs=0.1)
 
 

@@ -39,15 +39,23 @@ def test_says_where_the_time_went_why_what_it_is_worth_and_what_to_type(features
 def test_the_best_silent_rival_is_named_where_it_promises_about_as_much(features: Make, finding: Make) -> None:
     near = {"instead.heavy-collate": 2.05, "instead.small-files": 2.15, "instead.cold-cache": 1.2}
     text = "\n".join(shown(features(), finding(evidence=near)))
-    assert "1. few-workers  ×2.2 (1.9–2.3), or small-files ×2.1  at train.py:41" in text
+    assert "1. few-workers  ×2.2 (1.9–2.3); or instead small-files ×2.1  at train.py:41" in text
     assert "heavy-collate" not in text
-    assert ", or " not in "\n".join(shown(features(), finding(evidence={"instead.cold-cache": 1.9})))
+    assert "instead" not in "\n".join(shown(features(), finding(evidence={"instead.cold-cache": 1.9})))
 
 
 def test_what_only_an_edit_of_the_script_can_prove_is_not_offered_as_a_command(features: Make, finding: Make) -> None:
     text = "\n".join(shown(features(), finding(change={"save_every": 50})))
     assert f"gputune report {FOLDER}" in text
     assert "gputune prove" not in text
+
+
+def test_a_report_that_was_asked_for_again_names_the_proof_and_not_itself(features: Make, finding: Make) -> None:
+    for change, ends in (({"num_workers": 6}, f" · gputune prove {FOLDER}"), ({"save_every": 50}, "few-workers")):
+        verdict = build(features(), [finding(change=change)], overhead=Overhead())
+        line = render(verdict, width=100, run_folder=FOLDER, again=True).splitlines()[-1]
+        assert line.startswith("next: gputune explain few-workers")
+        assert line.endswith(ends)
 
 
 def test_what_may_help_is_said_with_its_place_and_how_to_settle_it(features: Make, finding: Make) -> None:
