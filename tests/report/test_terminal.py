@@ -57,7 +57,7 @@ def test_what_may_help_is_said_with_its_place_and_how_to_settle_it(features: Mak
         verdict = build(features(), found, perhaps=[unsure], overhead=Overhead())
         text = " ".join(render(verdict, run_folder=FOLDER).split())
         assert "no change was found that is sure to help" in text
-        assert "perhaps few-workers, ×1.21 (1.02–1.46 if the CPUs keep their pace) at train.py:41: set" in text
+        assert "perhaps few-workers, ×1.21 (1.02–1.46 if steps keep their pace) at train.py:41: set" in text
         assert f"gputune explain few-workers gputune prove {FOLDER} few-workers" in text.replace(" · ", " ")
 
 
