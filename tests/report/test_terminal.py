@@ -122,6 +122,13 @@ def test_names_the_place_where_most_of_an_unexplained_step_goes(features: Make, 
     assert "most of it at train.py:60 in augment" in text
 
 
+def test_a_pause_that_is_no_finding_is_named_beside_the_step(features: Make, process: Make) -> None:
+    spent = {"step": 54.0, "checkpoint": 3.6, "logging": 0.6, "startup": 3.0}
+    text = " ".join(shown(features(processes=(process(ledger=spent),))))
+    assert "93% of the time after start-up is the step; checkpoint 6%" in text
+    assert "the step; logging" not in text
+
+
 def test_says_of_a_training_that_was_not_seen_from_inside_where_its_stacks_were(features: Make, process: Make) -> None:
     frames = (
         Frame(where="train.py:60", function="augment", share=0.5, compute=True),
