@@ -33,15 +33,17 @@ SURE = 1.6  # standard errors: nine means of ten lie within
 class Aftermath:
     """What each pause costs the rounds around it beyond its own span, in s (below 0: they catch up what it cost).
 
-    `unsure` is by how much that may be wrong, `colder` what it may be more than that. `apart` is how many rounds after
-    a pause others were seen for comparison; 0 where there were none, so that it is not known how rounds without any
-    pause would do.
+    `unsure` is by how much that may be wrong, `colder` what it may be more than that. `lingers` is by how much rounds
+    to the next pause may be slower or quicker than those of a run without any: no round of this one tells. `apart` is
+    how many rounds after a pause others were seen for comparison; 0 where there were none, so that it is not known how
+    rounds without any pause would do.
     """
 
     seconds: float
     unsure: float
     apart: int
     colder: float = 0.0
+    lingers: float = 0.0
 
 
 def chill(pause: float, step: float, busy: float = 0.0) -> float:
@@ -87,7 +89,7 @@ def aftermath(loader: Loader, span: str) -> Aftermath:
         excess = mean(kept)
         believed = excess**2 / (excess**2 + error**2) if error else 1.0
         near = _lingering(excess, mean(rest), len(pauses) / count) if span == "checkpoint" and apart < FAR_ENOUGH else 0
-        return Aftermath(excess * believed, SURE * error + near, apart)
+        return Aftermath(excess * believed, SURE * error, apart, lingers=near)
     if span == "evaluation":  # it runs the model itself
         return Aftermath(0.0, 0.0, 0)
     pause = mean(p for p in pauses if p > 0)

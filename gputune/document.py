@@ -65,7 +65,7 @@ class SpeedupRow(msgspec.Struct, frozen=True, kw_only=True):
 class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
     """One finding, as `gputune.finding.Finding` describes it.
 
-    `steady` is the low end of `speedup` on CPUs that keep their pace: it is higher where these did not.
+    `steady` is the low end of `speedup` if steps keep their pace: higher where CPUs, or saved models, unsettle it.
     """
 
     id: str

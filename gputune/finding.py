@@ -26,8 +26,9 @@ class Severity(Enum):
 class Speedup:
     """Predicted samples/s after the change over samples/s before it, as an interval (ratios, 1 = no change).
 
-    `steady` is the low end on a machine that keeps its pace, where that is higher: that CPUs are now fast, now slow
-    makes the comparison of two runs less sure, and the cause no less so. `at_least` says that nothing in the run tells
+    `steady` is the low end if steps keep the pace that they have, where that is higher: that CPUs are now fast, now
+    slow, or that rounds between saved models are not those of a run without, makes the comparison of two runs less
+    sure, and the cause no less so. `at_least` says that nothing in the run tells
     more than the low end: the others are what such changes have brought elsewhere, and no prediction.
     """
 

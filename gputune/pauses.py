@@ -125,6 +125,9 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
     faster than its loader by losing its pauses (nor than a thread of the script's that takes its batches), nor faster
     than the device, which may go on as well; an evaluation's work on the device goes with it. Where it is not known
     whether the device goes on, it does so at the low end.
+
+    By how much the rounds in between may differ from those of a run without pauses widens the interval, for two runs
+    are compared. The pauses themselves were measured, in this one: whether they are told is decided without it.
     """
     total = process.in_loop.get(span, 0.0)
     if total <= 0 or process.loop <= 0:
@@ -139,10 +142,12 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
         most = min(max(0.0, process.loop - limit), 0.99 * process.loop)
         return process.loop / (process.loop - min(most, max(0.0, total + beyond.seconds + more) * (1 - keep)))
 
-    low, likely, high = gain(-beyond.unsure, busy), gain(0.0, idle), gain(beyond.unsure + beyond.colder, idle)
+    either = beyond.unsure + beyond.lingers
+    low, likely, high = gain(-either, busy), gain(0.0, idle), gain(either + beyond.colder, idle)
     width = doubt(run)
     wide = width + unsteady(run)
-    return Speedup(low=low * (1 - wide), likely=likely, high=high * (1 + wide), steady=low * (1 - width))
+    steady = gain(-beyond.unsure, busy) * (1 - width)
+    return Speedup(low=low * (1 - wide), likely=likely, high=high * (1 + wide), steady=steady)
 
 
 def _on_device(run: Features, process: Process, span: str) -> tuple[float, float]:

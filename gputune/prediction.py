@@ -79,11 +79,15 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a loop loses to a kind of pause, in s: likely, by how much that may be wrong, and what more it may be."""
+    """What a loop loses to a kind of pause, in s: likely, by how much that may be wrong, and what more it may be.
+
+    `lingers` is by how much the rounds of another run, without such pauses, may be slower or quicker than these here.
+    """
 
     seconds: float
     unsure: float
     colder: float = 0.0
+    lingers: float = 0.0
 
 
 class Outlook:
@@ -529,7 +533,7 @@ class Outlook:
         pauses = self.loader.pauses.get(span, ())
         found = aftermath(self.loader, span)
         count = sum(pause > 0 for pause in pauses) / max(1, len(pauses)) * self.loader.batches
-        return Loss(found.seconds * count, found.unsure * count, found.colder * count)
+        return Loss(*(each * count for each in (found.seconds, found.unsure, found.colder, found.lingers)))
 
     def fastest_without(self, span: str, more: float = 0.0) -> float:
         """Return the s that the loader needs for this loop's batches when it has no pauses in which to catch up.

@@ -46,11 +46,11 @@ def test_a_pause_that_leaves_no_trace_costs_nothing_beyond_itself() -> None:
     assert aftermath(loader(every=8, span="logging"), "logging").seconds == pytest.approx(0.0)
 
 
-def test_by_how_much_rounds_that_are_never_far_from_a_saved_model_differ_from_any_without_is_unsure() -> None:
+def test_by_how_much_rounds_never_far_from_a_saved_model_differ_from_any_without_is_a_doubt_of_its_own() -> None:
     near, far = (aftermath(loader(every=every, after=0.003), "checkpoint") for every in (10, 100))
     assert (near.seconds, far.seconds) == pytest.approx((0.003, 0.003))
-    assert near.unsure == pytest.approx(LINGERS * 10 * 0.011)
-    assert far.unsure == pytest.approx(0.0)
+    assert (near.lingers, far.lingers) == (pytest.approx(LINGERS * 10 * 0.011), 0.0)
+    assert (near.unsure, far.unsure) == pytest.approx((0.0, 0.0))
 
 
 def test_no_pause_has_no_aftermath() -> None:

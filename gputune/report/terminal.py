@@ -20,7 +20,7 @@ from gputune.report.ranks import counted, rank_rows
 from gputune.report.spent import sentence as spent
 from gputune.report.tuned import sentence as tuned
 from gputune.report.words import clip, likely, number, percent, times
-from gputune.rivals import CLOSE, INSTEAD
+from gputune.rivals import CLOSE, INSTEAD, PAUSES
 
 NARROWEST = 40  # columns: below it no sentence can be set
 WIDEST = 100  # columns: longer lines are harder to read
@@ -40,6 +40,7 @@ TOLD_THEFT = 0.05  # of the CPU time wanted, given to others by a host: two runs
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
 THREAD_BUSY = 0.9  # of its time in next(): from here on the thread that takes the batches hardly waits for anybody else
 INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py says it
+TOLD_PAUSE = 0.05  # share of the time after start-up: from here on the step is not all that there is to the loop
 MUCH_WAITING = 0.2  # share of the time after start-up: from here on nobody would call a run without a finding well
 NOTHING = "nothing found that is worth changing"
 UNSURE = "no change was found that is sure to help"
@@ -205,15 +206,17 @@ def _healthy(verdict: Verdict) -> str:
     waiting = _share(verdict, "loader.wait") / after if after > 0 else 0.0
     nothing = UNSURE if verdict.perhaps else NOTHING
     if not any(loader.training for loader in verdict.loaders):
-        return f"{nothing}: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
+        return f"{nothing}: {percent(step)} of the time after start-up is the step{_more(verdict)}"
     if apart := [loader for loader in verdict.loaders if loader.training and loader.apart is not None]:
-        return f"{nothing}: {percent(step)} of the time after start-up is the step{_hot(verdict)}; {_apart(apart)}"
+        return f"{nothing}: {percent(step)} of the time after start-up is the step{_more(verdict)}; {_apart(apart)}"
     if waiting < QUIET_LOADER:
-        return f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step{_hot(verdict)}"
+        return (
+            f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step{_more(verdict)}"
+        )
     found = UNSURE if waiting >= MUCH_WAITING else nothing
     return (
         f"{found}: {percent(waiting)} of the time after start-up is loader.wait, "
-        f"{percent(step)} the step{_hot(verdict)}"
+        f"{percent(step)} the step{_more(verdict)}"
     )
 
 
@@ -224,6 +227,14 @@ def _apart(loaders: list[LoaderRow]) -> str:
     if (busiest.apart or 0.0) < THREAD_BUSY:
         return f"{waits}: it waits for the training"
     return f"{waits}: if the training waits for that thread, more num_workers help, by how much is not known"
+
+
+def _more(verdict: Verdict) -> str:
+    """Return what else is to be said of the step: where most of it goes, and which pauses come beside it."""
+    after = 1.0 - _share(verdict, "startup")
+    shares = {name: _share(verdict, name) / after for name in PAUSES.values()} if after > 0 else {}
+    told = [f"{name} {percent(share)}" for name, share in shares.items() if share >= TOLD_PAUSE]
+    return _hot(verdict) + (f"; {', '.join(told)}" if told else "")
 
 
 def _hot(verdict: Verdict) -> str:

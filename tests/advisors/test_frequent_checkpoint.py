@@ -5,6 +5,10 @@ import pytest
 from gputune.advisors.frequent_checkpoint import advise
 from gputune.aftermath import LINGERS
 from gputune.features import Place
+from gputune.judging import WORTH_SAYING, judge
+from gputune.prediction import ERROR
+
+STEPS = (0.025, 0.025, 0.025, 0.025, 0.050)  # s; the last of five saves
 
 
 def saved(*, each: float, every: int, batches: int = 1000, **differs) -> dict:
@@ -58,6 +62,22 @@ def test_promises_what_the_named_interval_gives_back(run) -> None:
     assert finding.speedup.likely == pytest.approx(plain)
     assert finding.speedup.low < (1 - LINGERS) * plain < (1 + LINGERS) * plain < finding.speedup.high
     assert finding.effect == "identical"
+
+
+def test_saving_a_tenth_of_the_loop_away_is_sure_to_cost_though_steps_of_another_run_may_be_slower(run) -> None:
+    """The pauses are measured; the interval holds runs whose steps take longer without them."""
+    (finding,) = advise(run(**saved(each=0.0065, every=5)))
+    assert finding.evidence["share"] == pytest.approx(0.11, abs=0.005)
+    assert finding.speedup.low < 1.02
+    assert finding.speedup.sure == pytest.approx(finding.speedup.likely * (1 - ERROR))
+    assert finding.speedup.sure >= WORTH_SAYING
+
+
+def test_checkpoints_are_told_beside_a_loader_that_is_waited_for(run) -> None:
+    """Two causes, and none of the seconds of one is the other's."""
+    slow = run(**saved(each=0.025, every=5, num_workers=0, blocked=0.0, cpu=0.014, waits=(0.014,), steps=STEPS))
+    found = [f.id for f in judge(slow)]
+    assert set(found) >= {"few-workers", "frequent-checkpoint"}
 
 
 @pytest.mark.parametrize("every", [130, 300, 450])

@@ -65,7 +65,7 @@ def test_what_may_help_is_said_with_its_place_and_how_to_settle_it(features: Mak
         verdict = build(features(), found, perhaps=[unsure], overhead=Overhead())
         text = " ".join(render(verdict, run_folder=FOLDER).split())
         assert "no change was found that is sure to help" in text
-        assert "perhaps few-workers, ×1.21 (1.02–1.46 if the CPUs keep their pace) at train.py:41: set" in text
+        assert "perhaps few-workers, ×1.21 (1.02–1.46 if steps keep their pace) at train.py:41: set" in text
         assert f"gputune explain few-workers gputune prove {FOLDER} few-workers" in text.replace(" · ", " ")
 
 
@@ -134,6 +134,13 @@ def test_names_the_place_where_most_of_an_unexplained_step_goes(features: Make, 
     frames = (Frame(where="train.py:60", function="augment", share=0.7, compute=False),)
     text = " ".join(shown(features(processes=(process(frames=frames, stack_samples=50),))))
     assert "most of it at train.py:60 in augment" in text
+
+
+def test_a_pause_that_is_no_finding_is_named_beside_the_step(features: Make, process: Make) -> None:
+    spent = {"step": 54.0, "checkpoint": 3.6, "logging": 0.6, "startup": 3.0}
+    text = " ".join(shown(features(processes=(process(ledger=spent),))))
+    assert "93% of the time after start-up is the step; checkpoint 6%" in text
+    assert "the step; logging" not in text
 
 
 def test_says_of_a_training_that_was_not_seen_from_inside_where_its_stacks_were(features: Make, process: Make) -> None:

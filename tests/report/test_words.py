@@ -14,7 +14,7 @@ def test_numbers_read_as_a_person_writes_them() -> None:
 
 def test_a_loss_that_only_a_restless_machine_makes_possible_is_not_shown_as_one() -> None:
     gain = SpeedupRow(low=0.81, likely=1.34, high=3.79)
-    assert times(gain, 1.09) == "×1.34 (1.09–3.79 if the CPUs keep their pace)"
+    assert times(gain, 1.09) == "×1.34 (1.09–3.79 if steps keep their pace)"
     assert times(gain, 0.95) == "×1.34 (0.81–3.79)"
     assert times(SpeedupRow(low=1.1, likely=1.34, high=1.5), 1.2) == "×1.34 (1.10–1.50)"
 
