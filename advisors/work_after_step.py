@@ -2,12 +2,13 @@
 
 What it sees: the time from the end of the optimizer's step to the next `next()`, without what is timed by itself
 (checkpoints, logging, reporting, evaluations, waits for the device), and the stacks of the training thread: which lines
-of the loop below the optimizer's step they show, and what lies under them. Of some lines it is sure that they do
-not work on the weights: those under which they show Python's own modules or libraries that do not touch them (json,
-pickle, subprocess, numpy, scikit-learn, matplotlib and their like) and hardly any of torch, and copies of the model
+of the loop below the optimizer's step they show, and what lies under them. Of some lines it is sure that they do not
+work on the weights: those under which they show Python's own modules or libraries that do not touch them (json, pickle,
+subprocess, numpy, scikit-learn, matplotlib and their like) and hardly any of torch, and copies of the model
 (`copy.deepcopy`). Others, in torch's functions or in plain Python, may be a moving average of the weights. That is a
 part of the training; but one pass over them in place takes no longer than the optimizer's step, which passes over them
-as well. Of such lines only what they take beyond that step counts, by the stacks of both.
+as well. Of such lines only what they take beyond that step counts, by the stacks of both; where no stack met a step so
+short, the model's lines tell what comes after it, and only of what surely is no work on the weights.
 Without a DataLoader: the time from the end of the step to the first call of a module, less what torch works on the
 weights, where the stacks show most of the loop's own work below the line of the step.
 
@@ -44,7 +45,8 @@ from gputune.workload import device_work
 
 CHECKLIST = ("metric computation", "metric reporting")
 
-LEAST = 20  # steps that were timed, and stacks of the loop: below it, nothing is predicted
+LEAST = 20  # steps that were timed: below it, nothing is predicted
+LEAST_STACKS = 12  # of the loop, likewise: how little they tell of a share is in the interval
 NOTABLE = 0.08  # of the loop: a scheduler's step, counters and a progress bar take less
 RARE = 0.05  # of the steps, those with most work behind them, count as the others: an epoch's end, a picture
 APART = 0.25  # of a line's stacks that show a library under it: the rest is its calls in C, which have no frame
@@ -56,7 +58,7 @@ NORMAL = 1.96  # standard errors of a 95 % interval
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        if process.loop <= 0 or process.loop_stacks < LEAST:
+        if process.loop <= 0 or process.loop_stacks < LEAST_STACKS:
             continue
         if process.batches and len(process.after_step) >= LEAST:
             yield from _after(run, process)
@@ -78,7 +80,7 @@ def _after(run: Features, process: Process) -> Iterator[Finding]:
     notable = NOTABLE * process.loop / process.batches
     if likely >= max(notable, beyond):
         yield _rarer(run, process, apart[0], (sure, likely, highest))
-    elif beyond >= notable:
+    elif beyond >= notable and process.stepping:
         sure = max(0.0, least - clock.surely(process.stepping) - idle)
         yield _in_place(run, process, others[0], (sure, beyond, most), clock.scale * process.stepping)
 

@@ -169,9 +169,15 @@ class Paths:
         return _behind(found, total, sums["step"])._replace(plain=(behind / total, ahead / total))
 
     def _loop(self) -> _Loop | None:
-        """Return the loop whose frame lies innermost; of equal ones that with most stacks in its steps."""
+        """Return the loop whose frame lies innermost; of equal ones that with most stacks in its steps.
+
+        The model's lines stand for steps that are too short for any stack, where only one loop goes through a model.
+        """
         nexts = [key.path for key in self._counts if key.kind == "next"]
         steps = {key.path: count for key, count in self._counts.items() if key.kind == "step"}
+        short = not steps
+        if short:
+            steps = {key.path: count for key, count in self._counts.items() if key.kind == "" and key.model >= 0}
         weights: dict[tuple[Path, str, str], int] = {}
         for path, count in steps.items():
             for other in nexts:
@@ -179,7 +185,7 @@ class Paths:
                 if depth is not None:
                     place = (path[:depth], *path[depth][:2])
                     weights[place] = weights.get(place, 0) + count
-        if not weights:
+        if not weights or (short and len(weights) > 1):
             return None
         callers, function, file = max(weights, key=lambda place: (len(place[0]), weights[place]))
         bare = _Loop(callers, function, file, 0, ())

@@ -147,7 +147,7 @@ def test_names_a_line_around_a_method_that_does_a_round(ordinary) -> None:
 
 def test_is_silent_with_too_few_steps_or_stacks(ordinary) -> None:
     assert list(advise(loop(ordinary, HISTORY, steps=19))) == []
-    assert list(advise(loop(ordinary, HISTORY, stacks=19))) == []
+    assert list(advise(loop(ordinary, HISTORY, stacks=11))) == []
 
 
 def test_is_silent_of_what_comes_once_in_thirty_steps(ordinary) -> None:
@@ -184,6 +184,11 @@ def test_promises_no_more_than_the_loader_can_deliver(run) -> None:
     slow = run(num_workers=1, cpu=0.018, waits=(0.0001,), step=0.020, step_cpu=0.020)
     (finding,) = advise(loop(slow, HISTORY))
     assert finding.speedup.likely < 1.25
+
+
+def test_where_no_stack_met_the_step_only_what_surely_is_no_work_on_the_weights_is_told(ordinary) -> None:
+    assert list(advise(loop(ordinary, HISTORY, stepping=0.0))) != []
+    assert list(advise(loop(ordinary, BARE, stepping=0.0))) == []
 
 
 def test_a_few_stacks_make_it_less_sure(ordinary) -> None:

@@ -46,6 +46,21 @@ def test_a_line_below_the_optimizers_step_comes_after_it(story) -> None:
     assert process.afterwork[0].library == "json"
 
 
+@pytest.mark.parametrize("twice", [False, True])
+def test_of_a_step_too_short_for_any_stack_the_models_lines_tell_what_comes_after_it(story, twice) -> None:
+    """But of two loops that go through a model nobody knows which one trains."""
+    story.iterator()
+    story.batch()
+    story.stack(main(10), NEXT, count=10)
+    story.stack(main(14), BACKWARD, count=20)
+    story.stack(main(12), CALL, count=20)
+    story.stack(main(17), JSON, count=60)
+    if twice:
+        story.stack(main(30), "distil (/home/me/other.py:3)", NEXT, count=5)
+        story.stack(main(30), "distil (/home/me/other.py:4)", CALL, count=5)
+    assert lines(story) == ([] if twice else [("train.py:17", 0.6, 0.0, 0.6)])
+
+
 def test_lines_before_the_step_and_before_the_loop_do_not(story) -> None:
     looped(story).stack(main(13), NUMPY, count=60)
     story.stack(main(5), NUMPY, count=600)

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 ZOO = {
     "cause": "straggling-rank",
-    "says": "rank 1 computes a spectrum of each batch after its step, rank 0 does not",
+    "says": "rank 1 computes a spectrum of each batch in a hook of its model, rank 0 does not",
     "fix": {"transforms": 0},
     "device": "none",
     "also": [],
@@ -27,9 +27,9 @@ class Statistics:
         self.transforms = transforms
         self.spectrum = torch.zeros(WIDTH // 2 + 1)
 
-    def update(self, x: torch.Tensor) -> None:
+    def update(self, _module: torch.nn.Module, given: tuple[torch.Tensor, ...]) -> None:
         for _ in range(self.transforms):
-            self.spectrum += torch.fft.rfft(x, dim=1).abs().mean(0)
+            self.spectrum += torch.fft.rfft(given[0], dim=1).abs().mean(0)
 
 
 def main() -> None:
@@ -46,7 +46,8 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     data = TensorDataset(torch.randn(ROWS, WIDTH), torch.randint(8, (ROWS,)))
     loader = DataLoader(data, BATCH, sampler=DistributedSampler(data))
-    statistics = Statistics(args.transforms)
+    if dist.get_rank() == 1:
+        model.module.register_forward_pre_hook(Statistics(args.transforms).update)
     dist.barrier()
     pace = kit.Pace()
     for _epoch in range(2):
@@ -55,8 +56,6 @@ def main() -> None:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if dist.get_rank() == 1:
-                statistics.update(x)
             pace.saw(2 * len(y))
     dist.destroy_process_group()
 

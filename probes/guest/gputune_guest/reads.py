@@ -218,8 +218,11 @@ def _noticed(original, whole):
         if look is None or look.file is not None or get_ident() != look.ident:
             return original(*args, **kwargs)
         found = original(*args, **kwargs)
-        if look.file is not None and whole(args, kwargs):
-            look.reader = (original, args, kwargs)
+        try:
+            if look.file is not None and whole(args, kwargs):
+                look.reader = (original, args, kwargs)
+        except Exception as error:
+            ring.failed(error)
         return found
 
     return _alike(noticed, original)
@@ -232,7 +235,7 @@ def _are_bytes(args, kwargs):
 
 def _is_an_array(args, kwargs):
     """Return whether `load` gets a file of numpy's own format by its name: no pickle, no archive, no map of it."""
-    return len(args) == 1 and not kwargs and str(args[0]).endswith(".npy")
+    return len(args) == 1 and not kwargs and isinstance(args[0], (str, os.PathLike)) and str(args[0]).endswith(".npy")
 
 
 def _alike(ours, original):
