@@ -56,7 +56,7 @@ def advise(run: Features) -> Iterator[Finding]:
     if ranks is None:
         return
     exposed = exchange(ranks, disturbed=(run.machine.others or 0.0) >= CROWD)
-    if exposed >= LEAST * ranks.seconds:
+    if exposed * ranks.together >= LEAST * ranks.seconds:
         yield _finding(run, ranks, exposed)
 
 

@@ -157,6 +157,18 @@ def _around(ranks: Team, late: _Late) -> float:
     return mean([each[m] for m in late.members]) - mean([each[m] for m in late.others])
 
 
+def _slowed(ranks: Team, late: _Late) -> float:
+    """Return the s a round that a slower CPU explains of the late ranks: it is as much slower in the backward passes.
+
+    All of it where no backward pass was timed.
+    """
+    each = [p.backward / p.loop if p.loop else 0.0 for p in ranks.ranks]
+    usual = mean([each[m] for m in late.others])
+    if not usual:
+        return late.by
+    return mean([ranks.own(m) for m in late.others]) * (mean([each[m] for m in late.members]) / usual - 1)
+
+
 def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) -> Speedup:
     """Return what it buys if late ranks need no longer than the others.
 
@@ -166,7 +178,8 @@ def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) ->
     is computing may be a CPU whose core a stranger shares, for longer than the run was watched: it slows all that a
     rank does, and no part alone.
     """
-    passing = why == "computing" and _around(ranks, late) < EXPLAINED * late.by
+    elsewhere = max(_around(ranks, late), late.by - _slowed(ranks, late))
+    passing = why == "computing" and elsewhere < EXPLAINED * late.by
 
     def after(more: float) -> Speedup:
         return ranks.gain([more + working for working in _in_step(ranks, late)], passing=passing)

@@ -47,7 +47,8 @@ def advise(run: Features) -> Iterator[Finding]:
 def _of_batches(ranks: Sequence[Process]) -> Speedup | None:
     """Return what equal numbers of batches buy at the pace of the first to be done, up to that of the last.
 
-    As long as the first one works, all do: that is the pace of an equal share. Alone, the last one may be faster.
+    As long as the first one works, all do: that is the pace of an equal share. Alone, the last one may be faster. What
+    the first batches of a run cost more is paid once, however many follow.
     """
     passes = [[e for lo in p.loaders if lo.training for e in lo.epochs if e.batches] for p in ranks]
     seconds = [sum(e.seconds for e in mine) for mine in passes]
@@ -56,13 +57,24 @@ def _of_batches(ranks: Sequence[Process]) -> Speedup | None:
         return None
     first = min(range(len(ranks)), key=lambda r: batches[r])
     last = max(range(len(ranks)), key=lambda r: batches[r])
-    usual = mean(batches)
-    loop = max(p.loop for p in ranks)
-    saved = [seconds[last] - usual * seconds[r] / batches[r] for r in (first, last)]
+    more, loop = mean(batches) - batches[first], max(p.loop for p in ranks)
+    overall = seconds[first] / batches[first]
+    alone = (seconds[last] - seconds[first]) / (batches[last] - batches[first])
+    saved = [seconds[last] - seconds[first] - more * pace for pace in (overall, _pace(ranks[first]) or overall, alone)]
     if max(saved) <= 0:
         return None
     ratios = [loop / (loop - s) for s in saved]
-    return Speedup(low=min(ratios) * (1 - ERROR), likely=ratios[0], high=max(ratios) * (1 + 2 * ERROR))
+    return Speedup(low=min(ratios) * (1 - ERROR), likely=ratios[1], high=max(ratios) * (1 + 2 * ERROR))
+
+
+def _pace(rank: Process) -> float:
+    """Return the s that a batch takes a rank in the steady state; 0 where its loaders have not told.
+
+    Of several loaders, all that it draws from in turn or one after another: those with more batches count for more.
+    """
+    drawn = [lo for lo in rank.loaders if lo.training and lo.waits and lo.steps]
+    batches = sum(lo.batches for lo in drawn)
+    return sum((mean(lo.waits) + mean(lo.steps)) * lo.batches for lo in drawn) / batches if batches else 0.0
 
 
 def _of_samples(run: Features, ranks: Sequence[Process], counts: Sequence[int]) -> Speedup | None:

@@ -329,7 +329,7 @@ class Process:
     stepping: float = 0.0  # share of these in the optimizer's step
     plain: tuple[float, float] = (0.0, 0.0)  # share of these in neither model nor torch: behind the step, and not
     beats: tuple[float, ...] = ()  # s from each of the first optimizer steps to the next one
-    backward: float = 0.0  # s in the loop that the training thread was inside of backward passes
+    backward: float = 0.0  # s that the training thread was inside of backward passes, held up by no other rank
     batch_gotten: bool = True  # before_forward counts from a next(); else from an optimizer step: no DataLoader
     cpu: float | None = None  # cores that the process itself used, mean over the loop
     queued: float | None = None  # threads of it that were runnable without a CPU, mean over the loop

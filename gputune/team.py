@@ -64,6 +64,12 @@ class Team:
         return mean([what(m) for met in self.rounds for m in met])
 
     @property
+    def together(self) -> float:
+        """Return the share of the job's loop in which all ranks are at it: who has fewer batches is done earlier."""
+        loops = [rank.loop for rank in self.ranks]
+        return min(loops) / max(loops) if max(loops) else 1.0
+
+    @property
     def crowded(self) -> float:
         """Return the share of its own time for which a rank would queue for a CPU if nothing was exchanged.
 
@@ -93,6 +99,7 @@ class Team:
     def gain(self, works: Sequence[float], communication: float | None = None, *, passing: bool = False) -> Speedup:
         """Return what it buys if each of the rounds works for so many s, and communicates as long as told.
 
+        Where a rank is done earlier than others, these are the rounds until then: what follows stays as it is.
         The interval is what the ratio varies by over stretches of the run, and the model's own error. What is slow for
         some seconds and then is not, as a CPU whose core a stranger shares, is not a property of a rank. With `passing`
         it may be so for as long as the run was watched, by as much as stretches differ: more of them then say no more.
@@ -102,7 +109,10 @@ class Team:
         after = [working + rest for working in works]
         ratio = mean(now) / max(TINY, mean(after))
         residuals = [n - ratio * a for n, a in zip(now, after, strict=True)]
-        return interval(ratio, ERROR + _unsure(residuals, passing=passing) / max(TINY, ratio * mean(after)))
+        unsure = _unsure(residuals, passing=passing) / max(TINY, mean(now))
+        left = self.together / max(TINY, ratio)
+        whole = 1 / max(TINY, 1 - self.together + left)
+        return interval(whole, ERROR + unsure * left * whole)
 
 
 def _unsure(series: Sequence[float], *, passing: bool) -> float:

@@ -42,6 +42,16 @@ def test_a_gain_is_of_rounds_that_end_earlier() -> None:
     assert gain.low < gain.likely < gain.high
 
 
+def test_what_follows_once_a_rank_is_done_stays_as_it_is() -> None:
+    """One of two ranks is done after half of the loop."""
+    run = ranks(0.010, 0.030)
+    early = replace(run.processes[0], loop=run.processes[1].loop / 2)
+    told = team(replace(run, processes=(early, run.processes[1])))
+    assert told is not None
+    assert told.together == pytest.approx(0.5)
+    assert told.gain(list(map(min, told.owns))).likely == pytest.approx(1 / (0.5 + 0.5 * 12 / 32))
+
+
 def test_the_quickest_rounds_tell_what_communication_takes_while_nobody_comes_between() -> None:
     run = ranks(0.010, 0.010, rounds=40)
     delayed = tuple(

@@ -156,3 +156,17 @@ def test_a_rank_whose_pace_varies_by_as_much_as_it_is_late_may_only_have_a_slowe
     doing = replace(second, after_step=(0.002,) * 200)  # something that the other does not do at all
     (finding,) = advise(replace(run, processes=(first, doing)))
     assert finding.speedup.low > 1.05
+
+
+@pytest.mark.parametrize(
+    ("backward", "sure"),
+    [
+        ((0.005, 0.005), True),  # only a part of its step is longer: no slow core does that
+        ((0.005, 0.00625), False),  # by as much as its steps are
+    ],
+)
+def test_a_rank_that_is_as_quick_in_the_backward_pass_has_no_slower_core(job, backward, sure) -> None:
+    run = job([0.010] * 200, [0.0105 if k // 20 % 2 else 0.0145 for k in range(200)])
+    timed = tuple(replace(p, backward=b * p.batches) for p, b in zip(run.processes, backward, strict=True))
+    (finding,) = advise(replace(run, processes=timed))
+    assert (finding.speedup.low > 1.05) == sure

@@ -56,6 +56,17 @@ def test_a_rank_that_goes_on_alone_may_be_faster(shared) -> None:
     assert finding.speedup.low < finding.speedup.likely
 
 
+def test_what_the_first_batches_cost_more_is_paid_once(shared) -> None:
+    """Both work for 3 s on 200 batches, of which all but the first ones take 10 ms; then one goes on alone."""
+    run = shared(400, 200, pace=0.015, alone=0.010)
+    steady = tuple(
+        replace(p, loaders=tuple(replace(lo, waits=(0.001,) * 100, steps=(0.009,) * 100) for lo in p.loaders))
+        for p in run.processes
+    )
+    (finding,) = advise(replace(run, processes=steady))
+    assert finding.speedup.likely == pytest.approx(5.0 / 4.0)
+
+
 def test_batches_of_different_size_count_by_their_samples(job) -> None:
     run = job(0.010, 0.020, samples=(3200, 6400), in_loop=[{"collective": 1.1}, {"collective": 0.1}])
     (finding,) = advise(run)

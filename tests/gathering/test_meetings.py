@@ -112,6 +112,14 @@ def test_what_ddp_waits_inside_backward_is_collective_in_the_ledger(story) -> No
     assert sum(process.ledger.values()) == pytest.approx(process.wall)
 
 
+def test_a_backward_pass_is_told_without_what_it_waits_for_other_ranks(story) -> None:
+    for iteration in range(1, 11):
+        reduced(story, iteration, own=10, apart=5)
+        story.record(Kind.BACKWARD, story.at - 12, story.at)
+    (process,) = story.features().processes
+    assert process.backward == pytest.approx(10 * 0.012 - 0.050)
+
+
 def test_meetings_on_the_device_hold_up_the_device_and_not_the_thread(story) -> None:
     for iteration in range(1, 11):
         reduced(story, iteration, own=10, apart=5, code=ON_DEVICE)
