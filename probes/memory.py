@@ -1,5 +1,6 @@
 """How much memory there is, what a control group leaves of it, and what the job holds."""
 
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -150,6 +151,7 @@ class _Round:
 
     target: Target
     due: float
+    soonest: float = math.inf  # for the first that meets workers: it waits for no pause that a dear one had earned
     left: list[tuple[int, Role]] = field(default_factory=list)
     total: int = 0
     workers: list[int] = field(default_factory=list)
@@ -158,7 +160,7 @@ class _Round:
     def tick(self, at: float) -> list[Reading]:
         """Go on with the round that is under way, or begin one when it is time."""
         if not self.left:
-            if at < self.due:
+            if at < self.due and not self._has_news(at):
                 return []
             self.total, self.workers, self.cost = 0, [], 0.0
             self.left = list(self.target.pids().items())
@@ -169,7 +171,15 @@ class _Round:
         if self.left:
             return []
         self.due = at + max(ROUND_BEAT, self.cost / DEAREST)
+        self.soonest = math.inf if self.workers else min(self.soonest, at + ROUND_BEAT)
         return self._sum()
+
+    def _has_news(self, at: float) -> bool:
+        """Return whether there are workers, and no round so far has met any."""
+        if at < self.soonest or "worker" not in self.target.pids().values():
+            return False
+        self.soonest = math.inf
+        return True
 
     def _take(self, pid: int, role: Role) -> None:
         size = held(f"{self.target.proc}/{pid}")

@@ -49,6 +49,23 @@ def test_the_tree_is_summed_up_after_a_while(machine, clock, ticks, values) -> N
     assert "memory.job" not in values(next(ticks))
 
 
+def test_workers_that_a_dear_round_has_missed_are_met_soon(machine, clock, ticks, values, monkeypatch) -> None:
+    monkeypatch.setattr(memory, "DEAREST", 1e-12)  # the next round would be due in hours
+    size(machine, 100, "main", pss=100 * MiB)
+    next(ticks)
+    clock.turn(memory.FIRST_ROUND)
+    assert values(next(ticks))["memory.job"] == 100 * MiB
+    clock.turn(memory.ROUND_BEAT)
+    assert "memory.job" not in values(next(ticks))
+    size(machine, 101, "worker", pss=30 * MiB)
+    seen: dict[str, float] = {}
+    for _ in range(3):  # a slow machine may need more than one tick for it
+        seen |= values(next(ticks))
+    assert seen["memory.worker"] == 30 * MiB
+    clock.turn(memory.ROUND_BEAT)
+    assert "memory.job" not in values(next(ticks))
+
+
 def test_a_process_too_large_to_ask_is_estimated(machine, clock, ticks, values) -> None:
     size(machine, 100, "main", pss=MiB, resident=1000 * MiB)
     next(ticks)

@@ -12,7 +12,7 @@ ZOO = {
     "container": ["--memory", "1250"],
     "also": [],
 }
-DOCUMENTS, WORDS = 42_000, 64
+DOCUMENTS, WORDS, WIDTH = 42_000, 64, 1280
 
 
 class Corpus(Dataset):
@@ -44,14 +44,16 @@ def main() -> None:
     args = kit.settings(ZOO, num_workers=4, packed=False)
     torch.set_num_threads(1)
     loader = DataLoader(Corpus(args.packed), batch_size=32, num_workers=args.num_workers, shuffle=True)
-    model = torch.nn.Sequential(torch.nn.Linear(WORDS, 128), torch.nn.ReLU(), torch.nn.Linear(128, 1))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(WORDS, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(),
+        torch.nn.Linear(WIDTH, 1),
+    )  # fmt: skip
     optimizer = torch.optim.AdamW(model.parameters())
     pace = kit.Pace()
     for lengths in loader:
         optimizer.zero_grad()
         model(lengths).square().mean().backward()
         optimizer.step()
-        kit.burn(0.015)
         pace.saw(len(lengths))
 
 

@@ -12,12 +12,12 @@ from torch.utils.data import DataLoader, Dataset
 
 ZOO = {
     "cause": "uneven-shards",
-    "says": "of 96 samples a step rank 0 gets 24 and rank 1 gets 72",
-    "fix": {"first": 48},
+    "says": "of 192 samples a step rank 0 gets 48 and rank 1 gets 144",
+    "fix": {"first": 96},
     "device": "none",
     "also": [],
 }
-TOGETHER, STEPS = 96, 400
+TOGETHER, STEPS = 192, 240
 
 
 class Noise(Dataset):
@@ -42,7 +42,7 @@ class Classifier(torch.nn.Sequential):
 
 
 def main() -> None:
-    args = kit.settings(ZOO, first=24)
+    args = kit.settings(ZOO, first=48)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     torch.manual_seed(0)
