@@ -172,11 +172,11 @@ def _slowed(ranks: Team, late: _Late) -> float:
 def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) -> Speedup:
     """Return what it buys if late ranks need no longer than the others.
 
-    `queueing` is what the late ranks queue longer, in s a round: a crowded machine goes on to hold somebody up. At the
-    least the others queue longer, too, as soon as nobody waits: on the same two CPUs, whole runs did and did not. At
-    the most the exchange takes no longer then than in the quickest rounds, for nobody has to be woken up for it. What
-    is computing may be a CPU whose core a stranger shares, for longer than the run was watched: it slows all that a
-    rank does, and no part alone.
+    `queueing` is what the late ranks queue longer, in s a round: a crowded machine goes on to hold somebody up. The
+    others queue longer, too, as soon as nobody waits: likely as often more as all CPUs are taken, at the least for as
+    much longer as the line of an endless crowd. At the most the exchange takes no longer then than in the quickest
+    rounds, for nobody has to be woken up for it. What is computing may be a CPU whose core a stranger shares, for
+    longer than the run was watched: it slows all that a rank does, and no part alone.
     """
     elsewhere = max(_around(ranks, late), late.by - _slowed(ranks, late))
     passing = why == "computing" and elsewhere < EXPLAINED * late.by
@@ -185,10 +185,11 @@ def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) ->
         return ranks.gain([more + working for working in _in_step(ranks, late)], passing=passing)
 
     awake = ranks.gain(_in_step(ranks, late), ranks.undisturbed)
-    alone, crowded, together = map(after, (0.0, queueing, _in_line(run, ranks, late, why)))
-    steady = min(alone.low, crowded.low)
-    low = min(steady, together.likely * (1 - ERROR))
-    return replace(alone, low=low, steady=steady, high=max(alone.high, awake.likely))
+    lines = (_in_line(run, ranks, late, why, line) for line in (_taken, _endless))
+    alone, crowded, likely, together = map(after, (0.0, queueing, *lines))
+    steady = min(alone.low, crowded.low, likely.likely)
+    low = min(steady, likely.low, together.likely * (1 - ERROR))
+    return replace(likely, low=low, steady=steady, high=max(alone.high, awake.likely))
 
 
 def _in_step(ranks: Team, late: _Late) -> list[float]:
@@ -200,11 +201,21 @@ def _in_step(ranks: Team, late: _Late) -> list[float]:
     return [max(*now, *following[: len(late.members)]) for now, following in zip(own, own[1:] + own[:1], strict=True)]
 
 
-def _in_line(run: Features, ranks: Team, late: _Late, why: str) -> float:
+def _taken(use: float, cpus: float) -> float:
+    """Return how often all CPUs are taken, each of them independently for this share of the time."""
+    return math.pow(use, cpus)
+
+
+def _endless(use: float, cpus: float) -> float:
+    """Return how long the line is before as many servers if those who may still come are endlessly many."""
+    return math.pow(use, cpus) / (1 - use)
+
+
+def _in_line(run: Features, ranks: Team, late: _Late, why: str, line: Callable[[float, float], float]) -> float:
     """Return the s a round that the others queue longer for a CPU once none of the ranks of this machine waits.
 
-    All ranks then do their work of a round in less time. The line grows with the use of the CPUs as that of as many
-    servers does, and in a longer round their use is lower: the round at which both agree is looked for.
+    All ranks then do their work of a round in less time. The `line` grows with the use of the CPUs, and in a longer
+    round their use is lower: the round at which both agree is looked for.
     """
     machine = run.machine
     queued = mean([met[m].queued for met in ranks.rounds for m in late.others])
@@ -215,14 +226,13 @@ def _in_line(run: Features, ranks: Team, late: _Late, why: str) -> float:
     first = low = ranks.seconds / least.likely
     high = max(low, ranks.seconds)
 
-    def line(job: float) -> float:
-        use = math.pow(min(FULL, (job + (machine.others or 0.0)) / machine.cpus), machine.cpus)
-        return use / (1 - use)
+    def used(job: float) -> float:
+        return line(min(FULL, (job + (machine.others or 0.0)) / machine.cpus), machine.cpus)
 
-    now = line(machine.job)
+    now = used(machine.job)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if first + queued * (line(work / middle) - now) / max(now, SLIGHT) > middle:
+        if first + queued * (used(work / middle) - now) / max(now, SLIGHT) > middle:
             low = middle
         else:
             high = middle

@@ -127,10 +127,19 @@ def test_where_ranks_share_their_cpus_the_others_may_queue_longer_once_nobody_wa
     run = job(0.010, 0.025, queued=(0.003, 0.003), in_loop=[{"loader.wait": 0.1}, {"loader.wait": 1.6}])
     machines = [replace(run.machine, cpus=cpus, job=1.2) for cpus in (16.0, 2.0)]
     (roomy,), (tight,) = (advise(replace(run, machine=machine)) for machine in machines)
-    assert tight.speedup.likely == roomy.speedup.likely
-    assert tight.speedup.sure == roomy.speedup.sure == pytest.approx(roomy.speedup.low, rel=0.001)
-    assert tight.speedup.low < 0.8 * roomy.speedup.low
-    assert tight.speedup.low >= 0.95
+    assert roomy.speedup.likely == pytest.approx(26 / 11, rel=0.01)
+    assert roomy.speedup.sure == pytest.approx(roomy.speedup.low, rel=0.001)
+    assert 1.0 < tight.speedup.sure <= tight.speedup.likely < 0.8 * roomy.speedup.likely
+    assert 0.95 <= tight.speedup.low < 0.9 * tight.speedup.sure
+
+
+def test_a_line_at_the_cpus_grows_as_all_of_them_are_taken_more_often(job) -> None:
+    """The same work in a shorter round uses four CPUs by so much more: who queued for 1 ms queues as much longer."""
+    run = job(0.010, 0.025, queued=(0.001, 0.001), in_loop=[{"loader.wait": 0.1}, {"loader.wait": 1.6}])
+    (finding,) = advise(replace(run, machine=replace(run.machine, cpus=4.0, job=2.4)))
+    after = 0.026 / finding.speedup.likely
+    assert after - 0.011 == pytest.approx(0.001 * ((0.026 / after) ** 4 - 1), rel=0.01)
+    assert after > 0.012
 
 
 def test_a_rank_that_computes_less_leaves_the_others_a_cpu(job) -> None:
