@@ -531,7 +531,7 @@ def main() -> int:
     parser.add_argument("--again", type=Path, help="judge the recordings of this folder anew; nothing runs")
     parser.add_argument("--loaded", type=int, default=0, help="busy neighbours on the CPUs during all runs")
     parser.add_argument("--quiet", type=Path, help="with --loaded: recordings of a quiet run, for what the load cost")
-    parser.add_argument("--results", type=Path, default=HERE / "results.json")
+    parser.add_argument("--results", type=Path, help="where every number goes (a whole quiet run: results.json)")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the run under way is ended with us
     way = Way(args.attempts, args.keep, args.loaded, args.rounds, max(args.rounds, args.most), args.resume)
@@ -555,8 +555,9 @@ def main() -> int:
         compare(outcomes, args.quiet)
     lines, met = totals(outcomes)
     print("", *lines, "bars met" if met else "BELOW THE BARS", sep="\n")
-    if not args.only and not args.again and not args.loaded:
-        args.results.write_text(json.dumps({"cases": [asdict(o) for o in outcomes], "totals": lines}, indent=1) + "\n")
+    whole = not args.only and not args.again and not args.loaded
+    if results := args.results or (HERE / "results.json" if whole else None):
+        results.write_text(json.dumps({"cases": [asdict(o) for o in outcomes], "totals": lines}, indent=1) + "\n")
     return 0 if met else 1
 
 
