@@ -41,7 +41,7 @@ from gputune.workload import CROWD
 CHECKLIST = ("network wait",)
 
 ALPHA = 50e-6  # s a hop of a message over TCP on one machine or in one rack; tenths of it on NVLink
-LEAST = 0.10  # of the round: below it no change to communication is worth its effort
+LEAST = 0.10  # of the loop: below it no change to communication is worth its effort
 SMALL = 0.05  # of the round that communication may keep after the advice
 STEPS = (2, 4, 8)  # micro-batches between two exchanges that people type
 HALF = 0.5  # bfloat16 instead of float32

@@ -28,7 +28,7 @@ from gputune.features import Features, Process
 from gputune.figures import mean
 from gputune.finding import Finding, Speedup
 from gputune.prediction import ERROR
-from gputune.team import Team, named, team
+from gputune.team import LEAST_ROUNDS, Team, named, team
 
 OFTEN = 0.6  # of the rounds: somebody is last in each; a straggler is last in most
 EXPLAINED = 0.5  # of the lateness: from there on one cause is the cause
@@ -157,16 +157,17 @@ def _around(ranks: Team, late: _Late) -> float:
     return mean([each[m] for m in late.members]) - mean([each[m] for m in late.others])
 
 
-def _slowed(ranks: Team, late: _Late) -> float:
+def _slowed(run: Features, ranks: Team, late: _Late) -> float:
     """Return the s a round that a slower CPU explains of the late ranks: it is as much slower in the backward passes.
 
-    All of it where no backward pass was timed.
+    All of it where these were not timed on each rank, and where a device does what they ask for.
     """
-    each = [p.backward / p.loop if p.loop else 0.0 for p in ranks.ranks]
-    usual = mean([each[m] for m in late.others])
-    if not usual:
+    timed = [met for met in ranks.rounds if all(m.backward for m in met)]
+    if run.devices or len(timed) < LEAST_ROUNDS:
         return late.by
-    return mean([ranks.own(m) for m in late.others]) * (mean([each[m] for m in late.members]) / usual - 1)
+    slower = mean([met[m].backward for met in timed for m in late.members])
+    slower /= mean([met[m].backward for met in timed for m in late.others])
+    return mean([ranks.own(m) for m in late.others]) * (slower - 1)
 
 
 def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) -> Speedup:
@@ -178,18 +179,30 @@ def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) ->
     rounds, for nobody has to be woken up for it. What is computing may be a CPU whose core a stranger shares, for
     longer than the run was watched: it slows all that a rank does, and no part alone.
     """
-    elsewhere = max(_around(ranks, late), late.by - _slowed(ranks, late))
+    elsewhere = max(_around(ranks, late), late.by - _slowed(run, ranks, late))
     passing = why == "computing" and elsewhere < EXPLAINED * late.by
 
-    def after(more: float) -> Speedup:
-        return ranks.gain([more + working for working in _in_step(ranks, late)], passing=passing)
+    beyond = _alone(ranks, late)
 
-    awake = ranks.gain(_in_step(ranks, late), ranks.undisturbed)
+    def after(more: float) -> Speedup:
+        return ranks.gain([more + working for working in _in_step(ranks, late)], passing=passing, beyond=beyond)
+
+    awake = ranks.gain(_in_step(ranks, late), ranks.undisturbed, beyond=beyond)
     lines = (_in_line(run, ranks, late, why, line) for line in (_taken, _endless))
     alone, crowded, likely, together = map(after, (0.0, queueing, *lines))
-    steady = min(alone.low, crowded.low, likely.likely)
+    steady = min(alone.low, crowded.low, likely.low)
     low = min(steady, likely.low, together.likely * (1 - ERROR))
     return replace(likely, low=low, steady=steady, high=max(alone.high, awake.likely))
+
+
+def _alone(ranks: Team, late: _Late) -> float:
+    """Return how many times as fast the rank that is done last goes on alone, if late ranks need no longer than others.
+
+    1 where that is not one of the late ones.
+    """
+    last = max(range(len(ranks.ranks)), key=lambda m: ranks.ranks[m].loop)
+    others = mean([ranks.own(m) for m in late.others])
+    return max(1.0, ranks.own(last) / others) if last in late.members and others else 1.0
 
 
 def _in_step(ranks: Team, late: _Late) -> list[float]:
@@ -221,9 +234,8 @@ def _in_line(run: Features, ranks: Team, late: _Late, why: str, line: Callable[[
     queued = mean([met[m].queued for met in ranks.rounds for m in late.others])
     if machine.job is None or machine.ranks != len(ranks.ranks) or not queued:
         return 0.0
-    work = machine.job * ranks.seconds - (late.by * len(late.members) if why == "computing" else 0.0)
-    least = ranks.gain(_in_step(ranks, late))
-    first = low = ranks.seconds / least.likely
+    work = max(0.0, machine.job * ranks.seconds - (late.by * len(late.members) if why == "computing" else 0.0))
+    first = low = mean(_in_step(ranks, late)) + ranks.communication
     high = max(low, ranks.seconds)
 
     def used(job: float) -> float:

@@ -57,6 +57,8 @@ def _of_batches(ranks: Sequence[Process]) -> Speedup | None:
         return None
     first = min(range(len(ranks)), key=lambda r: batches[r])
     last = max(range(len(ranks)), key=lambda r: batches[r])
+    if batches[last] == batches[first]:  # of very many passes only the latest are known
+        return None
     more, loop = mean(batches) - batches[first], max(p.loop for p in ranks)
     overall = seconds[first] / batches[first]
     alone = (seconds[last] - seconds[first]) / (batches[last] - batches[first])
@@ -70,7 +72,7 @@ def _of_batches(ranks: Sequence[Process]) -> Speedup | None:
 def _pace(rank: Process) -> float:
     """Return the s that a batch takes a rank in the steady state; 0 where its loaders have not told.
 
-    Of several loaders, all that it draws from in turn or one after another: those with more batches count for more.
+    Of several loaders that it draws from one after another, those with more batches count for more.
     """
     drawn = [lo for lo in rank.loaders if lo.training and lo.waits and lo.steps]
     batches = sum(lo.batches for lo in drawn)

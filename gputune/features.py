@@ -276,6 +276,7 @@ class Meeting:
     queued: float = 0.0  # s of `own` that the training thread was runnable without a CPU, as far as it was measured
     calm_queued: float | None = None  # share of forward passes, in which nothing is exchanged, that it was so
     update: float = 0.0  # s of `own` from the end of the backward pass to that of the optimizer's step
+    backward: float = 0.0  # s of `own` inside of the latest backward pass; 0 where none was told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,7 +330,7 @@ class Process:
     stepping: float = 0.0  # share of these in the optimizer's step
     plain: tuple[float, float] = (0.0, 0.0)  # share of these in neither model nor torch: behind the step, and not
     beats: tuple[float, ...] = ()  # s from each of the first optimizer steps to the next one
-    backward: float = 0.0  # s that the training thread was inside of backward passes, held up by no other rank
+    backward: float = 0.0  # s in the loop that the training thread was inside of backward passes
     batch_gotten: bool = True  # before_forward counts from a next(); else from an optimizer step: no DataLoader
     cpu: float | None = None  # cores that the process itself used, mean over the loop
     queued: float | None = None  # threads of it that were runnable without a CPU, mean over the loop

@@ -96,10 +96,18 @@ class Team:
         """Return the own s of each rank, for each of the rounds."""
         return [[m.own for m in met] for met in self.rounds]
 
-    def gain(self, works: Sequence[float], communication: float | None = None, *, passing: bool = False) -> Speedup:
+    def gain(
+        self,
+        works: Sequence[float],
+        communication: float | None = None,
+        *,
+        passing: bool = False,
+        beyond: float = 1.0,
+    ) -> Speedup:
         """Return what it buys if each of the rounds works for so many s, and communicates as long as told.
 
-        Where a rank is done earlier than others, these are the rounds until then: what follows stays as it is.
+        Where a rank is done earlier than others, these are the rounds until then: what follows is `beyond` times as
+        fast as it was.
         The interval is what the ratio varies by over stretches of the run, and the model's own error. What is slow for
         some seconds and then is not, as a CPU whose core a stranger shares, is not a property of a rank. With `passing`
         it may be so for as long as the run was watched, by as much as stretches differ: more of them then say no more.
@@ -111,7 +119,7 @@ class Team:
         residuals = [n - ratio * a for n, a in zip(now, after, strict=True)]
         unsure = _unsure(residuals, passing=passing) / max(TINY, mean(now))
         left = self.together / max(TINY, ratio)
-        whole = 1 / max(TINY, 1 - self.together + left)
+        whole = 1 / max(TINY, (1 - self.together) / max(TINY, beyond) + left)
         return interval(whole, ERROR + unsure * left * whole)
 
 

@@ -151,7 +151,8 @@ class _Round:
 
     target: Target
     due: float
-    soonest: float = math.inf  # for the first that meets workers: it waits for no pause that a dear one had earned
+    soonest: float = math.inf  # for one before it is due, once, where there are workers and none was met so far
+    again: bool = True  # whether there may be such a one
     left: list[tuple[int, Role]] = field(default_factory=list)
     total: int = 0
     workers: list[int] = field(default_factory=list)
@@ -171,14 +172,15 @@ class _Round:
         if self.left:
             return []
         self.due = at + max(ROUND_BEAT, self.cost / DEAREST)
-        self.soonest = math.inf if self.workers else min(self.soonest, at + ROUND_BEAT)
+        self.again = self.again and not self.workers
+        self.soonest = at + ROUND_BEAT if self.again else math.inf
         return self._sum()
 
     def _has_news(self, at: float) -> bool:
         """Return whether there are workers, and no round so far has met any."""
         if at < self.soonest or "worker" not in self.target.pids().values():
             return False
-        self.soonest = math.inf
+        self.again = False
         return True
 
     def _take(self, pid: int, role: Role) -> None:

@@ -4,7 +4,7 @@ A round's own time is what this rank takes by itself; the rest it stands at the 
 communication. Both are durations on one clock, so ranks on other machines compare without theirs being equal.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from dataclasses import replace
 from typing import NamedTuple
@@ -35,20 +35,21 @@ class Meetings:
     def __init__(self) -> None:
         self._calls: deque[_Call] = deque(maxlen=RECENT)  # since the last step
         self._latest: deque[_Call] = deque(maxlen=RECENT)  # for DDP's meetings, which are told a step later
-        # those of DistributedDataParallel, with their ends, and the ends of steps, in whose order they are not told
-        self._reduced: deque[tuple[int, Meeting]] = deque(maxlen=KEPT)
+        # those of DistributedDataParallel, with when the rank stood there, the ends of steps, and begins and ends of
+        # backward passes, in whose order they are not told
+        self._reduced: deque[tuple[int, int, Meeting]] = deque(maxlen=KEPT)
         self._steps: deque[int] = deque(maxlen=KEPT)
+        self._passes: deque[tuple[int, int]] = deque(maxlen=KEPT)
         self._called: deque[Meeting] = deque(maxlen=KEPT)  # those of calls, a round an optimizer step
         self._rounds = 0
         self._stepped = 0
-        self._worked = 0  # ns: the end of the latest backward pass
         self._iterations = (0, 0)  # first and last of DDP's that was told
         self._inside = 0  # ns at DDP's meetings, of the sampled ones
         self._sampled = 0
 
     def backward(self, record: Record) -> None:
         """Take a backward pass: what follows up to the optimizer's step is done with its gradients."""
-        self._worked = record.t1
+        self._passes.append((record.t0, record.t1))
 
     def called(self, record: Record) -> None:
         """Take a collective span of the training thread."""
@@ -78,7 +79,7 @@ class Meetings:
             calls=max(1, record.c >> RANK_BITS),
             ranks=record.c & ((1 << RANK_BITS) - 1),
         )
-        self._reduced.append((record.t1, meeting))
+        self._reduced.append((record.t0, record.t1, meeting))
 
     def step(self, record: Record) -> None:
         """Take the end of an optimizer step: the calls before it are one round."""
@@ -93,7 +94,9 @@ class Meetings:
         if not began or self._rounds <= WARM_UP:
             return
         apart = _inside(before, began)
-        since = self._worked if began <= self._worked <= record.t1 else max(call.t1 for call in before)
+        first, worked = self._passes[-1] if self._passes else (0, 0)
+        told = began <= worked <= record.t1
+        since = worked if told else max(call.t1 for call in before)
         self._called.append(
             Meeting(
                 number=max(call.number for call in before),
@@ -103,6 +106,7 @@ class Meetings:
                 calls=sum(bool(call.number) for call in before),
                 ranks=max(call.ranks for call in before),
                 update=max(0, record.t1 - since - _inside(before, since)) / NS,
+                backward=max(0, worked - max(first, began)) / NS if told else 0.0,
             )
         )
 
@@ -111,8 +115,11 @@ class Meetings:
         """Return the rounds: those around DDP's reductions where there are any."""
         if not self._reduced:
             return tuple(self._called)
-        steps = list(self._steps)
-        return tuple(replace(meeting, update=_until(steps, end, meeting.own)) for end, meeting in self._reduced)
+        steps, passes = list(self._steps), list(self._passes)
+        return tuple(
+            replace(meeting, update=_until(steps, end, meeting.own), backward=_within(passes, since))
+            for since, end, meeting in self._reduced
+        )
 
     @property
     def out_of_sight(self) -> float:
@@ -131,6 +138,13 @@ def _until(steps: list[int], end: int, own: float) -> float:
     place = bisect_left(steps, end)
     update = (steps[place] - end) / NS if place < len(steps) else 0.0
     return update if update < own else 0.0
+
+
+def _within(passes: list[tuple[int, int]], moment: int) -> float:
+    """Return the s from the begin of the backward pass around a moment to that moment; 0 where none is known."""
+    place = bisect_right(passes, moment, key=lambda one: one[0]) - 1
+    inside = place >= 0 and moment <= passes[place][1]
+    return (moment - passes[place][0]) / NS if inside else 0.0
 
 
 def _queued(record: Record) -> float:

@@ -563,7 +563,7 @@ class Training:
             plain=after.plain,
             beats=tuple(self._rounds.beats[WARM_UP:]),
             on_weights=self._on_weights / self._looked if self._looked else None,
-            backward=max(0.0, self._backward / NS - self.meetings.out_of_sight),
+            backward=self._backward / NS,
             batch_gotten=self._gotten,
             cpu=None if cores is None else cores / ranks,
             queued=None if queued is None else queued / ranks,

@@ -172,10 +172,28 @@ def test_a_rank_whose_pace_varies_by_as_much_as_it_is_late_may_only_have_a_slowe
     [
         ((0.005, 0.005), True),  # only a part of its step is longer: no slow core does that
         ((0.005, 0.00625), False),  # by as much as its steps are
+        ((0.005, 0.0), False),  # of one of them nobody knows
     ],
 )
 def test_a_rank_that_is_as_quick_in_the_backward_pass_has_no_slower_core(job, backward, sure) -> None:
     run = job([0.010] * 200, [0.0105 if k // 20 % 2 else 0.0145 for k in range(200)])
-    timed = tuple(replace(p, backward=b * p.batches) for p, b in zip(run.processes, backward, strict=True))
+    timed = tuple(
+        replace(p, meetings=tuple(replace(m, backward=each) for m in p.meetings))
+        for p, each in zip(run.processes, backward, strict=True)
+    )
     (finding,) = advise(replace(run, processes=timed))
     assert (finding.speedup.low > 1.05) == sure
+
+
+def test_a_late_rank_that_goes_on_alone_is_quicker_then_as_well(job) -> None:
+    """The others are done after half of the loop; what it needs 25 ms for takes 10."""
+    run = job(0.010, 0.025)
+    first, second = run.processes
+    (finding,) = advise(replace(run, processes=(replace(first, loop=second.loop / 2), second)))
+    assert finding.speedup.likely == pytest.approx(1 / (0.5 * 11 / 26 + 0.5 / 2.5), rel=0.01)
+
+
+def test_a_rank_that_sleeps_leaves_no_cpu_free(job) -> None:
+    run = job(0.002, 0.022, queued=(0.0001, 0.0001))
+    (finding,) = advise(replace(run, machine=replace(run.machine, cpus=1.5, job=0.2)))
+    assert finding.speedup.likely == pytest.approx(23 / 3, rel=0.05)

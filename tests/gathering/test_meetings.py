@@ -114,10 +114,21 @@ def test_what_ddp_waits_inside_backward_is_collective_in_the_ledger(story) -> No
 
 def test_a_backward_pass_is_told_without_what_it_waits_for_other_ranks(story) -> None:
     for iteration in range(1, 11):
+        story.record(Kind.BACKWARD, story.at + 3, story.at + 15)
         reduced(story, iteration, own=10, apart=5)
-        story.record(Kind.BACKWARD, story.at - 12, story.at)
-    (process,) = story.features().processes
-    assert process.backward == pytest.approx(10 * 0.012 - 0.050)
+    assert [m.backward for m in told(story)] == pytest.approx([0.007] * len(told(story)))
+    assert told(story)
+
+
+def test_the_backward_pass_before_a_call_is_that_of_the_round(story) -> None:
+    for number in range(1, 7):
+        story.record(Kind.BACKWARD, story.at + 1, story.at + 5)
+        story.at += 5
+        called(story, 4, number)
+        story.record(Kind.STEP, story.at, story.at + 1)
+        story.at += 1
+    assert [m.backward for m in told(story)] == pytest.approx([0.004] * len(told(story)))
+    assert told(story)
 
 
 def test_meetings_on_the_device_hold_up_the_device_and_not_the_thread(story) -> None:
