@@ -85,6 +85,7 @@ def _process(then: Process, now: Process) -> Process:
         batches=now.batches - then.batches,
         samples=now.samples - then.samples,
         optimizer_steps=now.optimizer_steps - then.optimizer_steps,
+        backward=max(0.0, now.backward - then.backward),
         loaders=tuple(_loaders(loaders, now.loaders, then.wall)),
         places=_places(then.places, now.places),
         copies=_copies(then.copies, now.copies),

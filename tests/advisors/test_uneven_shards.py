@@ -56,6 +56,15 @@ def test_a_rank_that_goes_on_alone_may_be_faster(shared) -> None:
     assert finding.speedup.low < finding.speedup.likely
 
 
+def test_is_silent_where_passes_say_more_than_the_loop_or_nothing(shared) -> None:
+    run = shared(1000, 100, 100, 100)
+    twice = tuple(replace(p, loaders=p.loaders * 4, loop=p.loop / 4) for p in run.processes)
+    assert list(advise(replace(run, processes=twice))) == []
+    run = shared(1000, 500)
+    latest = tuple(replace(p, loaders=run.processes[0].loaders) for p in run.processes)
+    assert list(advise(replace(run, processes=latest))) == []
+
+
 def test_what_the_first_batches_cost_more_is_paid_once(shared) -> None:
     """Both work for 3 s on 200 batches, of which all but the first ones take 10 ms; then one goes on alone."""
     run = shared(400, 200, pace=0.015, alone=0.010)

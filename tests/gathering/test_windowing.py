@@ -48,6 +48,17 @@ def test_pauses_and_places_are_those_since(story) -> None:
     assert (place.count, place.seconds) == (1, pytest.approx(0.2))
 
 
+def test_backward_passes_are_those_since(story) -> None:
+    story.iterator()
+    for each in (8, 3):
+        for _ in range(30):
+            story.epoch(1)
+            story.record(Kind.BACKWARD, story.at - each, story.at)
+        if each == 8:
+            then = thin(story.features())
+    assert window(then, story.features()).processes[0].backward == pytest.approx(30 * 0.003)
+
+
 def test_a_device_is_as_busy_as_it_was_since(story) -> None:
     story.iterator()
     for seconds, busy in ((10, 1.0), (10, 0.2)):
