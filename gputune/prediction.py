@@ -602,9 +602,13 @@ class Outlook:
         return self._interval(self._with(now).loop(self.now), with_first.loop(self.now))
 
     def _sooner(self, epoch: Epoch, fewer: float) -> Epoch:
-        """Return a pass whose first batch has a share of its tensors: what it was late by beyond others is theirs."""
-        usual = self.arriving + FIRST_S
-        return replace(epoch, first_wait=min(epoch.first_wait, usual + fewer * (epoch.first_wait - usual)))
+        """Return a pass whose first batches have a share of their tensors: what they were late by is theirs."""
+        usual, late = self.arriving + FIRST_S, self._one_by_one(epoch)
+        return replace(
+            epoch,
+            first_wait=min(epoch.first_wait, usual + fewer * (epoch.first_wait - usual)),
+            others_first=epoch.others_first - (1 - fewer) * late,
+        )
 
     def _crowded(self) -> float:
         """Return how many of workers, training and strangers have no CPU, up to one. Workers want one while they make.

@@ -14,16 +14,22 @@ from gputune.features import Fetch, Loader
 from gputune.figures import mean
 
 GROWN = 5  # batches after which a worker is as quick as ever (they took 5, 2.4, 1.9, 1.6 and 1.6 times as long)
+FIRST = 2  # batches that a worker makes before any was taken: beside handing over its very first one
 LEFT = 0.25  # of a pass that counts as grown in any case: of its end at least more is known than of its beginning
 LEAST = 20  # rounds or batches of workers that are no longer young, below which their mean says nothing
 HABIT = 3  # starts of workers: fewer are a loop's own start
 
 
 def settled(loader: Loader) -> Loader:
-    """Return a loader with what was measured far from the start of its workers, where it starts them often."""
+    """Return a loader with what was measured far from the start of its workers, where it starts them often.
+
+    Elsewhere without the first batch of each worker: the wait for it is a price of the start.
+    """
+    if not loader.num_workers:
+        return loader
+    loader = replace(loader, fetches=_of_grown(loader.fetches, GROWN if _habit(loader) else FIRST))
     if not _habit(loader):
         return loader
-    loader = replace(loader, fetches=_of_grown(loader.fetches))
     kept = [i for i, age in enumerate(loader.ages) if age >= youth(loader)]
     if len(kept) < LEAST or len(kept) == len(loader.waits):
         return loader
@@ -79,9 +85,9 @@ def _habit(loader: Loader) -> bool:
     return bool(loader.num_workers and starts >= HABIT and len(loader.ages) == len(loader.waits))
 
 
-def _of_grown(fetches: tuple[Fetch, ...]) -> tuple[Fetch, ...]:
+def _of_grown(fetches: tuple[Fetch, ...], grown: int) -> tuple[Fetch, ...]:
     """Return the batches that grown workers made, else those of the oldest of which there are enough."""
-    for age in range(GROWN, 0, -1):
+    for age in range(grown, 0, -1):
         found = tuple(f for f in fetches if f.age >= age)
         if len(found) >= LEAST:
             return found
