@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from machine import Pulse, busy_s, neighbours
+from machine import busy_s, neighbours, stolen_since, wanted_s
 
 HERE = Path(__file__).resolve().parent
 RUN_ON_CARDS = HERE.parent / "simgpu" / "run.py"
@@ -37,7 +37,6 @@ IN_A_CONTAINER = HERE / "container.py"
 HELPERS = {"kit", "simnet", "remote", "throttle", "container", "judge", "machine"}
 FOREIGN = 0.15  # cores used by others during a run: above it, its timing is not the script's own
 STOLEN = 0.05  # of the CPU time wanted, taken by the host of a virtual machine: above it, it is said
-MOST_STOLEN = 0.9  # of it: beyond, the clocks are to be doubted
 ATTEMPTS = 3  # at a run that others disturb; then the least disturbed one counts
 DEADLINE_S = 120.0  # a case takes 6 to 20 s on two idle CPUs
 CROWDED = 4  # deadlines more for each busy neighbour: threads that spin for each other lose that much and more
@@ -50,7 +49,6 @@ COVERED = 0.90  # bar: intervals that hold what was realised
 LATER = 2.0  # s before a script that failed is tried again: what was in its way may be gone
 AGREE = 0.05  # rounds of a case that differ by no more say what a change realises as closely as the bar for the median
 KNOWN = 0.02  # standard error from which on what a change realised is known: well below the bar for its prediction
-ALIKE = 0.03  # runs of which one had a machine so much faster are not held against each other, if there are others
 NEIGHBOUR = "busy-host"  # what has to be named on a machine with busy neighbours, beside the cause
 WORTH = 1.05  # what a change must realise to be worth a word: gputune's own bar
 SLOWED = 1.1  # by a busy neighbour: from here on it is to be named
@@ -95,8 +93,6 @@ class Outcome:
     mended: list[float] = field(default_factory=list)  # samples/s with the change
     foreign: list[float] = field(default_factory=list)  # cores that others used during each run
     stolen: list[float] = field(default_factory=list)  # shares of the CPU time that a host gave to others, each run
-    slowness: list[float | None] = field(default_factory=list)  # of the machine, during each run as it is
-    slowness_mended: list[float | None] = field(default_factory=list)  # and during each with the change
     told: list[float | None] = field(default_factory=list)  # samples/s as findings.json has it
     change: str = ""
     untried: bool = False  # another change is advised now than was tried: what it brings is not known
@@ -159,25 +155,14 @@ def command(case: Case, options: list[str], verdict: Path | None, *, mended: boo
 class Run:
     """One run of a script: its own samples/s, gputune's verdict, and what there was of the machine meanwhile.
 
-    `foreign` is what others used of the CPUs, in cores, `slowness` how long fixed work took, `stolen` the share of the
-    CPU time wanted that a virtual machine's host gave to others.
+    `foreign` is what others used of the CPUs, in cores, `stolen` the share of the CPU time wanted that a virtual
+    machine's host gave to others.
     """
 
     pace: float
     verdict: dict
     foreign: float
-    slowness: float
     stolen: float
-
-    @property
-    def machine(self) -> float:
-        """Return how slow the machine was, whatever of it there was: the slower, the higher."""
-        return slow(self.slowness, self.stolen)
-
-
-def slow(slowness: float, stolen: float) -> float:
-    """Return how slow a machine was on which fixed work took so long, and a share of all CPU time was stolen."""
-    return slowness / (1 - min(MOST_STOLEN, stolen))
 
 
 @dataclass(frozen=True)
@@ -231,18 +216,19 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         argv = command(case, options, verdict, mended=mended, folder=folder)
         began, before = time.monotonic(), busy_s()
         busy = 0 if mended and case.neighbours else loaded + case.neighbours  # without any, where they are the cause
-        with neighbours(busy), Pulse() as pulse:
+        wanted = wanted_s()
+        with neighbours(busy):
             done = _finished(argv, env, folder, DEADLINE_S * (1 + CROWDED * loaded))
         if done.returncode == NOT_HERE:
             raise NotHere(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it does not say why")
         if done.returncode or not (folder / "pace.json").exists() or (verdict and not verdict.exists()):
             raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-300:]}")
-        foreign = max(0.0, (busy_s() - before) / (time.monotonic() - began))
+        foreign, stolen = max(0.0, (busy_s() - before) / (time.monotonic() - began)), stolen_since(wanted)
         pace = json.loads((folder / "pace.json").read_text())
         said = json.loads(verdict.read_text()) if verdict else {}
         if kept:
             shutil.move(folder / "run", kept)
-        return Run(pace["samples"] / pace["seconds"], said, foreign, pulse.slowness, pulse.stolen)
+        return Run(pace["samples"] / pace["seconds"], said, foreign, stolen)
 
 
 def _finished(argv: list[str], env: dict[str, str], folder: Path, deadline: float) -> subprocess.CompletedProcess:
@@ -292,18 +278,8 @@ def is_known(outcome: Outcome) -> bool:
 
 
 def realised(outcome: Outcome) -> float:
-    """Return what the change realised: the median ratio of runs that had an equally fast machine."""
-    runs = zip(outcome.paces, outcome.slowness or [None] * len(outcome.paces), strict=True)
-    twins = list(zip(outcome.mended, outcome.slowness_mended or [None] * len(outcome.mended), strict=True))
-    pairs = [(_apart(slow, slow_then), then / now) for now, slow in runs for then, slow_then in twins]
-    alike = [ratio for apart, ratio in pairs if apart <= ALIKE]
-    nearest = [ratio for _apart, ratio in sorted(pairs)[: len(twins)]]
-    return statistics.median(alike if len(alike) >= len(twins) else nearest)
-
-
-def _apart(one: float | None, other: float | None) -> float:
-    """Return by how much one of two runs had the faster machine; nothing where that was not taken down."""
-    return abs(math.log(one / other)) if one and other else 0.0
+    """Return what the change realised: the median ratio of a run and its twin, which ran one right after the other."""
+    return statistics.median(_ratios(outcome))
 
 
 def _held(outcome: Outcome, *, loaded: bool) -> Outcome:
@@ -333,7 +309,6 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
     seen = run(case, [], way, record=record)
     outcome.paces.append(seen.pace)
     outcome.foreign.append(round(seen.foreign, 3))
-    outcome.slowness.append(seen.machine)
     outcome.stolen.append(round(seen.stolen, 3))
     finding = _told(case, outcome, seen.verdict)
     options: list[str] | None = None
@@ -344,13 +319,11 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
         mended = run(case, options or ["--fixed"], way, mended=True, record=twin)
         outcome.mended.append(mended.pace)
         outcome.foreign.append(round(mended.foreign, 3))
-        outcome.slowness_mended.append(mended.machine)
         outcome.stolen.append(round(mended.stolen, 3))
     if way.keep:
-        kept = {"name": case.name, "pace": seen.pace, "slowness": seen.slowness, "stolen": seen.stolen}
-        kept |= {"loaded": way.loaded}
+        kept = {"name": case.name, "pace": seen.pace, "stolen": seen.stolen, "loaded": way.loaded}
         if outcome.mended:
-            kept |= {"mended": mended.pace, "slowness_mended": mended.slowness, "stolen_mended": mended.stolen}
+            kept |= {"mended": mended.pace, "stolen_mended": mended.stolen}
             kept |= {"change": outcome.change, "foreign": outcome.foreign[-2:]}
         (record / ROUND).write_text(json.dumps(kept, indent=1) + "\n")
 
@@ -385,11 +358,9 @@ def rejudged(folder: Path, wanted: Callable[[str], bool]) -> list[Outcome]:
         outcome = outcomes.setdefault(case.name, Outcome(case.name, case.cause))
         finding = _told(case, outcome, json.loads(to_json(rejudge(path.parent))))
         outcome.paces.append(kept["pace"])
-        outcome.slowness.append(_slow_then(kept, ""))
         outcome.stolen += [kept[name] for name in ("stolen", "stolen_mended") if name in kept]
         if "mended" in kept:
             outcome.mended.append(kept["mended"])
-            outcome.slowness_mended.append(_slow_then(kept, "_mended"))
             outcome.foreign += kept["foreign"]
             outcome.change = kept["change"]
             now = " ".join((finding and accepts(case, finding["change"])) or ["--fixed"])
@@ -397,12 +368,6 @@ def rejudged(folder: Path, wanted: Callable[[str], bool]) -> list[Outcome]:
                 outcome.change += f" (would be {now})"
                 outcome.untried = outcome.untried or finding is not None
     return [_held(outcome, loaded=loaded) for outcome in outcomes.values()]
-
-
-def _slow_then(kept: dict, which: str) -> float | None:
-    """Return how slow the machine was in a kept round, as is or `_mended`; None where it was not taken down."""
-    slowness = kept.get(f"slowness{which}")
-    return None if slowness is None else slow(slowness, kept.get(f"stolen{which}", 0.0))
 
 
 def compare(outcomes: list[Outcome], quiet: Path) -> None:

@@ -1,9 +1,9 @@
-"""How much of this machine there was while something was timed: what others used of it, and how fast its CPUs were.
+"""How much of this machine there was while something was timed: what others used of it, and what its host took away.
 
 A virtual CPU shares its core with strangers: the same work took 30 to 68 ms of CPU time within two seconds, and whole
 trainings a quarter longer than a minute before. What the host takes away altogether is counted (steal, up to a third of
-what was wanted); that a core is shared shows only in how long work takes. So short fixed work is timed all the while,
-and only runs that had an equally fast machine are held against each other.
+what was wanted); that a core is shared shows only in how long work takes. Timing short fixed work all the while does
+not tell it: on CPUs that idle in between it takes up to a third longer, and how much they idle is the script's.
 """
 
 import contextlib
@@ -11,15 +11,10 @@ import os
 import resource
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import mean
 
 BURN = "while True: pass"
-BEAT_S = 0.1  # between two pulses
-WORK = range(15_000)  # summed, in about 0.5 ms: small enough to stay in the fastest cache
 
 
 @contextlib.contextmanager
@@ -50,41 +45,7 @@ def wanted_s() -> tuple[float, float]:
     return (user + nice + system + irq + softirq + steal) / tick, steal / tick
 
 
-class Pulse:
-    """Times fixed work again and again in a thread, at one percent of a core, until it is left."""
-
-    def __init__(self) -> None:
-        self._times: list[float] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
-        self._began = self._ended = (0.0, 0.0)
-
-    def __enter__(self) -> "Pulse":
-        self._began = wanted_s()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._ended = wanted_s()
-
-    @property
-    def stolen(self) -> float:
-        """Return the share of the CPU time wanted here that a virtual machine's host gave to others (steal)."""
-        (wanted_before, stolen_before), (wanted, stolen) = self._began, self._ended
-        return (stolen - stolen_before) / max(1.0, wanted - wanted_before)
-
-    @property
-    def slowness(self) -> float:
-        """Return the mean CPU s that the work took: the higher, the slower was the machine."""
-        return mean(self._times)
-
-    def _beat(self) -> None:
-        while True:
-            sum(WORK)  # what was in the caches was somebody else's
-            began = time.thread_time()
-            sum(WORK)
-            self._times.append(time.thread_time() - began)
-            if self._over.wait(BEAT_S):
-                return
+def stolen_since(then: tuple[float, float]) -> float:
+    """Return the share of the CPU time wanted since `then`, as `wanted_s` told it, that the host gave to others."""
+    wanted, stolen = (now - before for now, before in zip(wanted_s(), then, strict=True))
+    return stolen / max(1.0, wanted)
