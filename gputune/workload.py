@@ -20,6 +20,7 @@ COPY_RATE = 6e9  # B/s at which a batch passes shared memory
 CLOCKS = 0.1  # threads: by so much the CPU clock of some steps and the queue of the whole loop may disagree
 AWAITED = 2.0  # times its own CPU time: who takes longer to get a batch waits for a CPU, or for one who holds the GIL
 HANDED = 1.5  # times its own CPU time that a training takes to get a batch: the rest its maker hands over each tensor
+PICKED = 0.2  # of the CPU time of a next(): where the batch sampler took more, what is left is told by too few steps
 STANDS = 2.0  # times what is stolen on average: who stands still for longer waits for something else
 MOST_STOLEN = 0.9  # of the CPU time wanted: beyond it, the clocks are to be doubted
 LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
@@ -272,8 +273,10 @@ def getting_of(loader: Loader) -> float:
     A batch may take long to arrive because its maker holds the GIL: the training stands still for that, and gets cold.
     With `pin_memory` another thread gets the batches; with a slow batch sampler most of that time is the sampler's.
     """
-    measured = len(loader.next_cpus) >= LEAST_SAMPLED and not loader.pin_memory and not loader.picks
-    return mean(loader.next_cpus) if measured else math.inf
+    if len(loader.next_cpus) < LEAST_SAMPLED or loader.pin_memory:
+        return math.inf
+    cpu, picking = mean(loader.next_cpus), mean(loader.picks)
+    return cpu - picking if picking <= PICKED * cpu else math.inf
 
 
 def device_time(run: Features, process: Process, per_batch: float) -> float:
