@@ -27,7 +27,7 @@ from gputune.figures import mean
 from gputune.finding import Finding, Speedup
 from gputune.prediction import TINY, Outlook, outlooks
 from gputune.replay import DELIVERY_S
-from gputune.workload import LEAST_BATCHES, LEAST_SAMPLED, getting_of
+from gputune.workload import LEAST_BATCHES, LEAST_SAMPLED, getting_of, unhindered_of
 
 CHECKLIST = ("data loading",)
 
@@ -112,7 +112,7 @@ def _delivered(outlook: Outlook) -> float:
     getting = getting_of(loader)
     unpacked = min(1.0, UNPACKED_S / getting) if math.isfinite(getting) else 1.0
     hindered = 1.0 if len(loader.unhindered) >= LEAST_SAMPLED else 1 - max(0.0, _excess(outlook) * _share(outlook))
-    return max(whole, outlook.job.delivery * unpacked * hindered)
+    return max(min(whole, unhindered_of(loader)), outlook.job.delivery * unpacked * hindered)
 
 
 def _share(outlook: Outlook) -> float:

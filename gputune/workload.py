@@ -23,6 +23,7 @@ HANDED = 1.5  # times its own CPU time that a training takes to get a batch: the
 PICKED = 0.2  # of the CPU time of a next(): where the batch sampler took more, what is left is told by too few steps
 STANDS = 2.0  # times what is stolen on average: who stands still for longer waits for something else
 MOST_STOLEN = 0.9  # of the CPU time wanted: beyond it, the clocks are to be doubted
+TINY = 1e-9  # s
 LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
 LOCKED = (
@@ -68,18 +69,34 @@ def delivery_of(loader: Loader) -> float:
     from when their makers let go of it, where most of them did.
     Else a low quantile of all arrivals, or as known of torch.
     """
+    return _delivery(loader)[0]
+
+
+def _delivery(loader: Loader) -> tuple[float, float]:
+    """Return the s that it takes to get a batch that is ready, and what was taken off them for beginning cold."""
     getting = getting_of(loader)
     if len(loader.ready) >= LEAST_BATCHES and (usual := median(loader.ready)) <= AWAITED * getting:
-        return usual
+        return usual, 0.0
     if len(loader.after) > max(LEAST_BATCHES, len(loader.hindered), len(loader.unhindered)):
-        freed = median(loader.after)
-        return freed - chill(mean(loader.for_batches) - freed, freed)
+        return _warmed(loader, median(loader.after))
     if len(loader.deliveries) >= LEAST_BATCHES:
         low = sorted(loader.deliveries)[len(loader.deliveries) // 4]
-        measured = low if math.isinf(getting) else HANDED * getting
-        return measured - chill(mean(loader.for_batches) - measured, measured)
+        return _warmed(loader, low if math.isinf(getting) else HANDED * getting)
     delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
-    return min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery
+    return (min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery), 0.0
+
+
+def _warmed(loader: Loader, measured: float) -> tuple[float, float]:
+    """Return a handover after a wait less its part of what beginning cold costs: the step that follows has the rest."""
+    step = mean(loader.steps)
+    cold = chill(mean(loader.for_batches) - measured, measured + step) * measured / max(TINY, measured + step)
+    return measured - cold, cold
+
+
+def unhindered_of(loader: Loader) -> float:
+    """Return the s in which a batch would arrive if its maker held nothing up; endless where that is not known."""
+    getting = getting_of(loader)
+    return getting if math.isinf(getting) else _warmed(loader, HANDED * getting)[0]
 
 
 def late_of(loader: Loader, delivery: float) -> float:
@@ -219,13 +236,14 @@ def steps_of(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
     share = min(1.0, cpu / width / active) if active else 0.0
     width, together = _team(active * share, whole - active, width, run.machine.cpus)
     got = min(delivery, getting_of(loader)) if loader.num_workers else 0.0
+    before = _delivery(loader)[1] if loader.num_workers else 0.0
     waited, stretch = mean(loader.waits), stretched(run)
     busy = _computing(loader, waited - got)
     for i, step in enumerate(loader.steps):
         alone = step * active / whole if whole else 0.0
         wait = loader.waits[i - 1] if 0 < i <= len(loader.waits) else waited
         computing = alone * share * together
-        cold = chill(wait - got, computing, busy)
+        cold = max(0.0, chill(wait - got, computing + delivery * bool(before), busy) - before)
         stolen = stolen_from(computing, alone * (1 - share), stretch)
         yield Work(max(0.0, computing + stolen - cold), alone * (1 - share) - stolen, width)
 
