@@ -97,6 +97,7 @@ class Job:
     others: float = 0.0  # runnable foreign processes on those CPUs
     delivery: float = DELIVERY_S
     late: float = 0.0  # s that it takes longer as long as the batch's maker computes another one
+    sending: float = 0.0  # CPU s in which a worker passes a finished batch on, beside the next one
     floor: float = 0.0  # s per batch that the device works in any case
     cools: bool = False
     picks: Sequence[Work] = ()  # the batch sampler's, before each step: in the training's own process, with workers too
@@ -172,7 +173,7 @@ def _play(job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool
     return play.ends
 
 
-TRAINING = -1  # who: the training itself; workers are 0 and up
+TRAINING, SENDER = -1, -2  # who: the training itself; a thread that passes a batch on; workers are 0 and up
 
 
 class _Play:
@@ -317,7 +318,13 @@ class _Play:
 
     def _computed(self) -> None:
         self.virtual, who = heapq.heappop(self.running)
-        self.crowd -= 1.0
+        if who == SENDER:
+            self.crowd -= 1.0
+            return
+        if self.job.sending > 0:  # in its place, as far as the CPUs are concerned
+            heapq.heappush(self.running, (self.virtual + self.job.sending, SENDER))
+        else:
+            self.crowd -= 1.0
         self.computers.discard(who)
         self.ready[self.making[who]] = None
         self.making[who] = -1
