@@ -76,15 +76,19 @@ def delivery_of(loader: Loader) -> float:
 
 
 def _delivery(loader: Loader) -> tuple[float, float]:
-    """Return the s that it takes to get a batch that is ready, and what was taken off them for beginning cold."""
+    """Return the s that it takes to get a batch that is ready, and what was taken off them for beginning cold.
+
+    Never more than half of all batches took to come: of those right after a start of workers many are late.
+    """
     getting = getting_of(loader)
-    if len(loader.ready) >= LEAST_BATCHES and (usual := median(loader.ready)) <= AWAITED * getting:
+    most = median(loader.for_batches) if loader.waits else math.inf
+    if len(loader.ready) >= LEAST_BATCHES and (usual := min(most, median(loader.ready))) <= AWAITED * getting:
         return usual, 0.0
     if len(loader.after) > max(LEAST_BATCHES, len(loader.hindered), len(loader.unhindered)):
-        return _warmed(loader, median(loader.after))
+        return _warmed(loader, min(most, median(loader.after)))
     if len(loader.deliveries) >= LEAST_BATCHES:
         low = sorted(loader.deliveries)[len(loader.deliveries) // 4]
-        return _warmed(loader, low if math.isinf(getting) else HANDED * getting)
+        return _warmed(loader, min(most, low if math.isinf(getting) else HANDED * getting))
     delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
     return (min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery), 0.0
 
