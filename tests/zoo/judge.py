@@ -348,6 +348,7 @@ def rejudged(folder: Path, wanted: Callable[[str], bool]) -> list[Outcome]:
 
     known = {case.name: case for case in cases("") if wanted(case.name)}
     outcomes: dict[str, Outcome] = {}
+    rounds: dict[str, list[KeptRound]] = {}
     loaded = False
     for path in sorted(folder.glob(f"*/{ROUND}")):
         kept = json.loads(path.read_text())
@@ -357,17 +358,46 @@ def rejudged(folder: Path, wanted: Callable[[str], bool]) -> list[Outcome]:
         loaded = loaded or bool(kept["loaded"])
         outcome = outcomes.setdefault(case.name, Outcome(case.name, case.cause))
         finding = _told(case, outcome, json.loads(to_json(rejudge(path.parent))))
-        outcome.paces.append(kept["pace"])
         outcome.stolen += [kept[name] for name in ("stolen", "stolen_mended") if name in kept]
-        if "mended" in kept:
-            outcome.mended.append(kept["mended"])
-            outcome.foreign += kept["foreign"]
-            outcome.change = kept["change"]
-            now = " ".join((finding and accepts(case, finding["change"])) or ["--fixed"])
-            if case.fix and now != kept["change"]:
-                outcome.change += f" (would be {now})"
-                outcome.untried = outcome.untried or finding is not None
+        outcome.foreign += kept.get("foreign", [])
+        rounds.setdefault(case.name, []).append(_kept_round(case, kept, finding))
+    for name, mine in rounds.items():
+        _take(outcomes[name], mine)
     return [_held(outcome, loaded=loaded) for outcome in outcomes.values()]
+
+
+@dataclass(frozen=True)
+class KeptRound:
+    """A round that was kept: what was measured and tried then, what is predicted now, and for which change if others.
+
+    `mended` is None where nothing was tried, `predicted` where the cause is not found now or promises no speed.
+    """
+
+    pace: float
+    mended: float | None
+    tried: str
+    predicted: list[float] | None
+    instead: str = ""
+
+
+def _kept_round(case: Case, kept: dict, finding: dict | None) -> KeptRound:
+    predicted = finding and not finding["risk"] and not finding["offer"]
+    ends = [finding["speedup"][end] for end in ("low", "likely", "high")] if finding and predicted else None
+    now = " ".join((finding and accepts(case, finding["change"])) or ["--fixed"])
+    instead = now if "mended" in kept and case.fix and now != kept["change"] else ""
+    return KeptRound(kept["pace"], kept.get("mended"), kept.get("change", ""), ends, instead)
+
+
+def _take(outcome: Outcome, rounds: list[KeptRound]) -> None:
+    """Take the rounds in which the change was tried that is advised now; where there are none, what was tried."""
+    outcome.predicted = []
+    tried = [r for r in rounds if not r.instead or r.predicted is None]
+    outcome.untried = not tried
+    for each in tried or rounds:
+        outcome.paces.append(each.pace)
+        outcome.mended += [] if each.mended is None else [each.mended]
+        outcome.predicted += [each.predicted] if each.predicted else []
+        outcome.change = each.tried + (f" (would be {each.instead})" if each.instead else "")
 
 
 def compare(outcomes: list[Outcome], quiet: Path) -> None:
