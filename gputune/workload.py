@@ -130,9 +130,7 @@ def late_of(loader: Loader, delivery: float) -> float:
         return 0.0
     usual = max(delivery, mean(loader.unhindered)) if len(loader.unhindered) >= LEAST_SAMPLED else delivery
     waited = sum(max(0.0, taken - usual) for taken in loader.hindered) + sum(loader.freed)
-    wall = sum(fetch.wall for fetch in loader.fetches)
-    computing = min(1.0, sum(fetch.cpu + fetch.queued for fetch in loader.fetches) / wall) if wall else 1.0
-    return waited / max(1.0, len(loader.hindered) * computing)
+    return waited / max(1, len(loader.hindered))
 
 
 def _fetches(run: Features, loader: Loader) -> Iterable[Work]:
