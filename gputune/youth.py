@@ -40,6 +40,7 @@ def settled(loader: Loader) -> Loader:
     waits, steps = far(loader.waits), far(loader.steps)
     rounds = (mean(waits) + mean(steps)) * loader.batches
     part = min(1.0, rounds / loader.seconds) if loader.seconds else 1.0
+    slower = mean(loader.steps) / mean(steps) if mean(steps) else 1.0  # sampled steps are of all ages, as all steps are
     return replace(
         loader,
         waits=waits,
@@ -47,6 +48,7 @@ def settled(loader: Loader) -> Loader:
         picks=far(loader.picks) if loader.picks else (),
         ages=(),
         pauses={name: far(series) for name, series in loader.pauses.items()},
+        step_cpus=tuple(cpu / slower for cpu in loader.step_cpus),
         step_cpu=None if loader.step_cpu is None else loader.step_cpu * part,  # means over the loop with all its starts
         step_queued=loader.step_queued * part,
     )
