@@ -598,16 +598,17 @@ class Outlook:
             delivery=min(delivery, self.job.delivery),
             late=self.job.late * fewer,
         )
-        with_first = self._also(replace(loader, epochs=tuple(self._sooner(e, fewer) for e in loader.epochs)), then)
+        left = min(fewer, 1 - max(0.0, excess) * sum(f.collate for f in loader.fetches) / sum(f.wall for f in loader.fetches))
+        with_first = self._also(replace(loader, epochs=tuple(self._sooner(e, left) for e in loader.epochs)), then)
         return self._interval(self._with(now).loop(self.now), with_first.loop(self.now))
 
-    def _sooner(self, epoch: Epoch, fewer: float) -> Epoch:
-        """Return a pass whose first batches have a share of their tensors: what they were late by is theirs."""
+    def _sooner(self, epoch: Epoch, left: float) -> Epoch:
+        """Return a pass whose first batches are late by a share of what they are now: it goes with all that goes."""
         usual, late = self.arriving + FIRST_S, self._one_by_one(epoch)
         return replace(
             epoch,
-            first_wait=min(epoch.first_wait, usual + fewer * (epoch.first_wait - usual)),
-            others_first=epoch.others_first - (1 - fewer) * late,
+            first_wait=min(epoch.first_wait, usual + left * (epoch.first_wait - usual)),
+            others_first=epoch.others_first - (1 - left) * late,
         )
 
     def _crowded(self) -> float:

@@ -88,7 +88,7 @@ def _delivery(loader: Loader) -> tuple[float, float]:
         return _warmed(loader, min(most, median(loader.after)))
     if len(loader.deliveries) >= LEAST_BATCHES:
         low = sorted(loader.deliveries)[len(loader.deliveries) // 4]
-        return _warmed(loader, min(most, low if math.isinf(getting) else HANDED * getting))
+        return _warmed(loader, min(most, low)) if math.isinf(getting) else _handed(loader, getting, most)
     delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
     return (min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery), 0.0
 
@@ -103,7 +103,13 @@ def _warmed(loader: Loader, measured: float) -> tuple[float, float]:
 def unhindered_of(loader: Loader) -> float:
     """Return the s in which a batch would arrive if its maker held nothing up; endless where that is not known."""
     getting = getting_of(loader)
-    return getting if math.isinf(getting) else _warmed(loader, HANDED * getting)[0]
+    return getting if math.isinf(getting) else _handed(loader, getting)[0]
+
+
+def _handed(loader: Loader, getting: float, most: float = math.inf) -> tuple[float, float]:
+    """Return a handover that takes the training so much CPU time cold: warm, and what was taken off; at the `most`."""
+    warm, cold = _warmed(loader, getting)
+    return min(most, HANDED * warm), HANDED * cold
 
 
 def sending_of(run: Features, process: Process, loader: Loader) -> float:
