@@ -326,12 +326,12 @@ class Outlook:
         and only at the least with the loop.
         """
         found, warm = self.gain(self.now, job), self.gain(self.now, warmest(job, self.loader))
-        likely = max(found.likely, self._makers_late(job))
+        likely = max(found.likely, self._makers_late(job, self.loop(self.now)))
         return replace(found, likely=likely, high=max(found.high * likely / found.likely, warm.likely))
 
-    def _makers_late(self, job: Job) -> float:
-        """Return what making batches as in `job` buys if all that the model cannot explain now is the makers' own."""
-        late = max(0.0, self.whole - self.loop(self.now)) / max(1, self.batches)
+    def _makers_late(self, job: Job, now: float) -> float:
+        """Return what making batches as in `job` buys if what the model has no `now` s for is all the makers' own."""
+        late = max(0.0, self.whole - now) / max(1, self.batches)
         if len(self._training()) > 1 or late > mean(self.loader.for_batches):
             return 1.0
         each = late * max(1, self.now.workers)
@@ -600,7 +600,10 @@ class Outlook:
         )
         left = min(fewer, 1 - max(0.0, excess) * sum(f.collate for f in loader.fetches) / sum(f.wall for f in loader.fetches))
         with_first = self._also(replace(loader, epochs=tuple(self._sooner(e, left) for e in loader.epochs)), then)
-        return self._interval(self._with(now).loop(self.now), with_first.loop(self.now))
+        seconds = self._with(now).loop(self.now)
+        found = self._interval(seconds, with_first.loop(self.now))
+        likely = max(found.likely, with_first._makers_late(then, seconds))
+        return replace(found, likely=likely, high=found.high * likely / found.likely)
 
     def _sooner(self, epoch: Epoch, left: float) -> Epoch:
         """Return a pass whose first batches are late by a share of what they are now: it goes with all that goes."""
