@@ -15,6 +15,7 @@ Over 300 lines because a run, its twin and what is made of them are one experime
 import argparse
 import ast
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -256,10 +257,10 @@ def accepts(case: Case, change: dict[str, object]) -> list[str] | None:
 def judge(case: Case, way: Way) -> Outcome:
     """Run a case and its twin, alternating, and hold the verdict against what was planted and what was realised."""
     kept = rejudged(way.keep, lambda name: name == case.name) if way.keep and way.resume else []
-    outcome = kept[0] if kept else Outcome(case.name, case.cause)
+    outcome = kept[0] if kept and not kept[0].untried else Outcome(case.name, case.cause)
     try:
         while len(outcome.paces) < way.rounds or (len(outcome.paces) < way.most and not is_known(outcome)):
-            _round(case, outcome, way, len(outcome.paces))
+            _round(case, outcome, way, _next_number(case, way.keep) if way.keep and way.resume else len(outcome.paces))
     except NotHere as reason:
         outcome.missing = str(reason)
         return outcome
@@ -267,6 +268,12 @@ def judge(case: Case, way: Way) -> Outcome:
         outcome.trouble = str(trouble)
         return outcome
     return _held(outcome, loaded=bool(way.loaded))
+
+
+def _next_number(case: Case, keep: Path) -> int:
+    """Return the number of a round that is not kept yet: of those that are, not all may count any more."""
+    taken = {path.parent.name for path in keep.glob(f"*/{ROUND}")}
+    return next(n for n in itertools.count() if f"{case.name}-{n}" not in taken)
 
 
 def is_known(outcome: Outcome) -> bool:

@@ -174,11 +174,17 @@ def test_rounds_are_added_until_what_was_realised_is_known() -> None:
 
 
 def test_a_resumed_case_counts_the_rounds_that_were_kept(monkeypatch, tmp_path: Path) -> None:
+    def ran(_case, outcome, _way, number: int) -> None:
+        outcome.paces.append(float(number))
+        (tmp_path / f"few_workers_stream-{number}").mkdir()
+        (tmp_path / f"few_workers_stream-{number}" / judge.ROUND).touch()
+
     kept = judge.Outcome("few_workers_stream", "few-workers", paces=[100.0])
     monkeypatch.setattr(judge, "rejudged", lambda _folder, _wanted: [kept])
-    monkeypatch.setattr(judge, "_round", lambda _case, outcome, _way, number: outcome.paces.append(float(number)))
+    monkeypatch.setattr(judge, "_round", ran)
+    ran(None, judge.Outcome("another", None), None, 1)  # one of which another change is advised now
     judge.judge(ALL["few_workers_stream"], judge.Way(keep=tmp_path, rounds=3, resume=True))
-    assert kept.paces == [100.0, 1.0, 2.0]
+    assert kept.paces == [100.0, 0.0, 2.0]
 
 
 @pytest.mark.slow
