@@ -584,26 +584,27 @@ class Outlook:
         What a batch is late by on average, beyond what it takes the training to open it, holds up each step now, and
         then as well if it is not `prompt`: few tensors are late where CPUs are taken away. But not what it is late by
         because the CPUs are crowded, which stretches its making as well, or because its maker computes the next one:
-        the replay has both.
+        the replay has both. What the model cannot explain is likely the makers' own, unless the CPUs are crowded.
         """
-        loader = self.loader
-        late = mean(_handovers(loader)) * (1 - self.queued * self._crowded())
-        longer = max(0.0, late - self.job.delivery) if loader.num_workers else 0.0
-        later = min(longer, max(0.0, delivery - self.job.delivery)) if prompt else longer
-        now = replace(self.job, steps=tuple(_later(self.job, step, longer) for step in self.job.steps))
+        loader, free = self.loader, 1 - self.queued * self._crowded()
+        job = replace(self.job, delivery=self.job.delivery - (1 - free) * max(0.0, self.job.delivery - delivery))
+        longer = max(0.0, mean(_handovers(loader)) * free - job.delivery) if loader.num_workers else 0.0
+        later = min(longer, max(0.0, delivery - job.delivery)) if prompt else longer
+        now = replace(job, steps=tuple(_later(job, step, longer) for step in job.steps))
         then = replace(
-            self.job,
-            fetches=tuple(_cheaper(work, f, excess) for work, f in zip(self.job.fetches, loader.fetches, strict=True)),
-            steps=tuple(_later(self.job, replace(s, cpu=s.cpu * (1 - lighter)), later) for s in self.job.steps),
-            delivery=min(delivery, self.job.delivery),
-            late=self.job.late * fewer,
+            job,
+            fetches=tuple(_cheaper(work, f, excess) for work, f in zip(job.fetches, loader.fetches, strict=True)),
+            steps=tuple(_later(job, replace(s, cpu=s.cpu * (1 - lighter)), later) for s in job.steps),
+            delivery=min(delivery, job.delivery),
+            late=job.late * fewer,
         )
-        left = min(fewer, 1 - max(0.0, excess) * sum(f.collate for f in loader.fetches) / sum(f.wall for f in loader.fetches))
+        collating = sum(f.collate for f in loader.fetches) / max(TINY, sum(f.wall for f in loader.fetches))
+        left = min(fewer, 1 - max(0.0, excess) * collating)
         with_first = self._also(replace(loader, epochs=tuple(self._sooner(e, left) for e in loader.epochs)), then)
         seconds = self._with(now).loop(self.now)
         found = self._interval(seconds, with_first.loop(self.now))
-        likely = max(found.likely, with_first._makers_late(then, seconds))
-        return replace(found, likely=likely, high=found.high * likely / found.likely)
+        more = max(1.0, with_first._makers_late(then, seconds) / found.likely) ** free
+        return replace(found, likely=found.likely * more, high=found.high * more)
 
     def _sooner(self, epoch: Epoch, left: float) -> Epoch:
         """Return a pass whose first batches are late by a share of what they are now: it goes with all that goes."""

@@ -113,7 +113,7 @@ def _handed(loader: Loader, getting: float, most: float = math.inf) -> tuple[flo
 
 
 def sending_of(run: Features, process: Process, loader: Loader) -> float:
-    """Return the CPU s in which a worker passes a batch on, beyond making it: pickling, its memory, waking the training.
+    """Return the CPU s in which a worker passes a batch on, beyond making it: pickling, memory, sockets.
 
     As known of torch, and no more than the job computes beside its training process and the making of its batches.
     """

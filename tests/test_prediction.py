@@ -496,9 +496,9 @@ def test_how_late_a_maker_at_work_hands_over_is_known_from_those_that_it_let_go_
 
 def test_where_makers_hold_the_gil_arriving_is_what_comes_after_they_let_go_of_it() -> None:
     held = loader(
-        workers=1, wait=0.0, hindered=(), freed=(0.018,) * 50, after=(0.0023,) * 50, deliveries=(0.0203,) * 50
+        workers=1, wait=0.0203, hindered=(), freed=(0.018,) * 50, after=(0.0023,) * 50, deliveries=(0.0203,) * 50
     )
-    assert outlook(held).job.delivery == pytest.approx(0.0023)
+    assert 0.0020 < outlook(held).job.delivery < 0.0023  # it begins cold, as the step after it does
 
 
 def test_a_step_queues_no_longer_than_computing_and_pauses_leave_room_for() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.features import Epoch, Features, Fetch, Loader, Machine, Process
+from gputune.figures import mean
 from gputune.prediction import Outlook, Setting
 from gputune.youth import lost, settled, youth
 
@@ -62,10 +63,21 @@ def test_of_a_short_pass_the_end_is_grown() -> None:
 
 
 @pytest.mark.parametrize("differs", [{"passes": 2}, {"num_workers": 0}, {"persistent_workers": True}, {"ages": ()}])
-def test_without_starts_again_and_again_nothing_is_young(differs) -> None:
+def test_without_starts_again_and_again_no_round_is_young(differs) -> None:
     found = loader(**differs)
-    assert settled(found) is found
+    assert replace(settled(found), fetches=()) == replace(found, fetches=())
     assert lost(found) is None
+
+
+def test_batches_that_workers_make_before_any_was_taken_are_not_like_the_others() -> None:
+    assert {f.cpu for f in settled(loader(passes=2)).fetches} == {CPU}
+    alone = loader(num_workers=0)
+    assert settled(alone) is alone
+
+
+def test_cpu_times_of_steps_are_those_of_the_rounds_that_stay() -> None:
+    young, found = (mean(kept.steps) for kept in (loader(), settled(loader())))
+    assert settled(loader(step_cpus=(young,) * 20)).step_cpus == pytest.approx((found,) * 20)
 
 
 def test_a_loader_that_is_built_for_each_pass_starts_workers_though_they_persist() -> None:
