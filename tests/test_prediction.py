@@ -483,6 +483,50 @@ def test_what_a_handover_waits_for_its_maker_is_no_work_of_the_training() -> Non
     assert outlook(usual).job.delivery == pytest.approx(0.0015)  # as batches do that lay ready
 
 
+def test_one_slow_pick_of_the_batch_sampler_leaves_known_what_getting_a_batch_costs() -> None:
+    """In the mean it picks in 3 us; only where it took a good part of next() is that told by too few steps."""
+    late = loader(workers=1, cpu=0.020, blocked=0.0, step=0.004, wait=0.020, deliveries=(0.019,) * 50)
+    late = replace(late, next_cpus=(0.001,) * 20)
+    assert outlook(replace(late, picks=(0.0,) * 99 + (0.0003,))).job.delivery < 0.002
+    assert outlook(replace(late, picks=(0.0009,) * 100)).job.delivery > 0.010
+
+
+def test_no_batch_takes_longer_to_get_than_half_of_all_waits() -> None:
+    """Right after a start of workers batches lay ready, and were late nonetheless: most waits were short."""
+    young = loader(workers=4, wait=0.001, ready=(0.008,) * 30)
+    assert outlook(young).job.delivery == pytest.approx(0.001)
+
+
+def test_what_beginning_cold_costs_is_counted_once_for_a_batch_and_its_step() -> None:
+    held = loader(workers=1, wait=0.030, step=0.004, step_cpus=(0.004,) * 20, deliveries=(0.029,) * 50)
+    job = outlook(replace(held, next_cpus=(0.001,) * 20)).job
+    gone = 0.0015 - job.delivery + 0.004 - job.steps[5].cpu
+    assert gone == pytest.approx(chill(0.029, 0.005), rel=0.15)
+    assert job.delivery < 0.0014
+
+
+def test_passing_a_batch_on_takes_what_is_known_of_torch_or_less_where_the_whole_job_computes_less() -> None:
+    plain = loader(workers=1, cpu=0.010, blocked=0.0, step=0.010, wait=0.010)
+    large = replace(plain, batch_bytes=10_000_000)
+    assert outlook(plain).job.sending == pytest.approx(0.0008)
+    assert outlook(large).job.sending == pytest.approx(0.0018)
+    for job, sending in ((1.01, 0.0002), (0.9, 0.0), (1.5, 0.0008)):  # CPUs of it all; the training uses a half
+        run = outlook(plain, job=job).run
+        process = replace(run.processes[0], cpu=0.5)
+        found = Outlook(replace(run, processes=(process,)), process, plain)
+        assert found.job.sending == pytest.approx(sending)
+
+
+def test_what_no_model_explains_is_likely_the_makers_own_where_batches_are_handed_over_late() -> None:
+    """A round takes 33.5 ms and the model has 31 for it: makers that are 2.5 ms late are still ahead of steps of 4."""
+    late = loader(workers=1, cpu=0.030, blocked=0.0, step=0.004, wait=0.0295, step_cpus=(0.004,) * 20)
+    late = replace(late, fetches=tuple(replace(f, collate=0.029) for f in late.fetches), next_cpus=(0.0005,) * 20)
+    mine = outlook(replace(late, deliveries=(0.001,) * 50))
+    found = mine.handed_over(1.0, 0.0011)
+    assert found.likely > 6  # the geometric mean of staying with the loop, and of going in proportion: 5.3
+    assert found.low < 0.8 * found.likely
+
+
 def test_how_late_a_maker_at_work_hands_over_is_known_from_those_that_it_let_go_of() -> None:
     """As with lives of which some go on when the count ends: all time over the number of ends."""
     held = loader(workers=1, hindered=(0.101,) * 8, freed=(0.050,) * 8, after=(0.001,) * 8, unhindered=(0.001,) * 30)

@@ -350,3 +350,10 @@ def test_with_a_second_worker_that_rests_nothing_is_late() -> None:
     """Each works for 20 of 50 ms: when its batch is wanted, it is done, and has nothing else to do."""
     two = Job(fetches=[Work(0.020, 0.0)], steps=[Work(0.024, 0.0)], cpus=8, delivery=0.001, late=1.0)
     assert two.seconds(2, 1) == pytest.approx(0.025, rel=0.01)
+
+
+def test_a_worker_passes_a_batch_on_beside_its_next_one_if_there_is_a_cpu_for_it() -> None:
+    made = Job(fetches=[Work(0.010, 0.0)], steps=[Work(0.002, 0.0)], cpus=8, delivery=0.0, sending=0.005)
+    assert made.seconds(1, 2) == pytest.approx(0.010, rel=0.02)
+    assert replace(made, cpus=1).seconds(1, 2) == pytest.approx(0.017, rel=0.02)
+    assert replace(made, cpus=1, sending=0.0).seconds(1, 2) == pytest.approx(0.012, rel=0.02)
