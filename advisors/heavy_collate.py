@@ -61,7 +61,8 @@ def advise(run: Features) -> Iterator[Finding]:
             lightest, fewest = (max(lighter, PIECES), QUICK * fewer) if _in_pieces(outlook) else (0.0, 1.0)
             most = outlook.handed_over(excess, QUICK * best, lightest, fewest, prompt=prompt)
             low, steady = (min(least.likely, end) for end in (speedup.low, speedup.sure))
-            yield _finding(outlook, Speedup(low=low, likely=speedup.likely, high=most.high, steady=steady))
+            high = max(most.high, speedup.likely)
+            yield _finding(outlook, Speedup(low=low, likely=speedup.likely, high=high, steady=steady))
 
 
 def _stacking(outlook: Outlook) -> float:

@@ -63,7 +63,8 @@ def _of_batches(ranks: Sequence[Process]) -> Speedup | None:
     overall = seconds[first] / batches[first]
     alone = (seconds[last] - seconds[first]) / (batches[last] - batches[first])
     saved = [seconds[last] - seconds[first] - more * pace for pace in (overall, _pace(ranks[first]) or overall, alone)]
-    if max(saved) <= 0 or max(saved) >= loop:  # loaders drawn from side by side tell each second several times
+    # Loaders drawn from side by side tell each second several times; a pass under way is longer than its last minute.
+    if max(saved) <= 0 or max(seconds) > UNEVEN * loop:
         return None
     ratios = [loop / (loop - s) for s in saved]
     return Speedup(low=min(ratios) * (1 - ERROR), likely=ratios[1], high=max(ratios) * (1 + 2 * ERROR))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 from gputune import parts, storage
 from gputune.aftermath import aftermath
@@ -18,7 +19,7 @@ from gputune.enough import alike
 from gputune.features import Epoch, Features, Fetch, Loader, Machine, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
-from gputune.replay import DELIVERY_S, Job, Work
+from gputune.replay import DELIVERY_S, TINY, Job, Work
 from gputune.steadiness import unsteadiness
 from gputune.workload import (
     CROWD,
@@ -58,7 +59,6 @@ ENDLESS = 1_000_000  # batches: of a pass whose end nobody knows, what it pays o
 MOST_HELD = 0.9  # of a loop held up by others: beyond it, the clocks and not the crowd are to be doubted
 PARTLY = 0.25  # of what strangers hold up by their use of the CPUs: by how much that may be wrong
 MOSTLY = 0.5  # of a loader's passes within another's: from here on the two are drawn from side by side
-TINY = 1e-9  # s; no loop is shorter
 GOOD_ENOUGH = 1.03  # a smaller setting this close to the best one is the better advice
 STRESS = 1.15  # blocked times for which a number of workers must still do: storage is slower at other hours
 ROOM = 0.8  # of what is free in /dev/shm: batches vary in size, and the run's own are in there already
@@ -123,6 +123,15 @@ class Outlook:
         young = self.youth or 0.0
         epochs = sum(e.start + e.first_wait + e.shutdown + young for e in self.loader.epochs if e.batches)
         return max(0.0, self.whole - self.per_batch * self.batches - epochs)
+
+    @cached_property
+    def between_passes(self) -> float:
+        """Return the s of the loop that lie between its passes; all that lie between rounds where no pass is known."""
+        passes = sorted((e for e in self.loader.epochs if e.batches), key=lambda e: e.began)
+        if not passes:
+            return self.between
+        gaps = sum(max(0.0, b.began - a.began - a.seconds) for a, b in pairwise(passes))
+        return min(self.between, gaps * self.loader.batches / sum(e.batches for e in passes))
 
     @cached_property
     def other_loops(self) -> float:
@@ -326,17 +335,29 @@ class Outlook:
         and only at the least with the loop.
         """
         found, warm = self.gain(self.now, job), self.gain(self.now, warmest(job, self.loader))
-        likely = max(found.likely, self._makers_late(job, self.loop(self.now)))
+        likely = max(found.likely, self._makers_late(job, self.job))
         return replace(found, likely=likely, high=max(found.high * likely / found.likely, warm.likely))
 
-    def _makers_late(self, job: Job, now: float) -> float:
-        """Return what making batches as in `job` buys if what the model has no `now` s for is all the makers' own."""
-        late = max(0.0, self.whole - now) / max(1, self.batches)
-        if len(self._training()) > 1 or late > mean(self.loader.for_batches):
+    def _makers_late(self, job: Job, now: Job, then: "Outlook | None" = None) -> float:
+        """Return what making batches as in `job` buys if what the model cannot explain `now` is all the makers' own.
+
+        But for what lies between passes, which is known to be something else, and for what the same says of the loop as
+        it is: makers that idle hide it there as well. `then` has other passes, where these change. They compute in it
+        if that is what they mostly do now.
+        """
+        late = max(0.0, self.whole - self._with(now).loop(self.now) - self.between_passes) / max(1, self.batches)
+        if not late or len(self._training()) > 1 or late > mean(self.loader.for_batches):
             return 1.0
         each = late * max(1, self.now.workers)
-        slower = replace(job, fetches=tuple(replace(f, blocked=f.blocked + each) for f in job.fetches))
-        return min(MOST, self.whole / max(TINY, self._with(slower).loop(self.now)))
+        busy = mean(f.cpu for f in now.fetches) > mean(f.blocked + f.disk for f in now.fetches)
+        cpu, blocked = (each, 0.0) if busy else (0.0, each)
+
+        def lasts(outlook: Outlook, job: Job) -> float:
+            made = tuple(replace(f, cpu=f.cpu + cpu, blocked=f.blocked + blocked) for f in job.fetches)
+            return max(TINY, outlook._with(replace(job, fetches=made)).loop(self.now) + self.between_passes)
+
+        blamed = max(1.0, self.whole / lasts(self, now))
+        return min(MOST, self.whole / lasts(then or self, job) / blamed)
 
     def alone(self) -> Speedup:
         """Return what it would buy to have the CPUs to oneself.
@@ -601,9 +622,8 @@ class Outlook:
         collating = sum(f.collate for f in loader.fetches) / max(TINY, sum(f.wall for f in loader.fetches))
         left = min(fewer, 1 - max(0.0, excess) * collating)
         with_first = self._also(replace(loader, epochs=tuple(self._sooner(e, left) for e in loader.epochs)), then)
-        seconds = self._with(now).loop(self.now)
-        found = self._interval(seconds, with_first.loop(self.now))
-        more = max(1.0, with_first._makers_late(then, seconds) / found.likely) ** free
+        found = self._interval(self._with(now).loop(self.now), with_first.loop(self.now))
+        more = max(1.0, self._makers_late(then, now, with_first) / found.likely) ** free
         return replace(found, likely=found.likely * more, high=found.high * more)
 
     def _sooner(self, epoch: Epoch, left: float) -> Epoch:

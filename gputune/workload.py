@@ -12,7 +12,7 @@ from gputune import storage
 from gputune.aftermath import COLDER, chill, coldest
 from gputune.features import Features, Loader, Machine, Process
 from gputune.figures import mean
-from gputune.replay import DELIVERY_S, Job, Work
+from gputune.replay import DELIVERY_S, TINY, Job, Work
 
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
@@ -25,7 +25,6 @@ HANDED = 1.5  # times its own CPU time that a training takes to get a batch: the
 PICKED = 0.2  # of the CPU time of a next(): where the batch sampler took more, what is left is told by too few steps
 STANDS = 2.0  # times what is stolen on average: who stands still for longer waits for something else
 MOST_STOLEN = 0.9  # of the CPU time wanted: beyond it, the clocks are to be doubted
-TINY = 1e-9  # s
 LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
 LEAST_BATCHES = 20  # batches in the steady state below which nothing is predicted
 LOCKED = (
@@ -78,10 +77,9 @@ def delivery_of(loader: Loader) -> float:
 def _delivery(loader: Loader) -> tuple[float, float]:
     """Return the s that it takes to get a batch that is ready, and what was taken off them for beginning cold.
 
-    Never more than half of all batches took to come: of those right after a start of workers many are late.
+    Never more than half of those that were waited for took to come: right after a start of workers many are late.
     """
-    getting = getting_of(loader)
-    most = median(loader.for_batches) if loader.waits else math.inf
+    getting, most = getting_of(loader), _awaited(loader)
     if len(loader.ready) >= LEAST_BATCHES and (usual := min(most, median(loader.ready))) <= AWAITED * getting:
         return usual, 0.0
     if len(loader.after) > max(LEAST_BATCHES, len(loader.hindered), len(loader.unhindered)):
@@ -91,6 +89,14 @@ def _delivery(loader: Loader) -> tuple[float, float]:
         return _warmed(loader, min(most, low)) if math.isinf(getting) else _handed(loader, getting, most)
     delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
     return (min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery), 0.0
+
+
+def _awaited(loader: Loader) -> float:
+    """Return what half of all batches took to come at the most, those left out that had come before they were due."""
+    waits = loader.for_batches
+    if len(loader.early) == len(waits):
+        waits = tuple(wait for wait, early in zip(waits, loader.early, strict=True) if early <= 0)
+    return median(waits) if len(waits) >= LEAST_BATCHES else math.inf
 
 
 def _warmed(loader: Loader, measured: float) -> tuple[float, float]:
@@ -109,7 +115,7 @@ def unhindered_of(loader: Loader) -> float:
 def _handed(loader: Loader, getting: float, most: float = math.inf) -> tuple[float, float]:
     """Return a handover that takes the training so much CPU time cold: warm, and what was taken off; at the `most`."""
     warm, cold = _warmed(loader, getting)
-    return min(most, HANDED * warm), HANDED * cold
+    return (HANDED * warm, HANDED * cold) if HANDED * warm < most else (most, 0.0)
 
 
 def sending_of(run: Features, process: Process, loader: Loader) -> float:
@@ -300,10 +306,10 @@ def warmest(job: Job, loader: Loader) -> Job:
 
     What `steps_of` takes off for a cold start is usual; on some machines a cold start costs several times that.
     """
-    waited = mean(loader.waits) - job.delivery
+    waited, before = mean(loader.waits) - job.delivery, _delivery(loader)[1]
 
     def warm(step: Work) -> Work:
-        taken = chill(waited, step.cpu)
+        taken = max(0.0, chill(waited, step.cpu) - before)
         return replace(step, cpu=max(0.0, step.cpu + taken - coldest(waited, step.cpu + taken)))
 
     quick = job.delivery * (1 - COLDER) if waited > 0 else job.delivery

@@ -7,14 +7,16 @@ the workers still share. Where every pass starts workers, all of this is a price
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from gputune.features import Fetch, Loader
 from gputune.figures import mean
 
+T = TypeVar("T")
 GROWN = 5  # batches after which a worker is as quick as ever (they took 5, 2.4, 1.9, 1.6 and 1.6 times as long)
-FIRST = 2  # batches that a worker makes before any was taken: beside handing over its very first one
+FIRST = 2  # batches that a worker makes before any was taken, where its prefetch_factor is not known
 LEFT = 0.25  # of a pass that counts as grown in any case: of its end at least more is known than of its beginning
 LEAST = 20  # rounds or batches of workers that are no longer young, below which their mean says nothing
 HABIT = 3  # starts of workers: fewer are a loop's own start
@@ -23,35 +25,44 @@ HABIT = 3  # starts of workers: fewer are a loop's own start
 def settled(loader: Loader) -> Loader:
     """Return a loader with what was measured far from the start of its workers, where it starts them often.
 
-    Elsewhere without the first batch of each worker: the wait for it is a price of the start.
+    Elsewhere without the batches that each worker made before any was taken: the first wait has their price.
     """
     if not loader.num_workers:
         return loader
-    loader = replace(loader, fetches=_of_grown(loader.fetches, GROWN if _habit(loader) else FIRST))
+    grown = GROWN if _habit(loader) else min(GROWN, loader.prefetch_factor or FIRST)
+    loader = replace(loader, fetches=_of_grown(loader.fetches, grown))
     if not _habit(loader):
         return loader
     kept = [i for i, age in enumerate(loader.ages) if age >= youth(loader)]
     if len(kept) < LEAST or len(kept) == len(loader.waits):
         return loader
 
-    def far(series: Sequence[float]) -> tuple[float, ...]:
+    def far(series: Sequence[T]) -> tuple[T, ...]:
         return tuple(series[i] for i in kept)
 
     waits, steps = far(loader.waits), far(loader.steps)
     rounds = (mean(waits) + mean(steps)) * loader.batches
     part = min(1.0, rounds / loader.seconds) if loader.seconds else 1.0
-    slower = mean(loader.steps) / mean(steps) if mean(steps) else 1.0  # sampled steps are of all ages, as all steps are
+    pauses = {name: far(series) for name, series in loader.pauses.items()}
+    own, young = _without(steps, pauses), _without(loader.steps, loader.pauses)
+    slower = young / own if own > 0 and young > 0 else 1.0  # sampled steps are of all ages, as all steps are
     return replace(
         loader,
         waits=waits,
         steps=steps,
         picks=far(loader.picks) if loader.picks else (),
         ages=(),
-        pauses={name: far(series) for name, series in loader.pauses.items()},
+        early=far(loader.early) if len(loader.early) == len(loader.waits) else (),
+        pauses=pauses,
         step_cpus=tuple(cpu / slower for cpu in loader.step_cpus),
         step_cpu=None if loader.step_cpu is None else loader.step_cpu * part,  # means over the loop with all its starts
         step_queued=loader.step_queued * part,
     )
+
+
+def _without(steps: Sequence[float], pauses: Mapping[str, Sequence[float]]) -> float:
+    """Return the mean of steps without their pauses, in s."""
+    return mean(steps) - sum(mean(series) for series in pauses.values())
 
 
 def lost(loader: Loader) -> float | None:

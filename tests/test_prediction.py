@@ -527,6 +527,29 @@ def test_what_no_model_explains_is_likely_the_makers_own_where_batches_are_hande
     assert found.low < 0.8 * found.likely
 
 
+@pytest.mark.parametrize("evaluating", [0.0, 0.1, 0.6])
+def test_what_lies_between_rounds_is_no_makers_own(evaluating) -> None:
+    """Two makers of 30 ms, 29 of them in collate_fn, and steps of 4: of 15 ms a round and some evaluations 5 stay."""
+    found = loader(workers=2, cpu=0.030, blocked=0.0, step=0.004, wait=0.011, step_cpus=(0.004,) * 20)
+    found = replace(found, fetches=tuple(replace(f, collate=0.029) for f in found.fetches), deliveries=(0.001,) * 50)
+    mine = outlook(found, loop=0.015 * 200 * (1 + evaluating))
+    most = 0.015 * (1 + evaluating) / (0.004 + 0.015 * evaluating)
+    assert mine.handed_over(1.0, 0.0011).likely < most
+
+
+def test_who_saves_nothing_is_promised_nothing_whatever_the_model_cannot_explain() -> None:
+    waits = ((0.0002,) * 9 + (0.020,)) * 10
+    uneven = loader(workers=4, cpu=0.010, blocked=0.0, step=0.010, waits=waits, step_cpus=(0.010,) * 20)
+    assert outlook(uneven, cpus=8).handed_over(0.0, 1.0).likely == pytest.approx(1.0, abs=0.01)
+
+
+def test_batches_that_had_come_before_they_were_due_say_nothing_of_what_getting_one_takes() -> None:
+    """Four of which one is waited for: the others are taken in 20 us, but their memory was opened before."""
+    early = (0, 3, 2, 1)
+    held = loader(workers=4, waits=(0.0145, 0.00002, 0.00002, 0.00002) * 25, ready=(0.0025,) * 30, early=early * 25)
+    assert outlook(held).job.delivery == pytest.approx(0.0025)
+
+
 def test_how_late_a_maker_at_work_hands_over_is_known_from_those_that_it_let_go_of() -> None:
     """As with lives of which some go on when the count ends: all time over the number of ends."""
     held = loader(workers=1, hindered=(0.101,) * 8, freed=(0.050,) * 8, after=(0.001,) * 8, unhindered=(0.001,) * 30)

@@ -80,6 +80,16 @@ def test_cpu_times_of_steps_are_those_of_the_rounds_that_stay() -> None:
     assert settled(loader(step_cpus=(young,) * 20)).step_cpus == pytest.approx((found,) * 20)
 
 
+def test_pauses_of_some_rounds_make_no_cpu_times_longer() -> None:
+    """A pause of half a second at the end of each pass, in constant steps."""
+    steps = tuple(STEP for _ in loader().steps)
+    pauses = tuple(0.5 if age == BATCHES - 1 else 0.0 for age in loader().ages)
+    whole = tuple(map(sum, zip(steps, pauses, strict=True)))
+    found = settled(loader(steps=whole, pauses={"evaluation": pauses}, step_cpus=(STEP,) * 20, early=(0,) * len(steps)))
+    assert found.step_cpus == pytest.approx((STEP,) * 20)
+    assert len(found.early) == len(found.waits)
+
+
 def test_a_loader_that_is_built_for_each_pass_starts_workers_though_they_persist() -> None:
     epochs = tuple(replace(e, fresh=True) for e in loader().epochs)
     assert lost(loader(persistent_workers=True, epochs=epochs)) is not None

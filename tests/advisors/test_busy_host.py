@@ -119,4 +119,4 @@ def test_what_the_jobs_own_workers_hold_up_stays(crowded) -> None:
     alone, shared = found(0.3).speedup, found(1.3).speedup  # no worker uses a CPU; they use as much as the stranger
     assert shared.likely < alone.likely
     assert shared.low < alone.low
-    assert shared.high >= alone.high  # for all that is known they would not
+    assert alone.high <= shared.high < 1.05 * alone.high  # for all that is known they would not

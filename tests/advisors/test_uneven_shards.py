@@ -60,6 +60,8 @@ def test_is_silent_where_passes_say_more_than_the_loop_or_nothing(shared) -> Non
     run = shared(1000, 100, 100, 100)
     twice = tuple(replace(p, loaders=p.loaders * 4, loop=p.loop / 4) for p in run.processes)
     assert list(advise(replace(run, processes=twice))) == []
+    window = tuple(replace(p, loop=0.6 * p.loop) for p in shared(440, 400).processes)
+    assert list(advise(replace(run, processes=window))) == []  # of a pass that is not over
     run = shared(1000, 500)
     latest = tuple(replace(p, loaders=run.processes[0].loaders) for p in run.processes)
     assert list(advise(replace(run, processes=latest))) == []

@@ -384,27 +384,31 @@ class KeptRound:
     mended: float | None
     tried: str
     predicted: list[float] | None
+    at_least: bool = False
     instead: str = ""
 
 
 def _kept_round(case: Case, kept: dict, finding: dict | None) -> KeptRound:
     predicted = finding and not finding["risk"] and not finding["offer"]
     ends = [finding["speedup"][end] for end in ("low", "likely", "high")] if finding and predicted else None
+    at_least = bool(finding and finding["speedup"].get("at_least"))
     now = " ".join((finding and accepts(case, finding["change"])) or ["--fixed"])
     instead = now if "mended" in kept and case.fix and now != kept["change"] else ""
-    return KeptRound(kept["pace"], kept.get("mended"), kept.get("change", ""), ends, instead)
+    return KeptRound(kept["pace"], kept.get("mended"), kept.get("change", ""), ends, at_least, instead)
 
 
 def _take(outcome: Outcome, rounds: list[KeptRound]) -> None:
     """Take the rounds in which the change was tried that is advised now; where there are none, what was tried."""
-    outcome.predicted = []
-    tried = [r for r in rounds if not r.instead or r.predicted is None]
+    mended = [r for r in rounds if r.mended is not None] or rounds
+    tried = [r for r in mended if not r.instead] or [r for r in mended if r.predicted is None]
     outcome.untried = not tried
-    for each in tried or rounds:
-        outcome.paces.append(each.pace)
-        outcome.mended += [] if each.mended is None else [each.mended]
-        outcome.predicted += [each.predicted] if each.predicted else []
-        outcome.change = each.tried + (f" (would be {each.instead})" if each.instead else "")
+    counted = tried or mended
+    outcome.paces = [r.pace for r in counted]
+    outcome.mended = [r.mended for r in counted if r.mended is not None]
+    outcome.predicted = [r.predicted for r in counted if r.predicted]
+    outcome.at_least = any(r.at_least for r in counted)
+    last = counted[-1]
+    outcome.change = last.tried + (f" (would be {last.instead})" if last.instead else "")
 
 
 def compare(outcomes: list[Outcome], quiet: Path) -> None:

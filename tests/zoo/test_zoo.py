@@ -21,6 +21,7 @@ def _load(name: str):
 
 sys.path.insert(0, str(HERE))  # where a script finds what lies beside it
 judge = _load("judge")
+machine = sys.modules["machine"]
 ALL = {case.name: case for case in judge.cases("")}
 
 
@@ -106,6 +107,31 @@ def test_a_prediction_is_not_held_against_what_another_change_brought(monkeypatc
         assert outcome.inside is (None if error is None else False)
     assert "(would be --num-workers 6)" in judge.row(outcome)
     assert any(line.endswith("not held against it: 1") for line in judge.totals([outcome])[0])
+
+
+def test_rounds_in_which_another_change_was_tried_are_left_out() -> None:
+    def taken(*rounds: tuple[float, str, str, bool]) -> judge.Outcome:
+        outcome = judge.Outcome("a", "few-workers")
+        judge._take(
+            outcome,
+            [
+                judge.KeptRound(10.0, mended, tried, [1.0, 2.0, 3.0] if found else None, instead=instead)
+                for mended, tried, instead, found in rounds
+            ],
+        )
+        return outcome
+
+    same, other, gone = (20.0, "--n 4", "", True), (60.0, "--n 6", "--n 4", True), (90.0, "--n 6", "--fixed", False)
+    mixed = taken(same, other, gone)
+    assert (mixed.mended, mixed.change, mixed.untried, len(mixed.predicted)) == ([20.0], "--n 4", False, 1)
+    assert taken(other).untried
+    assert not taken(gone, other).untried
+    assert taken(gone, other).mended == [90.0]
+
+
+def test_what_the_host_took_is_a_share_of_what_was_wanted(monkeypatch) -> None:
+    monkeypatch.setattr(machine, "wanted_s", lambda: (110.0, 7.0))
+    assert machine.stolen_since((90.0, 2.0)) == pytest.approx(0.25)
 
 
 def test_beside_a_busy_neighbour_the_cause_still_comes_first_and_the_neighbour_is_named() -> None:
