@@ -34,7 +34,7 @@ from gputune.features import Features, Network
 from gputune.figures import size as bytes_of
 from gputune.finding import Finding, Speedup
 from gputune.hygiene import clean
-from gputune.prediction import TINY
+from gputune.replay import TINY
 from gputune.team import Team, team
 from gputune.workload import CROWD
 

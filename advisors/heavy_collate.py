@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from gputune.features import Features
 from gputune.figures import mean
 from gputune.finding import Finding, Speedup
-from gputune.prediction import TINY, Outlook, outlooks
-from gputune.replay import DELIVERY_S
+from gputune.prediction import Outlook, outlooks
+from gputune.replay import DELIVERY_S, TINY
 from gputune.workload import LEAST_BATCHES, LEAST_SAMPLED, getting_of, unhindered_of
 
 CHECKLIST = ("data loading",)

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 
 from gputune.features import Features
 from gputune.finding import Finding, Speedup
-from gputune.prediction import MOST, TINY, Outlook, outlooks
+from gputune.prediction import MOST, Outlook, outlooks
+from gputune.replay import TINY
 from gputune.workload import CROWD, entangled
 
 CHECKLIST = ("preprocessing", "2.1")

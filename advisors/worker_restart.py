@@ -28,8 +28,8 @@ from gputune.enough import single
 from gputune.features import Epoch, Features, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Finding, Speedup
-from gputune.prediction import ERROR, TINY, Outlook, Setting, doubt, interval, outlooks
-from gputune.replay import DELIVERY_S
+from gputune.prediction import ERROR, Outlook, Setting, doubt, interval, outlooks
+from gputune.replay import DELIVERY_S, TINY
 from gputune.youth import settled
 
 CHECKLIST = ("data loading",)

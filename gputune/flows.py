@@ -11,8 +11,8 @@ from gputune.enough import enough
 from gputune.features import Features, Fetch, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
-from gputune.prediction import TINY, TYPICAL_PREFETCH, Outlook, Setting
-from gputune.replay import Job, Work
+from gputune.prediction import TYPICAL_PREFETCH, Outlook, Setting
+from gputune.replay import TINY, Job, Work
 from gputune.stages import Making, Pipeline
 from gputune.workload import device_time
 

@@ -11,7 +11,6 @@ from gputune.prediction import (
     CANDIDATES,
     ERROR,
     GOOD_ENOUGH,
-    TINY,
     TYPICAL_PREFETCH,
     doubt,
     interval,
@@ -19,7 +18,7 @@ from gputune.prediction import (
     unseen,
     unsteady,
 )
-from gputune.replay import Job, Work
+from gputune.replay import TINY, Job, Work
 from gputune.workload import device_work, stretched
 
 OUTNUMBERED = 1.3  # times as many batches: what workers must promise that leave the step no CPU of its own

@@ -12,8 +12,8 @@ from gputune.errors import GputuneError
 from gputune.features import Features, Loader
 from gputune.figures import mean
 from gputune.hygiene import clean
-from gputune.prediction import CANDIDATES, PREFETCHES, TINY, Outlook
-from gputune.replay import Job, Work
+from gputune.prediction import CANDIDATES, PREFETCHES, Outlook
+from gputune.replay import TINY, Job, Work
 from gputune.sweep.lasting import built_anew
 from gputune.sweep.limits import Limits, limits
 from gputune.sweep.settings import Setting, setting, setting_of
