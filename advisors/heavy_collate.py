@@ -22,12 +22,13 @@ Sources: `torch.utils.data` documentation, "Working with collate_fn"; the way of
 import math
 from collections.abc import Iterator
 
+from gputune.enough import LEAST_BATCHES, LEAST_SAMPLED
 from gputune.features import Features
 from gputune.figures import mean
 from gputune.finding import Finding, Speedup
+from gputune.handing import getting_of, unhindered_of
 from gputune.prediction import Outlook, outlooks
 from gputune.replay import DELIVERY_S, TINY
-from gputune.workload import LEAST_BATCHES, LEAST_SAMPLED, getting_of, unhindered_of
 
 CHECKLIST = ("data loading",)
 

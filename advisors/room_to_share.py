@@ -19,9 +19,9 @@ top, and losses where the memory's bandwidth is the limit (docs/evidence.md).
 
 from collections.abc import Iterator
 
+from gputune.enough import LEAST_BATCHES
 from gputune.features import Device, Features, Machine, Process
 from gputune.finding import NO_CHANGE, Finding
-from gputune.workload import LEAST_BATCHES
 
 CHECKLIST = ("sharing",)
 

@@ -8,11 +8,12 @@ to queue its kernels than the device to run them keeps the device waiting at any
 from dataclasses import dataclass
 
 from gputune.aftermath import chill
+from gputune.enough import LEAST_SAMPLED
 from gputune.features import Features, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.prediction import ERROR, Outlook
-from gputune.workload import LEAST_SAMPLED, device_work
+from gputune.workload import device_work
 
 OTHER = ("checkpoint", "evaluation", "reporting", "logging", "collective")  # pauses that neither advisor is about
 RARE = 0.05  # of the steps, those that wait longest, are left out: evaluations, a log line in twenty steps

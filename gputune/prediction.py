@@ -15,25 +15,14 @@ from itertools import pairwise
 from gputune import parts, storage
 from gputune.aftermath import aftermath
 from gputune.company import ALONE
-from gputune.enough import alike
+from gputune.enough import LEAST_BATCHES, LEAST_SAMPLED, alike
 from gputune.features import Epoch, Features, Fetch, Loader, Machine, Process
 from gputune.figures import mean
 from gputune.finding import Speedup
+from gputune.handing import delivery_of
 from gputune.replay import DELIVERY_S, TINY, Job, Work
 from gputune.steadiness import unsteadiness
-from gputune.workload import (
-    CROWD,
-    LEAST_BATCHES,
-    LEAST_SAMPLED,
-    delivery_of,
-    entangled,
-    job_of,
-    step_cpu_of,
-    step_queued_of,
-    stolen_from,
-    stretched,
-    warmest,
-)
+from gputune.workload import CROWD, entangled, job_of, step_cpu_of, step_queued_of, stolen_from, stretched, warmest
 from gputune.youth import lost, settled
 
 PREPARED = 0.05  # of a batch's CPU time: reading and passing it on is never free

@@ -20,14 +20,14 @@ from gputune.document import (
     UnavailableRow,
     Verdict,
 )
-from gputune.enough import too_few
+from gputune.enough import LEAST_BATCHES, too_few
 from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text
 from gputune.sample import ATTACHED, Guest, Json
 from gputune.spending import Spending, spending
 from gputune.team import job
-from gputune.workload import LEAST_BATCHES, theft
+from gputune.workload import theft
 
 __all__ = ["Overhead", "Verdict", "build", "to_json"]
 

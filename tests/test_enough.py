@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.enough import ALIKE_BATCHES, alike, enough, settled, sure
+from gputune.enough import ALIKE_BATCHES, LEAST_BATCHES, alike, enough, settled, sure
 from gputune.features import Fetch, Loader, Process
-from gputune.workload import LEAST_BATCHES
 
 
 def loader(

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from gputune.enough import LEAST_BATCHES
 from gputune.errors import GputuneError
 from gputune.features import Features, Loader
 from gputune.figures import mean
@@ -19,7 +20,6 @@ from gputune.sweep.limits import Limits, limits
 from gputune.sweep.settings import Setting, setting, setting_of
 from gputune.sweep.starting import Start
 from gputune.transfers import lanes
-from gputune.workload import LEAST_BATCHES
 
 PINNED = 1.5  # times: what a copy from page-locked memory is faster at the least
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gputune.config import OWN
+from gputune.enough import LEAST_BATCHES
 from gputune.errors import BadUsage, GputuneError
 from gputune.figures import duration
 from gputune.hygiene import clean
@@ -35,7 +36,6 @@ from gputune.sweep.starter import Starter
 from gputune.sweep.starting import Start, State
 from gputune.sweep.steered import Steered
 from gputune.sweep.visiting import NotSteered
-from gputune.workload import LEAST_BATCHES
 
 TRIALS = 6  # settings that are measured, the script's own and the ceiling included; batch sizes come on top
 ENOUGH = LEAST_BATCHES + 20  # batches from which a profile can be made, warm-up included

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from gputune.enough import LEAST_BATCHES
 from gputune.errors import GputuneError
 from gputune.features import Features
 from gputune.hygiene import clean
@@ -25,7 +26,6 @@ from gputune.tuning.told import Story
 from gputune.tuning.training import Training
 from gputune.tuning.visits import Visits
 from gputune.windowing import thin
-from gputune.workload import LEAST_BATCHES
 
 FIRST_S = 4.0  # s of batches before the first look: allocators and caches have settled by then, as far as they do
 ENOUGH = LEAST_BATCHES + 20  # batches before it, warm-up included
