@@ -31,10 +31,10 @@ from dataclasses import replace
 
 from gputune.aftermath import chill, coldest
 from gputune.features import Features, Network
+from gputune.figures import TINY
 from gputune.figures import size as bytes_of
 from gputune.finding import Finding, Speedup
 from gputune.hygiene import clean
-from gputune.replay import TINY
 from gputune.team import Team, team
 from gputune.workload import CROWD
 

@@ -24,11 +24,11 @@ from collections.abc import Iterator
 
 from gputune.enough import LEAST_BATCHES, LEAST_SAMPLED
 from gputune.features import Features
-from gputune.figures import mean
+from gputune.figures import TINY, mean
 from gputune.finding import Finding, Speedup
 from gputune.handing import getting_of, unhindered_of
 from gputune.prediction import Outlook, outlooks
-from gputune.replay import DELIVERY_S, TINY
+from gputune.replay import DELIVERY_S
 
 CHECKLIST = ("data loading",)
 
@@ -105,7 +105,8 @@ def _delivered(outlook: Outlook) -> float:
     """Return the s that a batch of this size takes to arrive in few pieces.
 
     Where it has few now, no less than at present, but for what the training computes to unpack all else that is in it,
-    and for what its maker, never at rest meanwhile, would not compute any more.
+    and for what its maker, never at rest meanwhile, would not compute any more; and no less than what the training's
+    own CPU time says of it.
     """
     loader = outlook.loader
     whole = (PACKED_S if _in_pieces(outlook) else DELIVERY_S) + (loader.batch_bytes or 0) / STACK_RATE

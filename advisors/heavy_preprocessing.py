@@ -18,9 +18,9 @@ Sources: Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", V
 from collections.abc import Iterator
 
 from gputune.features import Features
+from gputune.figures import TINY
 from gputune.finding import Finding, Speedup
 from gputune.prediction import MOST, Outlook, outlooks
-from gputune.replay import TINY
 from gputune.workload import CROWD, entangled
 
 CHECKLIST = ("preprocessing", "2.1")

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from gputune.features import Features, Loader, Machine
 from gputune.figures import size
 from gputune.finding import NO_CHANGE, Finding, Setting
-from gputune.prediction import TYPICAL_PREFETCH
+from gputune.replay import TYPICAL_PREFETCH
 
 FULL = 0.95  # of what was free: batches of one loader differ by some percent
 SPARE = 0.8  # of what was free that the advice is to use

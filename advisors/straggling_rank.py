@@ -181,7 +181,6 @@ def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) ->
     """
     elsewhere = max(_around(ranks, late), late.by - _slowed(run, ranks, late))
     passing = why == "computing" and elsewhere < EXPLAINED * late.by
-
     beyond = _alone(ranks, late)
 
     def after(more: float) -> Speedup:
@@ -221,7 +220,7 @@ def _taken(use: float, cpus: float) -> float:
 
 def _endless(use: float, cpus: float) -> float:
     """Return how long the line is before as many servers if those who may still come are endlessly many."""
-    return math.pow(use, cpus) / (1 - use)
+    return _taken(use, cpus) / (1 - use)
 
 
 def _in_line(run: Features, ranks: Team, late: _Late, why: str, line: Callable[[float, float], float]) -> float:

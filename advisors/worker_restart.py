@@ -26,10 +26,10 @@ from gputune.aftermath import chill, coldest
 from gputune.effects import of_workers
 from gputune.enough import single
 from gputune.features import Epoch, Features, Loader, Process
-from gputune.figures import mean
+from gputune.figures import TINY, mean
 from gputune.finding import Finding, Speedup
 from gputune.prediction import ERROR, Outlook, Setting, doubt, interval, outlooks
-from gputune.replay import DELIVERY_S, TINY
+from gputune.replay import DELIVERY_S
 from gputune.youth import settled
 
 CHECKLIST = ("data loading",)

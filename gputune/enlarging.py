@@ -8,9 +8,9 @@ than that.
 from dataclasses import dataclass
 
 from gputune.features import Loader, Process
+from gputune.figures import TINY
 
 BESIDE = frozenset({"sync", "copy.h2d"})  # spans in which the host waits for its device
-TINY = 1e-9  # s; no round is shorter
 OFF = 0.08  # of a gain: what the host's own time grows with a batch, and what a device saves on larger ones
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+TINY = 1e-9  # s; nothing here takes less
+
 # NVML's clock event reasons that hold clocks down against the user's will, in words.
 # Source: nvml.h, nvmlClocksEventReasons. Idle (0x1), application clocks (0x2) and display clocks (0x100) are wanted.
 REASONS = {

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from gputune.enough import enough
 from gputune.features import Features, Fetch, Loader, Process
-from gputune.figures import mean
+from gputune.figures import TINY, mean
 from gputune.finding import Speedup
-from gputune.prediction import TYPICAL_PREFETCH, Outlook, Setting
-from gputune.replay import TINY, Job, Work
+from gputune.prediction import Outlook, Setting
+from gputune.replay import TYPICAL_PREFETCH, Job, Work
 from gputune.stages import Making, Pipeline
 from gputune.workload import device_time
 

@@ -10,8 +10,8 @@ from statistics import median
 from gputune.aftermath import chill
 from gputune.enough import LEAST_BATCHES, LEAST_SAMPLED
 from gputune.features import Features, Loader, Process
-from gputune.figures import mean
-from gputune.replay import DELIVERY_S, TINY
+from gputune.figures import TINY, mean
+from gputune.replay import DELIVERY_S
 
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
 SENDING_S = 0.0008  # CPU s in which a worker passes a small batch on (measured: 0.6 to 1.1 ms)

@@ -5,20 +5,19 @@ from dataclasses import replace
 
 from gputune.aftermath import chill, coldest
 from gputune.features import Features, Process
-from gputune.figures import mean
+from gputune.figures import TINY, mean
 from gputune.finding import Speedup
 from gputune.prediction import (
     CANDIDATES,
     ERROR,
     GOOD_ENOUGH,
-    TYPICAL_PREFETCH,
     doubt,
     interval,
     known,
     unseen,
     unsteady,
 )
-from gputune.replay import TINY, Job, Work
+from gputune.replay import TYPICAL_PREFETCH, Job, Work
 from gputune.workload import device_work, stretched
 
 OUTNUMBERED = 1.3  # times as many batches: what workers must promise that leave the step no CPU of its own

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gputune.aftermath import chill
 from gputune.enough import LEAST_SAMPLED
 from gputune.features import Features, Loader, Process
-from gputune.figures import mean
+from gputune.figures import TINY, mean
 from gputune.finding import Speedup
 from gputune.prediction import ERROR, Outlook
 from gputune.workload import device_work
@@ -18,7 +18,6 @@ from gputune.workload import device_work
 OTHER = ("checkpoint", "evaluation", "reporting", "logging", "collective")  # pauses that neither advisor is about
 RARE = 0.05  # of the steps, those that wait longest, are left out: evaluations, a log line in twenty steps
 LEAST_STACKS = 20  # below it, they say nothing about where a step's time goes
-TINY = 1e-9  # s; no step is shorter
 
 
 @dataclass(frozen=True, slots=True)

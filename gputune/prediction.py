@@ -17,10 +17,10 @@ from gputune.aftermath import aftermath
 from gputune.company import ALONE
 from gputune.enough import LEAST_BATCHES, LEAST_SAMPLED, alike
 from gputune.features import Epoch, Features, Fetch, Loader, Machine, Process
-from gputune.figures import mean
+from gputune.figures import TINY, mean
 from gputune.finding import Speedup
 from gputune.handing import delivery_of
-from gputune.replay import DELIVERY_S, TINY, Job, Work
+from gputune.replay import DELIVERY_S, TYPICAL_PREFETCH, Job, Work
 from gputune.steadiness import unsteadiness
 from gputune.workload import CROWD, entangled, job_of, step_cpu_of, step_queued_of, stolen_from, stretched, warmest
 from gputune.youth import lost, settled
@@ -52,7 +52,6 @@ GOOD_ENOUGH = 1.03  # a smaller setting this close to the best one is the better
 STRESS = 1.15  # blocked times for which a number of workers must still do: storage is slower at other hours
 ROOM = 0.8  # of what is free in /dev/shm: batches vary in size, and the run's own are in there already
 PERSIST_GAIN = 1.1  # workers that persist must be this much better before more workers are advised only with it
-TYPICAL_PREFETCH = 2  # torch's own default
 HALF = 0.5  # of a CPU that was idle: what it gives at the least beside busy ones
 
 
@@ -324,29 +323,29 @@ class Outlook:
         and only at the least with the loop.
         """
         found, warm = self.gain(self.now, job), self.gain(self.now, warmest(job, self.loader))
-        likely = max(found.likely, self._makers_late(job, self.job))
+        likely = max(found.likely, self._makers_late(self, self._with(job)))
         return replace(found, likely=likely, high=max(found.high * likely / found.likely, warm.likely))
 
-    def _makers_late(self, job: Job, now: Job, then: "Outlook | None" = None) -> float:
-        """Return what making batches as in `job` buys if what the model cannot explain `now` is all the makers' own.
+    def _makers_late(self, now: "Outlook", then: "Outlook") -> float:
+        """Return what the change to `then` buys if what the model cannot explain `now` is all the makers' own.
 
         But for what lies between passes, which is known to be something else, and for what the same says of the loop as
-        it is: makers that idle hide it there as well. `then` has other passes, where these change. They compute in it
-        if that is what they mostly do now.
+        it is: makers that idle hide it there as well. They compute in it if that is what they mostly do now.
         """
-        late = max(0.0, self.whole - self._with(now).loop(self.now) - self.between_passes) / max(1, self.batches)
+        late = max(0.0, self.whole - now.loop(self.now) - self.between_passes) / max(1, self.batches)
         if not late or len(self._training()) > 1 or late > mean(self.loader.for_batches):
             return 1.0
         each = late * max(1, self.now.workers)
-        busy = mean(f.cpu for f in now.fetches) > mean(f.blocked + f.disk for f in now.fetches)
+        fetches = now.job.fetches
+        busy = mean(f.cpu for f in fetches) > mean(f.blocked + f.disk for f in fetches)
         cpu, blocked = (each, 0.0) if busy else (0.0, each)
 
-        def lasts(outlook: Outlook, job: Job) -> float:
-            made = tuple(replace(f, cpu=f.cpu + cpu, blocked=f.blocked + blocked) for f in job.fetches)
-            return max(TINY, outlook._with(replace(job, fetches=made)).loop(self.now) + self.between_passes)
+        def lasts(outlook: Outlook) -> float:
+            made = tuple(replace(f, cpu=f.cpu + cpu, blocked=f.blocked + blocked) for f in outlook.job.fetches)
+            return max(TINY, outlook._with(replace(outlook.job, fetches=made)).loop(self.now) + self.between_passes)
 
-        blamed = max(1.0, self.whole / lasts(self, now))
-        return min(MOST, self.whole / lasts(then or self, job) / blamed)
+        blamed = max(1.0, self.whole / lasts(now))
+        return min(MOST, self.whole / lasts(then) / blamed)
 
     def alone(self) -> Speedup:
         """Return what it would buy to have the CPUs to oneself.
@@ -600,8 +599,8 @@ class Outlook:
         job = replace(self.job, delivery=self.job.delivery - (1 - free) * max(0.0, self.job.delivery - delivery))
         longer = max(0.0, mean(_handovers(loader)) * free - job.delivery) if loader.num_workers else 0.0
         later = min(longer, max(0.0, delivery - job.delivery)) if prompt else longer
-        now = replace(job, steps=tuple(_later(job, step, longer) for step in job.steps))
-        then = replace(
+        now = self._with(replace(job, steps=tuple(_later(job, step, longer) for step in job.steps)))
+        cheaper = replace(
             job,
             fetches=tuple(_cheaper(work, f, excess) for work, f in zip(job.fetches, loader.fetches, strict=True)),
             steps=tuple(_later(job, replace(s, cpu=s.cpu * (1 - lighter)), later) for s in job.steps),
@@ -610,9 +609,9 @@ class Outlook:
         )
         collating = sum(f.collate for f in loader.fetches) / max(TINY, sum(f.wall for f in loader.fetches))
         left = min(fewer, 1 - max(0.0, excess) * collating)
-        with_first = self._also(replace(loader, epochs=tuple(self._sooner(e, left) for e in loader.epochs)), then)
-        found = self._interval(self._with(now).loop(self.now), with_first.loop(self.now))
-        more = max(1.0, self._makers_late(then, now, with_first) / found.likely) ** free
+        then = self._also(replace(loader, epochs=tuple(self._sooner(e, left) for e in loader.epochs)), cheaper)
+        found = self._interval(now.loop(self.now), then.loop(self.now))
+        more = max(1.0, self._makers_late(now, then) / found.likely) ** free
         return replace(found, likely=found.likely * more, high=found.high * more)
 
     def _sooner(self, epoch: Epoch, left: float) -> Epoch:

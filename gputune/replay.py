@@ -7,9 +7,8 @@ all readers share, and CPU time, which competes with the other workers, with the
 processes for the CPUs that this job may use (processor sharing; threads of one step wait for each other). The training
 asks for its next batch when its step is over. A worker that computes its next batch holds the GIL, which it needs to
 hand the last one over: the training waits for that, until the next one is made or `late` s have passed. Passing a batch
-on takes a CPU beside the maker's own (`sending`), whoever has to wait for it then. What begins
-after a while of something else begins cold (`aftermath.py`): with `cools`, the times of a job are those of work that
-does not.
+on takes a CPU beside the maker's own (`sending`), whoever has to wait for it then. What begins after a while of
+something else begins cold (`aftermath.py`): with `cools`, the times of a job are those of work that does not.
 
 Nothing here reads a clock or a file: the same measurements always give the same prediction.
 
@@ -31,7 +30,7 @@ MOST_BATCHES = 960  # where rare slow ones would be missed or met too often in f
 UNLIKE = 0.03  # of their mean time: the batches that are replayed take no more or less than those that they stand for
 ROUNDS = 8  # batches that each of many workers makes in a replay at the least, that the last round weighs little
 RUN = 30  # neighbours that stay together when a long series is thinned out: longer than a queue
-TINY = 1e-9  # s; no round is shorter
+TYPICAL_PREFETCH = 2  # torch's own default
 DELIVERY_S = 0.0011  # s for a small batch to pass the queue, when the run has not shown it (measured: 0.9 to 2.0 ms)
 TEAM = 2.0  # threads: of a larger team it is not known by how much more often one of them has no CPU
 

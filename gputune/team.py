@@ -11,10 +11,9 @@ from itertools import pairwise
 from statistics import stdev
 
 from gputune.features import Features, Meeting, Process
-from gputune.figures import mean
+from gputune.figures import TINY, mean
 from gputune.finding import Speedup
 from gputune.prediction import ERROR, interval
-from gputune.replay import TINY
 
 LEAST_ROUNDS = 20  # that all ranks have told: below it a mean says nothing
 ROUNDS = 512  # the latest that are looked at

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputune.features import Copy, Features, Process
+from gputune.figures import TINY
 from gputune.finding import Speedup
 from gputune.prediction import ERROR, Outlook
 from gputune.workload import device_time, device_work
 
 BESIDE = 0.5  # of a copy that runs beside the queueing of kernels, where the loop waits for the device once a step
 SYNCED = 0.02  # of the loop waiting for the device elsewhere: then the lanes are joined once a step in any case
-TINY = 1e-9  # s; no step is shorter
 ASKED = 0.5  # of the bytes of a place without waiting: then most of it is right already
 NOTABLE = 0.03  # of the loop held by such copies: below it, there is nothing to win
 SURE = 0.5  # of what is saved: waits for the device that no span shows (a masked index) may take the rest

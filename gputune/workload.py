@@ -27,10 +27,10 @@ LOCKED = (
 
 def job_of(run: Features, process: Process, loader: Loader) -> Job:
     """Return the work behind a loader's batches, as measured: what each batch and each step took of what."""
-    delivery = delivery_of(loader)
+    delivery, warmed = handover(loader)
     return Job(
         fetches=tuple(_fetches(run, loader)) or (Work(0.0, 0.0),),
-        steps=tuple(steps_of(run, loader, delivery)) or (Work(0.0, 0.0),),
+        steps=tuple(steps_of(run, loader, delivery, warmed)) or (Work(0.0, 0.0),),
         cpus=max(0.1, run.machine.cpus / run.machine.ranks),
         others=strangers(run, loader) / run.machine.ranks,
         delivery=delivery,
@@ -167,8 +167,11 @@ def strangers(run: Features, loader: Loader) -> float:
     return max(used, min(used * each, run.machine.cpus * each - ours))
 
 
-def steps_of(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
-    """Split each step into its CPU part and the rest, by the means over the loop; less what beginning cold cost it."""
+def steps_of(run: Features, loader: Loader, delivery: float, warmed: float) -> Iterable[Work]:
+    """Split each step into its CPU part and the rest, by the means over the loop; less what beginning cold cost it.
+
+    Of what that cost the batch and its step together, `warmed` was taken off the batch's `delivery` already.
+    """
     if not loader.steps:
         return
     whole = mean(loader.steps)
@@ -178,14 +181,14 @@ def steps_of(run: Features, loader: Loader, delivery: float) -> Iterable[Work]:
     share = min(1.0, cpu / width / active) if active else 0.0
     width, together = _team(active * share, whole - active, width, run.machine.cpus)
     got = min(delivery, getting_of(loader)) if loader.num_workers else 0.0
-    before = handover(loader)[1] if loader.num_workers else 0.0
+    beside = delivery if warmed else 0.0
     waited, stretch = mean(loader.waits), stretched(run)
     busy = _computing(loader, waited - got)
     for i, step in enumerate(loader.steps):
         alone = step * active / whole if whole else 0.0
         wait = loader.waits[i - 1] if 0 < i <= len(loader.waits) else waited
         computing = alone * share * together
-        cold = max(0.0, chill(wait - got, computing + delivery * bool(before), busy) - before)
+        cold = max(0.0, chill(wait - got, computing + beside, busy) - warmed)
         stolen = stolen_from(computing, alone * (1 - share), stretch)
         yield Work(max(0.0, computing + stolen - cold), alone * (1 - share) - stolen, width)
 

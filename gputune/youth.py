@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from gputune.features import Fetch, Loader
 from gputune.figures import mean
+from gputune.replay import TYPICAL_PREFETCH
 
 T = TypeVar("T")
 GROWN = 5  # batches after which a worker is as quick as ever (they took 5, 2.4, 1.9, 1.6 and 1.6 times as long)
-FIRST = 2  # batches that a worker makes before any was taken, where its prefetch_factor is not known
 LEFT = 0.25  # of a pass that counts as grown in any case: of its end at least more is known than of its beginning
 LEAST = 20  # rounds or batches of workers that are no longer young, below which their mean says nothing
 HABIT = 3  # starts of workers: fewer are a loop's own start
@@ -29,9 +29,10 @@ def settled(loader: Loader) -> Loader:
     """
     if not loader.num_workers:
         return loader
-    grown = GROWN if _habit(loader) else min(GROWN, loader.prefetch_factor or FIRST)
+    habit = _habit(loader)
+    grown = GROWN if habit else min(GROWN, loader.prefetch_factor or TYPICAL_PREFETCH)
     loader = replace(loader, fetches=_of_grown(loader.fetches, grown))
-    if not _habit(loader):
+    if not habit:
         return loader
     kept = [i for i, age in enumerate(loader.ages) if age >= youth(loader)]
     if len(kept) < LEAST or len(kept) == len(loader.waits):

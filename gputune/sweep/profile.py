@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from gputune.enough import LEAST_BATCHES
 from gputune.errors import GputuneError
 from gputune.features import Features, Loader
-from gputune.figures import mean
+from gputune.figures import TINY, mean
 from gputune.hygiene import clean
 from gputune.prediction import CANDIDATES, PREFETCHES, Outlook
-from gputune.replay import TINY, Job, Work
+from gputune.replay import Job, Work
 from gputune.sweep.lasting import built_anew
 from gputune.sweep.limits import Limits, limits
 from gputune.sweep.settings import Setting, setting, setting_of

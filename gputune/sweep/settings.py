@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gputune.features import Loader
-from gputune.prediction import TYPICAL_PREFETCH
+from gputune.replay import TYPICAL_PREFETCH
 from gputune.sample import Json
 
 NAMES = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from gputune.company import ALONE, Companions, Company
 from gputune.events import END, FAILED, Event, Kind, SpanCode
-from gputune.prediction import TYPICAL_PREFETCH
+from gputune.replay import TYPICAL_PREFETCH
 from gputune.sample import Guest, Json, Note, Open, Reading
 from gputune.units import NS
 

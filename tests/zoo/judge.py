@@ -278,7 +278,7 @@ def _next_number(case: Case, keep: Path) -> int:
 
 def is_known(outcome: Outcome) -> bool:
     """Return whether further rounds would tell little more of what the change realised."""
-    ratios = [math.log(then / now) for now, then in zip(outcome.paces, outcome.mended, strict=False)]
+    ratios = [math.log(ratio) for ratio in _ratios(outcome)]
     if not outcome.predicted or not ratios:
         return True
     return len(ratios) > 1 and statistics.stdev(ratios) / math.sqrt(len(ratios)) <= KNOWN
@@ -318,6 +318,9 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
     outcome.foreign.append(round(seen.foreign, 3))
     outcome.stolen.append(round(seen.stolen, 3))
     finding = _told(case, outcome, seen.verdict)
+    if promised := _promised(finding):
+        outcome.predicted.append(promised)
+        outcome.at_least = outcome.at_least or _bounds(finding)
     options: list[str] | None = None
     if case.cause is not None:
         options = accepts(case, finding["change"]) if finding else None
@@ -341,11 +344,19 @@ def _told(case: Case, outcome: Outcome, verdict: dict) -> dict | None:
     outcome.told.append(verdict["samples_per_s"])
     doubts = verdict["perhaps"] if case.cause is None else []  # nothing is to be said of a healthy run, however softly
     outcome.found.append([finding["id"] for finding in [*findings, *doubts]])
-    finding = next((f for f in findings if f["id"] == case.cause), None)
-    if finding and not finding["risk"] and not finding["offer"]:  # these two promise no speed
-        outcome.predicted.append([finding["speedup"][end] for end in ("low", "likely", "high")])
-        outcome.at_least = outcome.at_least or finding["speedup"].get("at_least", False)
-    return finding
+    return next((f for f in findings if f["id"] == case.cause), None)
+
+
+def _promised(finding: dict | None) -> list[float] | None:
+    """Return the ends and the middle of what a finding promises; None where it promises no speed: a risk, an offer."""
+    if finding is None or finding["risk"] or finding["offer"]:
+        return None
+    return [finding["speedup"][end] for end in ("low", "likely", "high")]
+
+
+def _bounds(finding: dict | None) -> bool:
+    """Return whether only the low end of what a finding promises is a prediction."""
+    return bool(finding and finding["speedup"].get("at_least"))
 
 
 def rejudged(folder: Path, wanted: Callable[[str], bool]) -> list[Outcome]:
@@ -389,12 +400,10 @@ class KeptRound:
 
 
 def _kept_round(case: Case, kept: dict, finding: dict | None) -> KeptRound:
-    predicted = finding and not finding["risk"] and not finding["offer"]
-    ends = [finding["speedup"][end] for end in ("low", "likely", "high")] if finding and predicted else None
-    at_least = bool(finding and finding["speedup"].get("at_least"))
     now = " ".join((finding and accepts(case, finding["change"])) or ["--fixed"])
     instead = now if "mended" in kept and case.fix and now != kept["change"] else ""
-    return KeptRound(kept["pace"], kept.get("mended"), kept.get("change", ""), ends, at_least, instead)
+    tried = kept.get("change", "")
+    return KeptRound(kept["pace"], kept.get("mended"), tried, _promised(finding), _bounds(finding), instead)
 
 
 def _take(outcome: Outcome, rounds: list[KeptRound]) -> None:
