@@ -1,4 +1,4 @@
-"""What tests of CUDA on simulated cards share. `make simcuda` runs them: they need torch's CUDA build, half a gigabyte."""
+"""What tests of CUDA on simulated cards share. `make simcuda` runs them: they need torch's CUDA build."""
 
 import os
 import subprocess

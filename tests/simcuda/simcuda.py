@@ -124,7 +124,7 @@ def _pip(*arguments: str | Path) -> None:
         try:
             subprocess.run(tried, env=env, capture_output=True, text=True, check=True, timeout=PATIENCE)
             return
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired:  # noqa: PERF203
             last = f"no answer in {PATIENCE:.0f} s"
         except subprocess.CalledProcessError as error:
             last = (error.stderr.strip().splitlines() or [last])[-1]

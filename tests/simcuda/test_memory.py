@@ -42,7 +42,8 @@ def test_what_control_flow_reads_is_sane(machine: Maker) -> None:
         scaler = torch.amp.GradScaler("cuda")
         for _ in range(3):
             with torch.autocast("cuda", dtype=torch.float16):
-                loss = torch.nn.functional.mse_loss(model(torch.randn(4, 8, device=device)), torch.zeros(4, 8, device=device))
+                out = model(torch.randn(4, 8, device=device))
+                loss = torch.nn.functional.mse_loss(out, torch.zeros(4, 8, device=device))
             scaler.scale(loss).backward(); scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             scaler.step(optimizer); scaler.update(); optimizer.zero_grad()

@@ -116,7 +116,8 @@ def test_a_graph_takes_the_time_of_its_kernels_and_one_launch(machine: Maker) ->
         for _ in range(50): x.add_(1)
         c = mark(); sync()
         print(a.elapsed_time(b), b.elapsed_time(c))
-        graphed = torch.cuda.make_graphed_callables(torch.nn.Linear(8, 8).to(device), (torch.randn(4, 8, device=device),))
+        given = (torch.randn(4, 8, device=device),)
+        graphed = torch.cuda.make_graphed_callables(torch.nn.Linear(8, 8).to(device), given)
         graphed(torch.randn(4, 8, device=device)).sum().backward(); sync()
     """
     replayed, launched = map(float, machine().run(code))

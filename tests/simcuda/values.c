@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLACES = 1 << 16, LISTED = 512, FEW = 64, ARGUMENTS = 8, WORDS = 96, REDUCTION = 256, NEAR = 1 << 16 };
+enum { PLACES = 1 << 16, LISTED = 512, FEW = 64, ARGUMENTS = 8, WORDS = 96, LAST = 8, REDUCTION = 256, NEAR = 1 << 16 };
 
 static struct { const char *at; uint32_t size, epoch; } known[PLACES]; /* by address; of two that meet, the later is known */
 
@@ -46,13 +46,18 @@ void forget(const void *p) {
 void forget_all(void) { epoch++; }
 
 /* Whatever address a kernel is given, it may write there. Nobody says how many arguments there are and how long: they lie
- * near each other on the stack of the caller, and too much is forgotten rather than too little. */
+ * near each other on the stack of the caller, each as far as the next one; of the last a few words are looked at. */
 static void forget_arguments(void **arguments, int length) {
     for (int i = 0; i < ARGUMENTS; i++) {
         ptrdiff_t off = (char *)arguments[i] - (char *)arguments;
         if (off < -NEAR || off > NEAR || (uintptr_t)arguments[i] % 8) continue;
         const uintptr_t *words = arguments[i];
-        for (int j = 0; j < length; j++)
+        ptrdiff_t end = length;
+        for (int j = 0; j < ARGUMENTS; j++) {
+            ptrdiff_t next = (const uintptr_t *)arguments[j] - words;
+            if (next > 0 && next < end) end = next;
+        }
+        for (ptrdiff_t j = 0; j < (end < length || length > WORDS ? end : LAST); j++)
             if (words[j]) forget((const void *)words[j]);
     }
 }
@@ -234,5 +239,6 @@ void kernel_values(const char *name, void **arguments) {
     int reduces = strstr(name, "reduce_kernel") != NULL;
     if (reduces && reduce(name, arguments)) return;
     if (strstr(name, "CatArrayBatchedCopy") && concatenate(name, arguments)) return;
-    if (!strstr(name, "amp_update_scale")) forget_arguments(arguments, reduces ? REDUCTION : WORDS); /* the scale stays as it is */
+    /* these leave the scale of gradients as it is, and their other scalars were filled with zeros */
+    if (!strstr(name, "amp_update_scale") && !strstr(name, "multi_tensor_apply")) forget_arguments(arguments, reduces ? REDUCTION : WORDS);
 }
