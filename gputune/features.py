@@ -303,7 +303,7 @@ class Precision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocator:
-    """What torch's allocator of one process holds on one device, B. What it caches for later use is reserved, not live."""
+    """What torch's allocator of one process holds on one device, B. What it has only cached is reserved, not live."""
 
     index: str  # the device's, as NVML counts; empty where that is not known
     live: Trend | None  # between two steps, over the loop

@@ -130,7 +130,9 @@ class Host:
         if not self.unavailable[probe]:
             del self.unavailable[probe]
         rows = lacks if isinstance(lacks, list) else []
-        self.lacking[probe] = tuple(Lacking(*map(str, row)) for row in rows if isinstance(row, list) and len(row) == LACKS)
+        self.lacking[probe] = tuple(
+            Lacking(*map(str, row)) for row in rows if isinstance(row, list) and len(row) == LACKS
+        )
 
     def read_limits(self) -> tuple[float | None, float | None]:
         """Return the tightest (B/s, requests/s) at which control groups let the job read from any device."""

@@ -163,23 +163,23 @@ class Training:
                 self.rank = maybe(fields["rank"])
                 self.local_rank = maybe(fields.get("local_rank"))
                 self.world_size = maybe(fields.get("world_size"))
-        elif kind in {"shards", "draws"}:
-            self._made_here(fields)
         elif kind == "precision":
             self._precision = precise(self._precision, fields)
-        elif kind == "reads":
-            self._files(fields)
-        elif kind == "files":
-            self._filing = filing(fields)
         elif kind == "card":
             self._allocations.card(fields)
+        else:
+            self._made_here(fields)
 
     def _made_here(self, fields: dict[str, Json]) -> None:
         """Take what datasets do where their samples are made in this very process."""
-        drawn = fields.get("of")
-        if fields["n"] == "shards":
+        kind, drawn = fields.get("n"), fields.get("of")
+        if kind == "reads":
+            self._files(fields)
+        elif kind == "files":
+            self._filing = filing(fields)
+        elif kind == "shards":
             self._shards = True
-        elif fields.get("inline"):
+        elif kind == "draws" and fields.get("inline"):
             self._draws = bool(self._draws) or (isinstance(drawn, list) and "torch" in drawn)
 
     def _stages(self, fields: dict[str, Json]) -> None:

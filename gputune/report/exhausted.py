@@ -33,7 +33,8 @@ def _held(row: OutOfMemoryRow) -> str:
     unused = row.reserved_bytes - row.live_bytes
     total = f" of {size(row.total_bytes)}" if row.total_bytes else ""
     told = f", {size(unused)} of it reserved but unused" if unused >= TOLD or row.fragmented else ""
-    return f"tried to allocate {size(row.asked_bytes)}; {size(row.reserved_bytes)}{total} held by this process{told}"
+    asked = f"tried to allocate {size(row.asked_bytes)} where {size(row.free_bytes)} were free"
+    return f"{asked}; {size(row.reserved_bytes)}{total} held by this process{told}"
 
 
 def _why(row: OutOfMemoryRow) -> str:

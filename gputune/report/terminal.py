@@ -334,7 +334,8 @@ def _next(verdict: Verdict, width: int, run_folder: str | None, *, again: bool) 
     commands = [f"gputune explain {clean(first.id, NAME)}"] if first else []
     if run_folder is not None and first is not None:
         commands += _settling(verdict, first, shlex.quote(clean(run_folder, TEXT)), again=again)
-    if not commands and not verdict.ledger and not _inner(verdict) and not _failed_early(verdict):
+    known = _inner(verdict) or _failed_early(verdict) or verdict.out_of_memory
+    if not commands and not verdict.ledger and not known:
         commands.append("gputune doctor")
     line = f"next: {' · '.join(commands)}"
     if commands and len(line) > width:

@@ -45,7 +45,7 @@ def lines(verdict: Verdict, width: int) -> list[str]:
 
 
 def _told(row: UnavailableRow, spoken: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield what of an instrument is worth a word, and the reasons: the whole, or the fields that something rests on."""
+    """Yield what of an instrument is worth a word, and why it lacks: all, or the fields that something rests on."""
     if not row.fields:
         yield clean(row.probe, NAME), clean(row.why, TEXT)
     for lacking in row.fields:

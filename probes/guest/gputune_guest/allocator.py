@@ -1,9 +1,9 @@
-"""Memory of the device, as torch's allocator has it: what is live between two steps, and what was asked when it ran out.
+"""Memory of the device, as torch's allocator has it: what is live between two steps, and that it has run out.
 
 Reading the allocator's counters is a call on the host that takes 10 us, so it is made as often as costs a thousandth of
 the run at most, and once a second in the long run. That memory ran out is told by the allocator itself, just before it
-raises, whether anybody catches that or not; torch initialises CUDA where it is asked for that, so it is asked as soon as
-somebody else has. Nothing here touches the device.
+raises, whether anybody catches that or not; torch initialises CUDA where it is asked to tell, so it is asked as soon
+as somebody else has initialised it. Nothing here touches the device.
 """
 
 import os
@@ -26,7 +26,7 @@ _cards = set()
 
 
 def look(clock):
-    """Write what is live and what is reserved, if the training thread is between two steps on a device that is in use."""
+    """Write what is live and what is reserved, where the training thread is between two steps and a device in use."""
     global due, _first
     try:
         if not clock.usable():
@@ -52,13 +52,12 @@ def _card(cuda, device):
     _cards.add(device)
     properties = cuda.get_device_properties(device)
     uuid = getattr(properties, "uuid", None)  # since torch 2.5
-    ring.note(
-        n="card", device=device, uuid="" if uuid is None else "GPU-%s" % uuid, total=getattr(properties, "total_memory", 0)
-    )
+    total = getattr(properties, "total_memory", 0)
+    ring.note(n="card", device=device, uuid="" if uuid is None else "GPU-%s" % uuid, total=total)
 
 
 def _ran_out(device, asked, _total, free):
-    """Take the allocator's word that it is about to raise: called on the thread that asked, without the allocator's lock."""
+    """Take it that the allocator is about to raise: it calls on the thread that asked, and holds no lock meanwhile."""
     try:
         t = now()
         torch = sys.modules["torch"]
@@ -92,12 +91,13 @@ def _attach():
 
 
 def _hook(module):
+    queue = getattr(module, "_queued_calls", None)  # what torch calls as soon as it has initialised CUDA
     if not sync.has_device(sys.modules["torch"]):
         return
     if module.is_initialized():
         _attach()
-    else:  # what torch calls once it has initialised CUDA, with the stacks of who asked for it
-        module._queued_calls.append((_attach, []))
+    elif queue is not None:
+        queue.append((_attach, []))  # with the stack of who asked for it
 
 
 def _forked():
