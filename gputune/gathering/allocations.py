@@ -90,7 +90,7 @@ class Allocations:
         """Learn from any record whether the training went on after memory ran out."""
         last = self._last
         if last is not None and not last.went_on and record.kind in GOES_ON:
-            last.went_on = record.t1 > last.record.t1
+            last.went_on = record.t0 > last.record.t0  # a backward pass that it ends is told after it
 
     def features(self, indices: Mapping[str, str], since: int, until: int) -> tuple[Allocator, ...]:
         """Return what each device holds, over the loop from `since` to `until` (ns); `indices`: NVML's, by UUID."""

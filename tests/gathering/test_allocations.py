@@ -87,6 +87,14 @@ def test_a_training_that_goes_on_is_told_so_and_its_peak_is_that_of_afterwards(s
     assert run.processes[0].allocators[0].peak == 140 * MIB
 
 
+def test_the_backward_pass_in_which_memory_ran_out_is_no_going_on(story) -> None:
+    story.iterator()
+    story.epoch(2)
+    runs_out(story)
+    story.record(Kind.BACKWARD, story.at - 5, story.at + 5)
+    assert not story.features().out_of_memory[0].went_on
+
+
 def test_memory_that_ran_out_before_any_training_is_told(story) -> None:
     runs_out(story)
     run = story.features()

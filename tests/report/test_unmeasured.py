@@ -38,7 +38,9 @@ def test_what_every_verdict_lives_of_is_always_named(features: Make, field: str)
 
 
 def test_an_instrument_that_does_not_work_at_all_is_named_as_ever(features: Make) -> None:
-    assert told(features, "energy", stacks="py-spy is not installed") == "not measured: stacks (py-spy is not installed)"
+    assert (
+        told(features, "energy", stacks="py-spy is not installed") == "not measured: stacks (py-spy is not installed)"
+    )
 
 
 def test_every_field_is_known_here() -> None:

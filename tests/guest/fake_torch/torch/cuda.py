@@ -14,7 +14,7 @@ def is_initialized():
 
 
 def init():
-    global initialized
+    global initialized  # noqa: PLW0603 - scripts set it as well
     for call, _stack in _queued_calls:
         call()
     initialized = True
@@ -45,15 +45,15 @@ def get_device_properties(device):
 class _C:
     """What torch's own C part is asked of the allocator."""
 
-    observers = []
+    observers = []  # noqa: RUF012 - one allocator
     counts = True
 
     @staticmethod
-    def _cuda_getDevice():
+    def _cuda_getDevice():  # noqa: N802 - torch's name
         return 0
 
     @classmethod
-    def _cuda_memoryStats(cls, device):
+    def _cuda_memoryStats(cls, device):  # noqa: N802 - likewise
         if not cls.counts:
             raise RuntimeError("cudaMallocAsync does not count")
         live = {"all": {"current": held[0], "peak": held[1]}}
