@@ -311,7 +311,6 @@ class Allocator:
     least: int  # that was ever live between two steps: parameters, at the first one
     peak: int  # most that was live at any moment, inside of steps too; no more than was reserved since memory ran out
     reserved: int  # most, since memory ran out
-    retries: int = 0  # how often it gave back all that it cached to get what was asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,11 +35,10 @@ class _Pool:
     least: int = 0
     reserved: int = 0  # most since memory last ran out, which gives back all that is cached
     peak: int = 0  # as the allocator says, of the whole process
-    retries: int = 0
 
     def take(self, record: Record, done: int) -> None:
         """Take a reading after `done` steps."""
-        self.live, self.retries = record.a, record.e
+        self.live = record.a
         self.least = min(self.least or record.a, record.a)
         self.reserved, self.peak = max(self.reserved, record.b), max(self.peak, record.d)
         self.by_time.add(record.t0 / NS, record.a)
@@ -102,7 +101,6 @@ class Allocations:
                 least=pool.least,
                 peak=min(pool.peak, pool.reserved) if pool.reserved else pool.peak,
                 reserved=pool.reserved,
-                retries=pool.retries,
             )
             for device, pool in sorted(self._pools.items())
             if pool.live
