@@ -4,6 +4,8 @@ from gputune.document import OutOfMemoryRow
 from gputune.features import Features, OutOfMemory
 from gputune.headroom import NOTABLE
 
+LARGE = 0.05  # of what is reserved: each size of block has a segment that is not full, and that is no fragmentation
+
 
 def ran_out(run: Features) -> list[OutOfMemoryRow]:
     """Return the last time of each process, those first that ended the run, then those that came first."""
@@ -18,8 +20,13 @@ def ended(run: Features, found: OutOfMemory) -> bool:
 
 
 def fragmented(found: OutOfMemory) -> bool:
-    """Return whether what was asked for would have been there in one piece, which growing segments give."""
-    return 0 < found.lacking <= found.reserved - found.live and not found.expandable
+    """Return whether what was asked for lay there in pieces, which segments that can grow do not leave.
+
+    Not where live memory grows: it would have taken the pieces as well, a few steps later.
+    """
+    unused = found.reserved - found.live
+    large = unused >= max(found.asked, LARGE * found.reserved)
+    return large and found.lacking > 0 and not found.expandable and growth(found) is None
 
 
 def growth(found: OutOfMemory) -> float | None:

@@ -22,7 +22,9 @@ def grown(rate: float, *, low: float | None = None, steps: float = 10.0) -> OutO
 
 def test_memory_in_pieces_is_the_reason_where_it_would_have_been_enough() -> None:
     assert fragmented(FOUND)
-    assert not fragmented(replace(FOUND, reserved=70 * GIB + GIB // 2))
+    assert not fragmented(replace(FOUND, reserved=71 * GIB))
+    assert not fragmented(replace(FOUND, asked=GIB // 64, free=0, reserved=71 * GIB))
+    assert not fragmented(grown(GIB / 2))
     assert not fragmented(replace(FOUND, expandable=True))
     assert not fragmented(replace(FOUND, free=3 * GIB))
 

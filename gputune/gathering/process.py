@@ -294,7 +294,8 @@ class Training:
     @property
     def _done(self) -> int:
         """Return how many rounds of its loop have begun; batches of evaluations are none."""
-        return sum(state.batches - state.in_evaluation for state in self._loaders.values()) or self.steps
+        found = (max(0, state.batches - state.in_evaluation) for state in self._loaders.values())  # ends count there
+        return sum(found) or self.steps
 
     def out_of_memory(self, indices: Mapping[str, str]) -> OutOfMemory | None:
         """Return the last time that a device's memory ran out, None where it never did. `indices`: NVML's, by UUID."""

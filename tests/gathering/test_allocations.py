@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import EXPANDABLE, Kind
+from gputune.events import EXPANDABLE, Kind, SpanCode
 
 MIB = 2**20
 CARD = {"n": "card", "device": 0, "uuid": "GPU-1", "total": 4096 * MIB}
@@ -64,6 +64,24 @@ def test_the_growth_before_memory_ran_out_is_told_a_step(story) -> None:
     assert found.growth is not None
     assert found.growth.rate == found.growth.low == 64 * MIB
     assert not found.went_on
+
+
+def test_batches_of_evaluations_are_no_steps(story) -> None:
+    story.loader(id=2, where="train.py:50")
+    story.iterator()
+    for k in range(12):
+        story.batch()
+        story.record(Kind.MEMORY, story.at, story.at, a=(100 + 64 * k) * MIB, b=MIB, d=MIB)
+        story.step(20)
+        began = story.at
+        story.iterator(2, 2, grad=False)
+        story.batch(2)
+        story.batch(2, end=True)
+        story.record(Kind.SPAN, began, story.at, code=SpanCode.EVALUATION)
+    runs_out(story)
+    growth = story.features().out_of_memory[0].growth
+    assert growth is not None
+    assert growth.rate == 64 * MIB
 
 
 def test_of_too_few_steps_no_growth_is_told(story) -> None:

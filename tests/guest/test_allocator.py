@@ -28,9 +28,9 @@ Run = Callable[..., Any]
 
 
 def test_what_tensors_hold_is_told_between_steps(watched: Run, fake_torch: Path) -> None:
-    run = watched(LOOP.replace("STEP", "step(2)"), path=(fake_torch,), env=CUDA).healthy()
-    readings = run.records(Kind.MEMORY)
-    assert len(readings) >= 5
+    code = LOOP.replace("STEP", "step(2)").replace("0.005", "0.06")  # two seconds: it is read once a second at least
+    readings = (run := watched(code, path=(fake_torch,), env=CUDA).healthy()).records(Kind.MEMORY)
+    assert len(readings) >= 2
     assert readings[0].a == 0
     assert [r.a for r in readings] == sorted({r.a for r in readings})
     assert all(r.code == 0 and r.a == r.b == r.d and r.t0 == r.t1 for r in readings)

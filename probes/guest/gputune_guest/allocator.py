@@ -42,7 +42,7 @@ def look(clock):
         ring.record(MEMORY, min(device, MOST_DEVICE), t, t, live["current"], reserved, live["peak"], retries)
         _first = _first or t
         done = now()
-        due = done + max(SLACK * (done - t), min(SELDOM, (t - _first) // PART))
+        due = done + min(SELDOM, max(SLACK * (done - t), (t - _first) // PART))
     except Exception:  # an allocator that does not count, or another torch's names: not measured then
         due = NEVER
 
