@@ -1,8 +1,9 @@
 """Memory creeps up: of the training process itself, or of the device.
 
-What it sees: the process's own (anonymous) memory once a second, and the memory in use on each device, over the
-training loop. Growth counts if it goes on in the later half of the run, with 95 % confidence, and only where it reaches
-the end of the memory within a day.
+What it sees: the process's own (anonymous) memory once a second, and on each device what tensors hold between two steps
+(of a process that torch's allocator is not seen in: all memory in use), over the training loop. What the allocator
+caches is no growth. Growth counts if it goes on in the later half of the run, with 95 % confidence, and only where it
+reaches the end of the memory within a day; or where it has taken what a device's memory then ran out of.
 
 Why it matters: the run dies hours from now, perhaps between two checkpoints; a device that is nearly full allocates
 slowly before that.
@@ -22,7 +23,8 @@ history; TraceML confirms creep at +1 GiB.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gputune.features import Features, Process, Trend
+from gputune import exhaustion
+from gputune.features import Device, Features, OutOfMemory, Process, Trend
 from gputune.figures import about, duration, size
 from gputune.finding import NO_CHANGE, TODAY, Finding
 from gputune.headroom import due, grows, killed, left
@@ -30,10 +32,7 @@ from gputune.headroom import due, grows, killed, left
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What grows, in whose loop, and how it ends: in `when` s at the latest the `room` that is left is taken.
-
-    `over`: the kernel has killed the run for want of it.
-    """
+    """What grows, in whose loop, and how it ends: in `when` s at the latest the `room` that is left is taken."""
 
     what: str
     trend: Trend
@@ -41,7 +40,8 @@ class Growth:
     limit: int
     room: int
     when: float
-    over: bool = False
+    over: str = ""  # how the run ended, for want of it
+    by_step: bool = False  # the trend is over steps
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -59,30 +59,61 @@ def _host(run: Features) -> Iterator[Growth]:
         _, trend, worst = max(growing, key=lambda each: each[0])
         when = due(worst, room, [each[1] for each in growing])
         if when is not None:
-            yield Growth("the training process's own memory", trend, worst, limit, room, when, over=killed(run))
+            yield Growth(
+                "the training process's own memory",
+                trend,
+                worst,
+                limit,
+                room,
+                when,
+                over="the run was killed" if killed(run) else "",
+            )
 
 
 def _devices(run: Features) -> Iterator[Growth]:
-    process = max(run.processes, key=lambda p: p.batches, default=None)
+    taken = {found.gpu: found for found in run.out_of_memory if _took_all(run, found)}
+    for found in taken.values():
+        process = next((p for p in run.processes if p.pid == found.pid), None)
+        if process is not None and found.growth is not None:
+            end, limit = "the run ended for want of memory", found.total or found.reserved + found.free
+            what = f"what tensors hold of GPU {found.gpu}"
+            yield Growth(what, found.growth, process, limit, found.free, 0.0, end, by_step=True)
     for device in run.devices:
-        trend, limit = device.memory, device.memory_total
-        if process is None or trend is None or not limit or not grows(trend):
-            continue
-        room = max(0, limit - round(trend.last))
-        when = due(process, room, [trend])
-        if when is not None:
-            yield Growth(f"the memory of GPU {device.index} ({device.name})", trend, process, limit, room, when)
+        if device.index not in taken:
+            yield from _device(run, device)
+
+
+def _took_all(run: Features, found: OutOfMemory) -> bool:
+    return exhaustion.ended(run, found) and exhaustion.growth(found) is not None
+
+
+def _device(run: Features, device: Device) -> Iterator[Growth]:
+    """Yield the growth of what tensors hold of a device, of the process where it grows most; else of what is in use."""
+    limit = device.memory_total
+    pools = [(pool, process) for process in run.processes for pool in process.allocators if pool.index == device.index]
+    live = [(pool.live, process) for pool, process in pools if pool.live is not None and grows(pool.live)]
+    busiest = max(run.processes, key=lambda p: p.batches, default=None)
+    if not pools and busiest is not None and device.memory is not None and grows(device.memory):
+        live = [(device.memory, busiest)]
+    if not live or not limit or device.memory is None:
+        return
+    cached = sum(max(0, pool.reserved - pool.peak) for pool, _ in pools)
+    room = max(0, limit - round(device.memory.last) + cached)
+    trend, process = max(live, key=lambda each: each[0].rate)
+    when = due(process, room, [trend for trend, _ in live])
+    if when is not None:
+        what = f"what tensors hold of GPU {device.index}" if pools else f"the memory of GPU {device.index}"
+        yield Growth(f"{what} ({device.name})", trend, process, limit, room, when)
 
 
 def _finding(growth: Growth) -> Finding:
-    trend, process = growth.trend, growth.process
-    steps = process.batches or process.optimizer_steps
-    by = f"{size(trend.rate * process.loop / steps)} a step" if steps else f"{size(trend.rate)}/s"
-    end = "the run was killed" if growth.over else f"full in {about(growth.when)} at the latest, if it goes on"
+    trend = growth.trend
+    pace, took = _pace(growth)
+    end = growth.over or f"full in {about(growth.when)} at the latest, if it goes on"
     return Finding(
         id="memory-growth",
         says=(
-            f"{growth.what} grew from {size(trend.first)} to {size(trend.last)} in {duration(trend.seconds)}, by {by}, "
+            f"{growth.what} grew from {size(trend.first)} to {size(trend.last)} in {took}, by {pace}, "
             "and did not level off"
         ),
         risk=f"{size(growth.room)} are left of {size(growth.limit)}: {end}",
@@ -93,12 +124,25 @@ def _finding(growth: Growth) -> Finding:
         basis="the slope of the later half of the run (Theil-Sen, 95 %), against what is left",
         falsified_by="a level that stays over another epoch",
         effect="identical",
-        evidence={
-            "growth_bytes_per_s": trend.rate,
-            "growth_low_bytes_per_s": trend.low,
-            "growth_high_bytes_per_s": trend.high,
-            "grown_bytes": trend.last - trend.first,
-            "seconds": trend.seconds,
-            "left_bytes": growth.room,
-        },
+        evidence=_evidence(growth),
     )
+
+
+def _pace(growth: Growth) -> tuple[str, str]:
+    """Return the pace of a growth, and in what it was seen, in words."""
+    trend, process = growth.trend, growth.process
+    if growth.by_step:
+        return f"{size(trend.rate)} a step", f"{trend.seconds:.0f} steps"
+    steps = process.batches or process.optimizer_steps
+    pace = f"{size(trend.rate * process.loop / steps)} a step" if steps else f"{size(trend.rate)}/s"
+    return pace, duration(trend.seconds)
+
+
+def _evidence(growth: Growth) -> dict[str, float]:
+    trend = growth.trend
+    told = {"grown_bytes": trend.last - trend.first, "left_bytes": growth.room}
+    if growth.by_step:
+        pace = {"growth_bytes_per_step": trend.rate, "growth_low_bytes_per_step": trend.low}
+        return {**pace, "growth_high_bytes_per_step": trend.high, "steps": trend.seconds, **told}
+    pace = {"growth_bytes_per_s": trend.rate, "growth_low_bytes_per_s": trend.low}
+    return {**pace, "growth_high_bytes_per_s": trend.high, "seconds": trend.seconds, **told}

@@ -1,7 +1,8 @@
 """The device is underused and its memory empty, and the loader is not to blame: the batch is small.
 
 What it sees: the busy share of the device over the loop, the most memory ever used on it, and that neither loader
-waits nor checkpoints, logging or evaluation explain the rest.
+waits nor checkpoints, logging or evaluation explain the rest. Where torch's allocator is seen, memory that it has only
+cached does not count as used, and what is live before the first step is taken not to grow with the batch.
 
 Why it matters: each step has a cost that does not depend on the batch (launches, Python, the optimizer); with a
 larger batch it is paid less often.
@@ -20,6 +21,7 @@ from gputune.enlarging import turn
 from gputune.enough import settled
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding, Speedup
+from gputune.headroom import times_fit, used_at_most
 
 CHECKLIST = ("1.7",)
 
@@ -27,7 +29,6 @@ UNDERUSED = 0.7  # busy share: above it, a larger batch buys less than a tenth
 UNUSED = 0.02  # busy share: below it, the job does not compute on this device, or a display server alone does
 OVERHEAD = 0.3  # of the loop in steps while the device idles: UNDERUSED, said of the loop
 ROOM = 0.8  # of the memory to be used at most, a margin for fragmentation and longer samples
-EMPTY = ROOM / 2  # of the device's memory ever used: twice the batch stays within that below it
 MOST = 16  # times the batch: beyond it, learning changes too much to advise it from here
 WORTHWHILE = 0.8  # of what an endless batch would buy is enough
 EASILY = 0.5  # of a step to make a batch in: such a loader is never late
@@ -40,11 +41,12 @@ def advise(run: Features) -> Iterator[Finding]:
         if len(used) != len(run.devices) or not used or not settled(process):
             continue
         device = max(used, key=lambda d: d.busy or 0.0)
-        full = (device.memory_used or 0) / (device.memory_total or 1)
+        fits = min(MOST, times_fit(run, device, ROOM))
         elsewhere = _elsewhere(process, loader)
         overhead = 1 - (device.busy or 0.0) - elsewhere  # waits and pauses must not explain more of the idle time
-        if UNUSED <= (device.busy or 0.0) < UNDERUSED and full < EMPTY and overhead > max(OVERHEAD, elsewhere):
-            yield _finding(process, loader, device, full)
+        if UNUSED <= (device.busy or 0.0) < UNDERUSED and fits >= 2 and overhead > max(OVERHEAD, elsewhere):
+            full = used_at_most(run, device) / (device.memory_total or 1)
+            yield _finding(process, loader, device, full, fits)
 
 
 def _elsewhere(process: Process, loader: Loader) -> float:
@@ -63,10 +65,9 @@ def _elsewhere(process: Process, loader: Loader) -> float:
     return (sum(process.in_loop.get(s, 0.0) for s in spans) + before) / process.loop
 
 
-def _finding(process: Process, loader: Loader, device: Device, full: float) -> Finding:
+def _finding(process: Process, loader: Loader, device: Device, full: float, fits: int) -> Finding:
     busy = device.busy or 1.0
     now = turn(process, loader, busy, _elsewhere(process, loader))
-    fits = min(MOST, int(ROOM / max(full, ROOM / MOST)))
     times = 2
     while times * 2 <= fits and now.gain(times) < WORTHWHILE * now.most:
         times *= 2

@@ -93,11 +93,48 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
     guest_us_per_batch: float | None = None
 
 
+class LackingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that an instrument which works could not read: `what` of which device, and why."""
+
+    field: str
+    what: str
+    why: str
+
+
 class UnavailableRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An instrument that could not measure here, and the reason."""
+    """An instrument that could not measure here, and the reason; `fields` where it was only some of what it reads."""
 
     probe: str
     why: str
+    fields: list[LackingRow] = []
+
+
+class OutOfMemoryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The last time that a device's memory ran out in one process, and how often it did. Bytes; null unknown.
+
+    `ended`: the command failed, and that process trained no more. What was asked for would have been there without the
+    memory that came to lie in pieces (`fragmented`), or without what `growth_bytes_per_step` had taken, where that
+    is told; `capped`: the device had it, but the process was not allowed more.
+    """
+
+    gpu: str
+    name: str
+    pid: int
+    rank: int | None
+    where: str
+    times: int
+    ended: bool
+    went_on: bool
+    asked_bytes: int
+    live_bytes: int
+    reserved_bytes: int
+    free_bytes: int
+    total_bytes: int | None
+    others_bytes: int | None
+    others_count: int | None
+    fragmented: bool
+    capped: bool
+    growth_bytes_per_step: float | None
 
 
 class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,6 +276,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     stolen: float | None = None
     oom_kills: int = 0
     oom_kills_where: str = ""
+    out_of_memory: list[OutOfMemoryRow] = []
     spent: Spent | None = None
     attached: Attached | None = None
     tuned: Tuned | None = None

@@ -6,6 +6,7 @@ Series are bounded samples of the steady state (the warm-up left out), in the or
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gputune.company import ALONE, Company
 from gputune.mounts import Mount
@@ -301,6 +302,49 @@ class Precision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Allocator:
+    """What torch's allocator of one process holds on one device, B. What it has only cached is reserved, not live."""
+
+    index: str  # the device's, as NVML counts; empty where that is not known
+    live: Trend | None  # between two steps, over the loop
+    last: int  # live at the last reading
+    least: int  # that was ever live between two steps: parameters, at the first one
+    peak: int  # most that was live at any moment, inside of steps too; no more than was reserved since memory ran out
+    reserved: int  # most, since memory ran out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfMemory:
+    """The last time that a device's memory ran out in one process, B. It need not have ended anything.
+
+    `live` is what tensors held, `reserved` what the process kept for them, `free` what the device had left for
+    anybody: what had been cached whole was given back before.
+    """
+
+    gpu: str  # as NVML counts, or as CUDA does in that process
+    index: str  # as NVML counts; empty where that is not known
+    pid: int
+    rank: int | None
+    where: str  # `train.py:31`; empty where no Python code asked
+    asked: int
+    live: int
+    reserved: int
+    free: int
+    total: int | None
+    expandable: bool = False  # the allocator's segments can grow
+    growth: Trend | None = None  # of what is live between steps; rates are B a step, and so are its `seconds` steps
+    times: int = 1
+    went_on: bool = False  # batches, steps or backward passes came after it
+    others: int | None = None  # held by processes that are not the job's
+    others_count: int | None = None
+
+    @property
+    def lacking(self) -> int:
+        """Return by how much the device had too little; none where the process was not allowed more of it."""
+        return max(0, self.asked - self.free)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One training process."""
 
@@ -339,6 +383,7 @@ class Process:
     folders: Mapping[str, str] = field(default_factory=dict)  # device of the files it reads, to a folder
     copies: tuple[Copy, ...] = ()  # to the device, most time first
     memory: Trend | None = None  # its own (anonymous) resident memory
+    allocators: tuple[Allocator, ...] = ()  # one a device that it uses
     gaps: tuple[float, ...] = ()  # device idle between steps, on the device's clock
     works: tuple[float, ...] = ()  # device time of the steps' work, on the device's clock
     guest: str = "ring"  # "ring", or why nothing was heard from inside
@@ -461,6 +506,14 @@ class Network:
     rate: float | None = None  # B/s that it can carry each way, as the kernel tells; None where it does not
 
 
+class Lacking(NamedTuple):
+    """One thing that an instrument which works could not read: `what` of which device, and why, as a clause."""
+
+    field: str
+    what: str
+    why: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
     """One run."""
@@ -477,6 +530,8 @@ class Features:
     mounts: tuple[Mount, ...] = ()
     exit_code: int | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)  # probe to reason
+    lacking: Mapping[str, tuple[Lacking, ...]] = field(default_factory=dict)  # probe to what it alone could not read
     dropped: int = 0  # records lost to lapped rings
     oom_kills: tuple[int, str] = (0, "")  # processes that the kernel killed for want of memory, and of what: "machine"
+    out_of_memory: tuple[OutOfMemory, ...] = ()  # of a device, one a process
     stopped: float = 0.0  # s of `wall` in which all training processes stood still, because somebody had stopped them

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from gputune.features import Features, Loader, Machine, Process, Trend
+from gputune.features import Allocator, Device, Features, Loader, Machine, Process, Trend
 
 NOTABLE = 32e6  # B grown for sure: allocators and imports move by less
 LASTING = 5.0  # s looked at, at the least
@@ -39,6 +39,27 @@ def grows(trend: Trend | None) -> bool:
     the first reading and the last one, however flat the rest is.
     """
     return trend is not None and trend.seconds >= LASTING and trend.low * trend.seconds >= NOTABLE
+
+
+def used_at_most(run: Features, device: Device) -> int:
+    """Return the B of a device that were ever used, less what torch's allocators had only cached; 0 unmeasured."""
+    return max(0, (device.memory_used or 0) - sum(max(0, pool.reserved - pool.peak) for pool in _pools(run, device)))
+
+
+def times_fit(run: Features, device: Device, share: float) -> int:
+    """Return how many times the batch keeps within a `share` of a device's memory; 0 where that was not measured.
+
+    What grows with the batch is taken to be all but what was live before the first step, where an allocator tells it.
+    """
+    pools, used = _pools(run, device), used_at_most(run, device)
+    grows_by = sum(pool.peak - pool.least for pool in pools) if pools else used
+    if not device.memory_total or not used or used > share * device.memory_total:
+        return 0
+    return 1 + int((share * device.memory_total - used) / max(1, grows_by))
+
+
+def _pools(run: Features, device: Device) -> list[Allocator]:
+    return [pool for process in run.processes for pool in process.allocators if pool.index == device.index]
 
 
 def due(process: Process, room: float, growths: Iterable[Trend | None]) -> float | None:

@@ -9,6 +9,7 @@ from gputune.document import (
     DeviceRow,
     FindingRow,
     FrameRow,
+    LackingRow,
     LedgerRow,
     LoaderRow,
     Overhead,
@@ -21,6 +22,7 @@ from gputune.document import (
     Verdict,
 )
 from gputune.enough import LEAST_BATCHES, too_few
+from gputune.exhaustion import ran_out
 from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text
@@ -67,7 +69,7 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         findings=_findings(findings),
         perhaps=_findings(perhaps),
         overhead=overhead,
-        unavailable=[UnavailableRow(probe=probe, why=why) for probe, why in sorted(features.unavailable.items())],
+        unavailable=_unavailable(features),
         steps_per_s=_mean([r for p in heard if (r := _rate(p.optimizer_steps, p.loop)) is not None]),
         startup_s=_mean([p.ledger.get("startup", 0.0) for p in heard]) or 0.0,
         loop_s=_mean([p.loop for p in heard]) or 0.0,
@@ -78,6 +80,7 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         dropped=features.dropped,
         oom_kills=features.oom_kills[0],
         oom_kills_where=features.oom_kills[1],
+        out_of_memory=ran_out(features),
         stopped_s=_short(features.stopped),
         stolen=_stolen(features.machine),
         attached=_attached(attached),
@@ -111,6 +114,15 @@ def abstained(heard: Sequence[Process]) -> str:
     if count is None:
         return ""
     return f"too few batches: {count} after the warm-up, and a prediction needs {LEAST_BATCHES}"
+
+
+def _unavailable(features: Features) -> list[UnavailableRow]:
+    return [
+        UnavailableRow(
+            probe=probe, why=why, fields=[LackingRow(**each._asdict()) for each in features.lacking.get(probe, ())]
+        )
+        for probe, why in sorted(features.unavailable.items())
+    ]
 
 
 def _together(features: Features) -> float | None:

@@ -11,7 +11,7 @@ import time
 from gputune.hygiene import clean
 from gputune.nvml_devices import Owners, environment, visible
 from gputune.nvml_process import HUNG, Answer, Device, Subscription, Trouble, subscribe
-from gputune.sample import Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
+from gputune.sample import Json, Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.units import NS
 
 PERIOD = 0.2  # s; the child answers at this beat
@@ -170,7 +170,7 @@ class _Troubles:
 
     def __init__(self) -> None:
         self._now: dict[tuple[int, str], Trouble] = {}
-        self._past: list[str] = []
+        self._past: list[tuple[str, str, str]] = []
         self._told = ""
 
     def take(self, answer: Answer, devices: dict[int, Device]) -> list[Reading]:
@@ -187,11 +187,13 @@ class _Troubles:
                 self._over(key)
             elif self._worth(trouble, devices):
                 self._now.setdefault(key, trouble)
-        told = "; ".join([*(_text(t) for t in self._now.values()), *self._past])
+        lacks = [*(_lacking(trouble) for trouble in self._now.values()), *self._past]
+        told = "; ".join(f"{what} {why}" for _, what, why in lacks)
         if told == self._told:
             return []
         self._told = told
-        return [Note(-1, {"n": "unavailable", "probe": "nvml", "why": told, "t": now()})]
+        rows: Json = [list(row) for row in lacks]
+        return [Note(-1, {"n": "unavailable", "probe": "nvml", "why": told, "lacks": rows, "t": now()})]
 
     def _worth(self, trouble: Trouble, devices: dict[int, Device]) -> bool:
         if not trouble.why.startswith(UNSUPPORTED):
@@ -202,19 +204,21 @@ class _Troubles:
     def _over(self, key: tuple[int, str]) -> None:
         trouble = self._now.pop(key, None)
         if trouble is not None and trouble.since:
-            self._past = [*self._past, f"{_text(trouble)} until {_clock(now())}"][-MOST_PAST:]
+            field, what, why = _lacking(trouble)
+            self._past = [*self._past, (field, what, f"{why} until {_clock(now())}")][-MOST_PAST:]
 
 
 MIG = "is in MIG mode: its utilisation is not measurable"
 
 
-def _text(trouble: Trouble) -> str:
+def _lacking(trouble: Trouble) -> tuple[str, str, str]:
+    """Return the field, empty where it is all of a device or NVML itself, what that is of which device, and why."""
     field = "" if trouble.field == "MIG" else trouble.field
     what = "NVML" if trouble.device < 0 else f"device {trouble.device}"
     if field:
         what = f"{field} of {what}"
     why = clean(trouble.why, 200)
-    return f"{what} {why}, since {_clock(trouble.since)}" if trouble.since else f"{what} {why}"
+    return field if trouble.device >= 0 else "", what, f"{why}, since {_clock(trouble.since)}" if trouble.since else why
 
 
 def _clock(t: int) -> str:

@@ -198,6 +198,7 @@ class Gatherer:
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
         watched = [g._replace(started=max(self.started, g.started)) for g in unseen]
         processes.extend(self.host.unseen(g, until, self.stacks) for g in watched)
+        found = [t.out_of_memory(self.host.indices) for t in self._trainings.values()]
         stopped = min((p.stopped for p in processes if p.guest == "ring"), default=self._still(until))
         rate_limit, request_limit = self.host.read_limits()
         return Features(
@@ -214,6 +215,8 @@ class Gatherer:
             mounts=tuple(self.host.mounts),
             exit_code=exit_code,
             unavailable={**self.host.unavailable, **(unavailable or {})},
+            lacking=dict(self.host.lacking),
             dropped=self._lost,
             oom_kills=self.host.oom_kills,
+            out_of_memory=tuple(self.host.beside(each) for each in found if each is not None),
         )

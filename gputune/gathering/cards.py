@@ -98,6 +98,7 @@ class Cards:
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
+        self.by_uuid: dict[str, str] = {}
         self._cards: dict[str, Card] = {}
         self._errors: dict[str, Errors] = {}
 
@@ -126,5 +127,8 @@ class Cards:
         return set(self.names) | set(self._errors)
 
     def name(self, fields: Mapping[str, object]) -> None:
-        """Take a device's name."""
-        self.names[str(fields.get("index"))] = str(fields.get("name"))
+        """Take a device's name, and its UUID."""
+        index = str(fields.get("index"))
+        self.names[index] = str(fields.get("name"))
+        if fields.get("uuid"):
+            self.by_uuid[str(fields["uuid"])] = index

@@ -1,8 +1,9 @@
 """The part of the gatherer that listens to the machine and its devices: means over the training loop."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from gputune.features import Device, Machine, Neighbour, Process, Trend
+from gputune.features import Device, Lacking, Machine, Neighbour, OutOfMemory, Process, Trend
 from gputune.gathering.cards import ERRORS, Cards
 from gputune.gathering.mean import Mean
 from gputune.gathering.meter import HELD, Meter
@@ -14,6 +15,7 @@ from gputune.mounts import Mount
 from gputune.sample import ATTACHED, Guest, Json, Sample
 from gputune.units import NS
 
+LACKS = len(Lacking._fields)
 PENDING = 65536  # readings kept back after the last batch; more come only from a loop that has ended
 
 
@@ -34,6 +36,7 @@ class Host:
         self.limits: dict[str, tuple[float | None, float | None]] = {}  # device to B/s and requests/s it may be read at
         self.mounts: dict[Mount, None] = {}  # in the order in which they were told
         self.unavailable: dict[str, str] = {}  # probe to what it could not read, while it read the rest
+        self.lacking: dict[str, tuple[Lacking, ...]] = {}  # probe to the parts of that
         self.oom_kills: tuple[int, str] = (0, "")  # how many processes the kernel killed, and of what it counts that
         self._pending: list[Sample] = []
         self._pending_from = 0  # ns; the earliest of them
@@ -119,7 +122,17 @@ class Host:
         elif fields.get("n") == "oom_kills":
             self.oom_kills = (int(str(fields.get("count"))), str(fields.get("where")))
         elif fields.get("n") == "unavailable":
-            self.unavailable[str(fields.get("probe"))] = str(fields.get("why"))
+            self._unavailable(fields)
+
+    def _unavailable(self, fields: Mapping[str, Json]) -> None:
+        probe, lacks = str(fields.get("probe")), fields.get("lacks")
+        self.unavailable[probe] = str(fields.get("why"))
+        if not self.unavailable[probe]:
+            del self.unavailable[probe]
+        rows = lacks if isinstance(lacks, list) else []
+        self.lacking[probe] = tuple(
+            Lacking(*map(str, row)) for row in rows if isinstance(row, list) and len(row) == LACKS
+        )
 
     def read_limits(self) -> tuple[float | None, float | None]:
         """Return the tightest (B/s, requests/s) at which control groups let the job read from any device."""
@@ -146,6 +159,20 @@ class Host:
         if series is None or since is None:
             return None
         return series.trend(max(since, self._loop_began) / NS, self._loop_end / NS)
+
+    @property
+    def indices(self) -> Mapping[str, str]:
+        """Return the numbers of the devices, as NVML counts, by UUID."""
+        return self._cards.by_uuid
+
+    def beside(self, found: OutOfMemory) -> OutOfMemory:
+        """Return it with what processes that are not the job's held on the device at last."""
+        count = self.last("gpu.others.count", found.index)
+        return replace(
+            found,
+            others=_whole(self.last("gpu.others.memory", found.index)),
+            others_count=None if count is None else int(count),
+        )
 
     def least(self, name: str, instance: str = "") -> float | None:
         """Return the lowest value of a metric, None where it was not measured."""

@@ -7,8 +7,9 @@ from typing import Protocol
 
 from gputune.company import Companions
 from gputune.events import APART, END, LOOKED, NO_NEXT, SPAN_NAMES, Kind, Record, SpanCode
-from gputune.features import Filing, Frame, Place, Precision, Process, Trend
+from gputune.features import Filing, Frame, OutOfMemory, Place, Precision, Process, Trend
 from gputune.gathering.afterwork import Behind
+from gputune.gathering.allocations import Allocations
 from gputune.gathering.copies import Copies
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
@@ -32,6 +33,7 @@ DEVICES = 32  # devices of files kept
 BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), int(Kind.BACKWARD)
 ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
 RENDEZVOUS, GAP, PICK = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK)
+MEMORY, OOM = int(Kind.MEMORY), int(Kind.OOM)
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
@@ -54,6 +56,10 @@ class Means(Protocol):
 
     def trend(self, name: str, instance: str = "", since: int | None = 0) -> Trend | None:
         """Return how an amount of memory moved over the loop from `since` (ns) on, None where that is not known."""
+
+    @property
+    def indices(self) -> Mapping[str, str]:
+        """Return the numbers of the devices, as NVML counts, by UUID."""
 
 
 class Piles(Protocol):
@@ -102,6 +108,7 @@ class Training:
         self._draws: bool | None = None  # samples that were made in this very process drew torch's random numbers
         self._filing: Filing | None = None  # of a file that batches made in this very process opened
         self._copies = Copies()
+        self._allocations = Allocations()
         self._settling = Settling()
         self._precision = Precision()
         self.local_rank: int | None = None
@@ -156,21 +163,23 @@ class Training:
                 self.rank = maybe(fields["rank"])
                 self.local_rank = maybe(fields.get("local_rank"))
                 self.world_size = maybe(fields.get("world_size"))
-        elif kind in {"shards", "draws"}:
-            self._made_here(fields)
         elif kind == "precision":
             self._precision = precise(self._precision, fields)
-        elif kind == "reads":
-            self._files(fields)
-        elif kind == "files":
-            self._filing = filing(fields)
+        elif kind == "card":
+            self._allocations.card(fields)
+        else:
+            self._made_here(fields)
 
     def _made_here(self, fields: dict[str, Json]) -> None:
         """Take what datasets do where their samples are made in this very process."""
-        drawn = fields.get("of")
-        if fields["n"] == "shards":
+        kind, drawn = fields.get("n"), fields.get("of")
+        if kind == "reads":
+            self._files(fields)
+        elif kind == "files":
+            self._filing = filing(fields)
+        elif kind == "shards":
             self._shards = True
-        elif fields.get("inline"):
+        elif kind == "draws" and fields.get("inline"):
             self._draws = bool(self._draws) or (isinstance(drawn, list) and "torch" in drawn)
 
     def _stages(self, fields: dict[str, Json]) -> None:
@@ -195,6 +204,7 @@ class Training:
 
     def _take(self, record: Record) -> None:
         kind = record.kind
+        self._allocations.heard(record)
         if kind != SPAN:
             self._last_end = 0
         if kind == BATCH:
@@ -236,6 +246,10 @@ class Training:
         elif record.kind == GAP:
             self._gaps.append(record.a / NS)
             self._works.append(record.b / NS)
+        elif record.kind == MEMORY:
+            self._allocations.reading(record, self._done)
+        elif record.kind == OOM:
+            self._allocations.ran_out(record, self._done)
 
     def _passed(self, record: Record) -> None:
         """Take a backward pass: where no optimizer makes steps and no loader gives batches, it is what repeats."""
@@ -276,6 +290,17 @@ class Training:
     def batches(self) -> int:
         """Return how many batches its loaders gave, those of evaluations included."""
         return sum(state.batches for state in self._loaders.values())
+
+    @property
+    def _done(self) -> int:
+        """Return how many rounds of its loop have begun; batches of evaluations are none."""
+        found = (max(0, state.batches - state.in_evaluation) for state in self._loaders.values())  # ends count there
+        return sum(found) or self.steps
+
+    def out_of_memory(self, indices: Mapping[str, str]) -> OutOfMemory | None:
+        """Return the last time that a device's memory ran out, None where it never did. `indices`: NVML's, by UUID."""
+        places = {number: site.where for number, site in self._sites.items()}
+        return self._allocations.out_of_memory(indices, places, pid=self.guest.pid, rank=self.rank)
 
     def waited(self, t: int) -> int:
         """Return the ns that it has waited for batches until `t` (ns), in a next() under way as well."""
@@ -572,6 +597,7 @@ class Training:
             folders=dict(self._folders),
             copies=self._copies.features(self._site),
             memory=host.trend("memory.main", str(self.guest.pid), self._settling.since),
+            allocators=self._allocations.features(host.indices, self._loop_began, self._loop_end),
             gaps=tuple(self._gaps),
             works=tuple(self._works),
         )

@@ -25,15 +25,15 @@ class Series:
             self._points = self._points[::2]
             self._apart = (self._points[-1][0] - self._points[0][0]) / len(self._points)
 
-    def trend(self, since: float, until: float) -> Trend | None:
-        """Return the trend of the readings from `since` to `until` (s), None where there are too few of them.
+    def trend(self, since: float, until: float, least: int = LEAST) -> Trend | None:
+        """Return the trend of the readings from `since` to `until` (s), None with fewer than `least` in a half of them.
 
         The slope is that of the later half; the interval holds that of the whole as well, so that a curve that levels
         off, as caches and allocators do, is no growth.
         """
         points = [point for point in self._points if since <= point[0] <= until]
         half = points[len(points) // 2 :]
-        if len(half) < LEAST:
+        if len(half) < least:
             return None
         _, low, high = _slope(points)
         rate, late_low, late_high = _slope(half)

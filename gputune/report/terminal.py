@@ -14,7 +14,7 @@ from gputune.document import FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
 from gputune.figures import duration
 from gputune.finding import AROUND, WITHOUT_EDIT, Severity
 from gputune.hygiene import clean
-from gputune.report import attached, ending
+from gputune.report import attached, ending, exhausted, unmeasured
 from gputune.report.bar import bar, legend, parts
 from gputune.report.ranks import counted, rank_rows
 from gputune.report.spent import sentence as spent
@@ -300,7 +300,8 @@ def _pythons(count: int) -> str:
 
 def _notes(verdict: Verdict, width: int) -> list[str]:
     """Return how it ended if that needs words, what was not seen, and what could not be measured."""
-    lines = wrap(ending.cause(verdict), width)
+    lines = wrap(exhausted.sentence(verdict.out_of_memory), width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
+    lines += wrap(ending.cause(verdict), width)
     unheard = [p for p in verdict.processes if not p.seen]
     if unheard and verdict.attached is None and not _inner(verdict):
         lines += _unheard(unheard, width)
@@ -313,18 +314,9 @@ def _notes(verdict: Verdict, width: int) -> list[str]:
     if verdict.stolen and verdict.stolen >= TOLD_THEFT:
         theft = f"{percent(verdict.stolen)} of the CPU time wanted"
         lines += wrap(f"the host of this virtual machine gave {theft} to others, now more, now less", width)
-    if verdict.unavailable and not _inner(verdict):
-        lines += _unavailable(verdict, width)
+    if not _inner(verdict):
+        lines += unmeasured.lines(verdict, width)
     return lines
-
-
-def _unavailable(verdict: Verdict, width: int) -> list[str]:
-    """Return what could not be measured: with the reasons where one line holds them, else where to read them."""
-    rows = [(clean(row.probe, NAME), clean(row.why, TEXT)) for row in verdict.unavailable]
-    line = f"not measured: {'; '.join(f'{probe} ({why})' for probe, why in rows)}"
-    if len(line) > width:
-        line = f"not measured: {', '.join(probe for probe, _ in rows)} (`gputune doctor` says why)"
-    return wrap(line, width, subsequent_indent=AFTER_LAST)
 
 
 def _unheard(unheard: list[ProcessRow], width: int) -> list[str]:
@@ -342,7 +334,8 @@ def _next(verdict: Verdict, width: int, run_folder: str | None, *, again: bool) 
     commands = [f"gputune explain {clean(first.id, NAME)}"] if first else []
     if run_folder is not None and first is not None:
         commands += _settling(verdict, first, shlex.quote(clean(run_folder, TEXT)), again=again)
-    if not commands and not verdict.ledger and not _inner(verdict) and not _failed_early(verdict):
+    known = _inner(verdict) or _failed_early(verdict) or verdict.out_of_memory
+    if not commands and not verdict.ledger and not known:
         commands.append("gputune doctor")
     line = f"next: {' · '.join(commands)}"
     if commands and len(line) > width:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.memory_growth import advise
-from gputune.features import Device, Features, Trend
+from gputune.features import Allocator, Device, Features, OutOfMemory, Trend
 from gputune.finding import Severity
 
 GB, MB = 1_000_000_000, 1_000_000
@@ -103,3 +103,38 @@ def test_nobody_is_killed_for_want_of_a_devices_memory(run, device) -> None:
     (finding,) = advise(replace(told, devices=(device(memory_total=80 * GB, memory=trend(50 * MB)),)))
     assert finding.due > 0
     assert "killed" not in finding.risk
+
+
+def holding(told: Features, live: Trend | None, *, reserved: int = 9 * GB) -> Features:
+    """The same run, of which torch's allocator tells what tensors hold of GPU 0."""
+    pool = Allocator(index="0", live=live, last=5 * GB, least=2 * GB, peak=6 * GB, reserved=reserved)
+    return replace(told, processes=tuple(replace(p, allocators=(pool,)) for p in told.processes))
+
+
+def test_what_an_allocator_caches_is_no_growth(run, device) -> None:
+    told = replace(growing(run, None), devices=(device(memory_total=80 * GB, memory=trend(50 * MB)),))
+    assert list(advise(holding(told, trend(0.0)))) == []
+
+
+def test_what_tensors_hold_of_a_device_is_told_and_what_is_cached_counts_as_left(run, device) -> None:
+    told = replace(growing(run, None), devices=(device(memory_total=80 * GB, memory=trend(50 * MB)),))
+    (finding,) = advise(holding(told, trend(40 * MB)))
+    assert "what tensors hold of GPU 0 (Pretended H200) grew from 2 GB to 4.4 GB in 60" in finding.says
+    assert finding.evidence["left_bytes"] == pytest.approx(78 * GB)
+
+
+def test_growth_that_a_device_ran_out_of_is_told_whatever_time_it_took(run, device) -> None:
+    steps = Trend(rate=GB, low=GB, high=GB, first=2 * GB, last=70 * GB, seconds=68.0)
+    found = OutOfMemory(
+        gpu="0", index="0", pid=1, rank=None, where="train.py:31", asked=2 * GB, live=78 * GB, reserved=79 * GB,
+        free=GB // 2, total=80 * GB, growth=steps,
+    )  # fmt: skip
+    told = replace(growing(run, None, exit_code=1), devices=(device(memory_total=80 * GB),), out_of_memory=(found,))
+    told = replace(told, processes=tuple(replace(p, pid=1) for p in told.processes))
+    (finding,) = advise(told)
+    assert "what tensors hold of GPU 0 grew from 2 GB to 70 GB in 68 steps, by 1 GB a step" in finding.says
+    assert "the run ended for want of memory" in finding.risk
+    assert finding.due == 0.0
+    assert finding.evidence["growth_bytes_per_step"] == GB
+    caught = replace(told, out_of_memory=(replace(found, went_on=True),))
+    assert list(advise(caught)) == []

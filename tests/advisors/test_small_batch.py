@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.small_batch import advise
+from gputune.features import Allocator
 
 HALF = {"busy": 0.40, "memory_used": 4_000_000_000}
 READY = {"num_workers": 4, "blocked": 0.002, "step": 0.010, "waits": (0.0004,)}
@@ -34,6 +35,33 @@ def test_speaks_up_to_where_twice_the_batch_would_fit(run, device) -> None:
     (finding,) = advise(run(**READY, devices=(device(busy=0.40, memory_used=31_900_000_000),)))
     assert finding.change["batch_size"] == 64
     assert list(advise(run(**READY, devices=(device(busy=0.40, memory_used=32_100_000_000),)))) == []
+
+
+def test_memory_that_is_only_cached_leaves_room(run, device) -> None:
+    """60 of 80 GB are in use, of which tensors never held more than 10, with 8 before the first step."""
+    plain = run(**READY, devices=(device(busy=0.40, memory_used=60_000_000_000),))
+    assert list(advise(plain)) == []
+    pool = Allocator(
+        index="0", live=None, last=9_000_000_000, least=8_000_000_000, peak=10_000_000_000, reserved=58_000_000_000
+    )
+    held = replace(plain, processes=tuple(replace(p, allocators=(pool,)) for p in plain.processes))
+    (finding,) = advise(held)
+    assert finding.evidence["memory_used"] == pytest.approx(0.15)
+    elsewhere = replace(
+        held, processes=tuple(replace(p, allocators=(replace(pool, index="1"),)) for p in held.processes)
+    )
+    assert list(advise(elsewhere)) == []
+
+
+def test_what_was_live_before_the_first_step_does_not_grow_with_the_batch(run, device) -> None:
+    """40 of 80 GB are used: twice the batch fits where half of that are parameters."""
+    plain = run(**READY, devices=(device(busy=0.40, memory_used=40_000_000_000),))
+    assert list(advise(plain)) == []
+    pool = Allocator(
+        index="0", live=None, last=20_000_000_000, least=20_000_000_000, peak=39_000_000_000, reserved=39_000_000_000
+    )
+    (finding,) = advise(replace(plain, processes=tuple(replace(p, allocators=(pool,)) for p in plain.processes)))
+    assert finding.change["batch_size"] == 64
 
 
 def test_is_silent_while_the_loop_waits_for_data(run, device) -> None:

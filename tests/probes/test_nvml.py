@@ -334,6 +334,20 @@ def test_fields_that_many_cards_lack_are_left_out_without_a_word(simgpu: Maker, 
     assert "energy" not in watched.said()
 
 
+def test_each_field_that_cannot_be_read_is_told_by_its_name(simgpu: Maker, probe: Callable[[], Probe]) -> None:
+    cards = simgpu()
+    cards.fault("nvmlDeviceGetPowerManagementDefaultLimit", FUNCTION_NOT_FOUND)
+    cards.fault("nvmlDeviceGetPowerUsage", NO_PERMISSION)
+    watched = probe()
+    watched.until(lambda: "default power limit" in watched.said() and "; " in watched.said())
+    rows = next(note["lacks"] for note in reversed(watched.notes) if note["n"] == "unavailable")
+    told = {field: (what, why) for field, what, why in rows}
+    assert told["power"][0] == "power of device 0"
+    assert told["power"][1].startswith("may not be read by this user")
+    assert told["default power limit"][1].startswith("is not known to this driver")
+    assert watched.said() == "; ".join(f"{what} {why}" for what, why in told.values())
+
+
 def test_only_the_devices_the_job_is_on_are_read(simgpu: Maker, probe: Callable[[], Probe]) -> None:
     simgpu(devices=4)
     gpu = Device(2)

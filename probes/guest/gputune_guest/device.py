@@ -9,7 +9,7 @@ took and how long the device had nothing to do after it. Nothing here ever waits
 import collections
 import sys
 
-from gputune_guest import holding, joins, ring, spans, sync
+from gputune_guest import allocator, holding, joins, ring, spans, sync
 from gputune_guest.words import DEVICE, GAP, HELD, SEGMENT
 
 now = ring.now
@@ -51,7 +51,7 @@ class Clock:
         step = mine.step
         if step is not None and self.errors < TOO_MANY:
             try:
-                if self._usable() and step.end is None:
+                if self.usable() and step.end is None:
                     step.end = self.mark()
                     self.hold.ends(step)
                 else:
@@ -62,11 +62,13 @@ class Clock:
 
     def after(self, mine, t1):
         """Mark the start of a step: `next()` has returned at `t1`."""
+        if t1 >= allocator.due:
+            allocator.look(self)
         if self.errors >= TOO_MANY:
             return
         try:
             step, mine.step = mine.step, None
-            if not self._usable():
+            if not self.usable():
                 return
             every = max(1, ENOUGH // max(1, t1 - mine.returned))
             mine.returned = t1
@@ -87,11 +89,13 @@ class Clock:
 
     def stepped(self, mine, t1):
         """Mark the end of a step, and the start of the next one, where there is no `next()`: `mine` is an optimizer."""
+        if t1 >= allocator.due:
+            allocator.look(self)
         if self.errors >= TOO_MANY:
             return
         try:
             step, self.current = self.current, None
-            if not self._usable() or (step is None and t1 - self.returned < ENOUGH):
+            if not self.usable() or (step is None and t1 - self.returned < ENOUGH):
                 return
             mark = self.mark()
             if step is not None:
@@ -119,7 +123,8 @@ class Clock:
         self.hold.begins(self, step)
         return step
 
-    def _usable(self):
+    def usable(self):
+        """Return whether this is the training thread, in its loop, with a device that is in use."""
         if ring.here.phase is not None or spans.get_ident() != ring.here.trainer or not self.cuda.is_initialized():
             return False
         return not self.capturing()

@@ -15,6 +15,7 @@ from gputune_guest import places, ranks, ring
 FAMILIES = (
     *(
         "device",
+        "allocator",
         "loader",
         "picks",
         "draws",

@@ -41,5 +41,7 @@ class Tensor:
 from torch import autograd, cuda, nn, optim, serialization, utils, version  # noqa: E402
 from torch.serialization import save  # noqa: E402
 
+_C = cuda._C
+OutOfMemoryError = cuda.OutOfMemoryError
 compiler = types.SimpleNamespace(is_dynamo_compiling=lambda: False)
 __all__ = ["autograd", "cuda", "nn", "optim", "save", "serialization", "utils", "version"]

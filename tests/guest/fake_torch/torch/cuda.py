@@ -4,10 +4,64 @@ import time
 
 _clock = [0.0, time.monotonic()]  # ms of device time when its queue is empty, host time then
 initialized = False
+_queued_calls = []  # what is called once it is initialised, with the stack of who asked for it
+TOTAL = 1 << 30  # B
+held = [0, 0]  # B that tensors hold, and the most that they ever did
 
 
 def is_initialized():
     return initialized
+
+
+def init():
+    global initialized  # noqa: PLW0603 - scripts set it as well
+    for call, _stack in _queued_calls:
+        call()
+    initialized = True
+
+
+def keep(size):
+    """Allocate so many bytes for good."""
+    if held[0] + size > TOTAL:
+        for observer in _C.observers:
+            observer(0, size, TOTAL, TOTAL - held[0])
+        raise OutOfMemoryError("CUDA out of memory")
+    held[:] = held[0] + size, max(held[1], held[0] + size)
+
+
+class OutOfMemoryError(RuntimeError):
+    pass
+
+
+class Properties:
+    uuid = "51a00000-0000-4000-8000-000000000000"
+    total_memory = TOTAL
+
+
+def get_device_properties(device):
+    return Properties
+
+
+class _C:
+    """What torch's own C part is asked of the allocator."""
+
+    observers = []  # noqa: RUF012 - one allocator
+    counts = True
+
+    @staticmethod
+    def _cuda_getDevice():  # noqa: N802 - torch's name
+        return 0
+
+    @classmethod
+    def _cuda_memoryStats(cls, device):  # noqa: N802 - likewise
+        if not cls.counts:
+            raise RuntimeError("cudaMallocAsync does not count")
+        live = {"all": {"current": held[0], "peak": held[1]}}
+        return {"allocated_bytes": live, "reserved_bytes": live, "num_alloc_retries": 0}
+
+    @classmethod
+    def _cuda_attach_out_of_memory_observer(cls, observer):
+        cls.observers.append(observer)
 
 
 def is_current_stream_capturing():

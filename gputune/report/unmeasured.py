@@ -1,0 +1,54 @@
+"""What could not be measured, as far as it matters to what the verdict says; the document holds all of it."""
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from gputune.document import UnavailableRow, Verdict
+from gputune.hygiene import clean
+
+NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
+AFTER_LAST = "   "
+# What is read of a device to the findings that it would make surer, or that are silent without it only where nothing
+# else speaks for them. Of a field that is not here (how busy a device is, its memory, NVML itself) every verdict lives.
+SERVES: dict[str, frozenset[str]] = {
+    "clocks": frozenset({"device-throttled", "straggling-rank"}),
+    "highest clock": frozenset({"device-throttled"}),
+    "throttle reasons": frozenset({"device-throttled"}),
+    "power": frozenset({"device-throttled"}),
+    "power limit": frozenset({"device-throttled"}),
+    "default power limit": frozenset({"device-throttled"}),
+    "temperature": frozenset({"device-throttled"}),
+    "processes": frozenset({"shared-device", "room-to-share"}),
+    "SM share of processes": frozenset({"shared-device", "room-to-share"}),
+    "SM and tensor activity": frozenset({"no-mixed-precision"}),
+    "compute capability": frozenset({"no-mixed-precision"}),
+    "PCIe link": frozenset({"slow-link", "unpinned-memory"}),
+    "PCIe traffic": frozenset({"slow-link", "unpinned-memory"}),
+    "memory errors": frozenset({"device-errors"}),
+    "memory clock": frozenset(),
+    "compute mode": frozenset(),
+    "energy": frozenset(),
+    "NVML's latency": frozenset(),
+}
+
+
+def lines(verdict: Verdict, width: int) -> list[str]:
+    """Return what could not be measured: with the reasons where one line holds them, else where to read them."""
+    spoken = {finding.id for finding in (*verdict.findings, *verdict.perhaps)}
+    rows = [told for row in verdict.unavailable for told in _told(row, spoken)]
+    if not rows:
+        return []
+    line = f"not measured: {'; '.join(f'{what} ({why})' for what, why in rows)}"
+    if len(line) > width:
+        line = f"not measured: {', '.join(what for what, _ in rows)} (`gputune doctor` says why)"
+    return wrap(line, width, subsequent_indent=AFTER_LAST)
+
+
+def _told(row: UnavailableRow, spoken: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield what of an instrument is worth a word, and why it lacks: all, or the fields that something rests on."""
+    if not row.fields:
+        yield clean(row.probe, NAME), clean(row.why, TEXT)
+    for lacking in row.fields:
+        serves = SERVES.get(lacking.field)
+        if serves is None or serves & spoken:
+            yield clean(lacking.what, NAME), clean(lacking.why, TEXT)

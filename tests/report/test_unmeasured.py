@@ -1,0 +1,47 @@
+"""What could not be measured is worth a line only where something rests on it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gputune.features import Lacking
+from gputune.nvml_fields import FIELDS
+from gputune.report.unmeasured import SERVES, lines
+from gputune.verdict import Overhead, build
+
+Make = Callable[..., Any]
+WHY = "is not known to this driver"
+ALWAYS = {"utilisation", "memory"}
+
+
+def told(features: Make, *lacks: str, findings: tuple[Any, ...] = (), **more: str) -> str:
+    """Return the line of a run in which these fields of a device could not be read."""
+    lacking = tuple(Lacking(name, f"{name or 'NVML'} of device 0", WHY) for name in lacks)
+    why = {"nvml": "; ".join(f"{each.what} {each.why}" for each in lacking), **more}
+    run = features(unavailable=why, lacking={"nvml": lacking})
+    return " ".join(lines(build(run, findings, overhead=Overhead()), 100))
+
+
+def test_a_field_that_nothing_rests_on_is_no_line(features: Make) -> None:
+    assert told(features, "SM and tensor activity", "default power limit") == ""
+
+
+def test_a_field_that_a_finding_rests_on_is_named(features: Make, finding: Make) -> None:
+    said = told(features, "SM and tensor activity", "energy", findings=(finding(id="no-mixed-precision"),))
+    assert said == f"not measured: SM and tensor activity of device 0 ({WHY})"
+
+
+@pytest.mark.parametrize("field", ["utilisation", "memory", ""])
+def test_what_every_verdict_lives_of_is_always_named(features: Make, field: str) -> None:
+    assert told(features, field) == f"not measured: {field or 'NVML'} of device 0 ({WHY})"
+
+
+def test_an_instrument_that_does_not_work_at_all_is_named_as_ever(features: Make) -> None:
+    assert (
+        told(features, "energy", stacks="py-spy is not installed") == "not measured: stacks (py-spy is not installed)"
+    )
+
+
+def test_every_field_is_known_here() -> None:
+    assert {field.name for field in FIELDS} == SERVES.keys() | ALWAYS
