@@ -1,0 +1,121 @@
+"""Ranks replayed together: each with its own loader and steps, joined where they meet.
+
+What a rank stands at the meetings is no step of its own, and no work of its device: a kernel that waits for another
+rank spins. So it is taken off its steps, and comes out of the replay again: who is done waits for the last one, and all
+for the transfer.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from gputune.features import Features, Loader, Process
+from gputune.figures import mean
+from gputune.replay import Job, Work
+from gputune.team import team
+from gputune.workload import for_others, job_of, rounds_per_batch, stood
+from gputune.youth import settled
+
+MOST_RANKS = 64  # that are replayed together: of more, those that wait most for batches, or are the slowest
+PARTS = ("cpu", "blocked", "disk")
+
+
+def together(run: Features, process: Process, loader: Loader) -> Job:
+    """Return the work behind a loader's batches, and that of the ranks that it meets, if each has such a loader."""
+    met = team(run)
+    others = [rank for rank in met.ranks if (rank.rank, rank.pid) != (process.rank, process.pid)] if met else []
+    each = [(rank, _its(rank, loader)) for rank in others]
+    mates = [(rank, its) for rank, its in each if its is not None]
+    rounds = rounds_per_batch(process)
+    if met is None or _its(process, loader) is None or not rounds or not len(mates) == len(each) < len(met.ranks):
+        return job_of(run, process, loader)
+    all_ranks = [(process, loader), *_chosen(mates)]
+    jobs = [job_of(run, rank, its) for rank, its in all_ranks]
+    found = [_apart(*one, job) for one, job in zip(all_ranks, jobs, strict=True)]
+    return replace(
+        found[0],
+        mates=tuple(found[1:]),
+        exchange=met.communication * max(1.0, rounds),
+        every=max(1, round(1 / rounds)),
+        floor=max(job.floor - for_others(run, rank) for job, (rank, _) in zip(jobs, all_ranks, strict=True)),
+    )
+
+
+def changed(before: Job, after: Job) -> Job:
+    """Return a job with its mates changed as it was itself: ranks run the same line."""
+    if after is before or after.mates is not before.mates:
+        return after
+    return replace(after, mates=tuple(_as(before, after, mate) for mate in before.mates))
+
+
+def _its(rank: Process, loader: Loader) -> Loader | None:
+    """Return the one loader of a rank that is built where this one is, and alone gives it its batches."""
+    training = [other for other in rank.loaders if other.training and other.batches]
+    if len(training) != 1 or training[0].where != loader.where or not training[0].fetches or not training[0].steps:
+        return None
+    return settled(training[0])
+
+
+def _chosen(mates: list[tuple[Process, Loader]]) -> list[tuple[Process, Loader]]:
+    """Return as many of the others as can be replayed, those first that are likely the last to come."""
+    return sorted(mates, key=lambda mate: -mean([m.own for m in mate[0].meetings]))[: MOST_RANKS - 1]
+
+
+def _apart(process: Process, loader: Loader, job: Job) -> Job:
+    """Return the work of a rank without what it stands where ranks meet: the longest steps have stood there longest."""
+    aparts, often = sorted(m.apart for m in process.meetings), rounds_per_batch(process)
+    scale = max(1.0, often) * _in_steps(process, loader)
+    order = sorted(range(len(job.steps)), key=lambda i: job.steps[i].cpu + job.steps[i].blocked)
+    longest = order[len(order) - round(len(order) * min(1.0, often)) :]
+    steps = list(job.steps)
+    for place, i in enumerate(longest):
+        steps[i] = _shorter(steps[i], aparts[place * len(aparts) // len(longest)] * scale)
+    return replace(job, steps=tuple(steps))
+
+
+def _in_steps(process: Process, loader: Loader) -> float:
+    """Return the share of what a rank stands where ranks meet that its host's steps last longer for it.
+
+    A host that is ahead of its device waits for batches meanwhile.
+    """
+    whole = stood(process)
+    if not whole:
+        return 1.0
+    ahead = mean(loader.waits) - mean([m.waited for m in process.meetings]) * rounds_per_batch(process)
+    return min(1.0, max(0.0, 1 - ahead / whole))
+
+
+def _shorter(step: Work, stood: float) -> Work:
+    """Return a step without so many s, in which its thread slept, or else spun."""
+    slept = min(step.blocked, stood)
+    return replace(step, blocked=step.blocked - slept, cpu=max(0.0, step.cpu - (stood - slept)))
+
+
+def _as(before: Job, after: Job, mate: Job) -> Job:
+    return replace(
+        mate,
+        fetches=_series(before.fetches, after.fetches, mate.fetches),
+        steps=_series(before.steps, after.steps, mate.steps),
+        picks=_series(before.picks, after.picks, mate.picks),
+        cpus=_moved(before.cpus, after.cpus, mate.cpus),
+        others=_moved(before.others, after.others, mate.others),
+        delivery=_moved(before.delivery, after.delivery, mate.delivery),
+        late=_moved(before.late, after.late, mate.late),
+        sending=_moved(before.sending, after.sending, mate.sending),
+    )
+
+
+def _series(before: Sequence[Work], after: Sequence[Work], mate: Sequence[Work]) -> tuple[Work, ...]:
+    if before is after or not before or not after:
+        return tuple(mate)
+
+    def part(name: str) -> Callable[[Work], float]:
+        was, now = (mean([getattr(work, name) for work in series]) for series in (before, after))
+        return lambda work: _moved(was, now, getattr(work, name))
+
+    cpu, blocked, disk = map(part, PARTS)
+    return tuple(replace(work, cpu=cpu(work), blocked=blocked(work), disk=disk(work)) for work in mate)
+
+
+def _moved(was: float, now: float, mine: float) -> float:
+    """Return a number changed as another one was: what is saved is a share of it, what is added is as much."""
+    return mine * now / was if 0 <= now < was else mine + now - was
