@@ -29,6 +29,7 @@ FAMILIES = (
         "logs",
         "reporting",
         "sync",
+        "standing",
         "collective",
         "reductions",
         "compiling",  # the last one: it marks what the others have defined
