@@ -1,7 +1,7 @@
 """Ranks replayed together: each with its own loader and steps, joined where they meet.
 
 What a rank stands at the meetings is no step of its own, and no work of its device: a kernel that waits for another
-rank spins. So it is taken off its steps, and comes out of the replay again: who is done waits for the last one, and all
+rank spins. So it is left out of its steps, and comes out of the replay again: who is done waits for the last one, and all
 for the transfer.
 """
 
@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gputune.features import Features, Loader, Process
-from gputune.figures import mean
+from gputune.figures import TINY, mean
 from gputune.replay import Job, Work
 from gputune.team import team
-from gputune.workload import for_others, job_of, rounds_per_batch, stood
+from gputune.workload import for_others, job_of, rounds_per_batch
 from gputune.youth import settled
 
 MOST_RANKS = 64  # that are replayed together: of more, those that wait most for batches, or are the slowest
@@ -30,7 +30,7 @@ def together(run: Features, process: Process, loader: Loader) -> Job:
         return job_of(run, process, loader)
     all_ranks = [(process, loader), *_chosen(mates)]
     jobs = [job_of(run, rank, its) for rank, its in all_ranks]
-    found = [_apart(*one, job) for one, job in zip(all_ranks, jobs, strict=True)]
+    found = [_by_itself(rank, job) for (rank, _), job in zip(all_ranks, jobs, strict=True)]
     return replace(
         found[0],
         mates=tuple(found[1:]),
@@ -60,34 +60,16 @@ def _chosen(mates: list[tuple[Process, Loader]]) -> list[tuple[Process, Loader]]
     return sorted(mates, key=lambda mate: -mean([m.own for m in mate[0].meetings]))[: MOST_RANKS - 1]
 
 
-def _apart(process: Process, loader: Loader, job: Job) -> Job:
-    """Return the work of a rank without what it stands where ranks meet: the longest steps have stood there longest."""
-    aparts, often = sorted(m.apart for m in process.meetings), rounds_per_batch(process)
-    scale = max(1.0, often) * _in_steps(process, loader)
-    order = sorted(range(len(job.steps)), key=lambda i: job.steps[i].cpu + job.steps[i].blocked)
-    longest = order[len(order) - round(len(order) * min(1.0, often)) :]
-    steps = list(job.steps)
-    for place, i in enumerate(longest):
-        steps[i] = _shorter(steps[i], aparts[place * len(aparts) // len(longest)] * scale)
-    return replace(job, steps=tuple(steps))
+def _by_itself(process: Process, job: Job) -> Job:
+    """Return the work of a rank with the steps that it makes by itself: rounds without waits for batches and ranks.
 
-
-def _in_steps(process: Process, loader: Loader) -> float:
-    """Return the share of what a rank stands where ranks meet that its host's steps last longer for it.
-
-    A host that is ahead of its device waits for batches meanwhile.
+    Of the CPU time that a step takes by all clocks, they have as much as they are long.
     """
-    whole = stood(process)
-    if not whole:
-        return 1.0
-    ahead = mean(loader.waits) - mean([m.waited for m in process.meetings]) * rounds_per_batch(process)
-    return min(1.0, max(0.0, 1 - ahead / whole))
-
-
-def _shorter(step: Work, stood: float) -> Work:
-    """Return a step without so many s, in which its thread slept, or else spun."""
-    slept = min(step.blocked, stood)
-    return replace(step, blocked=step.blocked - slept, cpu=max(0.0, step.cpu - (stood - slept)))
+    often = rounds_per_batch(process)
+    each = [max(0.0, m.own - m.waited - m.queued) * often for m in process.meetings]
+    cpu, width = mean([step.cpu for step in job.steps]), mean([step.width for step in job.steps])
+    share = min(1.0, cpu / max(TINY, mean(each)))
+    return replace(job, steps=tuple(Work(own * share, own * (1 - share), width) for own in each))
 
 
 def _as(before: Job, after: Job, mate: Job) -> Job:
