@@ -1,8 +1,8 @@
 """Ranks replayed together: each with its own loader and steps, joined where they meet.
 
 What a rank stands at the meetings is no step of its own, and no work of its device: a kernel that waits for another
-rank spins. So it is left out of its steps, and comes out of the replay again: who is done waits for the last one, and all
-for the transfer.
+rank spins. So it is left out of its steps, and comes out of the replay again: who is done waits for the last one, and
+all for the transfer.
 """
 
 from collections.abc import Callable, Sequence

@@ -55,13 +55,14 @@ def _tell(what, t0, t1, frame, args, kwargs, *, shared):  # noqa: PLR0913, PLR09
         ident = spans.get_ident()
         alone = ident == spans.here.trainer
         number = ranks_met = 0
-        size = _size(args)
+        handed = args[:2] or tuple(kwargs.values())
+        size = _size(handed)
         if shared and _of_all(kwargs.get("group")):  # the numbering of a part of the ranks is its own
             if alone:
                 _count += 1
                 number = _count
                 ranks_met = min(LAST_GROUP, sys.modules["torch.distributed"].get_world_size())
-            if _on_device(args):
+            if _on_device(handed):
                 device = standing.begin()
                 if device is not None:
                     device.counted(size)
@@ -73,19 +74,21 @@ def _tell(what, t0, t1, frame, args, kwargs, *, shared):  # noqa: PLR0913, PLR09
 
 def _of_all(group):
     """Return whether a group is of all ranks: FSDP names one in any case."""
-    return group is None or group is sys.modules["torch.distributed"].group.WORLD
+    if group is None:
+        return True
+    size = sys.modules["torch.distributed"].get_world_size()
+    return size > 1 and group.size() == size
 
 
-def _on_device(args):
+def _on_device(handed):
     """Return whether what is handed over lies on a device."""
-    return any(
-        getattr(part, "is_cuda", False) for arg in args[:2] for part in (arg if isinstance(arg, list) else (arg,))
-    )
+    parts = (part for one in handed for part in (one if isinstance(one, list) else (one,)))
+    return any(getattr(part, "is_cuda", False) for part in parts)
 
 
-def _size(args):
+def _size(handed):
     """Return the bytes of the largest tensor, or list of them, that was handed over."""
-    return max((_bytes(argument) for argument in args[:2]), default=0)
+    return max(map(_bytes, handed), default=0)
 
 
 def _bytes(argument):

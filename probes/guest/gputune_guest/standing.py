@@ -5,7 +5,7 @@ between two events: one recorded when all that the rank does by itself is queued
 rounds they are recorded around the calls of `torch.distributed`, around the places where FSDP waits, and for
 DistributedDataParallel from the callback that the autograd engine runs when all gradients are computed, which is before
 DDP's own, to the end of the backward pass. For that callback a hook that returns nothing is put on the loss's own node
-for this one pass: no gradient is touched. Nothing here ever waits for the device: events are read when they have passed.
+for this one pass: no gradient is touched. Nothing here waits for the device: events are read when they have passed.
 
 A round ends with the last stand of a backward pass with a collective, and is numbered by these, as on all ranks.
 """
