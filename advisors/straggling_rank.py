@@ -31,6 +31,7 @@ from gputune.prediction import ERROR
 from gputune.team import LEAST_ROUNDS, Team, named, team
 
 OFTEN = 0.6  # of the rounds: somebody is last in each; a straggler is last in most
+SELDOM = 0.25  # of the rounds: in a quarter of them each of four ranks is late that are so in turns
 EXPLAINED = 0.5  # of the lateness: from there on one cause is the cause
 PAUSES = ("checkpoint", "logging", "reporting", "evaluation")
 SLOWER = 0.95  # of the others' clock: below it a device is slower by more than its ordinary play
@@ -74,9 +75,15 @@ def _late(ranks: Team) -> _Late | None:
     places = range((len(order) + 1) // 2, len(order))
     place = max(places, key=lambda i: own[order[i]] - own[order[i - 1]])
     members, others = tuple(sorted(order[place:])), tuple(order[:place])
-    if ranks.last(members) < OFTEN:
-        return None
-    return _Late(members, others, mean([own[m] for m in members]) - mean([own[m] for m in others]))
+    late = _Late(members, others, mean([own[m] for m in members]) - mean([own[m] for m in others]))
+    return late if ranks.last(members) >= OFTEN and _steadily(ranks, late) else None
+
+
+def _steadily(ranks: Team, late: _Late) -> bool:
+    """Return whether each of the late ranks is late in many rounds, and not by much in a few: that is jitter."""
+    usual = [mean([own[m] for m in late.others]) + late.by / 2 for own in ranks.owns]
+    times = [sum(own[m] > most for own, most in zip(ranks.owns, usual, strict=True)) for m in late.members]
+    return min(times) >= SELDOM * len(usual)
 
 
 def _parts(run: Features, ranks: Team, late: _Late) -> dict[str, float]:

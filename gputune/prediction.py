@@ -89,9 +89,14 @@ class Outlook:
         self.beside = tuple(other for other in process.loaders if other is not loader and other.where == loader.where)
         self.youth = lost(loader)  # s of each start of workers, None where that is not known
         self.loader = loader = settled(loader)
-        self.job = together(run, process, loader) if job is None else job
+        self._job = job
         self._loops: dict[Setting, float] = {}
         self.now = Setting(loader.num_workers, loader.prefetch_factor or TYPICAL_PREFETCH, loader.persistent_workers)
+
+    @cached_property
+    def job(self) -> Job:
+        """Return the work behind the loader's batches; of ranks that of all of them."""
+        return together(self.run, self.process, self.loader) if self._job is None else self._job
 
     @property
     def known(self) -> bool:

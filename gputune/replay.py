@@ -31,7 +31,7 @@ from gputune.figures import mean
 BATCHES = 240  # replayed for one prediction: enough for bursts to show, about 2 ms of work
 MOST_BATCHES = 960  # where rare slow ones would be missed or met too often in fewer
 UNLIKE = 0.03  # of their mean time: the batches that are replayed take no more or less than those that they stand for
-FEWEST, MOST_OF_ALL = 60, 3840  # batches of each rank at the least where many are replayed together, and of all ranks
+FEWEST, MOST_OF_ALL = 60, 1920  # batches of each rank at the least where many are replayed together, and of all ranks
 ROUNDS = 8  # batches that each of many workers makes in a replay at the least, that the last round weighs little
 RUN = 30  # neighbours that stay together when a long series is thinned out: longer than a queue
 TYPICAL_PREFETCH = 2  # torch's own default
@@ -129,7 +129,7 @@ class Job:
         if workers == 0:
             return batches * self.seconds(0, 1)
         played = min(batches, max(self._enough(), ROUNDS * workers))
-        if played <= BATCHES // 2 and played < max(map(len, (self.fetches, self.steps, self.picks))):
+        if batches <= BATCHES // 2 and batches < max(map(len, (self.fetches, self.steps, self.picks))):
             return self._short(workers, max(1, prefetch), batches, in_order=in_order)
         ends = _play(self, workers, max(1, prefetch), played, in_order=in_order)
         total = max(ends[-1], played * self.floor)
@@ -139,7 +139,8 @@ class Job:
 
     def _short(self, workers: int, prefetch: int, batches: int, *, in_order: bool) -> float:
         """Return the mean time of short passes, in s: each has other batches, for a few are not like all."""
-        count = BATCHES - BATCHES % batches
+        enough = min(BATCHES, self._enough())
+        count = max(batches, enough - enough % batches)
         total = 0.0
         for start in range(0, count, batches):
             job = self._stretch(start, batches, count)

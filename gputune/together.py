@@ -15,7 +15,7 @@ from gputune.team import team
 from gputune.workload import for_others, job_of, rounds_per_batch
 from gputune.youth import settled
 
-MOST_RANKS = 64  # that are replayed together: of more, those that wait most for batches, or are the slowest
+MOST_RANKS = 32  # that are replayed together: of more, those that wait most for batches, or are the slowest
 PARTS = ("cpu", "blocked", "disk")
 
 
@@ -23,21 +23,39 @@ def together(run: Features, process: Process, loader: Loader) -> Job:
     """Return the work behind a loader's batches, and that of the ranks that it meets, if each has such a loader."""
     met = team(run)
     others = [rank for rank in met.ranks if (rank.rank, rank.pid) != (process.rank, process.pid)] if met else []
-    each = [(rank, _its(rank, loader)) for rank in others]
-    mates = [(rank, its) for rank, its in each if its is not None]
+    mates = [(rank, its) for rank in others if (its := _its(rank, loader)) is not None]
     rounds = rounds_per_batch(process)
-    if met is None or _its(process, loader) is None or not rounds or not len(mates) == len(each) < len(met.ranks):
+    if met is None or _its(process, loader) is None or not rounds or not len(mates) == len(others) < len(met.ranks):
         return job_of(run, process, loader)
-    all_ranks = [(process, loader), *_chosen(mates)]
-    jobs = [job_of(run, rank, its) for rank, its in all_ranks]
-    found = [_by_itself(rank, job) for (rank, _), job in zip(all_ranks, jobs, strict=True)]
+    mine = _by_itself(run, process, job_of(run, process, loader))
+    found = [_LATEST.of(run, rank, its) for rank, its in _chosen(mates)]
     return replace(
-        found[0],
-        mates=tuple(found[1:]),
+        mine,
+        mates=tuple(found),
         exchange=met.communication * max(1.0, rounds),
         every=max(1, round(1 / rounds)),
-        floor=max(job.floor - for_others(run, rank) for job, (rank, _) in zip(jobs, all_ranks, strict=True)),
+        floor=max(job.floor for job in (mine, *found)),
     )
+
+
+class _Latest:
+    """The ranks' work in the run that was asked for last: each of them is a mate of all others."""
+
+    def __init__(self) -> None:
+        self._run: Features | None = None
+        self._found: dict[int, tuple[Process, Job]] = {}
+
+    def of(self, run: Features, process: Process, loader: Loader) -> Job:
+        """Return the work behind the one loader of a rank."""
+        if self._run is not run:
+            self._run, self._found = run, {}
+        if id(process) not in self._found:
+            job = _by_itself(run, process, job_of(run, process, settled(loader)))
+            self._found[id(process)] = process, job  # the process: ids are used again
+        return self._found[id(process)][1]
+
+
+_LATEST = _Latest()
 
 
 def changed(before: Job, after: Job) -> Job:
@@ -52,7 +70,7 @@ def _its(rank: Process, loader: Loader) -> Loader | None:
     training = [other for other in rank.loaders if other.training and other.batches]
     if len(training) != 1 or training[0].where != loader.where or not training[0].fetches or not training[0].steps:
         return None
-    return settled(training[0])
+    return training[0]
 
 
 def _chosen(mates: list[tuple[Process, Loader]]) -> list[tuple[Process, Loader]]:
@@ -60,7 +78,7 @@ def _chosen(mates: list[tuple[Process, Loader]]) -> list[tuple[Process, Loader]]
     return sorted(mates, key=lambda mate: -mean([m.own for m in mate[0].meetings]))[: MOST_RANKS - 1]
 
 
-def _by_itself(process: Process, job: Job) -> Job:
+def _by_itself(run: Features, process: Process, job: Job) -> Job:
     """Return the work of a rank with the steps that it makes by itself: rounds without waits for batches and ranks.
 
     Of the CPU time that a step takes by all clocks, they have as much as they are long.
@@ -69,7 +87,8 @@ def _by_itself(process: Process, job: Job) -> Job:
     each = [max(0.0, m.own - m.waited - m.queued) * often for m in process.meetings]
     cpu, width = mean([step.cpu for step in job.steps]), mean([step.width for step in job.steps])
     share = min(1.0, cpu / max(TINY, mean(each)))
-    return replace(job, steps=tuple(Work(own * share, own * (1 - share), width) for own in each))
+    steps = tuple(Work(own * share, own * (1 - share), width) for own in each)
+    return replace(job, steps=steps, floor=job.floor - for_others(run, process))
 
 
 def _as(before: Job, after: Job, mate: Job) -> Job:

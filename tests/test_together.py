@@ -46,7 +46,7 @@ def ranks(makes: Sequence[Series], steps: Sequence[Series], *, every: int = 1, o
 
 def _rank(
     rank: int, size: int, make: Series, step: Series, late: Sequence[float], loop: float, on_device: bool
-) -> Process:  # noqa: FBT001, PLR0913, PLR0917 - one rank
+) -> Process:
     every = ROUNDS // len(late)
     waits = tuple(make(k) for k in range(ROUNDS))
     aparts = [apart + EXCHANGE for apart in late]
