@@ -56,6 +56,8 @@ class Meetings:
         self._rounds = 0
         self._stepped = 0
         self._iterations = (0, 0)  # first and last of DDP's that was told
+        self._counted = (0, 0)  # batches when these were
+        self._batches = 0
         self._inside = 0  # ns at DDP's meetings, of the sampled ones
         self._sampled = 0
 
@@ -66,6 +68,7 @@ class Meetings:
     def waited(self, record: Record) -> None:
         """Take a next() that the training thread stood in."""
         self._waits.append((record.t0, record.t1))
+        self._batches += 1
 
     def idled(self, record: Record) -> None:
         """Take a GAP record: how long the device had nothing to do around a next()."""
@@ -80,6 +83,7 @@ class Meetings:
     def reduced(self, record: Record) -> None:
         """Take a RENDEZVOUS record: DDP's reduction of the step before."""
         first = self._iterations[0] or record.a
+        self._counted = (self._counted[0] if self._iterations[0] else self._batches, self._batches)
         self._iterations = (first, record.a)
         self._inside += 0 if record.code & ON_DEVICE else record.t1 - record.t0
         self._sampled += 1
@@ -166,8 +170,12 @@ class Meetings:
 
     @property
     def rounds(self) -> int:
-        """Return how many there were, those that were not timed included."""
-        return self._iterations[1] if self._reduced else self._rounds
+        """Return how many there were, those that were not timed included: as many for each batch as between two."""
+        if not self._reduced:
+            return self._rounds
+        batches = self._counted[1] - self._counted[0]
+        rounds = self._iterations[1] - self._iterations[0]
+        return round(self._batches * rounds / batches) if batches else self._iterations[1]
 
     @property
     def out_of_sight(self) -> float:
