@@ -53,8 +53,8 @@ def _finding(outlook: Outlook, wanted: Demand, mount: Mount, share: float) -> Fi
         id="remote-storage",
         says=(
             f"{files} lie on {mount.kind} ({mount.point}), and making a batch is blocked for "
-            f"{wanted.blocked * 1e3:.3g} of its {outlook.making * 1e3:.3g} ms; the loop waits {outlook.starving:.0%} of "
-            "its time"
+            f"{wanted.blocked * 1e3:.3g} of its {outlook.making * 1e3:.3g} ms; the loop waits "
+            f"{outlook.starving:.0%} of its time"
         ),
         do=_advice(data_set(outlook.loader, wanted), rate),
         share_lost=1 - 1 / speedup.likely,

@@ -13,8 +13,8 @@ for more work in its samples.
 When it is wrong: where ranks are meant to differ (pipeline stages, a parameter server). Not told here are lateness that
 alternates, which is jitter, and a rank that only queues longer for a CPU: there the machine is crowded. One that is
 late because it saves, prints or evaluates for the others is told by `frequent-checkpoint` and its siblings; one that
-gets more samples, by `uneven-shards`. On devices DistributedDataParallel times every hundredth step: nothing is said
-before step 1,400, nor of what other steps do (docs/ranks.md).
+gets more samples, by `uneven-shards`. Loaders that are late in turns are told by `few-workers` and its siblings, for
+which all ranks are replayed together (docs/ranks.md).
 
 Sources: Jiang et al., "MegaScale", NSDI 2024, section 5 (stragglers in large jobs); Karakus et al., "Straggler
 mitigation in distributed optimization", 2017.

@@ -44,7 +44,7 @@ def ranks(makes: Sequence[Series], steps: Sequence[Series], *, every: int = 1, o
     )
 
 
-def _rank(
+def _rank(  # noqa: PLR0917 - one rank
     rank: int, size: int, make: Series, step: Series, late: Sequence[float], loop: float, on_device: bool
 ) -> Process:
     every = ROUNDS // len(late)
