@@ -157,6 +157,7 @@ def stood(story, number: int, *, host: float, own: float, apart: float, beside: 
 
 
 def test_a_round_of_a_device_is_told_by_its_own_clock(story) -> None:
+    story.step()
     for number in range(1, 9):
         stood(story, number, host=2, own=20, apart=5, beside=250)
     rounds = told(story)
