@@ -17,9 +17,10 @@ much less than was measured, the link is not the limit: look at who else uses it
 `NCCL_SOCKET_IFNAME`, and at the CPUs that copy.
 
 When it is wrong: when all ranks are held up by something that they share and that is not the link, such as a file
-system that each of them writes to. On devices only DistributedDataParallel's own clocks are known, which time every
-hundredth step: nothing is said before step 1,400, nor of what other steps do (docs/ranks.md). What a link can do
-is what the kernel says of it (`/sys/class/net/*/speed`): virtual ones say nothing, a switch behind it may be slower.
+system that each of them writes to. On devices what is timed is how long the stream stands still, DDP's copies of
+buckets into gradients included; what runs beside the backward pass is known of FSDP and of DDP's first steps
+(docs/ranks.md). What a link can do is what the kernel says of it (`/sys/class/net/*/speed`): virtual ones say nothing,
+a switch behind it may be slower.
 
 Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009 (the cost of a
 ring); Li et al., "PyTorch Distributed: experiences on accelerating data parallel training", VLDB 2020 (buckets,

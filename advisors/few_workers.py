@@ -51,7 +51,7 @@ CROWD = 0.5  # of the CPUs in use by others: what waits for a CPU then looks as 
 
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
-        if outlook.waiting < WAITING:
+        if outlook.starving < WAITING:
             continue
         alone = _is_waited_for_alone(outlook)
         workers, persistent, speedup = (outlook.by_itself() if alone else outlook).best_workers()
@@ -96,12 +96,12 @@ def _only_ordered(outlook: Outlook, more: Speedup) -> bool:
 def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bool, among: str) -> Finding:
     loader = outlook.loader
     making, elsewhere = outlook.making, outlook.elsewhere
-    step = outlook.stepping - sum(elsewhere.values())
+    step = outlook.stepping_alone - sum(elsewhere.values())
     keep = persistent and not loader.persistent_workers
     return Finding(
         id="few-workers",
         says=(
-            f"the loop waits {outlook.waiting:.0%} of its time for batches: one takes {making * 1e3:.3g} ms to make, "
+            f"{_who_waits(outlook)}: one takes {making * 1e3:.3g} ms to make, "
             f"a step {step * 1e3:.3g} ms{_as_well(outlook, elsewhere)}, and num_workers is {loader.num_workers}"
         ),
         do=f"set num_workers={workers}{', persistent_workers=True' if keep else ''}{among}",
@@ -111,7 +111,7 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
         falsified_by=f"samples/s with num_workers={workers} below x{speedup.low:.2f} of this run's",
         effect=of_workers(loader, workers, persistent=persistent),
         evidence={
-            "waiting": outlook.waiting,
+            "waiting": outlook.starving,
             "batch_s": making,
             "batch_cpu_s": outlook.making_cpu,
             "step_s": step,
@@ -122,6 +122,13 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
         where=loader.where,
         change={"num_workers": workers, **({"persistent_workers": True} if keep else {})},
     )
+
+
+def _who_waits(outlook: Outlook) -> str:
+    """Say for how much of its time the loop waits; ranks wait for whichever of their batches comes last."""
+    if outlook.job.mates:
+        return f"the ranks wait {outlook.starving:.0%} of their time for whoever of them has no batch yet"
+    return f"the loop waits {outlook.starving:.0%} of its time for batches"
 
 
 def _as_well(outlook: Outlook, elsewhere: Mapping[str, float]) -> str:

@@ -51,7 +51,7 @@ UNPACKED_S = 0.0022  # s of CPU time in a next() that the training needs for few
 
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
-        if outlook.waiting < WAITING:
+        if outlook.starving < WAITING:
             continue
         best = _delivered(outlook)
         excess, lighter, fewer, prompt = _excess(outlook), _lighter(outlook), _fewer(outlook), not _of_few(outlook)
@@ -165,7 +165,7 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
     loader = outlook.loader
     return Finding(
         id="heavy-collate",
-        says=f"the loop waits {outlook.waiting:.0%} of its time for batches: {_where_to(outlook)}",
+        says=f"the loop waits {outlook.starving:.0%} of its time for batches: {_where_to(outlook)}",
         do=(
             "return few large tensors instead of many small ones"
             if _in_pieces(outlook)
@@ -180,7 +180,7 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
         falsified_by="the same wait with a `collate_fn` that returns one prepared batch again and again",
         effect="identical",
         evidence={
-            "waiting": outlook.waiting,
+            "waiting": outlook.starving,
             "collate_s": _collating(outlook),
             "stacking_s": _stacking(outlook),
             "batch_s": _making(outlook),

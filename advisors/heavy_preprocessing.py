@@ -38,7 +38,7 @@ def _faster_alone(outlook: Outlook) -> float:
 
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
-        if outlook.waiting < WAITING or entangled(run, outlook.loader):
+        if outlook.starving < WAITING or entangled(run, outlook.loader):
             continue  # threads that stand in each other's way burn CPU that no batch needs
         others = (run.machine.others or 0.0) / run.machine.ranks
         alone = _faster_alone(outlook) if others >= CROWD else 1.0
@@ -59,7 +59,7 @@ def advise(run: Features) -> Iterator[Finding]:
             id="heavy-preprocessing",
             says=(
                 f"a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make and the {outlook.job.cpus:g} CPUs of "
-                f"this job {filled}; the loop waits {outlook.waiting:.0%} of its time, and more workers cannot help"
+                f"this job {filled}; the loop waits {outlook.starving:.0%} of its time, and more workers cannot help"
             ),
             do="make batches cheaper: decode and resize offline, fewer or cheaper transforms, or decode on the GPU",
             share_lost=1 - 1 / bound.likely,
@@ -73,7 +73,7 @@ def advise(run: Features) -> Iterator[Finding]:
             falsified_by="the same wait with a dataset that returns one prepared batch again and again",
             effect="identical",
             evidence={
-                "waiting": outlook.waiting,
+                "waiting": outlook.starving,
                 "batch_cpu_s": outlook.making_cpu,
                 "step_cpu_s": outlook.step_cpu,
                 "cpus": run.machine.cpus,

@@ -37,7 +37,7 @@ def advise(run: Features) -> Iterator[Finding]:
             yield _in_tensorflow(flow, greedy)
     for outlook in outlooks(run):
         loader = outlook.loader
-        if outlook.waiting < WAITING or not loader.num_workers:
+        if outlook.starving < WAITING or not loader.num_workers:
             continue
         prefetch, speedup = outlook.best_prefetch()
         if prefetch <= outlook.now.prefetch:
@@ -47,7 +47,7 @@ def advise(run: Features) -> Iterator[Finding]:
             id="low-prefetch",
             says=(
                 f"{loader.num_workers} workers make up to {capacity:.3g} batches/s, yet the loop waits "
-                f"{outlook.waiting:.0%} of its time: bursts empty a queue of prefetch_factor={outlook.now.prefetch}"
+                f"{outlook.starving:.0%} of its time: bursts empty a queue of prefetch_factor={outlook.now.prefetch}"
             ),
             do=f"set prefetch_factor={prefetch}",
             share_lost=1 - 1 / speedup.likely,
@@ -56,7 +56,7 @@ def advise(run: Features) -> Iterator[Finding]:
             falsified_by=f"samples/s with prefetch_factor={prefetch} below x{speedup.low:.2f} of this run's",
             effect="identical",
             evidence={
-                "waiting": outlook.waiting,
+                "waiting": outlook.starving,
                 "batches_per_s": capacity,
                 "batch_s": outlook.making,
                 "longest_batch_s": max(f.wall for f in loader.fetches),

@@ -37,7 +37,7 @@ def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         remote = [mount for mount in mounts(run, outlook.process) if mount.remote]
         wanted = demand(run, outlook.loader)
-        if not remote or wanted is None or outlook.waiting < WAITING or wanted.blocked < NOTABLE * outlook.making:
+        if not remote or wanted is None or outlook.starving < WAITING or wanted.blocked < NOTABLE * outlook.making:
             continue
         yield _finding(outlook, wanted, remote[0], here(run, outlook.process, outlook.loader, wanted))
 
@@ -53,8 +53,8 @@ def _finding(outlook: Outlook, wanted: Demand, mount: Mount, share: float) -> Fi
         id="remote-storage",
         says=(
             f"{files} lie on {mount.kind} ({mount.point}), and making a batch is blocked for "
-            f"{wanted.blocked * 1e3:.3g} of its {outlook.making * 1e3:.3g} ms; the loop waits {outlook.waiting:.0%} of "
-            "its time"
+            f"{wanted.blocked * 1e3:.3g} of its {outlook.making * 1e3:.3g} ms; the loop waits "
+            f"{outlook.starving:.0%} of its time"
         ),
         do=_advice(data_set(outlook.loader, wanted), rate),
         share_lost=1 - 1 / speedup.likely,
@@ -66,7 +66,7 @@ def _finding(outlook: Outlook, wanted: Demand, mount: Mount, share: float) -> Fi
         falsified_by=f"samples/s below x{speedup.low:.2f} of this run's with the files on a local disk",
         effect="identical",
         evidence={
-            "waiting": outlook.waiting,
+            "waiting": outlook.starving,
             "blocked_s": wanted.blocked,
             "batch_s": outlook.making,
             "asked_B": wanted.asked or 0.0,

@@ -37,7 +37,7 @@ NOTABLE = 0.1  # of the time of making a batch in which it waits for storage: be
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         wanted = demand(run, outlook.loader)
-        if wanted is None or outlook.waiting < WAITING or returns(run, outlook.loader, wanted) is False:
+        if wanted is None or outlook.starving < WAITING or returns(run, outlook.loader, wanted) is False:
             continue
         wanted = of_disks(run, outlook.process, outlook.loader, wanted)
         if wanted.waiting < NOTABLE * outlook.making:
@@ -64,7 +64,7 @@ def _finding(run: Features, outlook: Outlook, wanted: Demand) -> Finding:
         falsified_by=f"samples/s below x{speedup.low:.2f} of this run's with the files in /dev/shm",
         effect="identical",
         evidence={
-            "waiting": outlook.waiting,
+            "waiting": outlook.starving,
             "storage_s": wanted.waiting,
             "batch_s": outlook.making,
             "asked_B": wanted.asked or 0.0,

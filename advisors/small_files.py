@@ -41,7 +41,7 @@ NOTABLE = 0.1  # of the time in which a batch is made: below it packing buys lit
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         wanted = demand(run, outlook.loader)
-        if wanted is None or outlook.waiting < WAITING or not wanted.samples:
+        if wanted is None or outlook.starving < WAITING or not wanted.samples:
             continue
         few = wanted.opens < OPENS * wanted.samples
         if few or (wanted.asked or 0.0) > SMALL * wanted.opens or wanted.handling < NOTABLE * outlook.making:
@@ -64,7 +64,7 @@ def _finding(outlook: Outlook, wanted: Demand) -> Finding:
             f"a sample opens {wanted.opens / wanted.samples:.2g} files"
             f"{f' of {size(each)}' if each else ''}: opening them and what goes with it takes about "
             f"{min(wanted.handling, outlook.making) * 1e3:.3g} of the {outlook.making * 1e3:.3g} ms in which a batch "
-            f"is made; the loop waits {outlook.waiting:.0%} of its time"
+            f"is made; the loop waits {outlook.starving:.0%} of its time"
         ),
         do="pack samples into large files (tar shards, parquet, LMDB, one array) and read these in runs",
         share_lost=1 - 1 / speedup.likely,
@@ -73,7 +73,7 @@ def _finding(outlook: Outlook, wanted: Demand) -> Finding:
         falsified_by=f"samples/s below x{speedup.low:.2f} of this run's with the same samples in one file",
         effect="identical",
         evidence={
-            "waiting": outlook.waiting,
+            "waiting": outlook.starving,
             "opens_per_sample": wanted.opens / wanted.samples,
             "bytes_per_file": each,
             "open_s": wanted.opening / wanted.opens,

@@ -13,8 +13,8 @@ for more work in its samples.
 When it is wrong: where ranks are meant to differ (pipeline stages, a parameter server). Not told here are lateness that
 alternates, which is jitter, and a rank that only queues longer for a CPU: there the machine is crowded. One that is
 late because it saves, prints or evaluates for the others is told by `frequent-checkpoint` and its siblings; one that
-gets more samples, by `uneven-shards`. On devices DistributedDataParallel times every hundredth step: nothing is said
-before step 1,400, nor of what other steps do (docs/ranks.md).
+gets more samples, by `uneven-shards`. Loaders that are late in turns are told by `few-workers` and its siblings, for
+which all ranks are replayed together (docs/ranks.md).
 
 Sources: Jiang et al., "MegaScale", NSDI 2024, section 5 (stragglers in large jobs); Karakus et al., "Straggler
 mitigation in distributed optimization", 2017.
@@ -31,6 +31,7 @@ from gputune.prediction import ERROR
 from gputune.team import LEAST_ROUNDS, Team, named, team
 
 OFTEN = 0.6  # of the rounds: somebody is last in each; a straggler is last in most
+SELDOM = 0.25  # of the rounds: in a quarter of them each of four ranks is late that are so in turns
 EXPLAINED = 0.5  # of the lateness: from there on one cause is the cause
 PAUSES = ("checkpoint", "logging", "reporting", "evaluation")
 SLOWER = 0.95  # of the others' clock: below it a device is slower by more than its ordinary play
@@ -74,9 +75,15 @@ def _late(ranks: Team) -> _Late | None:
     places = range((len(order) + 1) // 2, len(order))
     place = max(places, key=lambda i: own[order[i]] - own[order[i - 1]])
     members, others = tuple(sorted(order[place:])), tuple(order[:place])
-    if ranks.last(members) < OFTEN:
-        return None
-    return _Late(members, others, mean([own[m] for m in members]) - mean([own[m] for m in others]))
+    late = _Late(members, others, mean([own[m] for m in members]) - mean([own[m] for m in others]))
+    return late if ranks.last(members) >= OFTEN and _steadily(ranks, late) else None
+
+
+def _steadily(ranks: Team, late: _Late) -> bool:
+    """Return whether each of the late ranks is late in many rounds, and not by much in a few: that is jitter."""
+    usual = [mean([own[m] for m in late.others]) + late.by / 2 for own in ranks.owns]
+    times = [sum(own[m] > most for own, most in zip(ranks.owns, usual, strict=True)) for m in late.members]
+    return min(times) >= SELDOM * len(usual)
 
 
 def _parts(run: Features, ranks: Team, late: _Late) -> dict[str, float]:

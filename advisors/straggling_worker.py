@@ -41,7 +41,7 @@ SINCE = (2, 6)  # the torch that has in_order
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         loader = outlook.loader
-        if outlook.waiting < WAITING or loader.num_workers < 2 or not loader.in_order:
+        if outlook.starving < WAITING or loader.num_workers < 2 or not loader.in_order:
             continue
         if not any(count > 0 for count in loader.early):  # nothing was ever held up behind another batch
             continue
@@ -75,7 +75,7 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
     return Finding(
         id="straggling-worker",
         says=(
-            f"the loop waits {outlook.waiting:.0%} of its time, at {held:.0%} of the batches with later ones there "
+            f"the loop waits {outlook.starving:.0%} of its time, at {held:.0%} of the batches with later ones there "
             f"already: {why}"
         ),
         do="set in_order=False" if newer else "make slow samples like the others, or use torch 2.6 and in_order=False",
@@ -85,7 +85,7 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
         falsified_by=f"samples/s with in_order=False below x{speedup.low:.2f} of this run's",
         effect="changes-order",
         evidence={
-            "waiting": outlook.waiting,
+            "waiting": outlook.starving,
             "held_up": held,
             "slow_batches": slow,
             "usual_batch_s": usual,

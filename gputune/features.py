@@ -278,6 +278,8 @@ class Meeting:
     calm_queued: float | None = None  # share of forward passes, in which nothing is exchanged, that it was so
     update: float = 0.0  # s of `own` from the end of the backward pass to that of the optimizer's step
     backward: float = 0.0  # s of `own` inside of the latest backward pass; 0 where none was told
+    waited: float = 0.0  # s of `own` in which it waits for its batches; on a device: in which that idles for them
+    on_device: bool = False  # `own` and `apart` are of the device's clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,6 +395,7 @@ class Process:
     margins: Mapping[str, float] = field(default_factory=dict)  # of `ledger` where only stacks told it: ± share, 95 %
     looks: int = 0  # bursts in which those stacks were taken; 0 where the ledger is of spans
     meetings: tuple[Meeting, ...] = ()  # rounds between meetings with other ranks, steady state
+    rounds: int = 0  # of these in the whole run, those that were not timed included
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,9 @@ Setting = int | float | bool | str
 WITHOUT_EDIT = frozenset(
     {"num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size", "in_order"}
 )
+ERROR = 0.05  # the model's own error, and what two runs of one training differ by (docs/evidence.md)
+MOST = 100.0  # times as fast: beyond it, what was left out of the model sets the pace
+LEAST = 0.01  # likewise, where a change would be that much slower
 AROUND = frozenset({"busy-host"})  # makes every second longer: it takes none from the cause that is in the run itself
 
 
@@ -50,6 +53,13 @@ class Speedup:
     def down_to(self, least: "Speedup") -> "Speedup":
         """Return it with the low ends of another one, where those are lower."""
         return replace(self, low=min(self.low, least.low), steady=min(self.sure, least.sure))
+
+
+def interval(likely: float, width: float, unsteady: float = 0.0) -> Speedup:
+    """Return a speed-up with a relative half-width, widened by what the machine was unsteady."""
+    likely = min(max(likely, LEAST), MOST)
+    low, steady = (max(LEAST, likely * (1 - wide)) for wide in (width + unsteady, width))
+    return Speedup(low=low, likely=likely, high=likely * (1 + width + unsteady), steady=steady)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

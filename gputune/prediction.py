@@ -18,12 +18,16 @@ from gputune.company import ALONE
 from gputune.enough import LEAST_BATCHES, LEAST_SAMPLED, alike
 from gputune.features import Epoch, Features, Fetch, Loader, Machine, Process
 from gputune.figures import TINY, mean
-from gputune.finding import Speedup
+from gputune.finding import ERROR, MOST, Speedup, interval
 from gputune.handing import delivery_of
 from gputune.replay import DELIVERY_S, TYPICAL_PREFETCH, Job, Work
 from gputune.steadiness import unsteadiness
-from gputune.workload import CROWD, entangled, job_of, step_cpu_of, step_queued_of, stolen_from, stretched, warmest
+from gputune.team import starved
+from gputune.together import changed, together
+from gputune.workload import CROWD, entangled, step_cpu_of, step_queued_of, stolen_from, stretched, warmest
 from gputune.youth import lost, settled
+
+__all__ = ["ERROR", "MOST", "interval"]
 
 PREPARED = 0.05  # of a batch's CPU time: reading and passing it on is never free
 PREPARED_S = 0.00003  # s of CPU to read one sample that was prepared, out of memory or a pack (measured: 5 to 60 µs)
@@ -35,15 +39,12 @@ FIRST_S = 0.012  # s until a fresh worker's first batch is on its way, beyond ma
 SPINNING = 15.0  # times: what teams of threads cost that each fit the CPUs, but not together: libgomp spins for long
 THROTTLED = 4.0  # times: and teams of more threads than CPUs: then libgomp hardly spins
 UNTANGLED = 1.1  # times: and what is sure even where they sleep instead
-ERROR = 0.05  # the model's own error, and what two runs of one training differ by (docs/evidence.md)
 UNSTEADY = 0.2  # at most: what more stretches of a run differ by is not the CPUs' pace
 CROWDED = 0.08  # of a gain, where strangers fill the CPUs: they are never the same in two runs
 INLINE = 0.12  # times: work that has a process of its own may be so much faster than in turns with the step
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 PREFETCHES = (2, 4, 8, 16)
 FAR = 0.1  # of a prediction, for each time that it is e times as fast: of what is left of a round less is known
-MOST = 100.0  # times as fast: beyond it, what was left out of the model sets the pace
-LEAST = 0.01  # likewise, where a change would be that much slower
 ENDLESS = 1_000_000  # batches: of a pass whose end nobody knows, what it pays once counts for next to nothing
 MOST_HELD = 0.9  # of a loop held up by others: beyond it, the clocks and not the crowd are to be doubted
 PARTLY = 0.25  # of what strangers hold up by their use of the CPUs: by how much that may be wrong
@@ -88,9 +89,14 @@ class Outlook:
         self.beside = tuple(other for other in process.loaders if other is not loader and other.where == loader.where)
         self.youth = lost(loader)  # s of each start of workers, None where that is not known
         self.loader = loader = settled(loader)
-        self.job = job_of(run, process, loader) if job is None else job
+        self._job = job
         self._loops: dict[Setting, float] = {}
         self.now = Setting(loader.num_workers, loader.prefetch_factor or TYPICAL_PREFETCH, loader.persistent_workers)
+
+    @cached_property
+    def job(self) -> Job:
+        """Return the work behind the loader's batches; of ranks that of all of them."""
+        return together(self.run, self.process, self.loader) if self._job is None else self._job
 
     @property
     def known(self) -> bool:
@@ -134,6 +140,12 @@ class Outlook:
         return sum(self.loader.for_batches) / total if total else 0.0
 
     @cached_property
+    def starving(self) -> float:
+        """Return the share of its time for which the job waits for batches: of ranks, for whichever's is the last."""
+        together = starved(self.run) if self.job.mates else None
+        return self.waiting if together is None else together
+
+    @cached_property
     def picking(self) -> float:
         """Return the mean s that the batch sampler takes to say which samples make a batch."""
         return mean(self.loader.picks)
@@ -163,6 +175,11 @@ class Outlook:
     def stepping(self) -> float:
         """Return the mean s from the return of a next() to the following one."""
         return mean(self.loader.steps)
+
+    @cached_property
+    def stepping_alone(self) -> float:
+        """Return the same without what a rank stands where it meets others, where it is replayed together with them."""
+        return mean(s.cpu + s.blocked for s in self.job.steps) if self.job.mates else self.stepping
 
     @cached_property
     def elsewhere(self) -> Mapping[str, float]:
@@ -410,7 +427,7 @@ class Outlook:
 
     def _also(self, loader: Loader, job: Job | None = None) -> "Outlook":
         """Return the outlook for this very loop with something else about its loader or its work."""
-        other = Outlook(self.run, self.process, loader, job)
+        other = Outlook(self.run, self.process, loader, None if job is None else changed(self.job, job))
         other.youth, other.beside, other.original = self.youth, self.beside, self.original
         return other
 
@@ -558,7 +575,7 @@ class Outlook:
         step = max(0.0, self.stepping - mean(pauses) - found.seconds * often - more / max(1, self.loader.batches))
         cpu = min(step, self.step_cpu)
         width = max((step.width for step in self.job.steps), default=1.0)
-        job = replace(self.job, steps=(Work(cpu, step - cpu, width),), floor=0.0)
+        job = changed(self.job, replace(self.job, steps=(Work(cpu, step - cpu, width),), floor=0.0))
         setting = (self.now.workers, self.now.prefetch)
         paced, now = (j.seconds(*setting, in_order=self.loader.in_order) for j in (job, replace(self.job, floor=0.0)))
         return paced * min(1.0, self.per_batch / max(TINY, now)) * self.loader.batches
@@ -634,7 +651,7 @@ class Outlook:
 
     def fastest(self) -> float:
         """Return the s that this loop's batches would take if no step took any time: what the loader can do at best."""
-        job = replace(self.job, steps=(Work(0.0, 0.0),), floor=0.0)
+        job = changed(self.job, replace(self.job, steps=(Work(0.0, 0.0),), floor=0.0))
         return job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order) * self.loader.batches
 
 
@@ -698,13 +715,6 @@ def unsteady(run: Features) -> float:
     """Return by how much another run may differ because the CPUs do not keep their pace, relative."""
     found = (unsteadiness(outlook.loader) for process in run.processes for outlook in known(run, process))
     return min(UNSTEADY, max(found, default=0.0))
-
-
-def interval(likely: float, width: float, unsteady: float = 0.0) -> Speedup:
-    """Return a speed-up with a relative half-width, widened by what the machine was unsteady."""
-    likely = min(max(likely, LEAST), MOST)
-    low, steady = (max(LEAST, likely * (1 - wide)) for wide in (width + unsteady, width))
-    return Speedup(low=low, likely=likely, high=likely * (1 + width + unsteady), steady=steady)
 
 
 def within(gain: Speedup, most: float) -> Speedup:

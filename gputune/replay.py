@@ -10,6 +10,9 @@ hand the last one over: the training waits for that, until the next one is made 
 on takes a CPU beside the maker's own (`sending`), whoever has to wait for it then. What begins after a while of
 something else begins cold (`aftermath.py`): with `cools`, the times of a job are those of work that does not.
 
+Ranks that meet (`mates`) are replayed together, each with its own loader: a step is over when the last of them has come
+and `exchange` s have passed, and the workers of those that stand there work on.
+
 Nothing here reads a clock or a file: the same measurements always give the same prediction.
 
 Over 300 lines because what is replayed and the replay are one model.
@@ -28,6 +31,7 @@ from gputune.figures import mean
 BATCHES = 240  # replayed for one prediction: enough for bursts to show, about 2 ms of work
 MOST_BATCHES = 960  # where rare slow ones would be missed or met too often in fewer
 UNLIKE = 0.03  # of their mean time: the batches that are replayed take no more or less than those that they stand for
+FEWEST, MOST_OF_ALL = 60, 1920  # batches of each rank at the least where many are replayed together, and of all ranks
 ROUNDS = 8  # batches that each of many workers makes in a replay at the least, that the last round weighs little
 RUN = 30  # neighbours that stay together when a long series is thinned out: longer than a queue
 TYPICAL_PREFETCH = 2  # torch's own default
@@ -102,6 +106,9 @@ class Job:
     floor: float = 0.0  # s per batch that the device works in any case
     cools: bool = False
     picks: Sequence[Work] = ()  # the batch sampler's, before each step: in the training's own process, with workers too
+    mates: "Sequence[Job]" = ()  # of the other ranks, with the same settings, whom it meets at the end of steps
+    exchange: float = 0.0  # s that such a meeting takes once all are there
+    every: int = 1  # steps from one meeting to the next
 
     def seconds(self, workers: int, prefetch: int, *, in_order: bool = True) -> float:
         """Return the steady time per batch under these settings, in s."""
@@ -114,14 +121,15 @@ class Job:
     def _enough(self) -> int:
         """Return how many batches to replay, so that they are like all that were measured."""
         alike = _alike(self.fetches) and _alike(self.steps) and _alike(self.picks)
-        return BATCHES if alike else min(MOST_BATCHES, max(len(self.fetches), len(self.steps)))
+        enough = BATCHES if alike else min(MOST_BATCHES, max(len(self.fetches), len(self.steps)))
+        return max(FEWEST, min(enough, MOST_OF_ALL // (1 + len(self.mates))))
 
     def epoch(self, workers: int, prefetch: int, batches: int, *, in_order: bool = True) -> float:
         """Return the time of one pass over `batches` batches that starts with empty queues, in s."""
         if workers == 0:
             return batches * self.seconds(0, 1)
         played = min(batches, max(self._enough(), ROUNDS * workers))
-        if played <= BATCHES // 2 and played < max(map(len, (self.fetches, self.steps, self.picks))):
+        if batches <= BATCHES // 2 and batches < max(map(len, (self.fetches, self.steps, self.picks))):
             return self._short(workers, max(1, prefetch), batches, in_order=in_order)
         ends = _play(self, workers, max(1, prefetch), played, in_order=in_order)
         total = max(ends[-1], played * self.floor)
@@ -131,14 +139,20 @@ class Job:
 
     def _short(self, workers: int, prefetch: int, batches: int, *, in_order: bool) -> float:
         """Return the mean time of short passes, in s: each has other batches, for a few are not like all."""
-        count = BATCHES - BATCHES % batches
-        series = (spread(self.fetches, count), spread(self.steps, count), self.picked(count))
+        enough = min(BATCHES, self._enough())
+        count = max(batches, enough - enough % batches)
         total = 0.0
         for start in range(0, count, batches):
-            fetches, steps, picks = (each[start : start + batches] for each in series)
-            job = replace(self, fetches=fetches, steps=steps, picks=picks)
+            job = self._stretch(start, batches, count)
             total += max(_play(job, workers, prefetch, batches, in_order=in_order)[-1], batches * self.floor)
         return total * batches / count
+
+    def _stretch(self, start: int, batches: int, count: int) -> "Job":
+        """Return so many batches in a row, out of `count` that stand for all."""
+        series = (spread(self.fetches, count), spread(self.steps, count), self.picked(count))
+        fetches, steps, picks = (each[start : start + batches] for each in series)
+        mates = tuple(mate._stretch(start, batches, count) for mate in self.mates)
+        return replace(self, fetches=fetches, steps=steps, picks=picks, mates=mates)
 
     def picked(self, batches: int) -> list[Work]:
         """Return what the batch sampler takes before each of so many steps; nothing where it never took long."""
@@ -149,14 +163,22 @@ class Job:
         return max(self.floor, (ends[-1] - ends[skip]) / (len(ends) - 1 - skip))
 
     def _inline(self, batches: int) -> float:
+        """Return the mean s of a batch that is made in turns with its step; of ranks the last one counts."""
+        each = [self._in_turns(batches), *(mate._in_turns(batches) for mate in self.mates)]
+        rounds = range(0, batches, self.every)
+        return sum(max(sum(mine[at : at + self.every]) for mine in each) + self.exchange for at in rounds) / batches
+
+    def _in_turns(self, batches: int) -> list[float]:
         share = min(1.0, self.cpus / (1.0 + self.others))
-        total = sum(pick.cpu / share + pick.blocked for pick in self.picked(batches))
-        for fetch, step in zip(spread(self.fetches, batches), spread(self.steps, batches), strict=True):
+        found = []
+        series = zip(self.picked(batches), spread(self.fetches, batches), spread(self.steps, batches), strict=True)
+        for pick, fetch, step in series:
             crowd = step.pace(min(1.0, self.cpus / (step.width + self.others)))
             making, stepping = fetch.cpu / share + fetch.blocked + fetch.disk, step.cpu / crowd + step.blocked
-            total += making + self.cold(stepping, fetch.cpu, step) / share
-            total += stepping + self.cold(making, step.cpu, fetch) / crowd
-        return total / batches
+            making_cold = self.cold(stepping, fetch.cpu, step) / share
+            stepping_cold = self.cold(making, step.cpu, fetch) / crowd
+            found.append(pick.cpu / share + pick.blocked + making + making_cold + stepping + stepping_cold)
+        return found
 
     def cold(self, idle: float, cpu: float, between: Work | None = None) -> float:
         """Return the CPU s that work of `cpu` s takes longer after `idle` s of standing still, or of other work."""
@@ -168,13 +190,20 @@ class Job:
 
 def _play(job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool) -> list[float]:
     """Return when each step ended, in s from the start with all queues empty."""
-    play = _Play(job, workers, prefetch, batches, in_order=in_order)
-    while len(play.ends) < batches:
-        play.advance()
-    return play.ends
+    plays = [_Play(one, workers, prefetch, batches, in_order=in_order) for one in (job, *job.mates)]
+    every = job.every if job.mates else batches
+    for due in (*range(every, batches, every), batches):
+        for play in plays:
+            while len(play.ends) < due:
+                play.advance()
+        if job.mates:
+            together = max(play.now for play in plays) + job.exchange
+            for play in plays:
+                play.met(together)
+    return plays[0].ends
 
 
-TRAINING, SENDER = -1, -2  # who: the training itself; a thread that passes a batch on; workers are 0 and up
+TRAINING, SENDER, MET = -1, -2, -3  # who: the training; a thread that passes a batch on; ranks; workers are 0 and up
 
 
 class _Play:
@@ -210,13 +239,14 @@ class _Play:
         self.handing = -1  # who hands a batch over while it computes another one, until
         self.until = math.inf
         self.step: Work | None = None  # the training's: that of the batch which it is getting, or that is under way
+        self.meeting = False  # the training has made its step, and stands where ranks meet
         self.getting = False
         self.computing = math.inf  # s for which its CPU part still takes at full pace
         self._hand_out()
 
     def advance(self) -> None:
         """Let the training take a batch if it waits for one that is there; then go on to the next event."""
-        if self.step is None and self.handing < 0:
+        if self.step is None and self.handing < 0 and not self.meeting:
             self._receive()
         share = self.cpus / self.crowd if self.crowd > self.cpus else 1.0
         together = share if self.step is None or self.getting else self.step.pace(share)
@@ -237,6 +267,12 @@ class _Play:
         if readers:
             self.turned += passed / readers
         event()
+
+    def met(self, at: float) -> None:
+        """Let the step that is over last until all ranks have met: its workers go on meanwhile."""
+        self.ends[-1] = at
+        self.meeting = True
+        heapq.heappush(self.blocked, (at, MET))
 
     def _hand_out(self) -> None:
         allowance = len(self.queues) * self.prefetch
@@ -299,6 +335,8 @@ class _Play:
         self.now, who = heapq.heappop(self.blocked)
         if who == TRAINING:
             self._stepped()
+        elif who == MET:
+            self.meeting = False
         else:
             self._wait_no_more(who, self.fetches[self.making[who]])
 

@@ -12,6 +12,7 @@ from gputune import team
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import AROUND, Finding, Speedup
 from gputune.prediction import ERROR
+from gputune.workload import for_others
 
 CLOSE = 1.1  # predictions this near to each other are equally good: the model's error is of that order
 MOSTLY = 0.5  # of what a finding claims: if a better one has taken more than this, the rest is hardly its own
@@ -159,7 +160,8 @@ def ceiling(run: Features, *, inside: bool = False) -> float:
     """
     shares = [_device_share(run, process) for process in run.processes if process.loop > 0 and process.batches]
     if inside and any(device.busy is not None for device in run.devices):
-        shares.append(min(_busy(device) for device in run.devices))
+        waiting = max((for_others(run, p) * p.batches / p.loop for p in run.processes if p.loop > 0), default=0.0)
+        shares.append(max(0.0, min(_busy(device) for device in run.devices) - waiting))
     share = min(shares, default=0.0)
     return 1 / share if share > 0 else float("inf")
 
@@ -170,13 +172,14 @@ def _device_share(run: Features, process: Process) -> float:
     Where one pass ends and another begins nobody reads it: there the device idles, unless NVML saw it busier than that.
     """
     known = min((_busy(device) for device in run.devices), default=0.0)
+    others = for_others(run, process) * process.batches / process.loop  # a kernel that waits for another rank spins
     if not process.works:
-        return known
+        return max(0.0, known - others)
     worked, idled = sum(process.works), sum(process.gaps)
     inside = worked / (worked + idled) if worked + idled else 0.0
     epochs = [epoch for loader in process.loaders if loader.training for epoch in loader.epochs if epoch.batches]
     between = sum(epoch.start + epoch.first_wait + epoch.shutdown for epoch in epochs) / process.loop
-    return min(inside, max(known, inside * max(0.0, 1 - between)))
+    return max(0.0, min(inside, max(known, inside * max(0.0, 1 - between))) - others)
 
 
 def _busy(device: Device) -> float:

@@ -12,8 +12,7 @@ from statistics import stdev
 
 from gputune.features import Features, Meeting, Process
 from gputune.figures import TINY, mean
-from gputune.finding import Speedup
-from gputune.prediction import ERROR, interval
+from gputune.finding import ERROR, Speedup, interval
 
 LEAST_ROUNDS = 20  # that all ranks have told: below it a mean says nothing
 ROUNDS = 512  # the latest that are looked at
@@ -96,6 +95,16 @@ class Team:
         """Return the own s of each rank, for each of the rounds."""
         return [[m.own for m in met] for met in self.rounds]
 
+    @property
+    def fed(self) -> list[Round]:
+        """Return the same without what they waited for batches."""
+        return [[m.own - m.waited for m in met] for met in self.rounds]
+
+    @property
+    def timed(self) -> bool:
+        """Return whether what was waited for batches is known round by round."""
+        return any(m.waited for met in self.rounds for m in met)
+
     def gain(
         self,
         works: Sequence[float],
@@ -139,6 +148,26 @@ def team(run: Features) -> Team | None:
 
     What a rank that is not seen waits for, and who waits for it, cannot be told from the others.
     """
+    return _LATEST.of(run)
+
+
+class _Latest:
+    """The team of the run that was asked for last: all advisors look at one run, and most ask for it."""
+
+    def __init__(self) -> None:
+        self._run: Features | None = None
+        self._found: Team | None = None
+
+    def of(self, run: Features) -> Team | None:
+        if self._run is not run:
+            self._run, self._found = run, _team(run)
+        return self._found
+
+
+_LATEST = _Latest()
+
+
+def _team(run: Features) -> Team | None:
     ranks = tuple(p for p in run.processes if p.guest == "ring" and p.meetings)
     size = max((m.ranks for p in ranks for m in p.meetings[-1:]), default=0)
     if size < 2 or len(ranks) != size:
@@ -158,13 +187,31 @@ def ceiling(run: Features, spans: Collection[str]) -> float:
     ranks = team(run)
     if ranks is None:
         return float("inf")
-    spared = [share(process, spans) * ranks.seconds for process in ranks.ranks]
-    return ranks.gain(without(ranks, spared)).likely
+    timed = ranks.timed
+    rest = [span for span in spans if not (timed and span == "loader.wait")]
+    spared = [share(process, rest) * ranks.seconds for process in ranks.ranks]
+    return ranks.gain(_less(ranks.fed if timed else ranks.owns, spared)).likely
 
 
 def without(ranks: Team, spared: Sequence[float]) -> list[float]:
     """Return the s that each of the rounds works if each rank has so many s less to do, and varies as it did."""
-    return [max(max(0.0, o - s) for o, s in zip(own, spared, strict=True)) for own in ranks.owns]
+    return _less(ranks.owns, spared)
+
+
+def _less(owns: Sequence[Round], spared: Sequence[float]) -> list[float]:
+    return [max(max(0.0, o - s) for o, s in zip(own, spared, strict=True)) for own in owns]
+
+
+def starved(run: Features) -> float | None:
+    """Return the share of the rounds of a job of ranks that goes with waiting for a batch of one of them.
+
+    None where there is no such job, or nobody timed these waits. Who waits for a batch while others are later keeps
+    nobody waiting.
+    """
+    ranks = team(run)
+    if ranks is None or not ranks.timed:
+        return None
+    return max(0.0, 1 - (mean(list(map(max, ranks.fed))) + ranks.communication) / max(TINY, ranks.seconds))
 
 
 def share(process: Process, spans: Collection[str]) -> float:

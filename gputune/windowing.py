@@ -91,6 +91,7 @@ def _process(then: Process, now: Process) -> Process:
         copies=_copies(then.copies, now.copies),
         gaps=_last(now.gaps, now.optimizer_steps - then.optimizer_steps),
         works=_last(now.works, now.optimizer_steps - then.optimizer_steps),
+        rounds=now.rounds - then.rounds,
         meetings=tuple(m for m in now.meetings if not then.meetings or m.number > then.meetings[-1].number),
     )
 

@@ -14,6 +14,7 @@ from gputune.features import Features, Loader, Machine, Process
 from gputune.figures import mean
 from gputune.handing import delivery_of, getting_of, handover, late_of, sending_of
 from gputune.replay import Job, Work
+from gputune.team import team
 
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
@@ -36,7 +37,8 @@ def job_of(run: Features, process: Process, loader: Loader) -> Job:
         delivery=delivery,
         late=late_of(loader, delivery),
         sending=sending_of(run, process, loader),
-        floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
+        floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits)))
+        + for_others(run, process),
         cools=True,
         picks=tuple(_picks(loader)),
     )
@@ -230,14 +232,34 @@ def warmest(job: Job, loader: Loader) -> Job:
     return replace(job, steps=tuple(map(warm, job.steps)), delivery=quick)
 
 
+def rounds_per_batch(process: Process) -> float:
+    """Return how often a rank meets the others for each batch; 0 where it meets nobody."""
+    return process.rounds / process.batches if process.meetings and process.batches else 0.0
+
+
+def stood(process: Process) -> float:
+    """Return the s per batch that a device stands still for other ranks and for the transfer, as far as it was timed.
+
+    On its clock, and in NVML's busy share, that is work: the kernel that waits for another rank spins.
+    """
+    return mean([m.apart for m in process.meetings if m.on_device]) * rounds_per_batch(process)
+
+
+def for_others(run: Features, process: Process) -> float:
+    """Return the s per batch of these that go with waiting for ranks that come later; the transfer is left out."""
+    standing = stood(process)
+    met = team(run) if standing else None
+    return max(0.0, standing - met.communication * rounds_per_batch(process)) if met else 0.0
+
+
 def device_time(run: Features, process: Process, per_batch: float) -> float:
     """Return the s per batch that the device works in any case: no loader setting can go below it.
 
+    Waiting for other ranks is no work. The transfer stays in, which no setting of a loader takes away.
     From the device's own clock where the guest had it, else from NVML's busy share of the time per batch (s).
     """
-    if process.works:
-        return mean(process.works)
-    return mean(d.busy for d in run.devices if d.busy is not None) * per_batch
+    busy = mean(d.busy for d in run.devices if d.busy is not None) * per_batch
+    return max(0.0, (mean(process.works) if process.works else busy) - for_others(run, process))
 
 
 def device_work(run: Features, process: Process, per_batch: float) -> float:
@@ -248,7 +270,7 @@ def device_work(run: Features, process: Process, per_batch: float) -> float:
     """
     found = device_time(run, process, per_batch)
     shares = [d.busy for d in run.devices if d.busy is not None]
-    return min(found, max(shares) * per_batch) if shares else found
+    return min(found, max(0.0, max(shares) * per_batch - for_others(run, process))) if shares else found
 
 
 def device_between(run: Features, process: Process, per_batch: float, paused: float) -> tuple[float, float]:
@@ -263,5 +285,5 @@ def device_between(run: Features, process: Process, per_batch: float, paused: fl
     if not shares:
         return max(0.0, found - paused), found
     busy = min(shares) if run.machine.ranks > 1 else max(shares)
-    measured = min(found, busy * per_batch)
+    measured = min(found, max(0.0, busy * per_batch - for_others(run, process)))
     return measured, measured

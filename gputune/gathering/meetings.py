@@ -7,9 +7,10 @@ communication. Both are durations on one clock, so ranks on other machines compa
 from bisect import bisect_left, bisect_right
 from collections import deque
 from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple
 
-from gputune.events import CALM_PARTS, ON_DEVICE, QUEUED_BITS, Record
+from gputune.events import CALM_PARTS, ON_DEVICE, QUEUED_BITS, STOOD, Record
 from gputune.features import Meeting
 from gputune.units import NS
 
@@ -29,27 +30,49 @@ class _Call(NamedTuple):
     ranks: int
 
 
+class _Round(NamedTuple):
+    """One that is over, and between which moments (ns of the host's clock) its own work was done."""
+
+    began: int
+    end: int
+    over: int  # when the rank went on
+    meeting: Meeting
+
+
 class Meetings:
     """The rounds of one process. Memory is bounded."""
 
     def __init__(self) -> None:
         self._calls: deque[_Call] = deque(maxlen=RECENT)  # since the last step
         self._latest: deque[_Call] = deque(maxlen=RECENT)  # for DDP's meetings, which are told a step later
-        # those of DistributedDataParallel, with when the rank stood there, the ends of steps, and begins and ends of
-        # backward passes, in whose order they are not told
-        self._reduced: deque[tuple[int, int, Meeting]] = deque(maxlen=KEPT)
+        # those of DistributedDataParallel and of devices, the ends of steps, begins and ends of backward passes, and
+        # waits for batches (ns: of the host, of the device), in whose order they are not told
+        self._reduced: deque[_Round] = deque(maxlen=KEPT)
+        self._waits: deque[tuple[int, int]] = deque(maxlen=2 * KEPT)
+        self._idles: deque[tuple[int, int, int]] = deque(maxlen=2 * KEPT)
         self._steps: deque[int] = deque(maxlen=KEPT)
         self._passes: deque[tuple[int, int]] = deque(maxlen=KEPT)
-        self._called: deque[Meeting] = deque(maxlen=KEPT)  # those of calls, a round an optimizer step
+        self._called: deque[_Round] = deque(maxlen=KEPT)  # those of calls, a round an optimizer step
         self._rounds = 0
         self._stepped = 0
         self._iterations = (0, 0)  # first and last of DDP's that was told
+        self._counted = (0, 0)  # batches when these were
+        self._batches = 0
         self._inside = 0  # ns at DDP's meetings, of the sampled ones
         self._sampled = 0
 
     def backward(self, record: Record) -> None:
         """Take a backward pass: what follows up to the optimizer's step is done with its gradients."""
         self._passes.append((record.t0, record.t1))
+
+    def waited(self, record: Record) -> None:
+        """Take a next() that the training thread stood in."""
+        self._waits.append((record.t0, record.t1))
+        self._batches += 1
+
+    def idled(self, record: Record) -> None:
+        """Take a GAP record: how long the device had nothing to do around a next()."""
+        self._idles.append((record.t0, record.t1, record.a))
 
     def called(self, record: Record) -> None:
         """Take a collective span of the training thread."""
@@ -60,10 +83,14 @@ class Meetings:
     def reduced(self, record: Record) -> None:
         """Take a RENDEZVOUS record: DDP's reduction of the step before."""
         first = self._iterations[0] or record.a
+        self._counted = (self._counted[0] if self._iterations[0] else self._batches, self._batches)
         self._iterations = (first, record.a)
         self._inside += 0 if record.code & ON_DEVICE else record.t1 - record.t0
         self._sampled += 1
         if self._sampled <= WARM_UP:
+            return
+        if record.code & STOOD and record.code & ON_DEVICE:
+            self._stood(record)
             return
         began = record.t0 - record.d
         between = sum(max(0, min(c.t1, record.t0) - max(c.t0, began)) for c in self._latest)
@@ -78,8 +105,23 @@ class Meetings:
             calm_queued=_calm(record.code),
             calls=max(1, record.c >> RANK_BITS),
             ranks=record.c & ((1 << RANK_BITS) - 1),
+            on_device=bool(record.code & ON_DEVICE),
         )
-        self._reduced.append((record.t0, record.t1, meeting))
+        self._reduced.append(_Round(began, record.t0, record.t1, meeting))
+
+    def _stood(self, record: Record) -> None:
+        """Take a round of the device's clock, by what its stream stood for the other ranks."""
+        meeting = Meeting(
+            number=record.a,
+            own=record.d / NS,
+            apart=record.e / NS,
+            hidden=record.d * (record.code & ~(ON_DEVICE | STOOD)) / 1000 / NS,
+            size=record.b,
+            calls=max(1, record.c >> RANK_BITS),
+            ranks=record.c & ((1 << RANK_BITS) - 1),
+            on_device=True,
+        )
+        self._reduced.append(_Round(record.t0, record.t1, record.t1, meeting))
 
     def step(self, record: Record) -> None:
         """Take the end of an optimizer step: the calls before it are one round."""
@@ -97,29 +139,43 @@ class Meetings:
         first, worked = self._passes[-1] if self._passes else (0, 0)
         told = began <= worked <= record.t1
         since = worked if told else max(call.t1 for call in before)
-        self._called.append(
-            Meeting(
-                number=max(call.number for call in before),
-                own=max(0, record.t1 - began - apart) / NS,
-                apart=apart / NS,
-                size=sum(call.size for call in before if call.number),
-                calls=sum(bool(call.number) for call in before),
-                ranks=max(call.ranks for call in before),
-                update=max(0, record.t1 - since - _inside(before, since)) / NS,
-                backward=max(0, worked - max(first, began)) / NS if told else 0.0,
-            )
+        meeting = Meeting(
+            number=max(call.number for call in before),
+            own=max(0, record.t1 - began - apart) / NS,
+            apart=apart / NS,
+            size=sum(call.size for call in before if call.number),
+            calls=sum(bool(call.number) for call in before),
+            ranks=max(call.ranks for call in before),
+            update=max(0, record.t1 - since - _inside(before, since)) / NS,
+            backward=max(0, worked - max(first, began)) / NS if told else 0.0,
         )
+        self._called.append(_Round(began, record.t1, record.t1, meeting))
 
     @property
     def told(self) -> tuple[Meeting, ...]:
         """Return the rounds: those around DDP's reductions where there are any."""
+        waits, idles = list(self._waits), list(self._idles)
         if not self._reduced:
-            return tuple(self._called)
+            return tuple(replace(r.meeting, waited=_waited(waits, r)) for r in self._called)
         steps, passes = list(self._steps), list(self._passes)
         return tuple(
-            replace(meeting, update=_until(steps, end, meeting.own), backward=_within(passes, since))
-            for since, end, meeting in self._reduced
+            replace(
+                r.meeting,
+                update=_until(steps, r.over, r.meeting.own),
+                backward=_within(passes, r.end),
+                waited=_idled(waits, idles, r) if r.meeting.on_device else _waited(waits, r),
+            )
+            for r in self._reduced
         )
+
+    @property
+    def rounds(self) -> int:
+        """Return how many there were, those that were not timed included: as many for each batch as between two."""
+        if not self._reduced:
+            return self._rounds
+        batches = self._counted[1] - self._counted[0]
+        rounds = self._iterations[1] - self._iterations[0]
+        return round(self._batches * rounds / batches) if batches else self._iterations[1]
 
     @property
     def out_of_sight(self) -> float:
@@ -131,6 +187,27 @@ class Meetings:
 def _inside(calls: list[_Call], since: int) -> int:
     """Return the ns that these calls took from a moment on."""
     return sum(max(0, call.t1 - max(call.t0, since)) for call in calls)
+
+
+def _waited(waits: list[tuple[int, int]], of: _Round) -> float:
+    """Return the s of a round's own time in which it waited for batches."""
+    place = max(0, bisect_right(waits, of.began, key=lambda one: one[0]) - 1)
+    found = 0
+    while place < len(waits) and waits[place][0] < of.end:
+        t0, t1 = waits[place]
+        found += max(0, min(t1, of.end) - max(t0, of.began))
+        place += 1
+    return min(of.meeting.own, found / NS)
+
+
+def _idled(waits: list[tuple[int, int]], idles: list[tuple[int, int, int]], of: _Round) -> float:
+    """Return the s of a round's own time in which its device idled for batches: as the host waited if it has not told.
+
+    A host that is ahead of its device waits, and keeps nobody waiting.
+    """
+    place = bisect_right(idles, of.began, key=lambda one: one[0])
+    mine = [idle for _, _, idle in takewhile(lambda one: one[1] <= of.end, idles[place:])]
+    return min(of.meeting.own, sum(mine) / NS) if mine else _waited(waits, of)
 
 
 def _until(steps: list[int], end: int, own: float) -> float:

@@ -244,6 +244,7 @@ class Training:
         elif record.kind == RENDEZVOUS:
             self.meetings.reduced(record)
         elif record.kind == GAP:
+            self.meetings.idled(record)
             self._gaps.append(record.a / NS)
             self._works.append(record.b / NS)
         elif record.kind == MEMORY:
@@ -353,6 +354,7 @@ class Training:
         if not apart:
             if iterator is not None and not self._loaders[iterator.loader].evaluates:
                 self._worked_on(record)
+            self.meetings.waited(record)
             self.ledger.span("loader.wait", record.t0, record.t1, None if iterator is None else iterator.loader)
         if iterator is None:
             return
@@ -562,6 +564,7 @@ class Training:
             local_rank=self.local_rank,
             world_size=self.world_size,
             meetings=self.meetings.told,
+            rounds=self.meetings.rounds,
             wall=max(0, end - self.started) / NS,
             stopped=self.stops.before(last) / NS,
             ledger=totals,

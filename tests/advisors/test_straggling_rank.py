@@ -18,6 +18,13 @@ def test_is_silent_about_jitter(job) -> None:
     assert list(advise(job(*turns))) == []
 
 
+def test_ranks_that_are_late_by_much_in_a_few_rounds_are_no_stragglers(job) -> None:
+    """In two of a hundred rounds three of four, and the other in none: each is the last of all now and then."""
+    turns = [[0.050 if k % 50 == r else 0.010 for k in range(100)] for r in range(4)]
+    assert list(advise(job(*turns[:3], 0.010))) == []
+    assert list(advise(job(turns[0], 0.010))) == []
+
+
 def test_says_who_and_by_how_much(job) -> None:
     (finding,) = advise(job(0.010, 0.010, 0.025, 0.010, communication=0.005))
     assert "rank 2 needs 25 ms a step, the others 10 ms" in finding.says

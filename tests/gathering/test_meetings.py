@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import CALM_PARTS, ON_DEVICE, QUEUED_BITS, Kind, SpanCode
+from gputune.events import CALM_PARTS, ON_DEVICE, QUEUED_BITS, STOOD, Kind, SpanCode
 
 
 def called(story, took: float, number: int, size: int = 1000) -> None:
@@ -145,3 +145,59 @@ def test_the_launchers_words_reach_the_process(story) -> None:
     story.epoch(2)
     (process,) = story.features().processes
     assert (process.rank, process.local_rank, process.world_size) == (3, 1, 8)
+
+
+def stood(story, number: int, *, host: float, own: float, apart: float, beside: int = 0) -> None:
+    """A round that the device has timed, `host` ms of the host's clock after the one before."""
+    t0, story.at = story.at, story.at + host
+    code, c = ON_DEVICE | STOOD | beside, 4 | 2 << 16
+    story.record(
+        Kind.RENDEZVOUS, t0, story.at, code=code, a=number, b=500, d=round(own * 1e6), e=round(apart * 1e6), c=c
+    )
+
+
+def test_a_round_of_a_device_is_told_by_its_own_clock(story) -> None:
+    story.step()
+    for number in range(1, 9):
+        stood(story, number, host=2, own=20, apart=5, beside=250)
+    rounds = told(story)
+    assert [m.number for m in rounds] == [4, 5, 6, 7, 8]
+    assert all((m.own, m.apart, m.hidden) == pytest.approx((0.020, 0.005, 0.005)) for m in rounds)
+    assert all(m.on_device and (m.size, m.calls, m.ranks) == (500, 2, 4) for m in rounds)
+
+
+def test_code_bits_of_a_hosts_forward_passes_are_no_stands(story) -> None:
+    for iteration in range(1, 8):
+        reduced(story, iteration, own=10, apart=5, code=(1 + CALM_PARTS // 2) << QUEUED_BITS)
+    assert not any(m.on_device for m in told(story))
+
+
+def test_what_a_round_waited_for_batches_is_known(story) -> None:
+    story.iterator()
+    for iteration in range(1, 8):
+        story.batch(wait=4)
+        story.at -= 4
+        reduced(story, iteration, own=10, apart=5)
+    assert [round(m.waited * 1e3) for m in told(story)] == [4, 4, 4, 4]
+
+
+def test_a_host_that_waits_ahead_of_its_device_keeps_nobody_waiting(story) -> None:
+    story.iterator()
+    for number in range(1, 9):
+        story.batch(wait=10)
+        story.record(Kind.GAP, story.at - 10, story.at, a=1_000_000, b=9_000_000)
+        t0, story.at = story.at - 10, story.at + 1
+        code = ON_DEVICE | STOOD
+        story.record(Kind.RENDEZVOUS, t0 - 1, story.at, code=code, a=number, d=9_000_000, e=2_000_000, c=4)
+    assert all(m.waited == pytest.approx(0.001) for m in told(story))
+
+
+def test_rounds_that_nobody_timed_are_counted(story) -> None:
+    """Pairs of every seven batches, each with a round."""
+    story.iterator()
+    for number in range(1, 72):
+        story.batch()
+        if number % 7 < 2:
+            stood(story, number, host=2, own=20, apart=5)
+    (process,) = story.features().processes
+    assert process.rounds == pytest.approx(71, abs=1)

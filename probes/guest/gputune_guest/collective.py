@@ -7,14 +7,14 @@ import functools
 import os
 import sys
 
-from gputune_guest import patching, ranks, ring, spans
+from gputune_guest import patching, ranks, ring, spans, standing
 from gputune_guest.words import COLLECTIVE
 
 # every rank of the group makes the same calls of these, in the same order
 SHARED = (
-    "all_gather all_gather_into_tensor all_gather_object all_reduce all_to_all all_to_all_single barrier broadcast "
-    "broadcast_object_list gather gather_object monitored_barrier reduce reduce_scatter reduce_scatter_tensor "
-    "scatter scatter_object_list"
+    "all_gather all_gather_into_tensor all_gather_object all_gather_single all_reduce all_to_all all_to_all_single "
+    "barrier broadcast broadcast_object_list gather gather_object monitored_barrier reduce reduce_scatter "
+    "reduce_scatter_single reduce_scatter_tensor scatter scatter_object_list"
 )
 APART = "recv send"  # two ranks talk, the others do not know
 LAST_GROUP = 0xFFFF  # ranks that fit beside the record's other fields
@@ -35,9 +35,13 @@ def _met(original, what, *, shared):
         local.depth = COLLECTIVE
         t0 = now()
         spans.mark(spans.SPAN, COLLECTIVE, t0)
+        device = standing.here
+        begun = None if device is None else device.begins()
         try:
             return original(*args, **kwargs)
         finally:
+            if begun is not None:
+                device.ends(begun)
             t1 = now()
             local.depth = 0
             _tell(what, t0, t1, sys._getframe().f_back, args, kwargs, shared=shared)
@@ -51,19 +55,40 @@ def _tell(what, t0, t1, frame, args, kwargs, *, shared):  # noqa: PLR0913, PLR09
         ident = spans.get_ident()
         alone = ident == spans.here.trainer
         number = ranks_met = 0
-        if shared and alone and kwargs.get("group") is None:  # the numbering of a part of the ranks is its own
-            _count += 1
-            number = _count
-            ranks_met = min(LAST_GROUP, sys.modules["torch.distributed"].get_world_size())
+        handed = args[:2] or tuple(kwargs.values())
+        size = _size(handed)
+        if shared and _of_all(kwargs.get("group")):  # the numbering of a part of the ranks is its own
+            if alone:
+                _count += 1
+                number = _count
+                ranks_met = min(LAST_GROUP, sys.modules["torch.distributed"].get_world_size())
+            if _on_device(handed):
+                device = standing.begin()
+                if device is not None:
+                    device.counted(size)
         site = spans.site(frame, what)
-        ring.record(spans.SPAN, COLLECTIVE, t0, t1, site, _size(args), number, 0 if alone else ident, ranks_met)
+        ring.record(spans.SPAN, COLLECTIVE, t0, t1, site, size, number, 0 if alone else ident, ranks_met)
     except Exception as error:
         ring.failed(error)
 
 
-def _size(args):
+def _of_all(group):
+    """Return whether a group is of all ranks: FSDP names one in any case."""
+    if group is None:
+        return True
+    size = sys.modules["torch.distributed"].get_world_size()
+    return size > 1 and group.size() == size
+
+
+def _on_device(handed):
+    """Return whether what is handed over lies on a device."""
+    parts = (part for one in handed for part in (one if isinstance(one, list) else (one,)))
+    return any(getattr(part, "is_cuda", False) for part in parts)
+
+
+def _size(handed):
     """Return the bytes of the largest tensor, or list of them, that was handed over."""
-    return max((_bytes(argument) for argument in args[:2]), default=0)
+    return max(map(_bytes, handed), default=0)
 
 
 def _bytes(argument):

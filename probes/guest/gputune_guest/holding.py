@@ -39,7 +39,7 @@ class Hold:
         part = len(step.joins)
         if part == 0:
             self._choose(step)
-        if part != step.target or step.held is not None:
+        if part != step.target or step.held is not None or part not in self.leads:  # another step was learnt since
             return
         length = int(self.ample * self.leads[part])
         cycles = int(length * self.rate)

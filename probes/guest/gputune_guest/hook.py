@@ -30,6 +30,7 @@ FAMILIES = (
         "logs",
         "reporting",
         "sync",
+        "standing",
         "collective",
         "reductions",
         "compiling",  # the last one: it marks what the others have defined

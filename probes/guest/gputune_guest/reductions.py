@@ -2,7 +2,8 @@
 
 DDP keeps clocks of its own around them (`torch/csrc/distributed/c10d/logger.cpp`): when its backward pass was done with
 the gradients, and when the last of them was reduced. They are read, in pairs of iterations, at the following forward
-pass. Nothing is registered with autograd, no gradient is touched and no communication hook is installed.
+pass. No gradient is touched and no communication hook is installed. To read them waits for a device: on one, which is
+what a training on it must not do, the device's own stream is timed instead (standing.py).
 
 In a forward pass nothing is exchanged: what the thread queues for a CPU there, it would queue without an exchange, too.
 """
@@ -13,14 +14,9 @@ import sys
 import time
 import weakref
 
-from gputune_guest import fetch, patching, ring, spans
+from gputune_guest import fetch, patching, ring, spans, standing
 from gputune_guest.words import CALM_PARTS, ON_DEVICE, QUEUED_BITS, RENDEZVOUS
 
-DENSE = 32  # first iterations that are all read
-PAIR = (
-    2  # afterwards so many of EACH are, and of LATER once there were MANY: a pair tells the time between two meetings
-)
-EACH, LATER, MANY = 7, 31, 1024  # primes: what users do every 4 or 10 steps is met as often as it comes
 TORCHS_OWN = 100  # DDP's default sampling, left alone on a device, where a sample waits for the device's events
 MOST = 0xFFFF  # buckets, ranks
 LATEST = 32  # forward passes; of more, the earlier ones count half
@@ -32,7 +28,10 @@ _known = {}  # id of a model to its _Model
 class _Model:
     """What is kept of one DDP model: how often it went forward, its last meeting that was read, its forward passes."""
 
-    __slots__ = ("calm", "count", "end", "forward", "iteration", "on_device", "queued", "read", "reference")
+    __slots__ = (
+        *("calm", "count", "end", "forward", "iteration", "on_device", "queued", "read", "reference"),
+        "standing",
+    )
 
     def __init__(self, model, forget):
         self.reference = weakref.ref(model, forget)
@@ -40,6 +39,7 @@ class _Model:
         self.calm = (0, 0, 0)  # forward passes, ns of them, ns queued for a CPU in them
         self.forward = None  # (ns, ns queued so far) at the beginning of the one under way, if it is timed
         self.on_device = getattr(model, "device_type", "cpu") != "cpu"
+        self.standing = standing.begin() if self.on_device else None
         if not self.on_device:
             model._set_ddp_runtime_logging_sample_rate(1)
 
@@ -62,7 +62,9 @@ def _forward(original):
                 # As DDP counts them: an evaluation meets nobody.
                 if self.require_backward_grad_sync and sys.modules["torch"].is_grad_enabled():
                     mine.count = count = mine.count + 1
-                    if count <= DENSE or count % _each(mine) < PAIR:
+                    if mine.standing is not None:
+                        _reduces(self, mine.standing)
+                    elif _is_read(mine, count):
                         _read(self, mine)
                         if not mine.on_device:
                             mine.forward = now(), fetch._queued(inline=True)
@@ -105,10 +107,20 @@ def _told(mine):
     return (1 + round(CALM_PARTS * min(1.0, waited / took))) << QUEUED_BITS if took > 0 else 0
 
 
-def _each(mine):
+def _is_read(mine, count):
+    """Return whether DDP's clocks are read: without ours, on a device, when it reads them itself."""
     if mine.on_device:
-        return TORCHS_OWN
-    return EACH if mine.count <= MANY else LATER
+        return count <= standing.DENSE or count % TORCHS_OWN < standing.PAIR
+    return standing.sampled(count)
+
+
+def _reduces(model, device):
+    """Have the backward pass that follows timed. Of the first ones DDP tells what it reduced beside them."""
+    device.met = device.reduces = True
+    if device.round is not None and device.rounds <= standing.DENSE:
+        told = model.logger._get_ddp_logging_data().ints_map
+        hidden = max(0, told.get("backward_compute_comm_overlap_time", 0))
+        device.told = told.get("total_parameter_size_bytes", 0), told.get("num_buckets_reduced", 0), hidden
 
 
 def _read(model, mine):
@@ -145,6 +157,7 @@ def _hook(module):
     if hasattr(ddp, "_set_ddp_runtime_logging_sample_rate"):
         patching.patch(ddp, "_pre_forward", _forward)
         patching.patch(ddp, "_post_forward", _forwarded)
+        patching.patch(ddp, "_sync_buffers", standing.stand)
 
 
 os.register_at_fork(after_in_child=_known.clear)

@@ -1,0 +1,290 @@
+"""For how long a device stands still for other ranks: events on its stream around what makes it wait for them.
+
+NCCL's calls return at once. What follows them on the same stream waits on the device, and that wait (a *stand*) lies
+between two events: one recorded when all that the rank does by itself is queued, and one behind the wait. In sampled
+rounds they are recorded around the calls of `torch.distributed`, around the places where FSDP waits, and for
+DistributedDataParallel from the callback that the autograd engine runs when all gradients are computed, which is before
+DDP's own, to the end of the backward pass. For that callback a hook that returns nothing is put on the loss's own node
+for this one pass: no gradient is touched. Nothing here waits for the device: events are read when they have passed.
+
+A round ends with the last stand of a backward pass with a collective, and is numbered by these, as on all ranks.
+"""
+
+import collections
+import functools
+import sys
+
+from gputune_guest import device, patching, ring, spans
+from gputune_guest.words import ON_DEVICE, RENDEZVOUS, STOOD
+
+DENSE = 32  # first rounds that are all timed
+PAIR = 2  # afterwards so many of EACH are, and of LATER once there were MANY: a round begins where another one ended
+EACH, LATER, MANY = 7, 31, 1024  # primes: what users do every 4 or 10 steps is met as often as it comes
+MOST_STANDS = 512  # in a round: one with more is not timed
+MOST_PENDING = 64  # rounds that have not passed
+PROMPT = (
+    20_000  # ns: an event that passes as soon as it is recorded found the device waiting for its host, not for ranks
+)
+MOST = 0xFFFF  # calls, ranks
+
+here = None  # the one of this process, once a device meets other ranks
+
+
+def sampled(number):
+    """Return whether this round is timed: the same ones on every rank."""
+    return number <= DENSE or number % (EACH if number <= MANY else LATER) < PAIR
+
+
+class _Round:
+    """One round under way: its stands, and what ran on other streams, as pairs of marks."""
+
+    __slots__ = ("beside", "calls", "number", "size", "stands")
+
+    def __init__(self, number):
+        self.number, self.stands, self.beside = number, [], []
+        self.size = self.calls = 0
+
+
+class Standing:
+    """Times the rounds of a process with the marks of the device's clock."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.cuda = clock.cuda
+        self.rounds = 0  # that are over
+        self.met = False  # a collective was called since the last one was
+        self.reduces = False  # DDP will reduce in the next backward pass
+        self.told = (0, 0, 0)  # of DDP: bytes, buckets, ns that it reduced beside its backward pass
+        self.round = _Round(1)
+        self.began = None  # the mark at which the round under way began, where it is known
+        self.stream = None  # on which the training computes
+        self.inside = False
+        self.pending = collections.deque()
+
+    def usable(self):
+        """Return whether a mark may be recorded now."""
+        return self.round is not None and not self.inside and not self.clock.capturing()
+
+    def enter(self):
+        """Mark that all of a rank's own work is queued; None where nothing is timed."""
+        if self.round is None or self.inside:
+            return None
+        try:
+            if self.clock.capturing() or not self.cuda.is_initialized():
+                return None
+            self.inside = True
+            return self.clock.mark()
+        except Exception as error:
+            self._failed(error)
+            return None
+
+    def leave(self, before):
+        """Mark that what the stream waits for is queued since `before`."""
+        self.inside = False
+        try:
+            if self.round is not None:
+                self._stood(before, self.clock.mark())
+        except Exception as error:
+            self._failed(error)
+
+    def _stood(self, before, after):
+        if len(self.round.stands) < MOST_STANDS:
+            self.round.stands.append((before, after))
+        else:
+            self._drop()
+
+    def begins(self):
+        """Mark that a collective is called, on whichever stream. Returns (mark, whether it is another stream)."""
+        if self.round is None or self.inside or self.stream is None:
+            return None
+        try:
+            aside = self.cuda.current_stream() != self.stream
+            if aside and self.clock.capturing():
+                return None
+            mark = self.clock.mark() if aside else self.enter()
+        except Exception as error:
+            self._failed(error)
+            return None
+        return None if mark is None else (mark, aside)
+
+    def ends(self, begun):
+        """Mark that a collective was called."""
+        before, aside = begun
+        if not aside:
+            self.leave(before)
+            return
+        try:
+            if self.round is not None and len(self.round.beside) < MOST_STANDS:
+                self.round.beside.append((before, self.clock.mark()))
+        except Exception as error:
+            self._failed(error)
+
+    def counted(self, size):
+        """Learn that all ranks meet in a call."""
+        self.met = True
+        if self.round is not None:
+            self.round.calls += 1
+            self.round.size += size
+
+    def passed(self):
+        """End the round with a backward pass, if ranks met since the last one. On the training thread."""
+        if not self.met:
+            return
+        self.met = self.reduces = False
+        self.rounds += 1
+        done, began = self.round, self.began
+        self.round = self.began = None
+        if done is not None and done.stands:
+            self.began = done.stands[-1][1]
+            if began is not None and len(self.pending) < MOST_PENDING:
+                self.pending.append((done, began))
+        if sampled(self.rounds + 1) and self.clock.errors < device.TOO_MANY:
+            self.round = _Round(self.rounds + 1)
+            if self.stream is None or self.rounds < DENSE:
+                self.stream = self.cuda.current_stream()
+        self._collect()
+
+    def _drop(self):
+        self.round = self.began = None
+
+    def _collect(self):
+        """Tell the rounds whose events have passed."""
+        while self.pending and self.pending[0][0].stands[-1][1].event.query():
+            done, began = self.pending.popleft()
+            self._tell(done, began)
+
+    def _tell(self, done, began):
+        marks = [mark for pair in done.stands + done.beside for mark in pair]
+        if not all(after.event.query() for _, after in done.beside):
+            return
+        for mark in [began, *marks]:
+            self.clock._place(mark)
+        end = done.stands[-1][1]
+        apart = sum(map(self._lasted, done.stands))
+        beside = sum(max(0, after.at - before.at) for before, after in done.beside)
+        own = max(0, end.at - began.at - apart)
+        size, calls, hidden = self.told if not done.calls else (done.size, done.calls, max(0, beside - apart))
+        code = ON_DEVICE | STOOD | min(1000, hidden * 1000 // max(1, own))
+        ranks = min(MOST, sys.modules["torch.distributed"].get_world_size()) | min(MOST, calls) << 16
+        ring.record(RENDEZVOUS, code, began.t, end.t, done.number, size, own, apart, ranks)
+        self.clock.pool += [mark for mark in [began, *marks] if mark is not end and mark is not self.clock.base]
+
+    def _lasted(self, stand):
+        """Return the ns that the stream stood; none where it stood for its host, which was still queueing."""
+        before, after = stand
+        late = after.at + self.clock.low - after.t
+        return max(0, after.at - before.at) if late > PROMPT else 0
+
+    def _failed(self, error):
+        self._drop()
+        self.pending.clear()
+        self.clock.failed(error)
+
+
+def begin():
+    """Return the one of this process, making it where a device's clock is at hand; None where there can be none."""
+    global here
+    if here is None and device.clock is not None:
+        engine = sys.modules.get("torch.autograd")
+        if engine is not None and hasattr(engine, "_engine_run_backward"):
+            patching.patch(engine, "_engine_run_backward", _pass)
+            here = Standing(device.clock)
+    return here
+
+
+def _pass(original):
+    """Wrap the run of the autograd engine that `backward()` makes."""
+    tracing = spans.compiling()
+
+    @functools.wraps(original)
+    def wrapper(tensors, *args, **kwargs):
+        mine = here
+        if mine is None or not mine.met or not kwargs.get("accumulate_grad") or tracing() or spans.silent:
+            return original(tensors, *args, **kwargs)
+        before, handle = [], None
+        if mine.reduces and mine.round is not None:
+            handle = _first(mine, tensors, before)
+        try:
+            return original(tensors, *args, **kwargs)
+        finally:
+            _over(mine, before, handle)
+
+    return wrapper
+
+
+def _first(mine, tensors, before):
+    """Have the engine call us before it lets DDP wait, by a hook that queues the callback. Returns the hook."""
+    try:
+        node = next((t.grad_fn for t in tensors if getattr(t, "grad_fn", None) is not None), None)
+        if node is None or not mine.usable() or _compiles():
+            return None
+        queue = sys.modules["torch.autograd"].Variable._execution_engine.queue_callback
+
+        def computed():
+            mark = mine.enter()
+            if mark is not None:
+                before.append(mark)
+
+        def begun(*_gradients):
+            queue(computed)
+
+        return node.register_prehook(begun)
+    except Exception as error:
+        mine._failed(error)
+        return None
+
+
+def _compiles():
+    """Return whether the backward pass itself is compiled: a hook would be a part of that."""
+    compiled = sys.modules.get("torch._dynamo.compiled_autograd")
+    return bool(getattr(compiled, "compiled_autograd_enabled", False))
+
+
+def _over(mine, before, handle):
+    try:
+        if handle is not None:
+            handle.remove()
+        if before:
+            mine.leave(before[0])
+        mine.passed()
+    except Exception as error:
+        mine._failed(error)
+
+
+def stand(original):
+    """Wrap a function in which the stream of the training is made to wait for other ranks."""
+    tracing = spans.compiling()
+
+    @functools.wraps(original)
+    def wrapper(*args, **kwargs):
+        mine = here or begin()
+        if mine is None or mine.round is None or tracing() or spans.silent:
+            return original(*args, **kwargs)
+        before = mine.enter()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            if before is not None:
+                mine.leave(before)
+
+    return wrapper
+
+
+def _hook_flat(module):
+    for name in ("_pre_forward_unshard", "_pre_backward_hook", "_post_backward_final_callback"):
+        patching.patch(module, name, stand)
+
+
+def _hook_group(module):
+    patching.patch(module.FSDPParamGroup, "wait_for_unshard", stand)
+
+
+def _hook_state(module):
+    patching.patch(module.FSDPState, "_root_post_backward_final_callback", stand)
+
+
+HOOKS = {
+    "torch.distributed.fsdp._runtime_utils": _hook_flat,
+    "torch.distributed.fsdp._fully_shard._fsdp_param_group": _hook_group,
+    "torch.distributed.fsdp._fully_shard._fsdp_state": _hook_state,
+}

@@ -1,0 +1,112 @@
+"""For how long a device stands still for other ranks: told from its own clock, and never waited for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gputune.events import ON_DEVICE, STOOD, Kind
+
+pytest.importorskip("torch", reason="a real autograd engine runs the passes")
+
+DEVICE = """
+import os, sys, time, torch, torch.distributed as dist
+from gputune_guest import device, standing
+host = time.monotonic
+class Event:
+    def __init__(self, enable_timing): pass
+    def record(self): self.at = cuda.now = max(cuda.now, host())
+    def query(self): return host() >= self.at
+    def elapsed_time(self, other): return (other.at - self.at) * 1e3
+    def synchronize(self): raise AssertionError("the guest waits for the device")
+class cuda:
+    now = 0.0
+    Event = Event
+    is_initialized = staticmethod(lambda: True)
+    current_stream = staticmethod(lambda: "compute")
+    is_current_stream_capturing = staticmethod(bool)
+    @staticmethod
+    def work(s): cuda.now = max(cuda.now, host()) + s
+device.clock = device.Clock(cuda)
+dist.init_process_group("gloo", init_method="file://" + os.path.abspath("store"), rank=0, world_size=1)
+mine = standing.begin()
+"""
+REDUCED = (
+    DEVICE
+    + """
+from torch.nn.parallel import DistributedDataParallel
+engine = torch.autograd.Variable._execution_engine
+class Reduced(torch.autograd.Function):  # as DDP does: what waits is queued once all gradients are there
+    @staticmethod
+    def forward(ctx, x): return x.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        cuda.work(0.004)
+        engine.queue_callback(lambda: cuda.work(0.006))
+        return gradient
+weight = torch.ones(4, requires_grad=True)
+for number in range(60):
+    cuda.work(0.002)
+    mine.met = mine.reduces = True
+    Reduced.apply(weight).sum().backward()
+    while cuda.now > host() + 0.02: time.sleep(0.001)
+print(weight.grad.tolist(), weight._backward_hooks, mine.rounds)
+"""
+)
+
+
+def test_what_a_device_stands_between_its_gradients_and_the_next_step_is_told(watched: Callable[..., Any]) -> None:
+    run = watched(REDUCED).healthy()
+    assert run.out.split("\n")[0] == "[60.0, 60.0, 60.0, 60.0] None 60"
+    met = run.records(Kind.RENDEZVOUS)
+    assert [r.a for r in met][:8] == list(range(2, 10))  # the first one has no begin
+    assert set(range(2, 30)) <= {r.a for r in met}
+    assert all(r.a % 7 == 1 for r in met if r.a > 32)  # the second of each pair
+    assert all(r.code & ON_DEVICE and r.code & STOOD for r in met)
+    settled = [r for r in met if r.a > 3]
+    assert all(r.e == pytest.approx(6e6, abs=1.5e6) for r in settled)
+    assert all(r.d == pytest.approx(6e6, abs=3e6) for r in settled)
+    assert all(r.t0 <= r.t1 for r in met)
+
+
+CALLED = (
+    DEVICE
+    + """
+class Part:  # of a tensor on a device
+    is_cuda = True
+    def element_size(self): return 4
+    def nelement(self): return 250
+from gputune_guest import collective
+reduce = collective._met(lambda part: cuda.work(0.005), "torch.distributed.all_reduce", shared=True)
+weight = torch.ones(4, requires_grad=True)
+for number in range(20):
+    cuda.work(0.010)
+    weight.sum().backward()
+    reduce(Part())
+    if number > 10:
+        continue
+    reduce(Part())
+time.sleep(0.3)
+mine._collect()
+print(mine.rounds)
+"""
+)
+
+
+def test_calls_on_the_trainings_own_stream_are_stands_too(watched: Callable[..., Any]) -> None:
+    run = watched(CALLED).healthy()
+    assert int(run.out) == 19  # the last calls belong to a backward pass that does not come
+    met = {r.a: r for r in run.records(Kind.RENDEZVOUS)}
+    assert met[5].e == pytest.approx(10e6, abs=2e6)
+    assert met[5].d == pytest.approx(10e6, abs=2e6)
+    assert (met[5].b, met[5].c) == (2000, 1 | 2 << 16)
+    assert met[15].e == pytest.approx(5e6, abs=2e6)
+
+
+SLOW_HOST = CALLED.replace("cuda.work(0.005)", "time.sleep(0.002)").replace("cuda.work(0.010)", "cuda.work(0.001)")
+
+
+def test_a_device_that_waits_for_its_host_stands_for_nobody(watched: Callable[..., Any]) -> None:
+    met = watched(SLOW_HOST).healthy().records(Kind.RENDEZVOUS)
+    assert len(met) >= 10
+    assert sum(r.e == 0 for r in met) >= 0.8 * len(met)
