@@ -17,6 +17,7 @@ FAMILIES = (
         "device",
         "loader",
         "picks",
+        "pinning",
         "draws",
         "fetch",
         "sharding",

@@ -1,7 +1,7 @@
 """The numbers of `gputune/events.py`, said again: the island imports nothing of gputune. A test compares them."""
 
 BATCH, FETCH, SPAN, STEP, GAP, WORKER, BACKWARD, ITERATOR, MEMBER, FORWARD, GUEST, READS = range(1, 13)
-RENDEZVOUS, PICK, LOCKED = 13, 14, 15
+RENDEZVOUS, PICK, LOCKED, PIN = 13, 14, 15, 16
 
 LOADER_START = 2
 COPY_H2D = 4
