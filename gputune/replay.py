@@ -6,7 +6,9 @@ batch takes blocked time (latency, network, sleep), which overlaps freely, time 
 all readers share, and CPU time, which competes with the other workers, with the training's own step and with foreign
 processes for the CPUs that this job may use (processor sharing; threads of one step wait for each other). The training
 asks for its next batch when its step is over. A worker that computes its next batch holds the GIL, which it needs to
-hand the last one over: the training waits for that, until the next one is made or `late` s have passed. Passing a batch
+hand the last one over: the training waits for that, until the next one is made or `late` s have passed. With `pins`, a thread of the training process stands between the workers and
+the training: it takes batches in the order in which they are made, waits for their makers like that, and hands them on
+when they are pinned, while the training goes on. Passing a batch
 on takes a CPU beside the maker's own (`sending`), whoever has to wait for it then. What begins after a while of
 something else begins cold (`aftermath.py`): with `cools`, the times of a job are those of work that does not.
 
@@ -97,6 +99,9 @@ class Job:
     cpus: float
     others: float = 0.0  # runnable foreign processes on those CPUs
     delivery: float = DELIVERY_S
+    taking: float = 0.0  # s in which a thread that pins batches takes one from its maker
+    pins: Sequence[Work] = ()  # what it then takes for each; () where there is none, and the training takes them itself
+    pinners: int = 1  # such threads: each loader has one
     late: float = 0.0  # s that it takes longer as long as the batch's maker computes another one
     sending: float = 0.0  # CPU s in which a worker passes a finished batch on, beside the next one
     floor: float = 0.0  # s per batch that the device works in any case
@@ -113,7 +118,7 @@ class Job:
 
     def _enough(self) -> int:
         """Return how many batches to replay, so that they are like all that were measured."""
-        alike = _alike(self.fetches) and _alike(self.steps) and _alike(self.picks)
+        alike = all(map(_alike, (self.fetches, self.steps, self.picks, self.pins)))
         return BATCHES if alike else min(MOST_BATCHES, max(len(self.fetches), len(self.steps)))
 
     def epoch(self, workers: int, prefetch: int, batches: int, *, in_order: bool = True) -> float:
@@ -121,7 +126,7 @@ class Job:
         if workers == 0:
             return batches * self.seconds(0, 1)
         played = min(batches, max(self._enough(), ROUNDS * workers))
-        if played <= BATCHES // 2 and played < max(map(len, (self.fetches, self.steps, self.picks))):
+        if played <= BATCHES // 2 and played < max(map(len, (self.fetches, self.steps, self.picks, self.pins))):
             return self._short(workers, max(1, prefetch), batches, in_order=in_order)
         ends = _play(self, workers, max(1, prefetch), played, in_order=in_order)
         total = max(ends[-1], played * self.floor)
@@ -132,11 +137,12 @@ class Job:
     def _short(self, workers: int, prefetch: int, batches: int, *, in_order: bool) -> float:
         """Return the mean time of short passes, in s: each has other batches, for a few are not like all."""
         count = BATCHES - BATCHES % batches
-        series = (spread(self.fetches, count), spread(self.steps, count), self.picked(count))
+        pins = spread(self.pins, count) if self.pins else []
+        series = (spread(self.fetches, count), spread(self.steps, count), self.picked(count), pins)
         total = 0.0
         for start in range(0, count, batches):
-            fetches, steps, picks = (each[start : start + batches] for each in series)
-            job = replace(self, fetches=fetches, steps=steps, picks=picks)
+            fetches, steps, picks, pins = (each[start : start + batches] for each in series)
+            job = replace(self, fetches=fetches, steps=steps, picks=picks, pins=pins)
             total += max(_play(job, workers, prefetch, batches, in_order=in_order)[-1], batches * self.floor)
         return total * batches / count
 
@@ -151,6 +157,7 @@ class Job:
     def _inline(self, batches: int) -> float:
         share = min(1.0, self.cpus / (1.0 + self.others))
         total = sum(pick.cpu / share + pick.blocked for pick in self.picked(batches))
+        total += batches * mean(pin.cpu / share + pin.blocked for pin in self.pins)  # by the training itself
         for fetch, step in zip(spread(self.fetches, batches), spread(self.steps, batches), strict=True):
             crowd = step.pace(min(1.0, self.cpus / (step.width + self.others)))
             making, stepping = fetch.cpu / share + fetch.blocked + fetch.disk, step.cpu / crowd + step.blocked
@@ -174,7 +181,8 @@ def _play(job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool
     return play.ends
 
 
-TRAINING, SENDER = -1, -2  # who: the training itself; a thread that passes a batch on; workers are 0 and up
+TRAINING, SENDER = -1, -2  # who: the training itself; a thread that passes a batch on; workers are 0 and up,
+PINNER = -3  # and below this one threads that pin
 
 
 class _Play:
@@ -201,7 +209,12 @@ class _Play:
         self.reading: list[tuple[float, int]] = []  # (disk's time, who)
         self.queues: list[deque[int]] = [deque() for _ in range(workers)]
         self.making = [-1] * workers
-        self.ready: dict[int, None] = {}  # batches that are made, in the order in which they were
+        self.pins = spread(job.pins, batches) if job.pins else []
+        self.pinners = [PINNER - number for number in range(job.pinners)]  # those that are at rest
+        self.pinning: dict[int, tuple[int, Work]] = {}  # who to the batch in its hands
+        self.pinned = 0
+        self.made: deque[int] = deque()  # batches that wait for one of them, in the order in which they were made
+        self.ready: dict[int, None] = {}  # batches that the training may take, in the order in which they became so
         self.held = [0] * workers  # batches handed out to each and not yet received
         self.maker: dict[int, int] = {}
         self.sent = self.received = 0
@@ -216,7 +229,9 @@ class _Play:
 
     def advance(self) -> None:
         """Let the training take a batch if it waits for one that is there; then go on to the next event."""
-        if self.step is None and self.handing < 0:
+        while self.handing < 0 and self.made and self.pinners:
+            self._hand_over(self.made[0])
+        if self.step is None and (self.pins or self.handing < 0):
             self._receive()
         share = self.cpus / self.crowd if self.crowd > self.cpus else 1.0
         together = share if self.step is None or self.getting else self.step.pace(share)
@@ -269,23 +284,45 @@ class _Play:
 
     def _receive(self) -> None:
         found = self._wanted()
-        if found not in self.ready:
-            return
+        if found in self.ready and self.pins:
+            self._take(found)
+        elif found in self.ready:
+            self._hand_over(found)
+
+    def _hand_over(self, found: int) -> None:
+        """Let its maker hand a batch over to who takes it, which needs the GIL of a maker that is at work."""
         maker = self.maker[found]
         if self.job.late > 0 and maker in self.computers:
             self.handing, self.until = maker, self.now + self.job.late
         else:
-            self._take(found)
+            self._handed()
 
     def _wanted(self) -> int:
         """Return the batch that the training gets next; without order, the first that is there."""
         return next(iter(self.ready)) if self.ready and not self.in_order else self.received
 
     def _handed(self) -> None:
-        self._take(self._wanted())
+        self.handing, self.until = -1, math.inf
+        if self.pins:
+            self._pin()
+        else:
+            self._take(self._wanted())
+
+    def _pin(self) -> None:
+        """Let a thread pin the batch that was made first."""
+        who, work = self.pinners.pop(), self.pins[self.pinned]
+        self.pinning[who] = self.made.popleft(), work
+        self.pinned += 1
+        if work.blocked > 0:
+            heapq.heappush(self.blocked, (self.now + work.blocked, who))
+        else:
+            self._copy(who)
+
+    def _copy(self, who: int) -> None:
+        self.crowd += 1.0
+        heapq.heappush(self.running, (self.virtual + self.job.taking + self.pinning[who][1].cpu, who))
 
     def _take(self, found: int) -> None:
-        self.handing, self.until = -1, math.inf
         del self.ready[found]
         self.held[self.maker.pop(found)] -= 1
         self.step, pick = self.steps[self.received], self.picks[self.received]
@@ -299,6 +336,8 @@ class _Play:
         self.now, who = heapq.heappop(self.blocked)
         if who == TRAINING:
             self._stepped()
+        elif who <= PINNER:
+            self._copy(who)
         else:
             self._wait_no_more(who, self.fetches[self.making[who]])
 
@@ -319,15 +358,21 @@ class _Play:
 
     def _computed(self) -> None:
         self.virtual, who = heapq.heappop(self.running)
-        if who == SENDER:
+        if who < 0:
             self.crowd -= 1.0
+            if who <= PINNER:
+                self.ready[self.pinning.pop(who)[0]] = None
+                self.pinners.append(who)
             return
         if self.job.sending > 0:  # in its place, as far as the CPUs are concerned
             heapq.heappush(self.running, (self.virtual + self.job.sending, SENDER))
         else:
             self.crowd -= 1.0
         self.computers.discard(who)
-        self.ready[self.making[who]] = None
+        if self.pins:
+            self.made.append(self.making[who])
+        else:
+            self.ready[self.making[who]] = None
         self.making[who] = -1
         if self.handing == who:
             self._handed()

@@ -31,7 +31,7 @@ DEVICES = 32  # devices of files kept
 # Looked up for every record, and an enum's members are slow to look up.
 BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), int(Kind.BACKWARD)
 ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
-RENDEZVOUS, GAP, PICK = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK)
+RENDEZVOUS, GAP, PICK, PIN = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK), int(Kind.PIN)
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
@@ -158,6 +158,10 @@ class Training:
                 self.world_size = maybe(fields.get("world_size"))
         elif kind in {"shards", "draws"}:
             self._made_here(fields)
+        elif kind == "pinned":
+            loader = self._loaders.get(int(str(fields["id"])))
+            if loader is not None:
+                loader.consists(fields)
         elif kind == "precision":
             self._precision = precise(self._precision, fields)
         elif kind == "reads":
@@ -195,7 +199,7 @@ class Training:
 
     def _take(self, record: Record) -> None:
         kind = record.kind
-        if kind != SPAN:
+        if kind not in {SPAN, PIN}:  # a thread of its own says nothing of what the training did since
             self._last_end = 0
         if kind == BATCH:
             self._batch(record)
@@ -211,6 +215,8 @@ class Training:
             self._iterator(record)
         elif kind == FORWARD:
             self._forward(record)
+        elif kind == PIN:
+            self._pinned(record)
         else:
             self._measured(record)
 
@@ -253,6 +259,12 @@ class Training:
     def by_passes(self) -> bool:
         """Return whether its loop is told by backward passes alone: somebody updates the weights by hand."""
         return self._rounds.by_passes
+
+    def _pinned(self, record: Record) -> None:
+        """Take a batch that the thread which pins them has handed on."""
+        loader = self._loaders.get(self._of.get(record.a, -1))
+        if loader is not None:
+            loader.pinned(record)
 
     def _forward(self, record: Record) -> None:
         """Take the time before a step's first module call, less what spans explain of it."""

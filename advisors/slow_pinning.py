@@ -1,0 +1,111 @@
+"""Batches wait for the one thread that copies them into page-locked memory, however many workers make them.
+
+What it sees: with `pin_memory=True` and workers, torch has one thread in the training process that takes each batch from
+the workers, copies its tensors into page-locked memory and hands them on to `next()`. How long it takes for that is
+measured around it, its CPU time and the time that it has no CPU apart.
+
+Why it matters: no more batches come than that thread pins, one after the other. Beyond it more workers only make
+batches that lie and wait.
+
+What to do: hand over fewer bytes. Pictures that are bytes on the disk can stay bytes until they are on the device
+(`x.to(device, non_blocking=True).float().div_(255)`): a quarter of float32. Other numbers fit float16 or int32, a half.
+Where the types are as narrow as can be, two DataLoaders with half of the workers and of the samples each, drawn from in
+turn, have two such threads. Without `pin_memory` the training itself would pay, by copies that block. The first batches
+take longest, for page-locked memory is new then, and used again later: batches of equal size that are let go of in time
+(no list of them) keep it so.
+
+When it is wrong: when the values need the digits, when the conversion costs the device more than the copy did, or when
+something else fills the CPUs or the memory's bandwidth, so that the thread is slow by that.
+
+Sources: `torch.utils.data` documentation, "Memory Pinning"; torch, `torch/utils/data/_utils/pin_memory.py`; the model is
+`gputune/replay.py`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gputune.features import Features
+from gputune.figures import mean
+from gputune.finding import Effect, Finding, Speedup
+from gputune.pinning import is_picture, left, rate_of, with_fewer_bytes
+from gputune.prediction import Outlook, outlooks
+
+CHECKLIST = ("1.6", "data loading")
+
+WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
+WORTH = 1.05  # what a lighter batch must promise
+NARROW = 0.9  # of the bytes: where more are left, the types are as narrow as can be
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for outlook in outlooks(run):
+        if outlook.waiting < WAITING or not outlook.job.pins or not outlook.now.workers:
+            continue
+        share = left(outlook.loader, as_bytes=True)
+        if share > NARROW:
+            speedup = outlook.with_pinned(1.0, pinners=2)
+        else:
+            speedup = _down_to(with_fewer_bytes(outlook, share), outlook, left(outlook.loader, as_bytes=False))
+        if speedup.likely >= WORTH:
+            yield _finding(outlook, speedup, share)
+
+
+def _down_to(likely: Speedup, outlook: Outlook, more: float) -> Speedup:
+    """Return the gain with a low end where more bytes are left: pictures may be no bytes."""
+    least = with_fewer_bytes(outlook, more)
+    return replace(likely, low=min(likely.low, least.low), steady=min(likely.sure, least.sure))
+
+
+def _cure(outlook: Outlook, share: float) -> tuple[str, str, Effect]:
+    """Return what to do, what would prove it wrong, and what it does to the results."""
+    if share > NARROW:
+        halves = "with half of the samples and of the workers each, drawn from in turn: two threads pin"
+        return f"build two DataLoaders {halves}", "two such DataLoaders", "changes-order"
+    wide = max(outlook.loader.types, key=lambda name: outlook.loader.types[name]).removeprefix("torch.")
+    kept = "uint8" if is_picture(outlook.loader.shape) and "float" in wide else "int32" if "int" in wide else "float16"
+    back = ".float().div_(255)" if kept == "uint8" else f".to(torch.{wide})"
+    there = f"x.to(device, non_blocking=True){back}"
+    return (
+        f"hand batches over as {kept}, not {wide}, and convert on the device (`{there}`): {share:.0%} of the bytes",
+        f"batches of {kept}",
+        "changes-rounding",
+    )
+
+
+def _finding(outlook: Outlook, speedup: Speedup, share: float) -> Finding:
+    loader = outlook.loader
+    size, rate = loader.batch_bytes or 0, rate_of(loader)
+    cure, tried, effect = _cure(outlook, share)
+    of = f"a batch of {size / 1e6:.3g} MB" if size else "a batch"
+    at = f" ({rate / 1e9:.3g} GB/s)" if rate else ""
+    pinning = mean(pin.wall for pin in loader.pins)
+    return Finding(
+        id="slow-pinning",
+        says=(
+            f"the loop waits {outlook.waiting:.0%} of its time for batches, and these for the one thread of "
+            f"pin_memory=True: it takes {pinning * 1e3:.3g} ms to pin {of}{at}, "
+            f"{loader.num_workers} workers make one in {outlook.making * 1e3:.3g} ms each, "
+            f"a step takes {outlook.stepping * 1e3:.3g} ms"
+        ),
+        do=cure,
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis=(
+            "DataLoader replayed with its pinning thread "
+            + ("twice" if share > NARROW else f"at {share:.0%} of the bytes, and as much less for the device to copy")
+        ),
+        falsified_by=f"samples/s with {tried} below x{speedup.low:.2f} of this run's",
+        effect=effect,
+        evidence={
+            "waiting": outlook.waiting,
+            "pinning_s": pinning,
+            "taking_s": outlook.job.taking,
+            "fresh_s": loader.fresh,
+            "batch_s": outlook.making,
+            "step_s": outlook.stepping,
+            "batch_bytes": size,
+            "bytes_per_s": rate,
+            "bytes_left": share,
+        },
+        where=loader.where,
+    )
