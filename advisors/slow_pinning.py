@@ -1,28 +1,29 @@
 """Batches wait for the one thread that copies them into page-locked memory, however many workers make them.
 
-What it sees: with `pin_memory=True` and workers, torch has one thread in the training process that takes each batch from
-the workers, copies its tensors into page-locked memory and hands them on to `next()`. How long it takes for that is
-measured around it, its CPU time and the time that it has no CPU apart.
+What it sees: with `pin_memory=True` and workers, torch has one thread in the training process that takes each batch
+from the workers, copies its tensors into page-locked memory and hands them on to `next()`. How long it takes for that
+is measured around it, its CPU time and the time that it has no CPU apart.
 
 Why it matters: no more batches come than that thread pins, one after the other. Beyond it more workers only make
 batches that lie and wait.
 
 What to do: hand over fewer bytes. Pictures that are bytes on the disk can stay bytes until they are on the device
 (`x.to(device, non_blocking=True).float().div_(255)`): a quarter of float32. Other numbers fit float16 or int32, a half.
-Where the types are as narrow as can be, two DataLoaders with half of the workers and of the samples each, drawn from in
-turn, have two such threads. Without `pin_memory` the training itself would pay, by copies that block. The first batches
-take longest, for page-locked memory is new then, and used again later: batches of equal size that are let go of in time
-(no list of them) keep it so.
+Where the types are as narrow as can be, nothing need be pinned anew: tensors in shared memory (`share_memory_()`),
+made before the workers start and page-locked once (`cudaHostRegister`), are filled by the workers, which return their
+number; there are as many as batches are on their way (workers x prefetch) and two more. Two DataLoaders, and so two
+such threads, gained nothing where that was tried. Without `pin_memory` the training itself would pay, by copies that
+block. The first batches take longest, for page-locked memory is new then, and used again later: batches of equal size
+that are let go of in time (no list of them) keep it so.
 
-When it is wrong: when the values need the digits, when the conversion costs the device more than the copy did, or when
-something else fills the CPUs or the memory's bandwidth, so that the thread is slow by that.
+When it is wrong: when the values need the digits, when the conversion costs the device more than the copy did, or
+when something else fills the CPUs or the memory's bandwidth, so that the thread is slow by that.
 
 Sources: `torch.utils.data` documentation, "Memory Pinning"; torch, `torch/utils/data/_utils/pin_memory.py`; the model is
 `gputune/replay.py`.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gputune.features import Features
 from gputune.figures import mean
@@ -34,6 +35,7 @@ CHECKLIST = ("1.6", "data loading")
 
 WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 WORTH = 1.05  # what a lighter batch must promise
+HALF = 0.5  # of pinning: what at least goes where the workers have a copy more to make instead
 NARROW = 0.9  # of the bytes: where more are left, the types are as narrow as can be
 
 
@@ -43,24 +45,23 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         share = left(outlook.loader, as_bytes=True)
         if share > NARROW:
-            speedup = outlook.with_pinned(1.0, pinners=2)
+            speedup = outlook.with_pinned(0.0, smaller=False).down_to(outlook.with_pinned(HALF, smaller=False))
         else:
-            speedup = _down_to(with_fewer_bytes(outlook, share), outlook, left(outlook.loader, as_bytes=False))
+            more = left(outlook.loader, as_bytes=False)  # pictures may be no bytes
+            speedup = with_fewer_bytes(outlook, share).down_to(with_fewer_bytes(outlook, more))
         if speedup.likely >= WORTH:
             yield _finding(outlook, speedup, share)
-
-
-def _down_to(likely: Speedup, outlook: Outlook, more: float) -> Speedup:
-    """Return the gain with a low end where more bytes are left: pictures may be no bytes."""
-    least = with_fewer_bytes(outlook, more)
-    return replace(likely, low=min(likely.low, least.low), steady=min(likely.sure, least.sure))
 
 
 def _cure(outlook: Outlook, share: float) -> tuple[str, str, Effect]:
     """Return what to do, what would prove it wrong, and what it does to the results."""
     if share > NARROW:
-        halves = "with half of the samples and of the workers each, drawn from in turn: two threads pin"
-        return f"build two DataLoaders {halves}", "two such DataLoaders", "changes-order"
+        once = "page-lock buffers in shared memory once (`torch.cuda.cudart().cudaHostRegister`)"
+        return (
+            f"{once}; have workers fill one and return its number, with pin_memory=False",
+            "such buffers",
+            "identical",
+        )
     wide = max(outlook.loader.types, key=lambda name: outlook.loader.types[name]).removeprefix("torch.")
     kept = "uint8" if is_picture(outlook.loader.shape) and "float" in wide else "int32" if "int" in wide else "float16"
     back = ".float().div_(255)" if kept == "uint8" else f".to(torch.{wide})"
@@ -91,8 +92,12 @@ def _finding(outlook: Outlook, speedup: Speedup, share: float) -> Finding:
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
         basis=(
-            "DataLoader replayed with its pinning thread "
-            + ("twice" if share > NARROW else f"at {share:.0%} of the bytes, and as much less for the device to copy")
+            "DataLoader replayed "
+            + (
+                "with nothing to pin; low: with half of it"
+                if share > NARROW
+                else f"with {share:.0%} of the bytes to pin, and for the device to copy"
+            )
         ),
         falsified_by=f"samples/s with {tried} below x{speedup.low:.2f} of this run's",
         effect=effect,

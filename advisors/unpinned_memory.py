@@ -6,7 +6,7 @@ held it, and that the memory was not page-locked.
 Why it matters: the driver copies pageable memory through a small page-locked buffer of its own, piece by piece, and
 the call returns only when the last piece is on its way. Until then the thread queues nothing for the device.
 
-One thread of the training process pins what the workers make: the prediction has it take each batch at the rate at which
+One thread of the training process pins what workers make: the prediction has it take each batch at the rate at which
 batches of this run are pinned, else at that of the copies themselves, which the driver stages in the same way.
 
 What to do: `pin_memory=True` in the DataLoader, and `non_blocking=True` in the copy. A collate function that returns a

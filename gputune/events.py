@@ -66,7 +66,7 @@ class Kind(IntEnum):
     LOCKED = 15  # sampled batches that entered locks of multiprocessing, t0 to t1 as its FETCH, before its READS: a ns
     #              that they were held, b ns that they were waited for, c how often; code: INLINE
     PIN = 16  # the thread of `pin_memory=True` copied a batch into page-locked memory: t0 it was unpickled, t1 it is
-    #           handed on to next(); a iterator id, b CPU ns since the batch before (unpickling), d CPU ns from t0 to t1,
+    #           handed on to next(); a iterator id, b CPU ns since the batch before (unpickling), d CPU ns from t0 on,
     #           c number of the batch in its pass; code: 0, or 1 + the thousandths of t0 to t1 without a CPU
 
 

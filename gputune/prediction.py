@@ -389,7 +389,8 @@ class Outlook:
         much of what falls to strangers by their use does so in truth. Waiting for a batch to be made is all theirs.
         """
         loader = self.loader
-        handing = 0.0 if self.job.pins else mean(loader.deliveries)  # of batches that were made: what it takes at the least stays in any case
+        # of batches that were made: what it takes at the least stays in any case
+        handing = 0.0 if self.job.pins else mean(loader.deliveries)
         late = max(0.0, handing - self.job.delivery) if handing else 0.0
         making = max(0.0, mean(loader.for_batches) - handing) if loader.num_workers else 0.0
         inline = 0.0 if loader.num_workers else mean(fetch.queued for fetch in loader.fetches)
@@ -541,20 +542,23 @@ class Outlook:
         job = replace(self.job, fetches=tuple(replace(f, cpu=f.cpu * share) for f in self.job.fetches))
         return self.gain(self.now, job)
 
-    def with_pinned(self, share: float, pinners: int = 1, copied: tuple[float, float] = (0.0, 0.0)) -> Speedup:
-        """Return what it would buy to pin only `share` of each batch's bytes, or by so many threads at a time.
+    def with_pinned(self, share: float, copied: tuple[float, float] = (0.0, 0.0), *, smaller: bool = True) -> Speedup:
+        """Return what it would buy to pin only `share` of each batch: it is `smaller`, or the rest is pinned for good.
 
-        `copied` are the s of a step, sure and at the most, that the device has the less to copy then. Fresh memory for
-        the first batches is the less as well. Steps that nobody waits before begin warm: only the upper end knows.
+        `copied` are the s of a step, sure and at the most, that the device has the less to copy then: likely is their
+        geometric mean. Fresh memory for the first of smaller batches is the less as well. Steps that nobody waits
+        before begin warm: only the upper end knows.
         """
         pins = tuple(Work(pin.cpu * share, pin.blocked * share) for pin in self.job.pins)
-        sure, most = (self._copying_less(replace(self.job, pins=pins, pinners=pinners), each) for each in copied)
-        fresh = self.loader.fresh * (1 - share)
+        lighter = replace(self.job, pins=pins)
+        some = (copied[0], math.sqrt(copied[0] * copied[1]), copied[1])
+        sure, likely, most = (self._copying_less(lighter, each) for each in some)
+        fresh = self.loader.fresh * (1 - share) if smaller else 0.0
 
         def gain(job: Job) -> Speedup:
             return self._interval(self.loop(self.now), max(TINY, self._with(job).loop(self.now) - fresh))
 
-        found = gain(sure)
+        found = gain(likely).down_to(gain(sure))
         return replace(found, high=max(found.high, gain(warmest(most, self.loader)).high))
 
     def _copying_less(self, job: Job, seconds: float) -> Job:
@@ -625,7 +629,8 @@ class Outlook:
         What a batch is late by on average, beyond what it takes the training to open it, holds up each step now, and
         then as well if it is not `prompt`: few tensors are late where CPUs are taken away. But not what it is late by
         because the CPUs are crowded, which stretches its making as well, or because its maker computes the next one:
-        the replay has both. Where a thread pins the batches it is that one which is held up, and not the step. What the model cannot explain is likely the makers' own, unless the CPUs are crowded.
+        the replay has both. Where a thread pins the batches it is that one which is held up, and not the step. What the
+        model cannot explain is likely the makers' own, unless the CPUs are crowded.
         """
         loader, free = self.loader, 1 - self.queued * self._crowded()
         usual = self.handing - (1 - free) * max(0.0, self.handing - delivery)

@@ -6,11 +6,11 @@ batch takes blocked time (latency, network, sleep), which overlaps freely, time 
 all readers share, and CPU time, which competes with the other workers, with the training's own step and with foreign
 processes for the CPUs that this job may use (processor sharing; threads of one step wait for each other). The training
 asks for its next batch when its step is over. A worker that computes its next batch holds the GIL, which it needs to
-hand the last one over: the training waits for that, until the next one is made or `late` s have passed. With `pins`, a thread of the training process stands between the workers and
-the training: it takes batches in the order in which they are made, waits for their makers like that, and hands them on
-when they are pinned, while the training goes on. Passing a batch
-on takes a CPU beside the maker's own (`sending`), whoever has to wait for it then. What begins after a while of
-something else begins cold (`aftermath.py`): with `cools`, the times of a job are those of work that does not.
+hand the last one over: the training waits for that, until the next one is made or `late` s have passed. With `pins`,
+a thread of the training process stands between the workers and the training: it takes batches in the order in which
+they are made, waits for their makers like that, and hands them on when they are pinned, while the training goes on.
+Passing a batch on takes a CPU beside the maker's own (`sending`), whoever has to wait for it then. What begins after a
+while of something else begins cold (`aftermath.py`): with `cools`, the times of a job are those of work that does not.
 
 Nothing here reads a clock or a file: the same measurements always give the same prediction.
 
@@ -101,7 +101,6 @@ class Job:
     delivery: float = DELIVERY_S
     taking: float = 0.0  # s in which a thread that pins batches takes one from its maker
     pins: Sequence[Work] = ()  # what it then takes for each; () where there is none, and the training takes them itself
-    pinners: int = 1  # such threads: each loader has one
     late: float = 0.0  # s that it takes longer as long as the batch's maker computes another one
     sending: float = 0.0  # CPU s in which a worker passes a finished batch on, beside the next one
     floor: float = 0.0  # s per batch that the device works in any case
@@ -181,8 +180,8 @@ def _play(job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool
     return play.ends
 
 
-TRAINING, SENDER = -1, -2  # who: the training itself; a thread that passes a batch on; workers are 0 and up,
-PINNER = -3  # and below this one threads that pin
+TRAINING, SENDER, PINNER = -1, -2, -3  # who: the training; a thread that passes a batch on; the one that pins them all;
+#                                      workers are 0 and up
 
 
 class _Play:
@@ -210,10 +209,9 @@ class _Play:
         self.queues: list[deque[int]] = [deque() for _ in range(workers)]
         self.making = [-1] * workers
         self.pins = spread(job.pins, batches) if job.pins else []
-        self.pinners = [PINNER - number for number in range(job.pinners)]  # those that are at rest
-        self.pinning: dict[int, tuple[int, Work]] = {}  # who to the batch in its hands
+        self.pinning = -1  # the batch that is being pinned
         self.pinned = 0
-        self.made: deque[int] = deque()  # batches that wait for one of them, in the order in which they were made
+        self.made: deque[int] = deque()  # batches that are to be, in the order in which they were made
         self.ready: dict[int, None] = {}  # batches that the training may take, in the order in which they became so
         self.held = [0] * workers  # batches handed out to each and not yet received
         self.maker: dict[int, int] = {}
@@ -229,7 +227,7 @@ class _Play:
 
     def advance(self) -> None:
         """Let the training take a batch if it waits for one that is there; then go on to the next event."""
-        while self.handing < 0 and self.made and self.pinners:
+        if self.handing < 0 and self.made and self.pinning < 0:
             self._hand_over(self.made[0])
         if self.step is None and (self.pins or self.handing < 0):
             self._receive()
@@ -309,18 +307,18 @@ class _Play:
             self._take(self._wanted())
 
     def _pin(self) -> None:
-        """Let a thread pin the batch that was made first."""
-        who, work = self.pinners.pop(), self.pins[self.pinned]
-        self.pinning[who] = self.made.popleft(), work
-        self.pinned += 1
-        if work.blocked > 0:
-            heapq.heappush(self.blocked, (self.now + work.blocked, who))
+        """Let its thread pin the batch that was made first."""
+        self.pinning = self.made.popleft()
+        blocked = self.pins[self.pinned].blocked
+        if blocked > 0:
+            heapq.heappush(self.blocked, (self.now + blocked, PINNER))
         else:
-            self._copy(who)
+            self._copy()
 
-    def _copy(self, who: int) -> None:
+    def _copy(self) -> None:
         self.crowd += 1.0
-        heapq.heappush(self.running, (self.virtual + self.job.taking + self.pinning[who][1].cpu, who))
+        heapq.heappush(self.running, (self.virtual + self.job.taking + self.pins[self.pinned].cpu, PINNER))
+        self.pinned += 1
 
     def _take(self, found: int) -> None:
         del self.ready[found]
@@ -336,8 +334,8 @@ class _Play:
         self.now, who = heapq.heappop(self.blocked)
         if who == TRAINING:
             self._stepped()
-        elif who <= PINNER:
-            self._copy(who)
+        elif who == PINNER:
+            self._copy()
         else:
             self._wait_no_more(who, self.fetches[self.making[who]])
 
@@ -360,9 +358,9 @@ class _Play:
         self.virtual, who = heapq.heappop(self.running)
         if who < 0:
             self.crowd -= 1.0
-            if who <= PINNER:
-                self.ready[self.pinning.pop(who)[0]] = None
-                self.pinners.append(who)
+            if who == PINNER:
+                self.ready[self.pinning] = None
+                self.pinning = -1
             return
         if self.job.sending > 0:  # in its place, as far as the CPUs are concerned
             heapq.heappush(self.running, (self.virtual + self.job.sending, SENDER))

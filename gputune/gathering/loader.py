@@ -15,8 +15,8 @@ from gputune.gathering.pinning import Pinning
 from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.settling import Settling
 from gputune.gathering.storage import Kept, Pass
-from gputune.sample import Json
 from gputune.replay import TYPICAL_PREFETCH
+from gputune.sample import Json
 from gputune.units import NS
 
 KEPT = 2000  # batches kept for the model, the latest: more would not make a mean better

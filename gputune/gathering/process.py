@@ -146,8 +146,8 @@ class Training:
             line = self._lines.setdefault(str(fields.get("where")), Companions())
             # a recorder that was killed and restarted reads every note again: its loader is known by then
             self._loaders.setdefault(int(str(fields["id"])), LoaderState(fields, line))
-        elif kind == "pipeline":
-            self._stages(fields)
+        elif kind in {"pipeline", "pinned"}:
+            self._of_loader(fields)
         elif kind == "site":
             self._sites[int(str(fields["id"]))] = _Site(str(fields.get("where", "")), str(fields.get("what", "")))
         elif kind == "process":
@@ -158,10 +158,6 @@ class Training:
                 self.world_size = maybe(fields.get("world_size"))
         elif kind in {"shards", "draws"}:
             self._made_here(fields)
-        elif kind == "pinned":
-            loader = self._loaders.get(int(str(fields["id"])))
-            if loader is not None:
-                loader.consists(fields)
         elif kind == "precision":
             self._precision = precise(self._precision, fields)
         elif kind == "reads":
@@ -177,9 +173,14 @@ class Training:
         elif fields.get("inline"):
             self._draws = bool(self._draws) or (isinstance(drawn, list) and "torch" in drawn)
 
-    def _stages(self, fields: dict[str, Json]) -> None:
+    def _of_loader(self, fields: dict[str, Json]) -> None:
+        """Take what is said of one loader beside its settings."""
         loader = self._loaders.get(int(str(fields["id"])))
-        if loader is not None and loader.pipeline is not None:
+        if loader is None:
+            return
+        if fields["n"] == "pinned":
+            loader.consists(fields)
+        elif loader.pipeline is not None:
             loader.pipeline.told(fields)
 
     def take(self, record: Record) -> None:
