@@ -19,8 +19,8 @@ that are let go of in time (no list of them) keep it so.
 When it is wrong: when the values need the digits, when the conversion costs the device more than the copy did, or
 when something else fills the CPUs or the memory's bandwidth, so that the thread is slow by that.
 
-Sources: `torch.utils.data` documentation, "Memory Pinning"; torch, `torch/utils/data/_utils/pin_memory.py`; the model is
-`gputune/replay.py`.
+Sources: `torch.utils.data` documentation, "Memory Pinning"; torch, `torch/utils/data/_utils/pin_memory.py`; the model
+is `gputune/replay.py`.
 """
 
 from collections.abc import Iterator

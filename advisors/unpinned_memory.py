@@ -23,22 +23,21 @@ from collections.abc import Iterator
 
 from gputune.features import Features
 from gputune.finding import Finding
-from gputune.pinning import measured_rate, staging_rate
+from gputune.pinning import measured_rate, pageable, pinning_rate
 from gputune.transfers import ASKED, Held, beside, held
 
 CHECKLIST = ("1.6",)
 
-PINNED = 0.5  # of the bytes: a place that copies both kinds is called by what most of them are
 FASTER = (2.0, 4.0)  # times, likely and at best: a copy from page-locked memory against one from pageable memory
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        copies = [c for c in process.copies if c.pinned < PINNED and c.size]
-        rate, staged = measured_rate(run), staging_rate(copies)
-        found = held(run, process, copies, rate or staged)
+        copies = pageable(process.copies)
+        rate = pinning_rate(run, copies)
+        found = held(run, process, copies, rate)
         if found is not None:
-            yield _finding(found, rate or staged, "as other batches are" if rate else "as fast as these copies")
+            yield _finding(found, rate, "as other batches are" if measured_rate(run) else "as fast as these copies")
 
 
 def _finding(found: Held, rate: float, known: str) -> Finding:

@@ -13,16 +13,31 @@ from gputune.prediction import Outlook
 from gputune.workload import device_time, device_work
 
 LEAST_BYTES = 1_000_000  # of a batch: below it, what pinning takes says nothing of a rate
+PINNED = 0.5  # of the bytes: a place that copies both kinds is called by what most of them are
 PICTURE = frozenset({1, 3, 4})  # channels
 SIDE = 8  # pixels, the least side of a picture
 NARROWER = {"torch.float64": 0.25, "torch.float32": 0.5, "torch.int64": 0.5}  # of its bytes: float16, int32
 AS_BYTES = {"torch.float64": 0.125, "torch.float32": 0.25}  # likewise, of a picture: uint8
 
 
+def pageable(copies: Sequence[Copy]) -> list[Copy]:
+    """Return those from pageable memory."""
+    return [copy for copy in copies if copy.pinned < PINNED and copy.size]
+
+
 def measured_rate(run: Features) -> float:
     """Return the B/s at which threads of this run pin batches, 0 where none does."""
     loaders = (loader for process in run.processes for loader in process.loaders if loader.pins)
     return max((rate_of(loader) for loader in loaders), default=0.0)
+
+
+def pinning_rate(run: Features, copies: Sequence[Copy]) -> float:
+    """Return the B/s at which a thread would pin what is copied from pageable memory now; 0 if not known, or nothing.
+
+    As other batches of the run are pinned, else as fast as these copies are staged.
+    """
+    found = pageable(copies)
+    return (measured_rate(run) or staging_rate(found)) if found else 0.0
 
 
 def rate_of(loader: Loader) -> float:

@@ -669,15 +669,22 @@ class Outlook:
         wanted = mean(f.cpu + f.queued for f in self.loader.fetches) / max(TINY, self.per_batch)
         return min(1.0, max(0.0, min(wanted, self.loader.num_workers) + 1 + strangers - self.job.cpus))
 
+    def pinned_at(self, job: Job, rate: float) -> Job:
+        """Return a job whose batches a thread pins with so many B/s, taking them as the training does now.
+
+        The job as it is where one pins them already, or where that rate is not known (0).
+        """
+        size = self.loader.batch_bytes or 0
+        if not rate or not size or job.pins:
+            return job
+        return replace(job, pins=(Work(size / rate, 0.0),), taking=job.delivery, delivery=GOTTEN_S)
+
     def fastest(self, pinned_at: float = 0.0) -> float:
         """Return the s that this loop's batches would take if no step took any time: what the loader can do at best.
 
-        With `pinned_at`, where no thread pins them yet, that one does so with so many B/s, after taking them as the
-        training does now.
+        With `pinned_at`, where no thread pins them yet, one does so with so many B/s.
         """
-        job, size = replace(self.job, steps=(Work(0.0, 0.0),), floor=0.0), self.loader.batch_bytes or 0
-        if pinned_at and size and not job.pins:
-            job = replace(job, pins=(Work(size / pinned_at, 0.0),), taking=job.delivery, delivery=GOTTEN_S)
+        job = replace(self.pinned_at(self.job, pinned_at), steps=(Work(0.0, 0.0),), floor=0.0)
         steady = job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order)
         return steady * self.loader.batches + self.loader.fresh
 
