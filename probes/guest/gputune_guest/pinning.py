@@ -28,23 +28,29 @@ PARTS = 256  # of a batch that are looked at for these
 
 _owners = weakref.WeakKeyDictionary()  # the queue that workers put batches in, to (iterator's number, loader's id)
 _told = set()
+_news = 0  # how often that was told: looking it up costs as much as all else together
 
 
 def belongs(iterator, number, loader):
     """Say whose batches come through the queue of an iterator's workers."""
+    global _news
     queue = getattr(iterator, "_worker_result_queue", None)
     if queue is not None:
         with contextlib.suppress(TypeError):  # of a kind that nothing can be kept beside
             _owners[queue] = (number, loader)
+            _news += 1
 
 
 class _Stage:
     """One such thread at work. `took` and `pinned` are called in turn, in that thread."""
 
-    __slots__ = ("asks", "cpu", "early", "fd", "queue", "queued", "seen", "t0", "unpacking", "used")
+    __slots__ = (
+        *("asks", "cpu", "early", "fd", "news", "owner", "queue", "queued", "seen", "t0", "unpacking", "used"),
+    )
 
     def __init__(self, queue):
         self.queue = queue
+        self.owner, self.news = None, -1
         self.t0 = self.unpacking = self.seen = 0
         self.used = cpu_of_thread()
         self.queued = -1
@@ -83,14 +89,18 @@ class _Stage:
         self.t0 = 0
 
     def _write(self, code, t0, t1, index, pinning, unpacking):  # noqa: PLR0913, PLR0917 - one record's fields
-        owner = _owners.get(self.queue)
+        if self.news != _news:
+            self.news = _news
+            self.owner = _owners.get(self.queue)
+        owner = self.owner
         if owner is None:
             if len(self.early) < EARLY:
                 self.early.append((code, t0, t1, index, pinning, unpacking))
             return
-        for first in self.early:
-            _record(owner[0], *first)
-        self.early = ()
+        if self.early:
+            for first in self.early:
+                _record(owner[0], *first)
+            self.early = []
         _record(owner[0], code, t0, t1, index, pinning, unpacking)
 
     def tell(self, data):
