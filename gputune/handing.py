@@ -18,7 +18,7 @@ SENDING_S = 0.0008  # CPU s in which a worker passes a small batch on (measured:
 SENDING_RATE = 1e10  # B/s of a large one (0.95 to 2.1 ms for 6 MB, 2.1 for 13, 2.4 for 18)
 AWAITED = 2.0  # times its own CPU time: who takes longer to get a batch waits for a CPU, or for one who holds the GIL
 HANDED = 1.5  # times its own CPU time that a training takes to get a batch: the rest its maker hands over each tensor
-GOTTEN_S = 0.0002  # s in which next() takes a batch that a thread of the same process has pinned (measured: 0.15 to 0.6)
+GOTTEN_S = 0.0002  # s in which next() takes what a thread of its process has pinned (measured: 0.15 to 0.6 ms)
 PICKED = 0.2  # of the CPU time of a next(): where the batch sampler took more, what is left is told by too few steps
 
 
