@@ -115,7 +115,7 @@ def _delivered(outlook: Outlook) -> float:
     getting = getting_of(loader)
     unpacked = min(1.0, UNPACKED_S / getting) if math.isfinite(getting) else 1.0
     hindered = 1.0 if len(loader.unhindered) >= LEAST_SAMPLED else 1 - max(0.0, _excess(outlook) * _share(outlook))
-    return max(min(whole, unhindered_of(loader)), outlook.job.delivery * unpacked * hindered)
+    return max(min(whole, unhindered_of(loader)), outlook.handing * unpacked * hindered)
 
 
 def _share(outlook: Outlook) -> float:

@@ -21,10 +21,9 @@ from collections.abc import Iterator
 
 from gputune.features import Device, Features, Link
 from gputune.finding import Finding, Speedup
+from gputune.pcie import USABLE, rates
 from gputune.prediction import ERROR
 
-LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}  # B/s of one lane and direction
-USABLE = 0.85  # of it is left for the data of large copies: packets have headers
 SLOWER = 0.7  # of what it could do: below it, lanes or a generation are missing
 NOTABLE = 0.05  # of the time that the link is in use: below it, it holds nobody up
 NONSENSE = 1.1  # times its rate: more bytes than a link can carry show that it is not the link that they took
@@ -36,20 +35,14 @@ def advise(run: Features) -> Iterator[Finding]:
         moved = max(device.received or 0.0, device.sent or 0.0)
         if device.link is None or not moved:
             continue
-        now, most = _rates(device.link)
+        now, most = rates(device.link)
         if not now or now > SLOWER * most or not NOTABLE <= moved / (USABLE * now) <= NONSENSE:
             continue
         yield _finding(run, device, device.link, moved / (USABLE * now))
 
 
-def _rates(link: Link) -> tuple[float, float]:
-    """Return the B/s that a link gives now, and those that it could; 0 for a generation that is not known."""
-    now, most = LANE.get(link.generation, 0.0), LANE.get(link.generation_most, 0.0)
-    return (now * link.lanes, most * link.lanes_most) if now and most else (0.0, 0.0)
-
-
 def _finding(run: Features, device: Device, link: Link, used: float) -> Finding:
-    now, most = _rates(link)
+    now, most = rates(link)
     used = min(1.0, used)
     saved = min(used * (1 - now / most), _idle(run, device))
     likely = 1 / (1 - saved)

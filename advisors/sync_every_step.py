@@ -49,7 +49,7 @@ def advise(run: Features) -> Iterator[Finding]:
 def _finding(process: Process, step: Lanes, places: list[Place]) -> Finding:
     steps = process.batches or process.optimizer_steps
     copies = step.copying >= COPIES * step.step
-    then = step.without(step.synced + step.cold + (step.copying if copies else 0.0))
+    then = step.without(step.synced + step.cold + (step.copying if copies else 0.0), pinned=copies)
     kept = then + (step.step - then) / EVERY
     sure = step.step - (step.step - kept) * (HALF if copies else SURE)
     speedup = gain(process, step.step, sure, kept, then)

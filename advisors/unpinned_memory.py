@@ -6,6 +6,9 @@ held it, and that the memory was not page-locked.
 Why it matters: the driver copies pageable memory through a small page-locked buffer of its own, piece by piece, and
 the call returns only when the last piece is on its way. Until then the thread queues nothing for the device.
 
+One thread of the training process pins what workers make: the prediction has it take each batch at the rate at which
+batches of this run are pinned, else at that of the copies themselves, which the driver stages in the same way.
+
 What to do: `pin_memory=True` in the DataLoader, and `non_blocking=True` in the copy. A collate function that returns a
 class of its own needs a `pin_memory()` method on it.
 
@@ -20,22 +23,24 @@ from collections.abc import Iterator
 
 from gputune.features import Features
 from gputune.finding import Finding
+from gputune.pinning import measured_rate, pageable, pinning_rate
 from gputune.transfers import ASKED, Held, beside, held
 
 CHECKLIST = ("1.6",)
 
-PINNED = 0.5  # of the bytes: a place that copies both kinds is called by what most of them are
 FASTER = (2.0, 4.0)  # times, likely and at best: a copy from page-locked memory against one from pageable memory
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        found = held(run, process, [c for c in process.copies if c.pinned < PINNED and c.size])
+        copies = pageable(process.copies)
+        rate = pinning_rate(run, copies)
+        found = held(run, process, copies, rate)
         if found is not None:
-            yield _finding(found)
+            yield _finding(found, rate, "as other batches are" if measured_rate(run) else "as fast as these copies")
 
 
-def _finding(found: Held) -> Finding:
+def _finding(found: Held, rate: float, known: str) -> Finding:
     step, worst = found.lanes, found.worst
     likely, best = FASTER
     loader = next((x for x in found.process.loaders if x.training), None)
@@ -57,10 +62,11 @@ def _finding(found: Held) -> Finding:
         basis=(
             f"the copies {likely:g} times as fast ({best:g} at best), and beside the host's own work instead of "
             "between it; low: half of that"
+            + (f"; workers' batches pinned by one thread at {rate / 1e9:.3g} GB/s, {known}" if rate else "")
         ),
         falsified_by=f"samples/s with pinned batches below x{speedup.low:.2f} of this run's",
         effect="identical",
-        evidence={**found.evidence, "fastest_bytes_per_s": worst.fastest},
+        evidence={**found.evidence, "fastest_bytes_per_s": worst.fastest, "pinned_bytes_per_s": rate},
         where=worst.where,
         change=change if unset else {},
         part=None if asked else pinned,

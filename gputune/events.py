@@ -81,6 +81,9 @@ class Kind(IntEnum):
     #              b B reserved, d B that were ever live at most, e how often it had to give back all that it cached
     OOM = 19  # a device's memory ran out, t0 = t1, which need not end anything: code the device, and EXPANDABLE; a B
     #           asked for, b B live, d B reserved, e B free on the device, c site id (0 none)
+    PIN = 20  # the thread of `pin_memory=True` copied a batch into page-locked memory: t0 it was unpickled, t1 it is
+    #           handed on to next(); a iterator id, b CPU ns since the batch before (unpickling), d CPU ns from t0 on,
+    #           c number of the batch in its pass; code: 0, or 1 + the thousandths of t0 to t1 without a CPU
 
 
 class SpanCode(IntEnum):

@@ -37,6 +37,20 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """What the thread of `pin_memory=True` took for one batch, in s.
+
+    `wall` is from when it was unpickled until it lay in page-locked memory, `cpu` and `queued` (None where that was not
+    asked) its CPU time in that and the time without a CPU. `unpacking` is CPU time before: of taking the batch.
+    """
+
+    wall: float
+    cpu: float
+    queued: float | None = None
+    unpacking: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
     """How an amount of memory moved over the steady state, in B and B/s.
 
@@ -165,7 +179,13 @@ class Loader:
     batch_shared: bool = True  # most of a batch's bytes are tensors: from a worker they come through /dev/shm
     batch_tensors: int | None = None  # that a batch consists of, 127 where they are more; None where none was counted
     collate: str = ""  # name of the collate function
-    deliveries: tuple[float, ...] = ()  # s until a batch that a worker had made was there, once it was asked for
+    pins: tuple[Pin, ...] = ()  # of the thread that pins batches, steady state; none where there is no such thread
+    fresh: float = 0.0  # s that the first batches took longer to be pinned, together: into memory that is new
+    gets: tuple[float, ...] = ()  # s of each next() from when that thread had handed its batch on
+    types: Mapping[str, int] = field(default_factory=dict)  # of the tensors that it pins: "torch.float32" to B a batch
+    shape: tuple[int, ...] = ()  # of the largest of these
+    deliveries: tuple[float, ...] = ()  # s until a batch that a worker had made was there, once it was asked for: in
+    #                                     next(), or by the thread that pins
     ready: tuple[float, ...] = ()  # s of each next() whose batch had been made before, among these
     hindered: tuple[float, ...] = ()  # those of `deliveries` of which the maker was at work on another batch
     freed: tuple[float, ...] = ()  # those in which it was until that was made: s up to there

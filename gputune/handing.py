@@ -18,12 +18,14 @@ SENDING_S = 0.0008  # CPU s in which a worker passes a small batch on (measured:
 SENDING_RATE = 1e10  # B/s of a large one (0.95 to 2.1 ms for 6 MB, 2.1 for 13, 2.4 for 18)
 AWAITED = 2.0  # times its own CPU time: who takes longer to get a batch waits for a CPU, or for one who holds the GIL
 HANDED = 1.5  # times its own CPU time that a training takes to get a batch: the rest its maker hands over each tensor
+GOTTEN_S = 0.0002  # s in which next() takes what a thread of its process has pinned (measured: 0.15 to 0.6 ms)
 PICKED = 0.2  # of the CPU time of a next(): where the batch sampler took more, what is left is told by too few steps
 
 
 def delivery_of(loader: Loader) -> float:
     """Return the s that it takes the training to get a batch that is ready: unpickling, opening its memory.
 
+    Where a thread pins the batches, that is none of it: what it hands on is only picked up.
     As usual for batches that lay ready. Where they never do, or arrive far later than the training's own CPU time
     explains, since CPUs are crowded or their maker holds the GIL: by that time, less what it is longer for being cold;
     from when their makers let go of it, where most of them did.
@@ -37,6 +39,8 @@ def handover(loader: Loader) -> tuple[float, float]:
 
     Never more than half of those that were waited for took to come: right after a start of workers many are late.
     """
+    if loader.pins:
+        return (median(loader.gets) if len(loader.gets) >= LEAST_BATCHES else GOTTEN_S), 0.0
     getting, most = getting_of(loader), _awaited(loader)
     if len(loader.ready) >= LEAST_BATCHES and (usual := min(most, median(loader.ready))) <= AWAITED * getting:
         return usual, 0.0
@@ -47,6 +51,24 @@ def handover(loader: Loader) -> tuple[float, float]:
         return _warmed(loader, min(most, low)) if math.isinf(getting) else _handed(loader, getting, most)
     delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
     return (min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery), 0.0
+
+
+def taking_of(loader: Loader) -> float:
+    """Return the s that it takes the thread which pins batches to get one that is made: the same, in another thread.
+
+    It does nothing else, and so never comes to it cold.
+    """
+    getting = mean(pin.unpacking for pin in loader.pins)
+    if len(loader.ready) >= LEAST_BATCHES and (usual := median(loader.ready)) <= AWAITED * getting:
+        return usual
+    if len(loader.after) > max(LEAST_BATCHES, len(loader.hindered), len(loader.unhindered)):
+        return median(loader.after)
+    return min(HANDED * getting, median(loader.deliveries)) if loader.deliveries else HANDED * getting
+
+
+def hand_over_of(loader: Loader) -> float:
+    """Return the s that it takes whoever gets batches from the workers to get one that is made."""
+    return taking_of(loader) if loader.pins else delivery_of(loader)
 
 
 def _awaited(loader: Loader) -> float:

@@ -12,6 +12,7 @@ from gputune.enough import LEAST_SAMPLED
 from gputune.features import Features, Loader, Process
 from gputune.figures import TINY, mean
 from gputune.finding import Speedup
+from gputune.pinning import pinning_rate
 from gputune.prediction import ERROR, Outlook
 from gputune.workload import device_work
 
@@ -26,7 +27,8 @@ class Lanes:
 
     `synced` is the host's waiting for results, `copying` its waiting for copies; `launching` its computing under the
     model, the backward pass and the optimizer; `computing` all of its computing. `device` is the device's work, and
-    no step is shorter than `least`, in which the loader makes a batch.
+    no step is shorter than `least`, in which the loader makes a batch; `pinned` is the same where a thread pins what
+    comes from pageable memory now.
     """
 
     step: float
@@ -37,6 +39,7 @@ class Lanes:
     launching: float
     device: float
     least: float
+    pinned: float = 0.0
 
     @property
     def cold(self) -> float:
@@ -45,9 +48,12 @@ class Lanes:
         spun = (self.computing - own) / self.synced if self.synced else 0.0
         return chill(self.synced, own, spun)
 
-    def without(self, saved: float) -> float:
-        """Return how long a step takes with so many s less on the host: never less than the device works."""
-        return min(self.step, max(self.step - saved, self.device, self.least, TINY))
+    def without(self, saved: float, *, pinned: bool = False) -> float:
+        """Return how long a step takes with so many s less on the host: never less than the device works.
+
+        With `pinned` memory for all copies.
+        """
+        return min(self.step, max(self.step - saved, self.device, self.pinned if pinned else self.least, TINY))
 
 
 def lanes(run: Features, process: Process) -> Lanes | None:
@@ -74,6 +80,7 @@ def lanes(run: Features, process: Process) -> Lanes | None:
         launching=min(computing, _launching(process, step - synced - waiting - copying, steps)),
         device=device_work(run, process, whole) * step / whole,
         least=max((o.fastest() for o in outlooks if o.known), default=0.0) / steps,
+        pinned=max((o.fastest(pinning_rate(run, held)) for o in outlooks if o.known), default=0.0) / steps,
     )
 
 

@@ -19,7 +19,7 @@ from gputune.enough import LEAST_BATCHES, LEAST_SAMPLED, alike
 from gputune.features import Epoch, Features, Fetch, Loader, Machine, Process
 from gputune.figures import TINY, mean
 from gputune.finding import ERROR, MOST, Speedup, interval
-from gputune.handing import delivery_of
+from gputune.handing import GOTTEN_S, hand_over_of
 from gputune.replay import DELIVERY_S, TYPICAL_PREFETCH, Job, Work
 from gputune.steadiness import unsteadiness
 from gputune.team import starved
@@ -159,7 +159,17 @@ class Outlook:
     @cached_property
     def arriving(self) -> float:
         """Return the mean s from when a batch is asked for until it has come: its own queue for a CPU included."""
-        return mean(f.wall for f in self.loader.fetches) + delivery_of(self.loader) + self.picking
+        return mean(f.wall for f in self.loader.fetches) + hand_over_of(self.loader) + self.pinning + self.picking
+
+    @cached_property
+    def pinning(self) -> float:
+        """Return the mean s for which a thread of its own pins a batch, time spent queueing for a CPU left out."""
+        return mean(pin.cpu + pin.blocked for pin in self.job.pins)
+
+    @property
+    def handing(self) -> float:
+        """Return the s that it takes to get a batch that is made, whoever gets it: the training, or who pins it."""
+        return self.job.taking if self.job.pins else self.job.delivery
 
     @cached_property
     def making_cpu(self) -> float:
@@ -396,7 +406,8 @@ class Outlook:
         much of what falls to strangers by their use does so in truth. Waiting for a batch to be made is all theirs.
         """
         loader = self.loader
-        handing = mean(loader.deliveries)  # of batches that were made: what it takes at the least stays in any case
+        # of batches that were made: what it takes at the least stays in any case
+        handing = 0.0 if self.job.pins else mean(loader.deliveries)
         late = max(0.0, handing - self.job.delivery) if handing else 0.0
         making = max(0.0, mean(loader.for_batches) - handing) if loader.num_workers else 0.0
         inline = 0.0 if loader.num_workers else mean(fetch.queued for fetch in loader.fetches)
@@ -534,7 +545,7 @@ class Outlook:
         files = wanted.handling if wanted else 0.0
         pairs = zip(self.job.fetches, self.loader.fetches, strict=True)
         prepared = tuple(Work(min(work.cpu, files + self._ready(fetch)), 0.0) for work, fetch in pairs)
-        job = replace(self.job, fetches=prepared, delivery=min(self.job.delivery, DELIVERY_S))
+        job = replace(_handing(self.job, min(self.handing, DELIVERY_S)), fetches=prepared)
         return self.gain(Setting(max(1, self.now.workers), self.now.prefetch, persistent=True), job)
 
     def _ready(self, fetch: Fetch) -> float:
@@ -547,6 +558,31 @@ class Outlook:
         """Return what it would buy to make each batch with only `share` of its CPU time."""
         job = replace(self.job, fetches=tuple(replace(f, cpu=f.cpu * share) for f in self.job.fetches))
         return self.gain(self.now, job)
+
+    def with_pinned(self, share: float, copied: tuple[float, float] = (0.0, 0.0), *, smaller: bool = True) -> Speedup:
+        """Return what it would buy to pin only `share` of each batch: it is `smaller`, or the rest is pinned for good.
+
+        `copied` are the s of a step, sure and at the most, that the device has the less to copy then: likely is their
+        geometric mean. Fresh memory for the first of smaller batches is the less as well. Steps that nobody waits
+        before begin warm: only the upper end knows.
+        """
+        pins = tuple(Work(pin.cpu * share, pin.blocked * share) for pin in self.job.pins)
+        lighter = replace(self.job, pins=pins)
+        some = (copied[0], math.sqrt(copied[0] * copied[1]), copied[1])
+        sure, likely, most = (self._copying_less(lighter, each) for each in some)
+        fresh = self.loader.fresh * (1 - share) if smaller else 0.0
+
+        def gain(job: Job) -> Speedup:
+            return self._interval(self.loop(self.now), max(TINY, self._with(job).loop(self.now) - fresh))
+
+        found = gain(likely).down_to(gain(sure))
+        return replace(found, high=max(found.high, gain(warmest(most, self.loader)).high))
+
+    def _copying_less(self, job: Job, seconds: float) -> Job:
+        """Return a job whose device copies for so many s less a step; steps are shorter where they wait for it."""
+        waits = mean(self.loader.pauses.get("sync", ()))
+        steps = tuple(replace(step, blocked=step.blocked - min(step.blocked, seconds, waits)) for step in job.steps)
+        return replace(job, floor=max(0.0, job.floor - seconds), steps=steps)
 
     def with_picked(self, share: float) -> Speedup:
         """Return what it would buy if the batch sampler took only `share` of its time in the training process."""
@@ -610,18 +646,19 @@ class Outlook:
         What a batch is late by on average, beyond what it takes the training to open it, holds up each step now, and
         then as well if it is not `prompt`: few tensors are late where CPUs are taken away. But not what it is late by
         because the CPUs are crowded, which stretches its making as well, or because its maker computes the next one:
-        the replay has both. What the model cannot explain is likely the makers' own, unless the CPUs are crowded.
+        the replay has both. Where a thread pins the batches it is that one which is held up, and not the step. What the
+        model cannot explain is likely the makers' own, unless the CPUs are crowded.
         """
         loader, free = self.loader, 1 - self.queued * self._crowded()
-        job = replace(self.job, delivery=self.job.delivery - (1 - free) * max(0.0, self.job.delivery - delivery))
-        longer = max(0.0, mean(_handovers(loader)) * free - job.delivery) if loader.num_workers else 0.0
-        later = min(longer, max(0.0, delivery - job.delivery)) if prompt else longer
+        usual = self.handing - (1 - free) * max(0.0, self.handing - delivery)
+        job, held = _handing(self.job, usual), loader.num_workers and not self.job.pins
+        longer = max(0.0, mean(_handovers(loader)) * free - usual) if held else 0.0
+        later = min(longer, max(0.0, delivery - usual)) if prompt else longer
         now = self._with(replace(job, steps=tuple(_later(job, step, longer) for step in job.steps)))
         cheaper = replace(
-            job,
+            _handing(job, min(delivery, usual)),
             fetches=tuple(_cheaper(work, f, excess) for work, f in zip(job.fetches, loader.fetches, strict=True)),
             steps=tuple(_later(job, replace(s, cpu=s.cpu * (1 - lighter)), later) for s in job.steps),
-            delivery=min(delivery, job.delivery),
             late=job.late * fewer,
         )
         collating = sum(f.collate for f in loader.fetches) / max(TINY, sum(f.wall for f in loader.fetches))
@@ -649,10 +686,26 @@ class Outlook:
         wanted = mean(f.cpu + f.queued for f in self.loader.fetches) / max(TINY, self.per_batch)
         return min(1.0, max(0.0, min(wanted, self.loader.num_workers) + 1 + strangers - self.job.cpus))
 
-    def fastest(self) -> float:
-        """Return the s that this loop's batches would take if no step took any time: what the loader can do at best."""
-        job = changed(self.job, replace(self.job, steps=(Work(0.0, 0.0),), floor=0.0))
-        return job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order) * self.loader.batches
+    def pinned_at(self, job: Job, rate: float) -> Job:
+        """Return a job whose batches a thread pins with so many B/s, taking them as the training does now.
+
+        The job as it is where one pins them already, or where that rate is not known (0).
+        """
+        size = self.loader.batch_bytes or 0
+        if not rate or not size or job.pins:
+            return job
+        pinned = replace(job, pins=(Work(size / rate, 0.0),), taking=job.delivery, delivery=GOTTEN_S)
+        return changed(job, pinned)
+
+    def fastest(self, pinned_at: float = 0.0) -> float:
+        """Return the s that this loop's batches would take if no step took any time: what the loader can do at best.
+
+        With `pinned_at`, where no thread pins them yet, one does so with so many B/s.
+        """
+        pinned = self.pinned_at(self.job, pinned_at)
+        job = changed(pinned, replace(pinned, steps=(Work(0.0, 0.0),), floor=0.0))
+        steady = job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order)
+        return steady * self.loader.batches + self.loader.fresh
 
 
 def _overlap(loader: Loader, other: Loader) -> bool:
@@ -670,6 +723,11 @@ def _handovers(loader: Loader) -> Sequence[float]:
     if len(loader.unhindered) >= LEAST_SAMPLED:
         return loader.unhindered
     return () if loader.hindered or loader.freed else loader.deliveries
+
+
+def _handing(job: Job, seconds: float) -> Job:
+    """Return a job in which a batch that is made is gotten in so many s by whoever gets it."""
+    return replace(job, taking=seconds) if job.pins else replace(job, delivery=seconds)
 
 
 def _later(job: Job, step: Work, seconds: float) -> Work:

@@ -6,9 +6,11 @@ batch takes blocked time (latency, network, sleep), which overlaps freely, time 
 all readers share, and CPU time, which competes with the other workers, with the training's own step and with foreign
 processes for the CPUs that this job may use (processor sharing; threads of one step wait for each other). The training
 asks for its next batch when its step is over. A worker that computes its next batch holds the GIL, which it needs to
-hand the last one over: the training waits for that, until the next one is made or `late` s have passed. Passing a batch
-on takes a CPU beside the maker's own (`sending`), whoever has to wait for it then. What begins after a while of
-something else begins cold (`aftermath.py`): with `cools`, the times of a job are those of work that does not.
+hand the last one over: the training waits for that, until the next one is made or `late` s have passed. With `pins`,
+a thread of the training process stands between the workers and the training: it takes batches in the order in which
+they are made, waits for their makers like that, and hands them on when they are pinned, while the training goes on.
+Passing a batch on takes a CPU beside the maker's own (`sending`), whoever has to wait for it then. What begins after a
+while of something else begins cold (`aftermath.py`): with `cools`, the times of a job are those of work that does not.
 
 Ranks that meet (`mates`) are replayed together, each with its own loader: a step is over when the last of them has come
 and `exchange` s have passed, and the workers of those that stand there work on.
@@ -101,6 +103,8 @@ class Job:
     cpus: float
     others: float = 0.0  # runnable foreign processes on those CPUs
     delivery: float = DELIVERY_S
+    taking: float = 0.0  # s in which a thread that pins batches takes one from its maker
+    pins: Sequence[Work] = ()  # what it then takes for each; () where there is none, and the training takes them itself
     late: float = 0.0  # s that it takes longer as long as the batch's maker computes another one
     sending: float = 0.0  # CPU s in which a worker passes a finished batch on, beside the next one
     floor: float = 0.0  # s per batch that the device works in any case
@@ -120,7 +124,7 @@ class Job:
 
     def _enough(self) -> int:
         """Return how many batches to replay, so that they are like all that were measured."""
-        alike = _alike(self.fetches) and _alike(self.steps) and _alike(self.picks)
+        alike = all(map(_alike, (self.fetches, self.steps, self.picks, self.pins)))
         enough = BATCHES if alike else min(MOST_BATCHES, max(len(self.fetches), len(self.steps)))
         return max(FEWEST, min(enough, MOST_OF_ALL // (1 + len(self.mates))))
 
@@ -129,7 +133,7 @@ class Job:
         if workers == 0:
             return batches * self.seconds(0, 1)
         played = min(batches, max(self._enough(), ROUNDS * workers))
-        if batches <= BATCHES // 2 and batches < max(map(len, (self.fetches, self.steps, self.picks))):
+        if batches <= BATCHES // 2 and batches < max(map(len, (self.fetches, self.steps, self.picks, self.pins))):
             return self._short(workers, max(1, prefetch), batches, in_order=in_order)
         ends = _play(self, workers, max(1, prefetch), played, in_order=in_order)
         total = max(ends[-1], played * self.floor)
@@ -149,10 +153,11 @@ class Job:
 
     def _stretch(self, start: int, batches: int, count: int) -> "Job":
         """Return so many batches in a row, out of `count` that stand for all."""
-        series = (spread(self.fetches, count), spread(self.steps, count), self.picked(count))
-        fetches, steps, picks = (each[start : start + batches] for each in series)
+        pins = spread(self.pins, count) if self.pins else []
+        series = (spread(self.fetches, count), spread(self.steps, count), self.picked(count), pins)
+        fetches, steps, picks, pins = (each[start : start + batches] for each in series)
         mates = tuple(mate._stretch(start, batches, count) for mate in self.mates)
-        return replace(self, fetches=fetches, steps=steps, picks=picks, mates=mates)
+        return replace(self, fetches=fetches, steps=steps, picks=picks, pins=pins, mates=mates)
 
     def picked(self, batches: int) -> list[Work]:
         """Return what the batch sampler takes before each of so many steps; nothing where it never took long."""
@@ -171,13 +176,15 @@ class Job:
     def _in_turns(self, batches: int) -> list[float]:
         share = min(1.0, self.cpus / (1.0 + self.others))
         found = []
+        pinning = mean(pin.cpu / share + pin.blocked for pin in self.pins)  # by the training itself
         series = zip(self.picked(batches), spread(self.fetches, batches), spread(self.steps, batches), strict=True)
         for pick, fetch, step in series:
             crowd = step.pace(min(1.0, self.cpus / (step.width + self.others)))
             making, stepping = fetch.cpu / share + fetch.blocked + fetch.disk, step.cpu / crowd + step.blocked
             making_cold = self.cold(stepping, fetch.cpu, step) / share
             stepping_cold = self.cold(making, step.cpu, fetch) / crowd
-            found.append(pick.cpu / share + pick.blocked + making + making_cold + stepping + stepping_cold)
+            picking = pick.cpu / share + pick.blocked
+            found.append(picking + pinning + making + making_cold + stepping + stepping_cold)
         return found
 
     def cold(self, idle: float, cpu: float, between: Work | None = None) -> float:
@@ -203,7 +210,8 @@ def _play(job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool
     return plays[0].ends
 
 
-TRAINING, SENDER, MET = -1, -2, -3  # who: the training; a thread that passes a batch on; ranks; workers are 0 and up
+TRAINING, SENDER, PINNER, MET = -1, -2, -3, -4  # who: the training; a thread that passes a batch on; the one that pins
+#                                                 them all; ranks; workers are 0 and up
 
 
 class _Play:
@@ -230,7 +238,11 @@ class _Play:
         self.reading: list[tuple[float, int]] = []  # (disk's time, who)
         self.queues: list[deque[int]] = [deque() for _ in range(workers)]
         self.making = [-1] * workers
-        self.ready: dict[int, None] = {}  # batches that are made, in the order in which they were
+        self.pins = spread(job.pins, batches) if job.pins else []
+        self.pinning = -1  # the batch that is being pinned
+        self.pinned = 0
+        self.made: deque[int] = deque()  # batches that are to be, in the order in which they were made
+        self.ready: dict[int, None] = {}  # batches that the training may take, in the order in which they became so
         self.held = [0] * workers  # batches handed out to each and not yet received
         self.maker: dict[int, int] = {}
         self.sent = self.received = 0
@@ -246,7 +258,9 @@ class _Play:
 
     def advance(self) -> None:
         """Let the training take a batch if it waits for one that is there; then go on to the next event."""
-        if self.step is None and self.handing < 0 and not self.meeting:
+        if self.handing < 0 and self.made and self.pinning < 0:
+            self._hand_over(self.made[0])
+        if self.step is None and (self.pins or self.handing < 0) and not self.meeting:
             self._receive()
         share = self.cpus / self.crowd if self.crowd > self.cpus else 1.0
         together = share if self.step is None or self.getting else self.step.pace(share)
@@ -305,23 +319,45 @@ class _Play:
 
     def _receive(self) -> None:
         found = self._wanted()
-        if found not in self.ready:
-            return
+        if found in self.ready and self.pins:
+            self._take(found)
+        elif found in self.ready:
+            self._hand_over(found)
+
+    def _hand_over(self, found: int) -> None:
+        """Let its maker hand a batch over to who takes it, which needs the GIL of a maker that is at work."""
         maker = self.maker[found]
         if self.job.late > 0 and maker in self.computers:
             self.handing, self.until = maker, self.now + self.job.late
         else:
-            self._take(found)
+            self._handed()
 
     def _wanted(self) -> int:
         """Return the batch that the training gets next; without order, the first that is there."""
         return next(iter(self.ready)) if self.ready and not self.in_order else self.received
 
     def _handed(self) -> None:
-        self._take(self._wanted())
+        self.handing, self.until = -1, math.inf
+        if self.pins:
+            self._pin()
+        else:
+            self._take(self._wanted())
+
+    def _pin(self) -> None:
+        """Let its thread pin the batch that was made first."""
+        self.pinning = self.made.popleft()
+        blocked = self.pins[self.pinned].blocked
+        if blocked > 0:
+            heapq.heappush(self.blocked, (self.now + blocked, PINNER))
+        else:
+            self._copy()
+
+    def _copy(self) -> None:
+        self.crowd += 1.0
+        heapq.heappush(self.running, (self.virtual + self.job.taking + self.pins[self.pinned].cpu, PINNER))
+        self.pinned += 1
 
     def _take(self, found: int) -> None:
-        self.handing, self.until = -1, math.inf
         del self.ready[found]
         self.held[self.maker.pop(found)] -= 1
         self.step, pick = self.steps[self.received], self.picks[self.received]
@@ -337,6 +373,8 @@ class _Play:
             self._stepped()
         elif who == MET:
             self.meeting = False
+        elif who == PINNER:
+            self._copy()
         else:
             self._wait_no_more(who, self.fetches[self.making[who]])
 
@@ -357,15 +395,21 @@ class _Play:
 
     def _computed(self) -> None:
         self.virtual, who = heapq.heappop(self.running)
-        if who == SENDER:
+        if who < 0:
             self.crowd -= 1.0
+            if who == PINNER:
+                self.ready[self.pinning] = None
+                self.pinning = -1
             return
         if self.job.sending > 0:  # in its place, as far as the CPUs are concerned
             heapq.heappush(self.running, (self.virtual + self.job.sending, SENDER))
         else:
             self.crowd -= 1.0
         self.computers.discard(who)
-        self.ready[self.making[who]] = None
+        if self.pins:
+            self.made.append(self.making[who])
+        else:
+            self.ready[self.making[who]] = None
         self.making[who] = -1
         if self.handing == who:
             self._handed()

@@ -36,6 +36,7 @@ LOADING = Rivals(
         "oversubscribed-workers",
         "few-workers",
         "straggling-worker",
+        "slow-pinning",
         "heavy-collate",
         "small-files",
         "slow-storage",
@@ -83,6 +84,7 @@ NEAREST = {  # the first of its group's words
     "unpinned-memory": "copy.h2d",
     "slow-link": "copy.h2d",
 }
+COPIED = frozenset({"slow-pinning"})  # fewer bytes: of what the device does, only kernels are sure to stay
 SPILL = "step"  # a cause that goes leaves the steps, too, in warmer caches and on freer CPUs
 
 
@@ -141,7 +143,8 @@ def uncovered(run: Features, finding: Finding) -> Finding:
     group = group_of(finding.id)
     if group is None or not group.hidden:
         return finding
-    limit, gain, what = ceiling(run, inside=group is HOST), finding.speedup, "the device's idle time"
+    inside = group is HOST or finding.id in COPIED
+    limit, gain, what = ceiling(run, inside=inside), finding.speedup, "the device's idle time"
     if group is LOADING and (waited := team.ceiling(run, group.spans)) < limit:
         limit, what = waited, "what the ranks wait for together"
     if gain.high <= limit * (1 + ERROR):

@@ -97,6 +97,8 @@ def _as(before: Job, after: Job, mate: Job) -> Job:
         fetches=_series(before.fetches, after.fetches, mate.fetches),
         steps=_series(before.steps, after.steps, mate.steps),
         picks=_series(before.picks, after.picks, mate.picks),
+        pins=_series(before.pins, after.pins, mate.pins) if before.pins and after.pins else after.pins,
+        taking=_moved(before.taking, after.taking, mate.taking),
         cpus=_moved(before.cpus, after.cpus, mate.cpus),
         others=_moved(before.others, after.others, mate.others),
         delivery=_moved(before.delivery, after.delivery, mate.delivery),

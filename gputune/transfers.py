@@ -43,8 +43,11 @@ class Lanes:
         return max(self.least, min(self.step, apart), TINY)
 
 
-def lanes(run: Features, process: Process, copies: Sequence[Copy]) -> Lanes | None:
-    """Return a step of a process as these copies see it, None where there is none or no device was measured."""
+def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: float = 0.0) -> Lanes | None:
+    """Return a step of a process as these copies see it, None where there is none or no device was measured.
+
+    With `pinned_at` (B/s) a thread pins the batches from then on, and none comes faster than that.
+    """
     steps = process.batches or process.optimizer_steps
     known = bool(process.works) or any(d.busy is not None for d in run.devices)
     if not steps or process.loop <= 0 or not known:
@@ -62,7 +65,7 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy]) -> Lanes | No
         moving=moving,
         syncing=process.in_loop.get("sync", 0.0) / steps,
         device=device,
-        least=max((o.fastest() for o in outlooks if o.known), default=0.0) / steps,
+        least=max((o.fastest(pinned_at) for o in outlooks if o.known), default=0.0) / steps,
     )
 
 
@@ -101,9 +104,9 @@ class Held:
         }
 
 
-def held(run: Features, process: Process, copies: Sequence[Copy]) -> Held | None:
+def held(run: Features, process: Process, copies: Sequence[Copy], pinned_at: float = 0.0) -> Held | None:
     """Return how these copies hold a process up, None where they do not, or where that cannot be told."""
-    step = lanes(run, process, copies)
+    step = lanes(run, process, copies, pinned_at)
     if step is None or not copies or step.copying < NOTABLE * step.step:
         return None
     return Held(process, tuple(copies), step)

@@ -12,7 +12,7 @@ from gputune.aftermath import COLDER, chill, coldest
 from gputune.enough import LEAST_SAMPLED
 from gputune.features import Features, Loader, Machine, Process
 from gputune.figures import mean
-from gputune.handing import delivery_of, getting_of, handover, late_of, sending_of
+from gputune.handing import delivery_of, getting_of, hand_over_of, handover, late_of, sending_of
 from gputune.replay import Job, Work
 from gputune.team import team
 
@@ -35,7 +35,9 @@ def job_of(run: Features, process: Process, loader: Loader) -> Job:
         cpus=max(0.1, run.machine.cpus / run.machine.ranks),
         others=strangers(run, loader) / run.machine.ranks,
         delivery=delivery,
-        late=late_of(loader, delivery),
+        late=late_of(loader, hand_over_of(loader)),
+        taking=hand_over_of(loader) if loader.pins else 0.0,
+        pins=tuple(_pins(run, loader)),
         sending=sending_of(run, process, loader),
         floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits)))
         + for_others(run, process),
@@ -56,6 +58,20 @@ def _picks(loader: Loader) -> Iterable[Work]:
     cpu = min(1.0, mean(loader.next_cpus) / picking)
     blocked = max(0.0, 1 - cpu - loader.step_queued / picking)
     return [Work(pick * cpu, pick * blocked) for pick in loader.picks]
+
+
+def _pins(run: Features, loader: Loader) -> Iterable[Work]:
+    """Return the pinning of each batch, without its queueing for a CPU: in the replay the crowd is there again.
+
+    What it neither computes nor queues for it waits for the GIL, or for the driver. Where the queue was not asked for,
+    as in most batches that take no time worth asking, nothing else is taken to have held it up.
+    """
+    stretch = stretched(run)
+    for pin in loader.pins:
+        queued = pin.wall - pin.cpu if pin.queued is None else pin.queued
+        blocked = max(0.0, pin.wall - pin.cpu - queued)
+        stolen = stolen_from(pin.cpu, blocked, stretch)
+        yield Work(pin.cpu + stolen, blocked - stolen)
 
 
 def _fetches(run: Features, loader: Loader) -> Iterable[Work]:

@@ -357,3 +357,43 @@ def test_a_worker_passes_a_batch_on_beside_its_next_one_if_there_is_a_cpu_for_it
     assert made.seconds(1, 2) == pytest.approx(0.010, rel=0.02)
     assert replace(made, cpus=1).seconds(1, 2) == pytest.approx(0.017, rel=0.02)
     assert replace(made, cpus=1, sending=0.0).seconds(1, 2) == pytest.approx(0.012, rel=0.02)
+
+
+def pinned(*, pins, fetches=(0.010,), steps=(STEP,), **differs) -> Job:
+    """Return a job with a thread that pins; bare numbers are blocked time."""
+    works = [p if isinstance(p, Work) else Work(0.0, p) for p in pins]
+    late, taking = differs.pop("late", 0.0), differs.pop("taking", 0.0)
+    return replace(job(fetches=fetches, steps=steps, **differs), pins=works, late=late, taking=taking)
+
+
+@pytest.mark.parametrize("workers", [2, 4, 16])
+@pytest.mark.parametrize(("pin", "expected"), [(0.030, 0.030), (0.009, STEP)])
+def test_no_more_batches_come_than_the_thread_pins(pin, expected, workers) -> None:
+    assert pinned(pins=[pin]).seconds(workers, 2) == pytest.approx(expected, rel=0.02)
+
+
+def test_a_thread_that_pins_needs_a_cpu_beside_the_step() -> None:
+    both = {"pins": [Work(0.020, 0.0)], "steps": [Work(0.020, 0.0)], "fetches": [0.001]}
+    assert pinned(**both, cpus=1).seconds(4, 2) == pytest.approx(0.040, rel=0.02)
+    assert pinned(**both, cpus=2).seconds(4, 2) == pytest.approx(0.020, rel=0.02)
+
+
+def test_batches_are_pinned_as_they_are_made_and_not_in_their_order() -> None:
+    """The second one is pinned while the first is still made."""
+    two = pinned(pins=[0.030], fetches=[0.100, 0.010])
+    assert two.epoch(2, 1, 2) == pytest.approx(0.100 + 0.030 + 2 * STEP, rel=0.01)
+
+
+def test_taking_a_batch_is_a_part_of_it() -> None:
+    assert pinned(pins=[0.020], taking=0.010).seconds(4, 2) == pytest.approx(0.030, rel=0.02)
+
+
+def test_a_maker_at_work_holds_up_the_thread() -> None:
+    """The one step of a pass of one batch begins 1 ms after it was made; that of one with a second batch 5 ms later."""
+    busy = pinned(pins=[0.001], fetches=[Work(0.020, 0.0)], steps=[0.050], late=0.005)
+    assert busy.epoch(1, 2, 1) == pytest.approx(0.071)
+    assert busy.epoch(1, 2, 2) == pytest.approx(0.076 + 0.050)
+
+
+def test_without_workers_the_training_pins_by_itself() -> None:
+    assert pinned(pins=[0.020]).seconds(0, 2) == pytest.approx(0.010 + 0.020 + STEP)

@@ -43,11 +43,12 @@ class Handovers:
         self._kept = kept
         self._began = 0
         self._next = 0
+        self._due: dict[int, int] = {}  # worker to the number of its batch that arrives next
         self._lost = not workers
 
     def begin(self, t0: int) -> None:
         """Begin a pass at `t0` (ns). What was made before it is nobody's any more."""
-        self._began, self._next = t0, 0
+        self._began, self._next, self._due = t0, 0, {}
         self._lost = not self._made
         for taken, asked in zip(self._taken, self._asked, strict=True):
             taken.clear()
@@ -71,6 +72,16 @@ class Handovers:
         if not self._lost:
             worker = index % len(self._taken)
             self._taken[worker].append((t0, t1, early))
+            self._join(worker)
+
+    def arrived(self, index: int, t0: int, t1: int) -> None:
+        """Take that a thread which takes batches as they are made got number `index`, ready for one since `t0`."""
+        worker = index % max(1, len(self._taken))
+        if index != self._due.get(worker, worker):
+            self._lost = True
+        self._due[worker] = index + len(self._taken)
+        if not self._lost:
+            self._taken[worker].append((t0, t1, 0))
             self._join(worker)
 
     def _join(self, worker: int) -> None:

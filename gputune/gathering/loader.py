@@ -11,9 +11,11 @@ from gputune.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Reco
 from gputune.features import Epoch, Fetch, Filing, Loader, Trend
 from gputune.figures import mean
 from gputune.gathering.handover import Handed, Handovers
+from gputune.gathering.pinning import Pinning
 from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.settling import Settling
 from gputune.gathering.storage import Kept, Pass
+from gputune.replay import TYPICAL_PREFETCH
 from gputune.sample import Json
 from gputune.units import NS
 
@@ -93,6 +95,9 @@ class LoaderState:
         self._handed = Handed(*(deque[float](maxlen=KEPT) for _ in Handed._fields))
         self._early: deque[int] = deque(maxlen=KEPT)
         self._handovers: dict[int, Handovers] = {}
+        self._pinning = Pinning()
+        self._types: dict[str, int] = {}
+        self._shape: tuple[int, ...] = ()
         self.shards: bool | None = None
         self.filing: Filing | None = None
         self._wait_total = 0
@@ -126,6 +131,7 @@ class LoaderState:
             self._handovers[record.a] = Handovers(self.num_workers, self._handed)
         if record.a in self._handovers:
             self._handovers[record.a].begin(record.t0)
+        self._pinning.begin(record.a)
         if len(self._passes) >= UNFINISHED:
             self._passes.pop(min(self._passes, key=lambda number: self._passes[number].end))
         fresh = bool(record.code & NEW)
@@ -182,6 +188,8 @@ class LoaderState:
         if record.code & APART:
             self._apart += 1
             self._taken_apart.append(record.t1)
+        elif self._pinning.seen:
+            self._pinning.taken(record)
         elif record.a in self._handovers:
             self._handovers[record.a].taken(record.b, record.t0, record.t1 - picking, record.d)
         self.settling.take(record.t1)
@@ -266,6 +274,19 @@ class LoaderState:
             self._made_by.pop(next(iter(self._made_by)))
         return age
 
+    def pinned(self, record: Record) -> None:
+        """Take what the thread that pins batches took for one: it is handed over to that one, and not to next()."""
+        free = self._pinning.take(record)
+        if record.a in self._handovers:
+            self._handovers[record.a].arrived(record.c, free, record.t0)
+
+    def consists(self, fields: Mapping[str, Json]) -> None:
+        """Take the types of tensors that the batches consist of."""
+        types, shape = fields.get("types"), fields.get("shape")
+        if isinstance(types, dict) and isinstance(shape, list):
+            self._types = {str(name): int(size) for name, size in types.items() if isinstance(size, int)}
+            self._shape = tuple(side for side in shape if isinstance(side, int))
+
     def locked(self, record: Record) -> None:
         """Take for how long making a sampled batch held locks, and waited for them; its READS comes next."""
         self._reads.locked(record)
@@ -299,9 +320,12 @@ class LoaderState:
         per_batch = loop / self.batches if self.batches else 0.0
         fetches = self._in_order()
         made = fetches if self.num_workers == 0 else ()  # in the same process: their part is not the step's
+        pins = self._pinning.pins(self._queue)
+        beside = self._pinning.beside(pins)
         step_cpu = None
         if cpu is not None and self.batches:
-            step_cpu = max(0.0, cpu * per_batch - self._picking() - sum(f.cpu for f in made) / max(1, len(made)))
+            others = self._picking() + self._pinning.cpu(pins) + sum(f.cpu for f in made) / max(1, len(made))
+            step_cpu = max(0.0, cpu * per_batch - others)
         step_queued = max(0.0, (queued or 0.0) * per_batch - sum(f.queued for f in made) / max(1, len(made)))
         return Loader(
             where=str(settings.get("where", "")),
@@ -326,7 +350,7 @@ class LoaderState:
             ages=tuple(self._ages),
             pauses={name: tuple(series) for name, series in self._pauses.items()},
             step_cpu=step_cpu,
-            step_cpus=tuple(self._step_cpus),
+            step_cpus=tuple(max(0.0, used - beside) for used in self._step_cpus),
             next_cpus=tuple(self._next_cpus),
             step_queued=step_queued,
             fetches=fetches,
@@ -341,6 +365,11 @@ class LoaderState:
             batch_shared=not self._plain,
             batch_tensors=self._tensors or None,
             collate=str(settings.get("collate") or ""),
+            pins=pins,
+            fresh=self._pinning.fresh(self._queue, pins),
+            gets=self._pinning.gets,
+            types=dict(self._types),
+            shape=self._shape,
             deliveries=tuple(self._handed.all),
             ready=tuple(self._handed.ready),
             hindered=tuple(self._handed.hindered),
@@ -359,6 +388,11 @@ class LoaderState:
     def _in_order(self) -> tuple[Fetch, ...]:
         """Return how batches were made, in the order of their delivery: records of them come worker by worker."""
         return tuple(fetch for _, fetch in sorted(self._fetches, key=itemgetter(0)))
+
+    @property
+    def _queue(self) -> int:
+        """Return how many batches may be on their way, and in the hands of the training."""
+        return self.num_workers * (maybe(self.settings.get("prefetch_factor")) or TYPICAL_PREFETCH) + WARM_UP
 
     def _picking(self) -> float:
         """Return the CPU s of the batch sampler in a next(): not what it queued for."""

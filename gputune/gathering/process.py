@@ -32,7 +32,7 @@ DEVICES = 32  # devices of files kept
 # Looked up for every record, and an enum's members are slow to look up.
 BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), int(Kind.BACKWARD)
 ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
-RENDEZVOUS, GAP, PICK = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK)
+RENDEZVOUS, GAP, PICK, PIN = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK), int(Kind.PIN)
 MEMORY, OOM = int(Kind.MEMORY), int(Kind.OOM)
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
 PLACES = 1000  # different places of spans kept
@@ -153,8 +153,8 @@ class Training:
             line = self._lines.setdefault(str(fields.get("where")), Companions())
             # a recorder that was killed and restarted reads every note again: its loader is known by then
             self._loaders.setdefault(int(str(fields["id"])), LoaderState(fields, line))
-        elif kind == "pipeline":
-            self._stages(fields)
+        elif kind in {"pipeline", "pinned"}:
+            self._of_loader(fields)
         elif kind == "site":
             self._sites[int(str(fields["id"]))] = _Site(str(fields.get("where", "")), str(fields.get("what", "")))
         elif kind == "process":
@@ -182,9 +182,14 @@ class Training:
         elif kind == "draws" and fields.get("inline"):
             self._draws = bool(self._draws) or (isinstance(drawn, list) and "torch" in drawn)
 
-    def _stages(self, fields: dict[str, Json]) -> None:
+    def _of_loader(self, fields: dict[str, Json]) -> None:
+        """Take what is said of one loader beside its settings."""
         loader = self._loaders.get(int(str(fields["id"])))
-        if loader is not None and loader.pipeline is not None:
+        if loader is None:
+            return
+        if fields["n"] == "pinned":
+            loader.consists(fields)
+        elif loader.pipeline is not None:
             loader.pipeline.told(fields)
 
     def take(self, record: Record) -> None:
@@ -205,7 +210,7 @@ class Training:
     def _take(self, record: Record) -> None:
         kind = record.kind
         self._allocations.heard(record)
-        if kind != SPAN:
+        if kind not in {SPAN, PIN}:  # a thread of its own says nothing of what the training did since
             self._last_end = 0
         if kind == BATCH:
             self._batch(record)
@@ -221,6 +226,8 @@ class Training:
             self._iterator(record)
         elif kind == FORWARD:
             self._forward(record)
+        elif kind == PIN:
+            self._pinned(record)
         else:
             self._measured(record)
 
@@ -268,6 +275,12 @@ class Training:
     def by_passes(self) -> bool:
         """Return whether its loop is told by backward passes alone: somebody updates the weights by hand."""
         return self._rounds.by_passes
+
+    def _pinned(self, record: Record) -> None:
+        """Take a batch that the thread which pins them has handed on."""
+        loader = self._loaders.get(self._of.get(record.a, -1))
+        if loader is not None:
+            loader.pinned(record)
 
     def _forward(self, record: Record) -> None:
         """Take the time before a step's first module call, less what spans explain of it."""

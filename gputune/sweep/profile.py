@@ -13,6 +13,7 @@ from gputune.errors import GputuneError
 from gputune.features import Features, Loader
 from gputune.figures import TINY, mean
 from gputune.hygiene import clean
+from gputune.pinning import pageable, pinning_rate
 from gputune.prediction import CANDIDATES, PREFETCHES, Outlook
 from gputune.replay import Job, Work
 from gputune.sweep.lasting import built_anew
@@ -155,9 +156,11 @@ class Profile:
     def _job(self, *, pinned: bool) -> Job:
         """Return the work, with copies from page-locked memory if need be."""
         job, process = self.outlook.job, self.outlook.process
-        step = lanes(self.run, process, [c for c in process.copies if c.pinned < 0.5]) if pinned else None
+        copies = pageable(process.copies)
+        step = lanes(self.run, process, copies) if pinned else None
         if step is None:
             return job
+        job = self.outlook.pinned_at(job, pinning_rate(self.run, copies))
         saved = step.step - step.then(PINNED, unattended=False)
         return replace(job, steps=tuple(_shorter(work, saved) for work in job.steps))
 

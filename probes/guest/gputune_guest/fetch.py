@@ -100,6 +100,8 @@ def _bytes(data):
                 total += size
                 plain += 0 if tensor else size
                 tensors += tensor
+            elif hasattr(part, "pin_memory"):  # a batch of a class of their own, as torch takes it
+                stack.extend(getattr(part, "__dict__", {}).values())
     return total, plain, min(MANY, tensors)
 
 

@@ -18,6 +18,7 @@ FAMILIES = (
         "allocator",
         "loader",
         "picks",
+        "pinning",
         "draws",
         "fetch",
         "sharding",

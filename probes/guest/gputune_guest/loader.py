@@ -10,7 +10,7 @@ import os
 import sys
 import weakref
 
-from gputune_guest import device, evaluation, patching, ring, samples, settings, spans
+from gputune_guest import device, evaluation, patching, pinning, ring, samples, settings, spans
 from gputune_guest.here import Known, fast
 from gputune_guest.words import APART, BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, NEW, SPAN
 
@@ -240,6 +240,7 @@ def _tell(mine, working, t0, t1, again, code):  # noqa: PLR0913, PLR0917 - one r
     workers = getattr(working, "_workers", ())
     mine.several = hasattr(working, "_tasks_outstanding")
     record(ITERATOR, code, t0, t1, mine.number, mine.loader, again, int(mine.grad), len(workers))
+    pinning.belongs(working, mine.number, mine.loader)
     for index, worker in enumerate(workers):
         record(MEMBER, 0, t0, t1, mine.number, worker.pid or 0, 0, 0, index)
 
