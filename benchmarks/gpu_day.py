@@ -1,11 +1,12 @@
 """`make gpu-day`: the checks of the simulated card on a real one, in eight minutes, and a table beside the simulated.
 
-    python benchmarks/gpu_day.py [--only clock,cost] [--out DIR] [--seconds 480]
+    python benchmarks/gpu_day.py [--only clock,cost] [--matching WORD] [--out DIR] [--seconds 480]
 
 It needs a torch with CUDA in the Python that runs it, and gputune's libraries in that one, in this tree's .venv or in
 wheels under .whl (docs/gpu-day.md). Each part is a process with a time box of its own; what fails says so in one
-sentence, what does not fit is listed as not run. DIR gets results.json, results.md, log.txt and recordings.tar.gz.
-Status: 0 nothing that was promised failed, 1 something did, 77 there is no card, 2 the options are wrong.
+sentence, what does not fit is listed as not run. DIR gets results.json, results.md, log.txt and recordings-1.tar.gz;
+another call with other parts and the same DIR goes on in it. Status: 0 nothing that was promised failed, 1 something
+did, 77 there is no card, 2 the options are wrong.
 """
 
 import argparse
@@ -14,7 +15,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -93,23 +93,42 @@ def environment(site: Path) -> dict[str, str]:
 
 
 def folder(asked: Path | None, card: str) -> Path:
-    """Return the folder of the results, new or empty. Raises SystemExit where it is neither."""
+    """Return the folder of the results: new, empty, or of an earlier call. Raises SystemExit of another one."""
     name = re.sub(r"[^A-Za-z0-9]+", "-", card).strip("-")
     out = (asked or ROOT / "gpu-day" / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}").resolve()
     out.mkdir(parents=True, exist_ok=True)
-    if any(out.iterdir()):
-        raise SystemExit(f"gpu-day: {out} is not empty")
+    if any(out.iterdir()) and not (out / "results.json").exists():
+        raise SystemExit(f"gpu-day: {out} is neither empty nor a day's folder")
     return out
 
 
-def run_part(part: str, out: Path, seconds: float, whole: boxes.Box) -> list[Check]:
+def earlier(out: Path, card: object) -> list[Check]:
+    """Return what an earlier call left in the folder. Raises SystemExit where that was another card, or is no such."""
+    if not (out / "results.json").exists():
+        return []
+    try:
+        found = json.loads((out / "results.json").read_text())
+        if found["about"]["card"] != card:
+            raise SystemExit(f"gpu-day: {out} is of {found['about']['card']}: name another folder")
+        return table.checks_of(found)
+    except (ValueError, KeyError, TypeError, table.Unreadable) as error:
+        raise SystemExit(f"gpu-day: {out}/results.json cannot be gone on with: {error}") from None
+
+
+def steps_of(part: str, word: str) -> list[Step]:
+    """Return the steps of a part of which a check has `word` in its name."""
+    return [step for step in PARTS[part][1] if any(word in name for name in step.names)]
+
+
+def run_part(part: str, word: str, out: Path, seconds: float, whole: boxes.Box) -> list[Check]:
     """Run a part as a process of its own, ended with all that it started when its box is over; return its checks."""
-    steps = PARTS[part][1]
+    steps = steps_of(part, word)
     seconds = min(seconds, whole.left() - boxes.LAST_S)
     rows = out / f"{part}.jsonl"
     if seconds < LEAST_S:
         return boxes.kept(rows, part, steps, f"the {whole.seconds:.0f} s of the whole were over")
     command = [sys.executable, __file__, "--inside", part, "--out", str(out), "--seconds", str(seconds)]
+    command += ["--matching", word]
     why = f"the part's {seconds:.0f} s were over"
     with (out / "log.txt").open("a") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -127,14 +146,14 @@ def run_part(part: str, out: Path, seconds: float, whole: boxes.Box) -> list[Che
     return made
 
 
-def inside(part: str, out: Path, seconds: float) -> None:
+def inside(part: str, word: str, out: Path, seconds: float) -> None:
     """Be a part: write each check as it comes, a line of JSON."""
     box = boxes.Box(seconds)
     environ = environment(out / "site")
     gputune, why = find_gputune(environ)
     day = Day(out, gputune, why, simulated(), box, environment=environ)
     with (out / f"{part}.jsonl").open("a") as rows:
-        for check in boxes.taken(part, PARTS[part][1], day, box):
+        for check in boxes.taken(part, steps_of(part, word), day, box):
             rows.write(json.dumps(check.row()) + "\n")
             rows.flush()
 
@@ -153,32 +172,35 @@ def other() -> list[Check]:
 def pack(out: Path, work: Path) -> None:
     """Put the recordings into one file: they are many small ones, and some machines give back few."""
     if (work / "recordings").exists():
-        with tarfile.open(out / "recordings.tar.gz", "w:gz") as packed:
+        number = 1 + len(list(out.glob("recordings-*.tar.gz")))
+        with tarfile.open(out / f"recordings-{number}.tar.gz", "w:gz") as packed:
             packed.add(work / "recordings", "recordings")
     if (work / "log.txt").exists():
-        shutil.copy(work / "log.txt", out / "log.txt")
+        with (out / "log.txt").open("a") as log:
+            log.write((work / "log.txt").read_text(errors="replace"))
 
 
-def day(chosen: Sequence[str], asked: Path | None, total: float) -> int:
+def day(chosen: Sequence[str], word: str, asked: Path | None, total: float) -> int:
     """Run the parts that are chosen, and write what came of them."""
     whole = boxes.Box(total)
     about = {**machine.about(), "gputune": machine.revision().strip(), "made": time.strftime("%Y-%m-%d %H:%M %Z")}
     out = folder(asked, str(about["card"]))
     seconds = boxes.stretched({part: box for part, (box, _) in PARTS.items()}, chosen, total)
-    checks: list[Check] = []
-    is_simulated, before = simulated(), other()
+    old, now = earlier(out, about["card"]), list[Check]()
+    checks, is_simulated, before = old, simulated(), other()
     with tempfile.TemporaryDirectory(prefix="gpu-day-") as name:
         work = Path(name)
         for number, part in enumerate(chosen):
             left = (whole.left() - boxes.LAST_S) / max(1e-9, sum(seconds[one] for one in chosen[number:]))
             box = seconds[part] * max(1.0, left)  # what earlier ones did not use
             print(f"gpu-day: {part}, {box:.0f} s at most", file=sys.stderr, flush=True)
-            checks += run_part(part, work, box, whole)
+            now += run_part(part, word, work, box, whole)
+            checks = boxes.merged(old, now, list(PARTS))
             write(out, checks, about, before, is_simulated=is_simulated)
         pack(out, work)
     print((out / "results.md").read_text())
     print(f"gpu-day: {table.counted(checks)}; {out}", file=sys.stderr)
-    return int(any(check.verdict == NOT_HELD for check in checks))
+    return int(any(check.verdict == NOT_HELD for check in now))
 
 
 def write(out: Path, checks: list[Check], about: dict[str, object], before: list[Check], *, is_simulated: bool) -> None:
@@ -194,18 +216,19 @@ def main() -> int:
     options.add_argument("--only", default=os.environ.get("ONLY", ""), help=f"parts: {', '.join(PARTS)}")
     options.add_argument("--out", type=Path, help="new or empty folder  [default: gpu-day/DATE-CARD]")
     options.add_argument("--seconds", type=float, default=boxes.TOTAL_S, help="of all parts together")
+    options.add_argument("--matching", default="", metavar="WORD", help="only checks with this in their names")
     options.add_argument("--inside", choices=list(PARTS), help=argparse.SUPPRESS)
     asked = options.parse_args()
     chosen = [part for part in PARTS if part in asked.only.split(",")] if asked.only else list(PARTS)
     if unknown := set(filter(None, asked.only.split(","))) - set(PARTS):
         options.error(f"there is no part {', '.join(sorted(unknown))}")
     if asked.inside:
-        inside(asked.inside, asked.out, asked.seconds)
+        inside(asked.inside, asked.matching, asked.out, asked.seconds)
         return 0
     if why := no_card():
         print(f"gpu-day: {why}", file=sys.stderr)
         return NO_CARD
-    return day(chosen, asked.out, asked.seconds)
+    return day(chosen, asked.matching, asked.out, asked.seconds)
 
 
 if __name__ == "__main__":

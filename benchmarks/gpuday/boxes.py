@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpuday.check import Check, Step, not_run, read
+from gpuday.check import NOT_RUN, Check, Failed, Step, not_run, read
 
 TOTAL_S = 480.0  # of one call: a lent machine allows ten minutes a command, and starting it takes some of them
 LAST_S = 8.0  # of that: to pack the recordings and write the table
@@ -33,10 +33,10 @@ class Box:
 
 
 def taken(part: str, steps: Iterable[Step], day: object, box: Box) -> Iterator[Check]:
-    """Take a part's steps and yield their checks as they come; what fails or no longer fits is not run, and says why."""
+    """Take a part's steps and yield their checks as they come. What fails or does not fit is not run, and says why."""
     for step in steps:
         missing = list(step.names)
-        why = "it said nothing"
+        why = "it said nothing of it"
         try:
             if box.left() < step.seconds:
                 why = (
@@ -47,21 +47,32 @@ def taken(part: str, steps: Iterable[Step], day: object, box: Box) -> Iterator[C
                     missing = [name for name in missing if name != check.name]
                     yield replace(check, part=part)
         except Exception as error:  # noqa: BLE001 - one step's failure is one sentence, and never the next one's
-            why = f"{type(error).__name__}: {error}"
+            why = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
         for name in missing:
             yield replace(not_run(name, why), part=part)
 
 
 def kept(file: Path, part: str, steps: Iterable[Step], why: str) -> list[Check]:
     """Return the checks that a part wrote to `file`, a line each; those it did not come to are not run: `why`."""
-    found = []
-    if file.exists():
-        for line in file.read_text().splitlines():
-            try:
-                found.append(read(json.loads(line)))
-            except (ValueError, TypeError):  # it was ended within a line
-                continue
+    found = [check for line in file.read_text().splitlines() if (check := _read(line))] if file.exists() else []
     names = {check.name for check in found}
     return found + [
         replace(not_run(name, why), part=part) for step in steps for name in step.names if name not in names
     ]
+
+
+def merged(before: Iterable[Check], now: Sequence[Check], order: Sequence[str]) -> list[Check]:
+    """Return the checks of an earlier call and of this one, which counts where both made one, by parts."""
+    known = {(check.part, check.name) for check in now if check.verdict != NOT_RUN}
+    old = [check for check in before if (check.part, check.name) not in known]
+    kept_names = {(check.part, check.name) for check in old}
+    new = [check for check in now if (check.part, check.name) not in kept_names]
+    return sorted([*old, *new], key=lambda check: order.index(check.part) if check.part in order else len(order))
+
+
+def _read(line: str) -> Check | None:
+    """Return the check that a line holds, None where its writer was ended within it."""
+    try:
+        return read(json.loads(line))
+    except (ValueError, TypeError):
+        return None

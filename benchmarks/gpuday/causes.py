@@ -1,11 +1,14 @@
-"""Part 5, causes: scripts of the zoo on this card. Is the planted cause told first, and what did its fix bring?"""
+"""Part 5, causes: whether the zoo's planted ones are told first on this card, and what their fixes bring.
+
+Where a fix brings nothing here, and nothing is said, nothing failed: the script was made for another card.
+"""
 
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpuday.check import Check, Step, held, told, truth
-from gpuday.day import ROOT, Day, Failed
+from gpuday.check import Check, Failed, Step, held, told, truth
+from gpuday.day import ROOT, Day
 
 ZOO = ROOT / "tests" / "zoo" / "cuda"
 SCRIPTS = (  # the most telling first: what does not fit into the box is not run

@@ -11,6 +11,10 @@ NOT_RUN: Final = "not run"
 VERDICTS: Final = (HELD, NOT_HELD, TOLD, NOT_RUN)
 
 
+class Failed(Exception):  # noqa: N818 - its text says it
+    """A check cannot be made; the text is a sentence that says why."""
+
+
 @dataclass(frozen=True)
 class Check:
     """What came of one check. `value` is in `unit`, `bar` likewise: at most so much, of either sign. None: not run."""

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from gpuday.check import Check, Step, held, told
-from gpuday.day import TRACE, Day, Failed, last_json
+from gpuday.check import Check, Failed, Step, held, told
+from gpuday.day import TRACE, Day, last_json
 
 BAR = 5.0  # %: kernels that wait for each other leave gaps of a microsecond, which the device's clock counts as work
 SECONDS = "5"

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Iterator, Sequence
 
-from gpuday.check import Check, Step, held, told
-from gpuday.day import Day, Failed, last_json
+from gpuday.check import Check, Failed, Step, held, told
+from gpuday.day import Day, last_json
 
 BAR = 1.0  # %
 STEP_S = 0.002

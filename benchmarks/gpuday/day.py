@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuday.boxes import Box
+from gpuday.check import Failed
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -21,10 +22,6 @@ LOOK = (
     "import importlib.util as u,sys;"
     f"print(' '.join(p for m,p in {NEEDED!r}.items() if u.find_spec(m) is None));import gputune"
 )
-
-
-class Failed(Exception):  # noqa: N818 - its text says it
-    """A command did not end well; the text says which and its last words."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,7 @@ class Day:
                 done = subprocess.run(
                     command,
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
+                    capture_output=True,
                     text=True,
                     env={**self.environment, **more},
                     cwd=self.out,

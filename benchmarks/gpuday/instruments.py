@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from gpuday.check import Check, Step, held, told, truth
-from gpuday.day import Day, Failed, last_json
+from gpuday.check import Check, Failed, Step, held, told, truth
+from gpuday.day import Day, last_json
 
 ASSUMED = 1.5  # cycles a ns that gputune holds with until the first hold has told (gputune_guest/holding.py)
 DRIFT_PPM = 20.0  # that gputune's clock allows for (gputune_guest/device.py)
@@ -27,7 +27,8 @@ for i in range(60):
         try: read(d)
         except n.NVMLError: pass
     took.append(time.perf_counter() - t); time.sleep(0.02)
-took.sort(); print(json.dumps({"median": took[30], "worst": took[-1], "clock": n.nvmlDeviceGetClockInfo(d, n.NVML_CLOCK_SM)}))
+clock = n.nvmlDeviceGetClockInfo(d, n.NVML_CLOCK_SM)
+took.sort(); print(json.dumps({"median": took[30], "worst": took[-1], "clock": clock}))
 """
 
 
@@ -101,13 +102,14 @@ def launches(_: Day) -> Iterator[Check]:
     cycles_s = 20_000_000 / (slept_ns(torch, 20_000_000) / 1e9)
     cuda.synchronize()
     cuda._sleep(int(0.5 * cycles_s))
-    depth: float = 0
-    for depth in range(1, MOST_LAUNCHES + 1):
-        began = time.perf_counter()
+    depth = 0
+    began = then = time.perf_counter()
+    while depth < MOST_LAUNCHES and then - began <= STOOD_S:
+        began = then
         x.add_(1)
-        if time.perf_counter() - began > STOOD_S:
-            break
-    more = "" if depth < MOST_LAUNCHES else "or more: none stood"
+        then = time.perf_counter()
+        depth += 1
+    more = "" if then - began > STOOD_S else "or more: none stood"
     cuda.synchronize()
     yield told("launches until the host stands", "1", depth, more)
     for name, event in (

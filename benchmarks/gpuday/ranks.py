@@ -1,4 +1,4 @@
-"""One rank of the day's DDP training, started by torchrun: `ranks.py --late S`, by which the last rank's loader is late."""
+"""One rank of the day's DDP training, started by torchrun: `ranks.py --late S`. The last rank's loader is so late."""
 
 import argparse
 import json

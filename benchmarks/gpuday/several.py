@@ -1,11 +1,11 @@
-"""Part 7, several cards: DDP over NCCL with a rank that is late. Who is named, and what do the others wait?"""
+"""Part 7, several cards: who is named where a rank of DDP over NCCL is late, and what the others are said to wait."""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from gpuday.check import Check, Step, held, truth
-from gpuday.day import HERE, Day, Failed, last_json
+from gpuday.check import Check, Failed, Step, held, truth
+from gpuday.day import HERE, Day, last_json
 
 LATE_S = 0.02
 MOST_RANKS = 4

@@ -62,6 +62,7 @@ class Blocks(nn.Module):
         self.head = nn.Linear(wide, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return ten numbers a sample."""
         x = self.first(x)
         for layer in self.body:
             x = x + torch.relu(layer(x))
@@ -73,7 +74,7 @@ def made(asked: argparse.Namespace) -> tuple[nn.Module, DataLoader]:
     kind, workers, pin = asked.kind, asked.num_workers, asked.pin_memory
     patches = nn.Sequential(nn.Conv2d(3, 512, 16, 16), nn.Flatten(2), nn.AdaptiveAvgPool1d(1), nn.Flatten())
     if kind == "tiny":
-        return Blocks(64, asked.depth or 60), DataLoader(Kept(torch.randn(32, 64)), batch_size=None)
+        return Blocks(64, asked.depth or 25), DataLoader(Kept(torch.randn(32, 64)), batch_size=None)
     if kind in {"pageable", "pinned"}:
         images = torch.randn(64, 3, SIDE, SIDE)
         images = images.pin_memory() if kind == "pinned" else images
@@ -82,8 +83,9 @@ def made(asked: argparse.Namespace) -> tuple[nn.Module, DataLoader]:
         starved = kind == "starved"
         images = torch.randint(256, (3, SIDE, SIDE), dtype=torch.uint8)
         data = Decoded(torch.randn(512), 0.001) if starved else Decoded(images, 0.0)
+        more = {"pin_memory": pin, "persistent_workers": asked.persistent_workers}
         number, ahead = workers or (1 if starved else 2), asked.prefetch_factor
-        loader = DataLoader(data, 32 if starved else 64, num_workers=number, prefetch_factor=ahead, pin_memory=pin)
+        loader = DataLoader(data, 32 if starved else 64, num_workers=number, prefetch_factor=ahead, **more)
         return Blocks(512, asked.depth or (24 if starved else 40), None if starved else patches), loader
     batch = torch.randn(2048, 2048)
     depth = asked.depth or 12
@@ -192,7 +194,8 @@ def main() -> None:
     options.add_argument("kind", choices=KINDS)
     options.add_argument("--num-workers", type=int, default=0)
     options.add_argument("--prefetch-factor", type=int, default=2)
-    options.add_argument("--pin-memory", type=lambda word: word.lower() in {"1", "true"}, default=False)
+    for name in ("--pin-memory", "--persistent-workers"):
+        options.add_argument(name, type=lambda word: word.lower() in {"1", "true"}, default=False)
     options.add_argument("--depth", type=int, default=0)
     options.add_argument("--truth", action="store_true")
     options.add_argument("--syncs", action="store_true")
