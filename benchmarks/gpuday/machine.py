@@ -7,11 +7,12 @@ import subprocess
 from collections.abc import Iterator
 
 from gpuday.check import Check, Step, told
-from gpuday.day import Day
+from gpuday.day import ROOT, Day
 
 SMI = (
     "name,driver_version,vbios_version,pcie.link.gen.max,pcie.link.width.max,clocks.max.sm,power.limit,mig.mode.current"
 )
+C_PARTS = ("gputune", "probes/guest/gputune_guest")
 
 
 def about() -> dict[str, object]:
@@ -63,6 +64,10 @@ def doctor(day: Day) -> Iterator[Check]:
 def tree(day: Day) -> Iterator[Check]:
     """Say which gputune this is."""
     yield told("gputune", "", day.run(day.ours("--version")).strip() + revision())
+    built = [
+        file.name for folder in ("gputune", "probes/guest/gputune_guest") for file in (ROOT / folder).glob("_*.so")
+    ]
+    yield told("its parts in C", "", ", ".join(sorted(built)) or "none: built where a compiler is, or carried")
 
 
 def revision() -> str:
@@ -78,7 +83,7 @@ def revision() -> str:
 TORCH_ROWS = ("card", "memory", "multiprocessors", "torch", "python", "host", "cards")
 STEPS = (
     Step(TORCH_ROWS, 1, card),
-    Step(("gputune",), 1, tree),
+    Step(("gputune", "its parts in C"), 1, tree),
     Step(("gputune doctor", "NVML and GPM as the doctor has it"), 3, doctor),
     Step(("nvidia-smi",), 1, driver),
 )

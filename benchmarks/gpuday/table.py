@@ -16,8 +16,9 @@ class Unreadable(Exception):  # noqa: N818 - its text says it
 
 def document(checks: Sequence[Check], about: Mapping[str, object], *, simulated: bool) -> dict[str, object]:
     """Return results.json: `about` says what it ran on."""
+    what = {"what": SIMULATED} if simulated else {}
     rows = [check.row() for check in checks]
-    return {"schema_version": SCHEMA_VERSION, "simulated": simulated, "about": dict(about), "checks": rows}
+    return {"schema_version": SCHEMA_VERSION, "simulated": simulated, "about": {**what, **about}, "checks": rows}
 
 
 def checks_of(found: Mapping[str, Any]) -> list[Check]:

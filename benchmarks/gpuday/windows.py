@@ -79,21 +79,14 @@ def both(day: Day, kind: str, changed: list[str]) -> tuple[float, float]:
     other = day.bare(kind, *changed, seconds=BARE_S)["samples_per_s"]
     after = day.bare(kind, seconds=BARE_S)["samples_per_s"]
     if abs(error(after, before)) > BAR:
-        raise Failed(
-            f"the truth is not known: two bare runs of the same settings gave {before:.0f}, {after:.0f} samples/s"
-        )
+        raise Failed(f"the truth is not known: two equal bare runs gave {before:.0f} and {after:.0f} samples/s")
     return (before + after) / 2, other
 
 
+RATES = ("sweep's rate of the own settings", "sweep's rate of the best settings")
 STEPS = (
     Step(("images: prove's gain",), 50, proved("images")),
-    Step(
-        ("starved: sweep's rate of the own settings", "starved: sweep's rate of the best settings"),
-        60,
-        swept("starved"),
-    ),
+    Step(tuple(f"starved: {name}" for name in RATES), 60, swept("starved")),
     Step(("starved: prove's gain",), 50, proved("starved")),
-    Step(
-        ("images: sweep's rate of the own settings", "images: sweep's rate of the best settings"), 60, swept("images")
-    ),
+    Step(tuple(f"images: {name}" for name in RATES), 60, swept("images")),
 )
