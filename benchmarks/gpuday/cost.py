@@ -26,13 +26,13 @@ def costs(bare: Sequence[float], watched: Sequence[float]) -> list[float]:
 def cost(day: Day) -> Iterator[Check]:
     """Run it bare and watched in turn, as often as fits."""
     tried = 8
-    depth = str(depth_for(day.bare("device", "--depth", str(tried), seconds=1.0)["step_s"], tried))
-    command = day.training("device", "--depth", depth)
-    bare, watched = [day.bare("device", "--depth", depth, seconds=MEASURED_S)["step_s"]], []
+    depth = str(depth_for(day.bare("short", "--depth", str(tried), seconds=1.0)["step_s"], tried))
+    command = day.training("short", "--depth", depth)
+    bare, watched = [day.bare("short", "--depth", depth, seconds=MEASURED_S)["step_s"]], []
     while len(watched) < MOST and day.box.left() > 2 * ONCE_S:
         _, _, printed = day.watched(f"cost-{len(watched)}", command, GPU_DAY_SECONDS=str(MEASURED_S))
         watched.append(last_json(printed)["step_s"])
-        bare.append(day.bare("device", "--depth", depth, seconds=MEASURED_S)["step_s"])
+        bare.append(day.bare("short", "--depth", depth, seconds=MEASURED_S)["step_s"])
     if not watched:
         raise Failed("no watched run fitted in")
     yield told(NAMES[0], "ms", 1e3 * statistics.median(bare), f"{depth} layers")

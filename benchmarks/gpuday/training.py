@@ -21,7 +21,7 @@ WARM = 25  # steps before anything is timed: allocator, cuBLAS's choice, the loa
 TRUE = 40  # steps that the profiler sees: it slows the host, so it sees few
 SIDE = 192
 ENDLESS = 10_000_000
-KINDS = ("device", "tiny", "item", "pageable", "pinned", "starved", "images", "blocks")
+KINDS = ("device", "tiny", "item", "pageable", "pinned", "starved", "images", "short")
 
 
 class Kept(Dataset):
@@ -87,9 +87,8 @@ def made(asked: argparse.Namespace) -> tuple[nn.Module, DataLoader]:
         number, ahead = workers or (1 if starved else 2), asked.prefetch_factor
         loader = DataLoader(data, 32 if starved else 64, num_workers=number, prefetch_factor=ahead, **more)
         return Blocks(512, asked.depth or (24 if starved else 40), None if starved else patches), loader
-    batch = torch.randn(2048, 2048)
-    depth = asked.depth or 12
-    return Blocks(2048, depth), DataLoader(Kept(batch.pin_memory()), batch_size=None)
+    wide = 1024 if kind == "short" else 2048
+    return Blocks(wide, asked.depth or 12), DataLoader(Kept(torch.randn(2048, wide).pin_memory()), batch_size=None)
 
 
 class Loop:
