@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpuday.check import Check, Failed, Step, held, told, truth
+from gpuday.check import Check, Failed, Step, held, not_run, told, truth
 from gpuday.day import ROOT, Day
 
 ZOO = ROOT / "tests" / "zoo" / "cuda"
@@ -53,12 +53,15 @@ def judged(name: str, first: str, findings: list[dict[str, Any]], realised: floa
     planted = name.replace("_", "-").startswith(first)
     if realised < WORTH and not findings:
         yield told(f"{name}: first", "", "nothing", f"nothing to find on this card: the fix brings ×{realised:.2f}")
+        yield not_run(f"{name}: error of the gain", "there is nothing to find on this card")
         return
     yield truth(f"{name}: first", first, f"the fix brings ×{realised:.2f}", right=planted)
-    if planted:
-        likely = findings[0]["speedup"]["likely"]
-        note = f"predicted ×{likely:.2f}, realised ×{realised:.2f}"
-        yield held(f"{name}: error of the gain", "%", 100 * (likely / realised - 1), BAR, note)
+    if not planted:
+        yield not_run(f"{name}: error of the gain", "the planted cause did not come first")
+        return
+    likely = findings[0]["speedup"]["likely"]
+    note = f"predicted ×{likely:.2f}, realised ×{realised:.2f}"
+    yield held(f"{name}: error of the gain", "%", 100 * (likely / realised - 1), BAR, note)
 
 
 def _pace(row: dict[str, float]) -> float:
