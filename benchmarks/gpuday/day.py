@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,7 @@ class Day:
         with (self.out / "log.txt").open("a") as log:
             log.write(f"$ {' '.join(command)}\n")
             log.flush()
+            began = time.monotonic()
             try:
                 done = subprocess.run(
                     command,
@@ -60,7 +62,7 @@ class Day:
                 )
             except subprocess.TimeoutExpired:
                 raise Failed(f"the part's {self.box.seconds:.0f} s were over in `{named(command)}`") from None
-            log.write(done.stdout + done.stderr)
+            log.write(f"{done.stdout}{done.stderr}# {time.monotonic() - began:.1f} s\n")
         if done.returncode not in okay:
             last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no words"]
             raise Failed(f"`{named(command)}` left {done.returncode}: {last[0][:200]}")
