@@ -61,13 +61,14 @@ def kept(file: Path, part: str, steps: Iterable[Step], why: str) -> list[Check]:
     ]
 
 
-def merged(before: Iterable[Check], now: Sequence[Check], order: Sequence[str]) -> list[Check]:
-    """Return the checks of an earlier call and of this one, which counts where both made one, by parts."""
+def merged(before: Iterable[Check], now: Sequence[Check], order: Sequence[tuple[str, str]]) -> list[Check]:
+    """Return the checks of an earlier call and of this one, which counts where both made one: in `order`, of parts and names."""
+    places = {key: place for place, key in enumerate(order)}
     known = {(check.part, check.name) for check in now if check.verdict != NOT_RUN}
     old = [check for check in before if (check.part, check.name) not in known]
     kept_names = {(check.part, check.name) for check in old}
     new = [check for check in now if (check.part, check.name) not in kept_names]
-    return sorted([*old, *new], key=lambda check: order.index(check.part) if check.part in order else len(order))
+    return sorted([*old, *new], key=lambda check: places.get((check.part, check.name), len(places)))
 
 
 def _read(line: str) -> Check | None:

@@ -60,6 +60,8 @@ class Day:
                     timeout=max(1.0, self.box.left()),
                     check=False,
                 )
+            except FileNotFoundError:
+                raise Failed(f"there is no `{command[0]}` here") from None
             except subprocess.TimeoutExpired:
                 raise Failed(f"the part's {self.box.seconds:.0f} s were over in `{named(command)}`") from None
             log.write(f"{done.stdout}{done.stderr}# {time.monotonic() - began:.1f} s\n")

@@ -83,8 +83,8 @@ def test_boxes_are_stretched_over_the_parts_that_are_chosen(chosen, total, expec
 def test_a_later_call_replaces_what_it_could_run_and_nothing_else() -> None:
     before = [told("a", "ms", 1.0), told("b", "ms", 2.0), not_run("c", "no time")]
     now = [told("a", "ms", 9.0), not_run("b", "no time"), told("c", "ms", 3.0)]
-    merged = boxes.merged(before, now, [""])
-    assert {c.name: c.value for c in merged} == {"a": 9.0, "b": 2.0, "c": 3.0}
+    merged = boxes.merged(before, now, [("", "c"), ("", "a")])
+    assert [(c.name, c.value) for c in merged] == [("c", 3.0), ("a", 9.0), ("b", 2.0)]
 
 
 def test_the_eight_minutes_are_below_what_a_lent_machine_allows_a_command() -> None:
