@@ -62,7 +62,7 @@ def kept(file: Path, part: str, steps: Iterable[Step], why: str) -> list[Check]:
 
 
 def merged(before: Iterable[Check], now: Sequence[Check], order: Sequence[tuple[str, str]]) -> list[Check]:
-    """Return the checks of an earlier call and of this one, which counts where both made one: in `order`, of parts and names."""
+    """Return the checks of two calls, by parts and names in `order`: the later one counts where both made one."""
     places = {key: place for place, key in enumerate(order)}
     known = {(check.part, check.name) for check in now if check.verdict != NOT_RUN}
     old = [check for check in before if (check.part, check.name) not in known]
