@@ -127,7 +127,9 @@ def run_part(part: str, word: str, out: Path, seconds: float, whole: boxes.Box) 
     seconds = min(seconds, whole.left() - boxes.LAST_S)
     rows = out / f"{part}.jsonl"
     if seconds < LEAST_S:
-        return boxes.kept(rows, part, steps, f"its share of the {whole.seconds:.0f} s for all was under {LEAST_S:.0f} s")
+        return boxes.kept(
+            rows, part, steps, f"its share of the {whole.seconds:.0f} s for all was under {LEAST_S:.0f} s"
+        )
     command = [sys.executable, __file__, "--inside", part, "--out", str(out), "--seconds", str(seconds)]
     command += ["--matching", word]
     why = f"the part's {seconds:.0f} s were over"
