@@ -22,7 +22,7 @@ ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo loops simcuda causes fmt clean
+.PHONY: help demo test test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo loops gpu-day simcuda causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -38,6 +38,7 @@ help:
 	@echo "make bench-tui  the screen with 1,000 simulated nodes (bench-screen), and 64 real agents, cut links and kills (bench-agents, half an hour)"
 	@echo "make tui-shot   capture real screens in tmux, into docs/screens/"
 	@echo "make bench-share  several processes on one simulated card: packs, auto, 200 random scenarios (ONLY=part)"
+	@echo "make gpu-day  on a machine with a card: what gputune is worth there, in eight minutes, into gpu-day/ (ONLY=part OUT=folder)"
 	@echo "make fmt     format the code"
 
 # torch comes first: whatever else is installed then has to agree with it. pip would compile all of it on one core, the tests
@@ -157,6 +158,11 @@ simcuda: $(READY)
 	if [ $$status = 77 ]; then echo "simcuda: SKIPPED, nothing was tried on CUDA"; exit 0; fi; \
 	[ $$status = 0 ] || exit $$status; \
 	GPUTUNE_SIMCUDA=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist worksteal tests/simcuda
+
+# On a machine that may have nothing but torch: no environment is made, and what is missing is said. docs/gpu-day.md
+gpu-day:
+	$(PYTHON) benchmarks/gpu_day.py $(if $(ONLY),--only $(ONLY)) $(if $(OUT),--out "$(OUT)") \
+		$(if $(MATCHING),--matching "$(MATCHING)") $(if $(BOX),--seconds $(BOX))
 
 # The checklist that the project comes from, and who covers each of its lines, as the advisors say it themselves.
 causes: $(READY)

@@ -1,0 +1,72 @@
+"""Part 3, the device's clock: what gputune says of its computing in a step, against what a profiler saw of it.
+
+The truth is torch.profiler's (CUPTI), of the same training without gputune; of a simulated card what it booked.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from gpuday.check import Check, Failed, Step, held, told
+from gpuday.day import TRACE, Day, last_json
+
+BAR = 5.0  # %: kernels that wait for each other leave gaps of a microsecond, which the device's clock counts as work
+SECONDS = "5"
+KINDS = {
+    "device": "a device that is always behind",
+    "tiny": "tiny kernels: the host is the limit",
+    "item": "`.item()` each step",
+    "pageable": "pageable copies",
+    "pinned": "pinned copies",
+    "starved": "starved by its loader",
+}
+WORK = ("K", "kernel", "memset")
+
+
+def booked(lines: Iterable[str], t0: int, t1: int) -> float:
+    """Return the ns of work, copies left out, that a simulated card's trace books between two ns of the host's clock.
+
+    Its lines are `K QUEUED START TOOK NAME`, or `kernel CARD STREAM START END NAME BYTES`.
+    """
+    total = 0
+    for line in lines:
+        words = line.split()
+        if len(words) < 5 or words[0] not in WORK:
+            continue
+        start, took = (
+            (int(words[2]), int(words[3])) if words[0] == "K" else (int(words[3]), int(words[4]) - int(words[3]))
+        )
+        if t0 <= start < t1:
+            total += took
+    return float(total)
+
+
+def of(kind: str) -> Callable[[Day], Iterator[Check]]:
+    """Return the step that holds one kind of training against its truth."""
+
+    def made(day: Day) -> Iterator[Check]:
+        trace = day.out / "work" / f"{kind}.trace"
+        trace.parent.mkdir(exist_ok=True)
+        true = last_json(day.run(day.training(kind, "--truth"), **({TRACE: str(trace)} if day.simulated else {})))
+        compute = true.get("compute") or _traced(trace, true)
+        environment = {"GPU_DAY_SECONDS": SECONDS, **({TRACE: ""} if TRACE in os.environ else {})}
+        _, run, _ = day.watched(f"clock-{kind}", day.training(kind), **environment)
+        said = day.told(run)
+        yield told(f"{kind}: computing in a step, in truth", "ms", compute / 1e6, KINDS[kind])
+        if said["compute"] is None:
+            raise Failed(f"gputune knows {said['known']} of {said['parts']} parts of the step ({said['steps']} timed)")
+        note = f"gputune {said['compute'] / 1e6:.3f} ms, {said['parts']} parts seen {said['seen']} times or more"
+        yield held(f"{kind}: error of it", "%", 100 * (said["compute"] / compute - 1), BAR, note)
+
+    return made
+
+
+def _traced(trace: Path, true: dict[str, float]) -> float:
+    with trace.open() as lines:
+        compute = booked(lines, int(true["t0"]), int(true["t1"])) / true["steps"]
+    if not compute:
+        raise Failed("the simulated card's trace has no work of these steps")
+    return compute
+
+
+STEPS = tuple(Step((f"{kind}: computing in a step, in truth", f"{kind}: error of it"), 12, of(kind)) for kind in KINDS)

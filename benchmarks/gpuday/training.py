@@ -1,0 +1,210 @@
+"""The day's trainings: `training.py KIND [--num-workers N] [--pin-memory 1] [--depth N] [--truth] [--syncs]`.
+
+An ordinary loop that knows nothing of gputune. It prints one JSON object: samples/s and s a step of the timed steps,
+the device caught up at both ends. `GPU_DAY_SECONDS`: how long these last. With `--truth` it says what torch.profiler
+(CUPTI) saw of the device's work in a few steps or, under the simulated runtime, when these were, so that its trace can
+be read. With `--syncs` torch says of every synchronization that somebody asks for, from whatever thread.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+WARM = 25  # steps before anything is timed: allocator, cuBLAS's choice, the loader's queue
+TRUE = 40  # steps that the profiler sees: it slows the host, so it sees few
+SIDE = 192
+ENDLESS = 10_000_000
+KINDS = ("device", "tiny", "item", "pageable", "pinned", "starved", "images", "short")
+
+
+class Kept(Dataset):
+    """Whole batches that lie in memory, pinned or not."""
+
+    def __init__(self, batch: torch.Tensor) -> None:
+        self.batch = batch
+
+    def __len__(self) -> int:
+        return ENDLESS
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.batch
+
+
+class Decoded(Dataset):
+    """Samples that take `seconds` each of waiting, as for a remote decoder, and no CPU."""
+
+    def __init__(self, sample: torch.Tensor, seconds: float) -> None:
+        self.sample, self.seconds = sample, seconds
+
+    def __len__(self) -> int:
+        return ENDLESS
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.seconds:
+            time.sleep(self.seconds)
+        return self.sample
+
+
+class Blocks(nn.Module):
+    """Wide layers one after the other, and a head."""
+
+    def __init__(self, wide: int, depth: int, first: nn.Module | None = None) -> None:
+        super().__init__()
+        self.first = first or nn.Identity()
+        self.body = nn.ModuleList(nn.Linear(wide, wide) for _ in range(depth))
+        self.head = nn.Linear(wide, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return ten numbers a sample."""
+        x = self.first(x)
+        for layer in self.body:
+            x = x + torch.relu(layer(x))
+        return self.head(x)
+
+
+def made(asked: argparse.Namespace) -> tuple[nn.Module, DataLoader]:
+    """Return the model and the loader of a kind of training."""
+    kind, workers, pin = asked.kind, asked.num_workers, asked.pin_memory
+    patches = nn.Sequential(nn.Conv2d(3, 512, 16, 16), nn.Flatten(2), nn.AdaptiveAvgPool1d(1), nn.Flatten())
+    if kind == "tiny":
+        return Blocks(64, asked.depth or 25), DataLoader(Kept(torch.randn(32, 64)), batch_size=None)
+    if kind in {"pageable", "pinned"}:
+        images = torch.randn(64, 3, SIDE, SIDE)
+        images = images.pin_memory() if kind == "pinned" else images
+        return Blocks(512, asked.depth or 24, patches), DataLoader(Kept(images), batch_size=None)
+    if kind in {"starved", "images"}:
+        starved = kind == "starved"
+        images = torch.randint(256, (3, SIDE, SIDE), dtype=torch.uint8)
+        data = Decoded(torch.randn(512), 0.001) if starved else Decoded(images, 0.0)
+        more = {"pin_memory": pin, "persistent_workers": asked.persistent_workers}
+        number, ahead = workers or (1 if starved else 2), asked.prefetch_factor
+        loader = DataLoader(data, 32 if starved else 64, num_workers=number, prefetch_factor=ahead, **more)
+        return Blocks(512, asked.depth or (24 if starved else 40), None if starved else patches), loader
+    wide = 1024 if kind == "short" else 2048
+    return Blocks(wide, asked.depth or 12), DataLoader(Kept(torch.randn(2048, wide).pin_memory()), batch_size=None)
+
+
+class Loop:
+    """The loop: one step a call. Of the images each step multiplies some more, so that the device has to work."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.kind = asked.kind
+        self.model, self.loader = made(asked)
+        self.model = self.model.cuda()
+        slow = {"foreach": False} if self.kind == "tiny" else {"fused": True}
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, **slow)
+        self.heavy = torch.randn(6144, 6144, device="cuda") if self.kind in {"images", "pageable", "pinned"} else None
+        self.lost = 0.0
+
+    def steps(self) -> Iterator[int]:
+        """Train, and yield the samples of each step."""
+        for batch in self.loader:
+            on = batch.to("cuda", non_blocking=self.kind != "pageable")
+            loss = self.model(on if on.is_floating_point() else on.float() / 255).square().mean()
+            if self.heavy is not None:
+                loss = loss + (self.heavy @ self.heavy).mean() * 0
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            if self.kind == "item":
+                self.lost += loss.item()
+            yield len(batch)
+
+
+def timed(steps: Iterator[int], seconds: float) -> dict[str, float]:
+    """Return samples/s and s a step of `seconds` of steps."""
+    warmed(steps)
+    began, count, samples = time.perf_counter(), 0, 0
+    while time.perf_counter() - began < seconds:
+        samples += next(steps)
+        count += 1
+    torch.cuda.synchronize()
+    took = time.perf_counter() - began
+    return {"samples_per_s": samples / took, "step_s": took / count, "steps": count}
+
+
+def warmed(steps: Iterator[int]) -> None:
+    """Take the first steps, and let the device catch up."""
+    for _ in range(WARM):
+        next(steps)
+    torch.cuda.synchronize()
+
+
+def truth(steps: Iterator[int]) -> dict[str, object]:
+    """Return what a profiler says of the device's work in a step, ns, or when the steps were."""
+    warmed(steps)
+    if os.environ.get("SIMCUDA_TRACE"):
+        t0 = time.monotonic_ns()
+        for _ in range(TRUE):
+            next(steps)
+        torch.cuda.synchronize()
+        return {"t0": t0, "t1": time.monotonic_ns(), "steps": TRUE}
+    profiler = torch.profiler
+    with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as seen:
+        for _ in range(TRUE):
+            next(steps)
+        torch.cuda.synchronize()
+    on_device = [e for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    work = [e for e in on_device if "HtoD" not in e.name and "DtoH" not in e.name]
+    if not work:
+        raise SystemExit("torch.profiler saw no kernel: CUPTI is not to be had here")
+    return {"compute": 1e3 * sum(e.time_range.elapsed_us() for e in work) / TRUE, "kernels": len(work) / TRUE}
+
+
+def synchronizations(steps: Iterator[int], seconds: float) -> dict[str, int]:
+    """Return how many synchronizations torch warned of in `seconds` of steps, and of one that is asked for then."""
+    warmed(steps)
+    calls = []
+    for owner, name in (
+        (torch.cuda, "synchronize"),
+        (torch.cuda.Event, "synchronize"),
+        (torch.cuda.Stream, "synchronize"),
+    ):
+        original = getattr(owner, name)
+        setattr(owner, name, lambda *given, original=original: (calls.append(1), original(*given))[1])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        del said[:]
+        until, count = time.perf_counter() + seconds, 0
+        while time.perf_counter() < until:
+            next(steps)
+            count += 1
+        found = len(calls) + sum("synchronizing" in str(one.message) for one in said)
+        torch.ones(1, device="cuda").item()
+        control = len(calls) + sum("synchronizing" in str(one.message) for one in said) - found
+        torch.cuda.set_sync_debug_mode("error")  # and a while in which nobody could ask for one and go on
+        for _ in range(WARM):
+            next(steps)
+        torch.cuda.set_sync_debug_mode("default")
+    return {"synchronizations": found, "control": control, "steps": count}
+
+
+def main() -> None:
+    """Train as asked for, and say how it went."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("kind", choices=KINDS)
+    options.add_argument("--num-workers", type=int, default=0)
+    options.add_argument("--prefetch-factor", type=int, default=2)
+    for name in ("--pin-memory", "--persistent-workers"):
+        options.add_argument(name, type=lambda word: word.lower() in {"1", "true"}, default=False)
+    options.add_argument("--depth", type=int, default=0)
+    options.add_argument("--truth", action="store_true")
+    options.add_argument("--syncs", action="store_true")
+    asked = options.parse_args()
+    torch.set_num_threads(1)
+    steps = Loop(asked).steps()
+    seconds = float(os.environ.get("GPU_DAY_SECONDS", "5"))
+    found = truth(steps) if asked.truth else synchronizations(steps, seconds) if asked.syncs else timed(steps, seconds)
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
