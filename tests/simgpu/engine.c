@@ -1,140 +1,145 @@
-/* How a simulated card works: queues, time slicing, memory, busy time and power. See sim.h. */
+/* How time passes on the simulated cards: queues, time slicing, collectives, busy time, power and the books. See sim.h. */
 #define _GNU_SOURCE
 #include "sim.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-static const char *const param_names[] = {
-#define X(name) #name,
-    PARAMS(X)
-#undef X
-};
-
-enum { SIM_OK = 0, SIM_BAD = -1, SIM_OOM = -2, SIM_LOST = -3 };
 #define REAP 200000000LL /* ns between looks for processes that died without leaving */
 
-static struct state *state;
-static int state_fd = -1;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* record locks do not hold threads apart */
+/* What a process does on a card in one step of time. */
+enum { RUNS = 1, FEEDS = 2, FETCHES = 4, LINGERS = 8, EXCHANGES = 16, COPY_SHOWS = 32, COLLECTIVE_SHOWS = 64 };
 
-static void after_fork(void) { pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER; mutex = fresh; }
+struct view { /* a stream that has items, and what stands at its head */
+    struct device *device;
+    struct proc *proc;
+    struct stream *stream;
+    struct item *item;
+};
 
-int64_t sim_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
+static struct view look(struct state *s, int i) {
+    struct place at = s->live[i];
+    struct view v = {.device = &s->device[at.device]};
+    v.proc = &v.device->procs[at.proc];
+    v.stream = &v.proc->streams[at.stream];
+    v.item = &v.stream->ring[v.stream->done % RING];
+    return v;
 }
 
-static void sleep_until(int64_t when) {
-    struct timespec t = {when / 1000000000LL, when % 1000000000LL};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {}
+static struct mark *mark_of(struct state *s, const struct item *wait) {
+    struct mark *m = &s->device[wait->where].procs[wait->size].marks[wait->at % MARKS];
+    return m->number == wait->at && !m->time ? m : NULL; /* NULL: reached, or so long ago that its place is taken */
 }
 
-static void defaults(struct device *d, int index) {
-    memset(d, 0, sizeof *d);
-    int64_t *p = d->param;
-    p[P_memory_total] = 80LL << 30, p[P_memory_reserved] = 512LL << 20, p[P_context] = 512LL << 20;
-    p[P_clock_sm] = p[P_clock_max] = 1980, p[P_clock_mem] = p[P_clock_mem_max] = 2619;
-    p[P_power_idle] = 70000, p[P_power_busy] = 380000, p[P_power_limit] = p[P_power_default] = 700000;
-    p[P_temperature] = 41, p[P_gen] = p[P_gen_max] = 5, p[P_width] = p[P_width_max] = 16;
-    p[P_rate_pinned] = 24000000000LL, p[P_rate_pageable] = 6000000000LL;
-    p[P_gpm] = 1, p[P_fields] = 1;
-    snprintf(d->name, sizeof d->name, "Simulated GPU");
-    snprintf(d->uuid, sizeof d->uuid, "GPU-51a9a1e0-0000-4000-8000-%012x", index);
-    d->at = d->window_at = sim_now();
-    d->power = p[P_power_idle];
+static struct meeting *meeting_of(struct comm *c, uint64_t number) {
+    for (uint64_t i = 0, at = number * 0x9E3779B97F4A7C15ull >> 40; i < MEETINGS; i++) {
+        struct meeting *m = &c->meetings[(at + i) % MEETINGS];
+        if (m->number == number) return m;
+        if (!m->number) return *m = (struct meeting){.number = number}, m;
+    }
+    return NULL;
 }
 
-int sim_create(const char *path, int devices) {
-    if (devices < 0 || devices > DEVICES) return SIM_BAD;
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0) return SIM_BAD;
-    if (ftruncate(fd, sizeof(struct state))) return close(fd), SIM_BAD;
-    struct state *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (s == MAP_FAILED) return SIM_BAD;
-    s->devices = devices;
-    for (int i = 0; i < devices; i++) defaults(&s->device[i], i);
-    s->magic = MAGIC;
-    munmap(s, sizeof *s);
-    return SIM_OK;
+static void arrive(struct state *s, const struct item *item) {
+    struct meeting *m = meeting_of(&s->comms[item->where], item->at);
+    if (m && ++m->arrived == item->size) m->begun = s->at;
 }
 
-struct state *sim_state(void) {
-    if (state) return state;
-    const char *path = getenv("SIMGPU_STATE");
-    struct stat info;
-    if (!path || !*path) return NULL;
-    pthread_mutex_lock(&mutex);
-    if (!state) {
-        int fd = open(path, O_RDWR | O_CLOEXEC);
-        if (fd >= 0 && !fstat(fd, &info) && info.st_size == sizeof(struct state)) {
-            struct state *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-            if (s != MAP_FAILED && s->magic == MAGIC) {
-                state = s, state_fd = fd, fd = -1;
-                pthread_atfork(NULL, NULL, after_fork);
-            } else if (s != MAP_FAILED) {
-                munmap(s, sizeof *s);
+/* Open addressing has no holes: what stands behind a free place must still be found, so places are freed by moving up. */
+static void forget(struct comm *c, struct meeting *m) {
+    uint64_t hole = m - c->meetings;
+    for (uint64_t i = (hole + 1) % MEETINGS; c->meetings[i].number; i = (i + 1) % MEETINGS) {
+        uint64_t home = (c->meetings[i].number * 0x9E3779B97F4A7C15ull >> 40) % MEETINGS;
+        if ((i - home + MEETINGS) % MEETINGS < (i - hole + MEETINGS) % MEETINGS) continue;
+        c->meetings[hole] = c->meetings[i], hole = i;
+    }
+    c->meetings[hole].number = 0;
+}
+
+static int met(struct state *s, const struct item *item) { /* everybody is there */
+    struct comm *c = &s->comms[item->where];
+    if (c->aborted) return 1;
+    struct meeting *m = meeting_of(c, item->at);
+    return m && m->begun;
+}
+
+static void part(struct state *s, const struct item *item) {
+    struct comm *c = &s->comms[item->where];
+    struct meeting *m = meeting_of(c, item->at);
+    if (m && ++m->finished >= item->size) forget(c, m);
+}
+
+static int finished(struct state *s, struct view *v) { /* what stands at the head of a stream is over */
+    struct item *item = v->item;
+    if (!item->start) {
+        item->start = s->at;
+        if (item->kind == ARRIVE) arrive(s, item);
+    }
+    if (item->kind == WAIT) return !mark_of(s, item);
+    if (item->kind == MEET && s->comms[item->where].aborted) return 1;
+    if (item->left > 0.5 || (item->kind == MEET && !met(s, item))) return 0;
+    if (item->kind == MEET) part(s, item);
+    if (item->kind != MARK) return 1;
+    struct mark *m = &v->proc->marks[item->at % MARKS];
+    if (m->number == item->at) m->time = s->at;
+    return 1;
+}
+
+/* One stream's end may set another one free, wherever it stands in the list: until nothing changes. */
+void sim_settle(struct state *s) {
+    for (int changed = 1; changed;) {
+        changed = 0;
+        for (int i = 0; i < s->live_count; i++) {
+            struct view v = look(s, i);
+            uint64_t before = v.stream->done;
+            while (v.stream->done < v.stream->tail && finished(s, &v)) {
+                v.item->done = s->at;
+                v.item = &v.stream->ring[++v.stream->done % RING];
             }
+            if (v.stream->done != before) changed = s->live_count > 1;
+            if (v.stream->done < v.stream->tail) continue;
+            v.stream->live = 0;
+            s->live[i--] = s->live[--s->live_count];
         }
-        if (fd >= 0) close(fd);
-    }
-    pthread_mutex_unlock(&mutex);
-    return state;
-}
-
-int sim_use(const char *path) { /* another state from here on: a test process has many, one after the other */
-    pthread_mutex_lock(&mutex);
-    if (state) munmap(state, sizeof *state), close(state_fd), state = NULL, state_fd = -1;
-    setenv("SIMGPU_STATE", path, 1);
-    pthread_mutex_unlock(&mutex);
-    return sim_state() ? SIM_OK : SIM_BAD;
-}
-
-static int64_t start_time(int pid) { /* 0: not there, or a zombie */
-    char path[64], text[1024], what;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0) return 0;
-    text[n] = 0;
-    char *rest = strrchr(text, ')');
-    long long started = 0;
-    if (!rest || sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld",
-                        &what, &started) != 2)
-        return 0;
-    return what == 'Z' || what == 'X' ? 0 : started;
-}
-
-static void reap(struct device *d, int64_t now) {
-    if (now - d->reaped_at < REAP) return;
-    d->reaped_at = now;
-    for (int i = 0; i < PROCS; i++) {
-        struct proc *p = &d->procs[i];
-        if (p->pid && !p->ghost && start_time(p->pid) != p->started) p->pid = 0; /* its work dies with it */
     }
 }
 
-static void end_window(struct device *d) {
+void sim_leave(struct state *s, struct device *d, struct proc *p) {
+    for (int i = 0; i < s->live_count; i++) {
+        if (look(s, i).proc == p) s->live[i--] = s->live[--s->live_count];
+    }
+    for (int j = 0; j < STREAMS; j++) p->streams[j].done = p->streams[j].tail, p->streams[j].live = 0;
+    for (uint64_t i = 0; i < MARKS; i++)
+        if (!p->marks[i].time) p->marks[i].time = s->at;
+    p->was = p->pid, p->pid = 0, p->left = s->at, p->memory = 0;
+    (void)d;
+}
+
+static void reap(struct state *s, int64_t now) {
+    if (now - s->reaped_at < REAP) return;
+    s->reaped_at = now;
+    for (int k = 0; k < s->devices; k++) {
+        struct device *d = &s->device[k];
+        for (int i = 0; i < d->used; i++) {
+            struct proc *p = &d->procs[i];
+            if (p->pid && !p->ghost && sim_start_time(p->pid) != p->started) sim_leave(s, d, p); /* its work dies with it */
+        }
+    }
+}
+
+void sim_energy(struct device *d, int64_t at) { /* what a busy card draws on top is added while it is busy */
+    d->energy += (at - d->energy_at) / 1e6 * d->param[P_power_idle];
+    d->energy_at = at;
+}
+
+static void end_window(struct device *d, int64_t at) {
     double busy = d->window_busy / WINDOW, seconds = WINDOW / 1e9;
     int util = (int)(100 * busy + 0.5);
-    for (int i = 0; i < PROCS; i++) {
+    for (int i = 0; i < d->used; i++) {
         struct proc *p = &d->procs[i];
         if (!p->pid) continue;
         if (!p->ghost) p->util = (int)(100 * p->window / WINDOW + 0.5);
         if (p->ghost && p->util > util) util = p->util;
-        p->util_at = d->window_at + WINDOW;
+        p->util_at = at;
         p->window = 0;
     }
     d->util = util;
@@ -142,284 +147,144 @@ static void end_window(struct device *d) {
     d->power = d->param[P_power_idle] + (int)((d->param[P_power_busy] - d->param[P_power_idle]) * busy);
     d->rate_tx = d->window_tx / seconds, d->rate_rx = d->window_rx / seconds;
     d->window_busy = d->window_dram = d->window_tx = d->window_rx = 0;
-    d->window_at += WINDOW;
+    sim_energy(d, at);
 }
 
-static struct item *head(struct stream *s, int64_t at) {
-    while (s->done < s->tail) {
-        struct item *item = &s->ring[s->done % RING];
-        if (item->left > 0.5) return item;
-        item->done = at;
-        s->done++;
+static void end_windows(struct state *s, int64_t now) {
+    double busy = 0;
+    for (int k = 0; k < s->devices; k++) {
+        busy += s->device[k].window_busy + s->device[k].window_rx + s->device[k].window_tx;
+        end_window(&s->device[k], s->window_at + WINDOW);
     }
-    return NULL;
+    s->window_at += WINDOW;
+    s->quiet = busy > 0 || s->live_count ? 0 : s->quiet + 1;
+    if (s->quiet < 2 || now - s->window_at < 2 * WINDOW) return;
+    s->window_at += (now - s->window_at) / WINDOW * WINDOW - WINDOW; /* nothing happened: the next one says so too */
+    s->at = s->window_at;
 }
 
-/* Let time pass until `now`: the streams that have a kernel at their head share the card equally (time slicing), and
- * those that have a copy there share the copy engine. */
-static void advance(struct device *d, int64_t now) {
-    reap(d, now);
-    while (d->at < now) {
-        struct { struct proc *proc; struct stream *stream; struct item *item; } live[PROCS * STREAMS];
-        int n = 0, kernels = 0, copies = 0;
-        for (int i = 0; i < PROCS; i++) {
-            if (!d->procs[i].pid) continue;
-            for (int j = 0; j < STREAMS; j++) {
-                struct stream *s = &d->procs[i].streams[j];
-                struct item *item = head(s, d->at);
-                if (!item) continue;
-                live[n].proc = &d->procs[i], live[n].stream = s, live[n++].item = item;
-                if (item->kind == KERNEL) kernels++;
-                else copies++;
-            }
-        }
-        double speed = (double)d->param[P_clock_sm] / d->param[P_clock_max];
-        int64_t end = d->window_at + WINDOW < now ? d->window_at + WINDOW : now;
-        double step = end - d->at;
-        for (int i = 0; i < n; i++) {
-            int kernel = live[i].item->kind == KERNEL;
-            double rate = kernel ? speed / kernels : 1.0 / copies;
-            if (live[i].item->left / rate < step) step = live[i].item->left / rate;
-        }
-        if (step < 1) step = 1;
-        for (int i = 0; i < n; i++) {
-            struct item *item = live[i].item;
-            double used = step * (item->kind == KERNEL ? speed / kernels : 1.0 / copies);
-            if (item->kind == KERNEL) {
-                live[i].proc->window += step / kernels;
-                d->sm += step / kernels * item->sm / 1000, d->tensor += step / kernels * item->tensor / 1000;
-                d->dram += step / kernels * item->dram / 1000, d->window_dram += step / kernels * item->dram / 1000;
-            } else {
-                double bytes = item->bytes * (used < item->left ? used / item->left : 1.0);
-                item->bytes -= bytes;
-                *(item->kind == H2D ? &d->rx : &d->tx) += bytes;
-                *(item->kind == H2D ? &d->window_rx : &d->window_tx) += bytes;
-            }
-            item->left -= used;
-        }
-        if (kernels) d->busy += step, d->window_busy += step;
-        d->energy += step / 1e6 * (kernels ? d->param[P_power_busy] : d->param[P_power_idle]);
-        d->at += (int64_t)(step + 0.5);
-        if (d->at > now) d->at = now;
-        for (int i = 0; i < n; i++) head(live[i].stream, d->at);
-        if (d->at >= d->window_at + WINDOW) end_window(d);
+static double clock_share(const struct device *d) { return (double)d->param[P_clock_sm] / d->param[P_clock_max]; }
+
+/* How fast an item goes on: processes with a kernel at hand share the card equally (time slicing), and a process's own
+ * streams share what it gets; copies in one direction share that copy engine; links are not contended. */
+static double rate(struct state *s, const struct view *v) {
+    switch (v->item->kind) {
+    case KERNEL: return clock_share(v->device) / v->device->sharing / v->proc->running;
+    case H2D: case D2H: return 1.0 / v->device->copying[v->item->kind == D2H];
+    case MEET: return met(s, v->item);
+    default: return 0;
     }
 }
 
-static void record_lock(int device, short type) {
-    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = device, .l_len = 1};
-    while (fcntl(state_fd, type == F_UNLCK ? F_SETLK : F_SETLKW, &lock) && errno == EINTR) {}
-}
-
-struct device *sim_lock(int device) {
-    if (!sim_state() || device < 0 || device >= state->devices) return NULL;
-    pthread_mutex_lock(&mutex);
-    record_lock(device, F_WRLCK);
-    struct device *d = &state->device[device];
-    advance(d, sim_now());
-    return d;
-}
-
-void sim_unlock(int device) {
-    record_lock(device, F_UNLCK);
-    pthread_mutex_unlock(&mutex);
-}
-
-static struct proc *mine(struct device *d) { /* this process's place on the card, made when it has none */
-    int pid = getpid();
-    for (int i = 0; i < PROCS; i++)
-        if (d->procs[i].pid == pid && !d->procs[i].ghost) return &d->procs[i];
-    for (int i = 0; i < PROCS; i++) {
-        struct proc *p = &d->procs[i];
-        if (p->pid) continue;
-        memset(p, 0, sizeof *p); /* a 48 KiB page walk, once a process */
-        p->started = start_time(pid), p->pid = pid;
-        return p;
+static void count(struct state *s, struct view *views) {
+    for (int i = 0; i < s->live_count; i++) {
+        views[i] = look(s, i);
+        views[i].device->sharing = views[i].device->copying[0] = views[i].device->copying[1] = 0;
+        views[i].proc->running = views[i].proc->doing = 0;
     }
-    return NULL;
-}
-
-static int64_t used(const struct device *d) {
-    int64_t total = d->param[P_memory_reserved];
-    for (int i = 0; i < PROCS; i++)
-        if (d->procs[i].pid) total += d->procs[i].memory + (d->procs[i].ghost ? 0 : d->param[P_context]);
-    return total;
-}
-
-int sim_open(int device) {
-    struct device *d = sim_lock(device);
-    if (!d) return SIM_BAD;
-    int ok = mine(d) ? SIM_OK : SIM_OOM;
-    if (d->param[P_lost]) ok = SIM_LOST;
-    sim_unlock(device);
-    return ok;
-}
-
-void sim_close(int device) {
-    struct device *d = sim_lock(device);
-    if (!d) return;
-    for (int i = 0; i < PROCS; i++)
-        if (d->procs[i].pid == getpid() && !d->procs[i].ghost) d->procs[i].pid = 0;
-    sim_unlock(device);
-}
-
-/* Queue one item; returns its number on the stream, or a negative error. Waits while the queue is full, as CUDA does. */
-int64_t sim_enqueue(int device, int stream, int kind, double amount, int sm, int tensor, int dram) {
-    for (;;) {
-        struct device *d = sim_lock(device);
-        if (!d || stream < 0 || stream >= STREAMS) return d ? sim_unlock(device), SIM_BAD : SIM_BAD;
-        struct proc *p = mine(d);
-        if (!p || d->param[P_lost]) return sim_unlock(device), p ? SIM_LOST : SIM_OOM;
-        struct stream *s = &p->streams[stream];
-        if (s->tail - s->done < RING - 1) {
-            struct item *item = &s->ring[s->tail % RING];
-            *item = (struct item){.kind = kind, .sm = sm, .tensor = tensor, .dram = dram};
-            if (kind == KERNEL) item->left = amount * 1e9; /* seconds */
-            else item->bytes = amount;
-            if (kind == H2D || kind == D2H) /* `sm` is set for a pinned one */
-                item->left = 1e9 * amount / d->param[sm ? P_rate_pinned : P_rate_pageable];
-            int64_t number = s->tail++;
-            head(s, d->at);
-            sim_unlock(device);
-            return number;
-        }
-        sim_unlock(device);
-        sleep_until(sim_now() + 200000);
+    for (int i = 0; i < s->live_count; i++) {
+        struct view *v = &views[i];
+        int kind = v->item->kind;
+        if (kind == KERNEL) v->device->sharing += !v->proc->running++, v->proc->doing |= RUNS;
+        if (kind == H2D || kind == D2H) v->device->copying[kind == D2H]++, v->proc->doing |= kind == H2D ? FEEDS : FETCHES;
+        if (kind == MEET) v->proc->doing |= met(s, v->item) ? EXCHANGES : LINGERS;
     }
 }
 
-static double outlook(const struct device *d, const struct stream *s, uint64_t number) {
-    double left = 0, speed = (double)d->param[P_clock_sm] / d->param[P_clock_max];
-    for (uint64_t i = s->done; i <= number; i++) {
-        const struct item *item = &s->ring[i % RING];
-        left += item->kind == KERNEL ? item->left / speed : item->left;
+/* What a compute stream without a kernel waits for, through marks of other streams: the kind of item, or -1. */
+static int held_by(struct state *s, const struct view *v) {
+    const struct item *item = v->item;
+    for (int hops = 0; item->kind == WAIT && hops < STREAMS; hops++) {
+        struct mark *m = mark_of(s, item);
+        if (!m) return -1;
+        struct stream *other = &s->device[item->where].procs[item->size].streams[m->stream];
+        if (other->done >= other->tail) return -1;
+        item = &other->ring[other->done % RING];
     }
-    return left; /* never too long: sharing the card only adds to it */
+    return item->kind;
 }
 
-/* When item `number` finished, ns; 0 while it has not. Waits for it if `wait`. Negative: the device is lost. */
-int64_t sim_finished(int device, int stream, int64_t number, int wait) {
-    for (;;) {
-        struct device *d = sim_lock(device);
-        struct proc *p = d ? mine(d) : NULL;
-        if (!p) return d ? sim_unlock(device), SIM_BAD : SIM_BAD;
-        if (d->param[P_lost]) return sim_unlock(device), SIM_LOST;
-        struct stream *s = &p->streams[stream];
-        if ((uint64_t)number < s->done) {
-            int64_t done = s->done - number <= RING ? s->ring[number % RING].done : 1;
-            sim_unlock(device);
-            return done;
-        }
-        int64_t wake = d->at + (int64_t)outlook(d, s, number) + 1000;
-        sim_unlock(device);
-        if (!wait) return 0;
-        sleep_until(wake);
+static void book(struct state *s, const struct view *views, double step) {
+    for (int i = 0; i < s->live_count; i++) {
+        int32_t *doing = &views[i].proc->doing;
+        if (!views[i].stream->kernels || *doing & RUNS) continue;
+        int kind = held_by(s, &views[i]);
+        if (kind == H2D || kind == D2H) *doing |= COPY_SHOWS;
+        if (kind == MEET) *doing |= COLLECTIVE_SHOWS;
+    }
+    for (int i = 0; i < s->live_count; i++) {
+        double *b = views[i].proc->booked;
+        int doing = views[i].proc->doing;
+        views[i].proc->doing = 0; /* once for each process */
+        if (doing & RUNS) b[B_kernel] += step;
+        if (doing & FEEDS) b[B_h2d] += step;
+        if (doing & FETCHES) b[B_d2h] += step;
+        if (doing & LINGERS) b[B_collective_wait] += step;
+        if (doing & EXCHANGES) b[B_collective_move] += step;
+        if (doing & COLLECTIVE_SHOWS) b[B_exposed_collective] += step;
+        else if (doing & COPY_SHOWS) b[B_exposed_copy] += step;
     }
 }
 
-int sim_synchronize(int device) {
-    for (int stream = 0; stream < STREAMS; stream++) {
-        struct device *d = sim_lock(device);
-        struct proc *p = d ? mine(d) : NULL;
-        int64_t last = p ? (int64_t)p->streams[stream].tail - 1 : -1;
-        if (d) sim_unlock(device);
-        if (!p) return SIM_BAD;
-        if (last >= 0 && sim_finished(device, stream, last, 1) < 0) return SIM_LOST;
+static void use_units(const struct view *v, double step) { /* what a kernel keeps busy */
+    struct device *d = v->device;
+    const struct item *item = v->item;
+    double share = step / d->sharing / v->proc->running;
+    v->proc->window += share;
+    d->sm += share * item->sm / 1000, d->tensor += share * item->tensor / 1000;
+    d->dram += share * item->dram / 1000, d->window_dram += share * item->dram / 1000;
+}
+
+static void use_link(const struct view *v, double used) {
+    struct device *d = v->device;
+    struct item *item = v->item;
+    double bytes = item->bytes * (used < item->left ? used / item->left : 1.0);
+    item->bytes -= bytes;
+    *(item->kind == H2D ? &d->rx : &d->tx) += bytes;
+    *(item->kind == H2D ? &d->window_rx : &d->window_tx) += bytes;
+}
+
+static void be_busy(struct device *d, double step) { /* once for each card */
+    if (!d->sharing) return;
+    d->busy += step, d->window_busy += step;
+    d->energy += step / 1e6 * (d->param[P_power_busy] - d->param[P_power_idle]);
+    d->sharing = 0;
+}
+
+/* The step to the next thing that happens. */
+static void step(struct state *s, int64_t now) {
+    static struct view views[DEVICES * PROCS * STREAMS];
+    int64_t end = s->window_at + WINDOW < now ? s->window_at + WINDOW : now;
+    double ns = end - s->at;
+    count(s, views);
+    for (int i = 0; i < s->live_count; i++) {
+        double speed = rate(s, &views[i]);
+        if (speed > 0 && views[i].item->left / speed < ns) ns = views[i].item->left / speed;
     }
-    return SIM_OK;
-}
-
-int sim_alloc(int device, int64_t bytes) { /* negative bytes give back */
-    struct device *d = sim_lock(device);
-    struct proc *p = d ? mine(d) : NULL;
-    int ok = !p ? SIM_BAD : used(d) + bytes > d->param[P_memory_total] ? SIM_OOM : SIM_OK;
-    if (ok == SIM_OK) p->memory = p->memory + bytes > 0 ? p->memory + bytes : 0;
-    if (d) sim_unlock(device);
-    return ok;
-}
-
-int64_t sim_used(int device) {
-    struct device *d = sim_lock(device);
-    int64_t bytes = d ? used(d) : SIM_BAD;
-    if (d) sim_unlock(device);
-    return bytes;
-}
-
-double sim_busy(int device) { /* s with at least one kernel running, ever */
-    struct device *d = sim_lock(device);
-    double seconds = d ? d->busy / 1e9 : -1;
-    if (d) sim_unlock(device);
-    return seconds;
-}
-
-int sim_set(int device, const char *name, int64_t value) {
-    for (int i = 0; i < PARAM_COUNT; i++) {
-        if (strcmp(name, param_names[i])) continue;
-        struct device *d = sim_lock(device);
-        if (!d) return SIM_BAD;
-        d->param[i] = value;
-        sim_unlock(device);
-        return SIM_OK;
+    if (ns < 1) ns = 1;
+    book(s, views, ns);
+    for (int i = 0; i < s->live_count; i++) {
+        struct view *v = &views[i];
+        double used = ns * rate(s, v);
+        if (v->item->kind == KERNEL) use_units(v, ns);
+        if (v->item->kind == H2D || v->item->kind == D2H) use_link(v, used);
+        v->item->left -= used;
     }
-    return SIM_BAD;
-}
-
-int sim_name(int device, const char *name) {
-    struct device *d = sim_lock(device);
-    if (!d) return SIM_BAD;
-    snprintf(d->name, sizeof d->name, "%s", name);
-    sim_unlock(device);
-    return SIM_OK;
-}
-
-int sim_ghost(int device, int pid, int64_t memory, int util) { /* somebody we cannot see; pid may be in use here too */
-    struct device *d = sim_lock(device);
-    if (!d) return SIM_BAD;
-    struct proc *place = NULL;
-    for (int i = PROCS - 1; i >= 0; i--)
-        if (!d->procs[i].pid || (d->procs[i].ghost && d->procs[i].pid == pid)) place = &d->procs[i];
-    for (int i = 0; i < PROCS; i++)
-        if (d->procs[i].ghost && d->procs[i].pid == pid) place = &d->procs[i];
-    if (place) {
-        memset(place, 0, sizeof *place);
-        place->ghost = 1, place->memory = memory, place->util = util, place->pid = memory ? pid : 0;
+    for (int i = 0; i < s->live_count; i++) {
+        if (views[i].item->kind == MEET && !views[i].device->sharing) views[i].device->sharing = 1; /* NCCL's kernel spins */
+        if (views[i].item->kind == MEET && !views[i].proc->running) views[i].proc->window += ns;
     }
-    sim_unlock(device);
-    return place ? SIM_OK : SIM_BAD;
+    for (int i = 0; i < s->live_count; i++) be_busy(views[i].device, ns);
+    s->at += llround(ns);
+    if (s->at > now) s->at = now;
 }
 
-int sim_xid(int device, int xid) {
-    struct device *d = sim_lock(device);
-    if (!d) return SIM_BAD;
-    d->xid[d->xids++ % XIDS] = xid;
-    sim_unlock(device);
-    return SIM_OK;
-}
-
-int sim_fault(const char *function, int device, int code, double delay_s, int has_value, int64_t value) {
-    if (!sim_state()) return SIM_BAD;
-    pthread_mutex_lock(&mutex);
-    int n = state->fault_count;
-    if (n < FAULTS) {
-        struct fault *f = &state->faults[n];
-        memset(f, 0, sizeof *f);
-        snprintf(f->function, sizeof f->function, "%s", function);
-        f->device = device, f->code = code, f->has_value = has_value, f->value = value;
-        f->delay = delay_s < 0 ? -1 : (int64_t)(delay_s * 1e9);
-        __atomic_store_n(&state->fault_count, n + 1, __ATOMIC_RELEASE);
+void sim_advance(struct state *s, int64_t now) {
+    reap(s, now);
+    while (s->at < now) {
+        if (s->live_count) step(s, now);
+        else s->at = s->window_at + WINDOW < now ? s->window_at + WINDOW : now;
+        if (s->live_count) sim_settle(s);
+        if (s->at >= s->window_at + WINDOW) end_windows(s, now);
     }
-    pthread_mutex_unlock(&mutex);
-    return n < FAULTS ? n : SIM_BAD;
-}
-
-void sim_heal(void) {
-    if (sim_state()) __atomic_store_n(&state->fault_count, 0, __ATOMIC_RELEASE);
-}
-
-int64_t sim_hits(int fault) { return sim_state() ? state->faults[fault].hits : SIM_BAD; }
-
-int64_t sim_calls(void) { return sim_state() ? state->calls : SIM_BAD; }
-
-void sim_unknown(void) {
-    if (sim_state()) __atomic_add_fetch(&state->unknown, 1, __ATOMIC_SEQ_CST);
 }

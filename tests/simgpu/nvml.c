@@ -128,6 +128,15 @@ nvmlReturn nvmlDeviceGetHandleByUUID(const char *uuid, struct handle **out) {
     return NOT_FOUND;
 }
 
+nvmlReturn nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, struct handle **out) {
+    const char *bus = strchr(bus_id, ':');
+    nvmlReturn wrong = system_call(__func__);
+    if (wrong) return wrong;
+    int index = bus ? (int)strtol(bus + 1, NULL, 16) - 1 : -1;
+    if (index < 0 || index >= sim_state()->devices) return NOT_FOUND;
+    return *out = &handles[index], SUCCESS;
+}
+
 nvmlReturn nvmlDeviceGetName(struct handle *h, char *out, unsigned size) {
     ENTER(h);
     snprintf(out, size, "%s", d->name);
@@ -193,7 +202,7 @@ SCALAR(nvmlDeviceGetPowerUsage, unsigned, d->power)
 SCALAR(nvmlDeviceGetEnforcedPowerLimit, unsigned, p[P_power_limit])
 SCALAR(nvmlDeviceGetPowerManagementLimit, unsigned, p[P_power_limit])
 SCALAR(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, p[P_power_default])
-SCALAR(nvmlDeviceGetTotalEnergyConsumption, u64, d->energy / 1000)
+SCALAR(nvmlDeviceGetTotalEnergyConsumption, u64, (sim_energy(d, sim_state()->at), d->energy / 1000))
 SCALAR(nvmlDeviceGetCurrentClocksEventReasons, u64, p[P_throttle] | (d->util ? 0 : 1))
 SCALAR(nvmlDeviceGetCurrentClocksThrottleReasons, u64, p[P_throttle] | (d->util ? 0 : 1))
 SCALAR(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, p[P_gen])
@@ -281,6 +290,31 @@ RUNNING(nvmlDeviceGetGraphicsRunningProcesses_v2, 0)
 RUNNING(nvmlDeviceGetMPSComputeRunningProcesses_v3, 0)
 RUNNING(nvmlDeviceGetMPSComputeRunningProcesses_v2, 0)
 
+struct running_v1 { unsigned pid; u64 memory; };
+nvmlReturn nvmlDeviceGetComputeRunningProcesses(struct handle *h, unsigned *count, struct running_v1 *out) {
+    struct running all[PROCS];
+    unsigned room = *count, n = PROCS;
+    nvmlReturn code = nvmlDeviceGetComputeRunningProcesses_v3(h, &n, all);
+    if (code) return code;
+    for (unsigned i = 0; i < n && i < room; i++) out[i] = (struct running_v1){all[i].pid, all[i].memory};
+    *count = n;
+    return n > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
+/* There are no links between the cards that NVML would know; collectives have a rate of their own. */
+nvmlReturn nvmlDeviceGetNvLinkRemoteDeviceType(struct handle *h, unsigned link, int *out) {
+    (void)h, (void)link, (void)out;
+    return NOT_SUPPORTED;
+}
+nvmlReturn nvmlDeviceGetNvLinkRemotePciInfo_v2(struct handle *h, unsigned link, struct pci *out) {
+    (void)h, (void)link, (void)out;
+    return NOT_SUPPORTED;
+}
+nvmlReturn nvmlDeviceGetP2PStatus(struct handle *a, struct handle *b, int what, int *out) {
+    (void)a, (void)b, (void)what;
+    return *out = 0, SUCCESS;
+}
+
 struct share { unsigned pid; u64 at; unsigned sm, memory, encoder, decoder; };
 nvmlReturn nvmlDeviceGetProcessUtilization(struct handle *h, struct share *out, unsigned *count, u64 since) {
     ENTER(h);
@@ -307,7 +341,7 @@ nvmlReturn nvmlDeviceGetFieldValues(struct handle *h, int count, struct field *o
         f->code = SUCCESS, f->type = 3, f->at = sim_now() / 1000, f->latency = 7;
         switch (f->id) {
         case 82: f->type = 1, f->value.u = d->param[P_temperature] + 8; break; /* memory temperature */
-        case 83: f->value.ull = d->energy / 1000; break;
+        case 83: f->value.ull = (sim_energy(d, sim_state()->at), d->energy / 1000); break;
         case 185: case 186: f->type = 1, f->value.u = d->power; break;
         case 197: f->value.ull = d->tx; break; /* bytes sent and received over PCIe, ever */
         case 198: f->value.ull = d->rx; break;
@@ -332,7 +366,7 @@ nvmlReturn nvmlGpmSampleFree(struct gpm *sample) { return free(sample), SUCCESS;
 nvmlReturn nvmlGpmSampleGet(struct handle *h, struct gpm *out) {
     ENTER(h);
     if (!d->param[P_gpm] || d->param[P_mig]) LEAVE(NOT_SUPPORTED);
-    *out = (struct gpm){d->at, d->busy, d->sm, d->tensor, d->dram, d->tx, d->rx};
+    *out = (struct gpm){sim_state()->at, d->busy, d->sm, d->tensor, d->dram, d->tx, d->rx};
     LEAVE(SUCCESS);
 }
 nvmlReturn nvmlGpmMetricsGet(struct gpm_get *get) {

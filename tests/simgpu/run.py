@@ -62,25 +62,33 @@ def environment(state: Path, *, library: bool = True) -> dict[str, str]:
     return env
 
 
-def main() -> int:
-    """Parse the command line and run CMD."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_switches(parser: argparse.ArgumentParser) -> None:
+    """Add what says how many cards there are and what is wrong with them."""
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="[DEVICE:]NAME=VALUE", help="see sim.h")
     parser.add_argument("--fault", action="append", default=[], metavar="FUNCTION=CODE")
     parser.add_argument("--hang", action="append", default=[], metavar="FUNCTION")
     parser.add_argument("--init", type=int, default=0, metavar="CODE", help="NVML's initialisation returns this")
-    parser.add_argument("--no-library", action="store_true", help="the cards are there, NVML is not")
     parser.add_argument("--stranger", type=float, default=0.0, metavar="SHARE")
     parser.add_argument("--stranger-memory", type=int, default=4 << 30, metavar="BYTES")
     parser.add_argument("--be-stranger", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs="*", metavar="CMD")
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Parse the command line; does not return where it asks for a stranger."""
     options = parser.parse_args()
     if options.be_stranger:
         share, memory = options.be_stranger.split(",")
         stranger(float(share), int(memory))
     if not options.command:
         parser.error("no command: end with -- CMD …")
+    return options
+
+
+@contextlib.contextmanager
+def made(options: argparse.Namespace) -> Iterator[Path]:
+    """Make the cards that the switches ask for; they are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="simgpu-") as folder:
         state = simgpu.create(Path(folder) / "state", options.devices)
         cards = simgpu.Cards(state)
@@ -97,7 +105,17 @@ def main() -> int:
         if options.init:
             cards.fault("nvmlInit", options.init)
         with strangers(options.stranger, options.stranger_memory):
-            return run(options.command, environment(state, library=not options.no_library))
+            yield state
+
+
+def main() -> int:
+    """Parse the command line and run CMD."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_switches(parser)
+    parser.add_argument("--no-library", action="store_true", help="the cards are there, NVML is not")
+    options = parsed(parser)
+    with made(options) as state:
+        return run(options.command, environment(state, library=not options.no_library))
 
 
 def run(command: list[str], env: dict[str, str]) -> int:

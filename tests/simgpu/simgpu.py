@@ -23,6 +23,9 @@ HERE = Path(__file__).resolve().parent
 LIBRARY = "libnvidia-ml.so.1"
 OOM, LOST = -2, -3  # engine.c
 MARK, KERNEL, H2D, D2H = range(4)  # sim.h
+STREAMS = 8
+BOOKS = ("since", "kernel", "h2d", "d2h", "collective_wait", "collective_move", "exposed_copy", "exposed_collective")
+BOOKS += ("kernels", "copies", "collectives", "until")
 GPU_IS_LOST, NOT_SUPPORTED, NO_PERMISSION, UNKNOWN, DRIVER_NOT_LOADED, MISMATCH = 15, 3, 4, 999, 9, 18  # nvml.h
 
 
@@ -36,7 +39,7 @@ class DeviceLostError(RuntimeError):
 
 def build() -> Path:
     """Compile the library, once for each state of its source, and return the folder that it lies in."""
-    sources = [HERE / "engine.c", HERE / "nvml.c"]
+    sources = sorted(HERE.glob("*.c"))
     text = b"".join(file.read_bytes() for file in [*sources, HERE / "sim.h"])
     base = Path(os.environ.get("SIMGPU_CACHE") or Path(tempfile.gettempdir()) / f"simgpu-{os.getuid()}")
     folder = base / hashlib.sha256(text).hexdigest()[:16]
@@ -46,7 +49,7 @@ def build() -> Path:
         part = folder / f"part-{os.getpid()}"
         compiler = os.environ.get("CC", "cc")
         subprocess.run(
-            [compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", "-o", part, *sources, "-lpthread"],
+            [compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", "-o", part, *sources, "-lpthread", "-lm"],
             check=True,
             timeout=120,
         )
@@ -73,6 +76,7 @@ def _library() -> ctypes.CDLL:
             ("sim_alloc", i, [i, n]),
             ("sim_used", n, [i]),
             ("sim_busy", d, [i]),
+            ("sim_booked", i, [i, i, ctypes.POINTER(d)]),
             ("sim_set", i, [i, c, n]),
             ("sim_name", i, [i, c]),
             ("sim_ghost", i, [i, i, n, i]),
@@ -172,7 +176,7 @@ class Device:
     def synchronize(self) -> None:
         """Wait until everything that this process queued on the card has finished."""
         if self.spin:
-            for stream in (0, 1):
+            for stream in range(STREAMS):
                 self._wait(stream, self._enqueue(stream, MARK, 0))
         else:
             self._check(self._lib.sim_synchronize(self.index))
@@ -271,3 +275,18 @@ class Cards:
     def ghost(self, pid: int, memory: int, sm: float, device: int = 0) -> None:
         """Show a process that is not of this machine on a card, with `sm` of its SM time; `memory` 0 takes it away."""
         self._lib.sim_ghost(device, pid, memory, round(100 * sm))
+
+    def booked(self, device: int = 0, pid: int | None = None) -> dict[str, float]:
+        """Return how a process (default: this one) spent its time on a card, in ns; also of one that has ended.
+
+        `kernel`: one of its kernels ran; `h2d`, `d2h`: a copy; `collective_wait`, `collective_move`: it stood in a
+        collective. `exposed_copy`, `exposed_collective`: none ran, and a stream that has kernels waited for that.
+        `idle` is the rest of the time from `since`, its first use of the card, to `until`. `kernels`, `copies` and
+        `collectives` are numbers of them. Raises KeyError for a process that was never there.
+        """
+        out = (ctypes.c_double * len(BOOKS))()
+        if self._lib.sim_booked(device, os.getpid() if pid is None else pid, out) != 0:
+            raise KeyError(f"process {pid} was never on device {device}")
+        books = dict(zip(BOOKS, out, strict=True))
+        told = books["kernel"] + books["exposed_copy"] + books["exposed_collective"]
+        return books | {"idle": books["until"] - books["since"] - told}

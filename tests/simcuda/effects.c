@@ -1,0 +1,4 @@
+/* Data of collectives. */
+#include "simcuda.h"
+
+void effects_settle(void) {}
