@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, Dataset
 
 ZOO = {
     "cause": "blocking-copy",
-    "says": "the vocabulary of the batch is looked up on the host between copy and step: 5 ms in which no kernel is queued",
+    "says": "the loop counts words on the host between copy and step: 5 ms in which no kernel is queued",
     "fix": {"non_blocking": True},
     "device": "cuda",
     "also": ["sync-every-step"],

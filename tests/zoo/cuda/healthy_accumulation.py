@@ -1,9 +1,9 @@
-"""Healthy: a language model's micro-steps, eight for each step of the optimizer, with the loss read every tenth step."""
+"""Healthy: a language model's micro-steps, eight for each step of the optimizer; its loss is read now and then."""
 
 import kit_cuda as kit
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 - its usual name
+import torch.nn.functional as F
 from torch import nn
 
 ZOO = {

@@ -1,4 +1,4 @@
-"""Healthy: a small language model in bfloat16; the batches are cut from a memory-mapped corpus, pinned and copied ahead."""
+"""Healthy: a small language model in bfloat16; batches are cut from a mapped corpus, pinned, copied ahead."""
 
 import tempfile
 

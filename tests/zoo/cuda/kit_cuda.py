@@ -3,6 +3,7 @@
 The host runs up to a launch queue ahead of the device, so what a step takes on the host's clock is how fast it queues.
 """
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import kit
 from kit import burn, ranks, settings
 
-__all__ = ["Pace", "burn", "ranks", "settings"]
+__all__ = ["Pace", "burn", "joined", "ranks", "settings"]
 WARM = 5  # steps until the allocator, cuBLAS, cuDNN and the loader's queues are as they remain
 
 
@@ -28,7 +29,8 @@ class Pace(kit.Pace):
     def saw(self, samples: int) -> None:
         """Count one trained batch, or begin to count after it."""
         if not self.warm:
-            return super().saw(samples)
+            super().saw(samples)
+            return
         self.warm -= 1
         if not self.warm:
             self.began = self.done()
@@ -40,3 +42,13 @@ class Pace(kit.Pace):
         torch.cuda.synchronize()
         self.last = time.perf_counter()
         return self.last
+
+
+def joined() -> int:
+    """Join the job's process group, on a card of this rank's own, and return its number."""
+    import torch
+
+    rank = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(rank)
+    torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    return rank

@@ -4,7 +4,7 @@ import sys
 
 import kit_cuda as kit
 import torch
-import torch.nn.functional as F  # noqa: N812 - its usual name
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -21,7 +21,8 @@ BATCH, NOISE = 128, 100
 def generator() -> nn.Sequential:
     up = nn.ConvTranspose2d
     return nn.Sequential(
-        up(NOISE, 1024, 4), nn.BatchNorm2d(1024), nn.ReLU(), up(1024, 256, 4, 2, 1), nn.BatchNorm2d(256), nn.ReLU(),
+        up(NOISE, 1024, 4), nn.BatchNorm2d(1024), nn.ReLU(),
+        up(1024, 256, 4, 2, 1), nn.BatchNorm2d(256), nn.ReLU(),
         up(256, 128, 4, 2, 1), nn.BatchNorm2d(128), nn.ReLU(), up(128, 3, 4, 2, 1), nn.Tanh(),
     )  # fmt: skip
 
@@ -29,8 +30,8 @@ def generator() -> nn.Sequential:
 def discriminator() -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(3, 256, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(256, 1024, 4, 2, 1), nn.BatchNorm2d(1024),
-        nn.LeakyReLU(0.2), nn.Conv2d(1024, 1024, 4, 2, 1), nn.BatchNorm2d(1024), nn.LeakyReLU(0.2), nn.Conv2d(1024, 1, 4),
-        nn.Flatten(),
+        nn.LeakyReLU(0.2), nn.Conv2d(1024, 1024, 4, 2, 1), nn.BatchNorm2d(1024), nn.LeakyReLU(0.2),
+        nn.Conv2d(1024, 1, 4), nn.Flatten(),
     )  # fmt: skip
 
 

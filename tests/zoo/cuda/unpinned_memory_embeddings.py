@@ -34,8 +34,13 @@ class Ranker(nn.Module):
         self.borders = nn.Parameter(torch.rand(DENSE, BUCKETS), requires_grad=False)
         self.bottom = nn.Sequential(nn.Linear(DENSE, 512), nn.ReLU(), nn.Linear(512, WIDTH))
         self.top = nn.Sequential(
-            nn.Linear((FIELDS + 1) * WIDTH, 8192), nn.ReLU(), nn.Linear(8192, 8192), nn.ReLU(), nn.Linear(8192, 8192),
-            nn.ReLU(), nn.Linear(8192, 1),
+            nn.Linear((FIELDS + 1) * WIDTH, 8192),
+            nn.ReLU(),
+            nn.Linear(8192, 8192),
+            nn.ReLU(),
+            nn.Linear(8192, 8192),
+            nn.ReLU(),
+            nn.Linear(8192, 1),
         )
 
     def forward(self, dense: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:

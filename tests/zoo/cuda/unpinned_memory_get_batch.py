@@ -31,7 +31,7 @@ class Mixer(nn.Module):
 
 
 def get_batch(data: np.memmap, *, pin_memory: bool) -> torch.Tensor:
-    starts = np.random.randint(len(data) - BLOCK, size=BATCH)  # noqa: NPY002 - as people write it
+    starts = np.random.randint(len(data) - BLOCK, size=BATCH)
     x = torch.from_numpy(np.stack([data[i : i + BLOCK] for i in starts]))
     return (x.pin_memory() if pin_memory else x).to("cuda", non_blocking=True)
 

@@ -1,0 +1,51 @@
+"""Outputs are kept for a plot at the end, on the card and with their graphs, until there is no memory left."""
+
+import kit_cuda as kit
+import torch
+from torch import nn
+
+ZOO = {
+    "cause": "memory-growth",
+    "says": "half a gigabyte more a step, until torch.OutOfMemoryError in the forward pass ends the run",
+    "fix": {"detach": True},
+    "device": "cuda",
+    "fails": True,
+    "also": [],
+}
+BATCH, WIDTH = 16384, 2048
+
+
+class Regression(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.nn.functional.gelu(layer(x))  # where memory runs out
+        return x.mean(1)
+
+
+def main() -> None:
+    args = kit.settings(ZOO, detach=False)
+    torch.set_num_threads(1)
+    with torch.device("cuda"):
+        model = Regression()
+        x = torch.zeros(BATCH, WIDTH)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    history = []
+    pace = kit.Pace()
+    for _step in range(900):
+        with torch.autocast("cuda", torch.bfloat16):
+            guessed = model(x)
+        loss = guessed.float().square().mean()
+        optimizer.zero_grad()
+        loss.backward(retain_graph=not args.detach)
+        optimizer.step()
+        history.append(guessed.detach() if args.detach else guessed)
+        pace.saw(BATCH)
+    pace.done()
+
+
+if __name__ == "__main__":
+    main()
