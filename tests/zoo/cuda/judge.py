@@ -1,8 +1,8 @@
 """Judge gputune by the CUDA part of the zoo: `python tests/zoo/cuda/judge.py [--only few] [--keep DIR] …`.
 
-The scripts are trainings with the real CUDA build of torch, on the simulated runtime of tests/simcuda. Each one is run
-at three settings of what a card and a driver may be like; options, table and totals are those of the judge in tests/zoo, which
-this one hands its cases to. Twins run bare.
+The scripts are trainings with the real CUDA build of torch on the simulated runtime of tests/simcuda, each at three
+settings of what a card and a driver may be like. Options, table and totals are those of the judge in tests/zoo, which
+this one hands its cases to; twins run bare.
 """
 
 import importlib.util

@@ -12,7 +12,7 @@ ZOO = {
     "device": "cuda",
     "also": [],
 }
-FIELDS, ROWS, BAG, DENSE, WIDTH, BUCKETS = 20, 8192, 2, 96, 64, 32
+FIELDS, ROWS, BAG, DENSE, WIDTH, BUCKETS = 20, 8192, 2, 256, 64, 32
 
 
 class Clicks(IterableDataset):
@@ -22,9 +22,9 @@ class Clicks(IterableDataset):
         info = torch.utils.data.get_worker_info()
         rng = torch.Generator().manual_seed(info.id if info else 0)
         ids = torch.randint(1_000_000, (FIELDS, ROWS, BAG), generator=rng)
-        dense = torch.rand(ROWS, DENSE, generator=rng)
+        dense = torch.rand(ROWS, DENSE, generator=rng).half()
         for turn in range(480 // (info.num_workers if info else 1)):
-            yield {"ids": ids.roll(turn, 0), "dense": dense, "clicked": dense[:, :1].round()}
+            yield {"ids": ids.roll(turn, 0), "dense": dense, "clicked": dense[:, :1].round().float()}
 
 
 class Ranker(nn.Module):
