@@ -6,12 +6,12 @@ from torch import nn
 
 ZOO = {
     "cause": "frequent-checkpoint",
-    "says": "60 MB of weights and moments fetched and written every tenth step of 12 ms",
+    "says": "50 MB of weights and moments fetched and written every tenth step",
     "fix": {"checkpoint_interval": 100},
     "device": "cuda",
     "also": [],
 }
-BATCH, WIDTH = 16384, 1024
+BATCH, WIDTH = 65536, 1024
 
 
 def save(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     args = kit.settings(ZOO, checkpoint_interval=10)
     torch.set_num_threads(1)
     with torch.device("cuda"):
-        blocks = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH), nn.GELU()) for _ in range(12)]
+        blocks = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH), nn.GELU()) for _ in range(4)]
         model = nn.Sequential(*blocks, nn.Linear(WIDTH, 1))
         x = torch.zeros(BATCH, WIDTH)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)

@@ -38,8 +38,6 @@ class Ranker(nn.Module):
             nn.ReLU(),
             nn.Linear(8192, 8192),
             nn.ReLU(),
-            nn.Linear(8192, 8192),
-            nn.ReLU(),
             nn.Linear(8192, 1),
         )
 
