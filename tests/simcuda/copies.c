@@ -1,7 +1,6 @@
 /* Copies: the time is the engine's, the data is moved on the host at once.
  *
- * Of big copies only the head is moved. Scalars that kernels would have written read as 0 (losses, counts, found_inf): only
- * what the host itself wrote, and no kernel ran since, is known.
+ * Of big copies only the head is moved. Scalars that are not known (values.c) read as 0.
  */
 #define _GNU_SOURCE
 #include "simcuda.h"
@@ -9,31 +8,15 @@
 
 #define LATENCY 8000       /* ns: of a copy over the link, whatever its size */
 #define STAGED (64 << 10)  /* B: smaller ones from pageable memory are taken by the driver, and the call returns */
-enum { SCALAR = 8, KNOWN = 64 };
+enum { SCALAR = 8 }; /* B */
 
-static uint64_t kernels;
-static struct { const void *at; uint64_t when; } written[KNOWN];
-static unsigned writes;
 static char staging[1 << 20], symbols[1 << 16];
-
-void kernel_ran(void) { __atomic_add_fetch(&kernels, 1, __ATOMIC_RELAXED); }
-
-void note_written(const void *p) {
-    unsigned i = __atomic_fetch_add(&writes, 1, __ATOMIC_RELAXED) % KNOWN;
-    written[i].at = p, written[i].when = kernels;
-}
-
-static int known(const void *p) {
-    for (int i = 0; i < KNOWN; i++)
-        if (written[i].at == p && written[i].when == kernels) return 1;
-    return 0;
-}
 
 static size_t moved(size_t size) { return opt.full || size <= HEAD ? size : HEAD; }
 
 static void give_out(void *to, const void *from, size_t size) { /* device to host */
-    if (size <= SCALAR && !known(from)) memset(to, 0, size);
-    else memcpy(to, from, moved(size));
+    if (size <= SCALAR && !is_known(from, size) && !effects_pending(from, size)) memset(to, 0, size);
+    else effects_copy(to, from, moved(size));
 }
 
 static void stage(void *to, const void *from, size_t size) { /* the host feeds a staging buffer: that costs it time */
@@ -57,8 +40,8 @@ static cudaError_t queue_copy(struct queue *q, int kind, size_t size, int fast, 
 
 static cudaError_t within_device(void *to, const void *from, size_t size, struct queue *q, int async) {
     cudaError_t error = put_busy_kernel(q, 1500 + memory_ns(2.0 * size), "copy_d2d", 0, 0.9);
-    if (size <= SCALAR && known(from)) note_written(to);
-    if (size <= HEAD || opt.full) memmove(to, from, size);
+    if (is_known(from, size)) note_written(to, size);
+    if (size <= HEAD || opt.full) effects_copy(to, from, size);
     return error || async ? error : await_queue(q);
 }
 
@@ -71,7 +54,7 @@ static cudaError_t to_device(void *to, const void *from, size_t size, struct que
     }
     cudaError_t error = queue_copy(q, H2D, size, pinned || size <= STAGED, &number);
     if (error) return error;
-    if (size <= KNOWN) note_written(to);
+    note_written(to, size);
     if (pinned || size <= STAGED) memcpy(to, from, moved(size));
     else stage(to, from, size);
     return async && (pinned || size <= STAGED) ? cudaSuccess : await(q, number, 0);
@@ -126,7 +109,7 @@ API cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t s
     if (error || !size) return error;
     error = put_busy_kernel(queue_of(stream), 1500 + memory_ns(size), "memset", 0, 0.9);
     memset(to, value, moved(size));
-    note_written(to);
+    note_written(to, size);
     return error;
 }
 API cudaError_t cudaMemset(void *to, int value, size_t size) { return cudaMemsetAsync(to, value, size, 0); }

@@ -23,7 +23,6 @@ static double bytes(const struct descriptor *t) { return elements(t) * (t->type 
 
 static int run(H h, double ns, const char *name, double tensor) {
     if (context()) return FAILED;
-    kernel_ran();
     return put_busy_kernel(queue_of(h->stream), ns, name, tensor, 0.5) ? FAILED : 0;
 }
 
@@ -126,6 +125,7 @@ API int cudnnConvolutionBiasActivationForward(H h, void *alpha, D xd, void *x, D
 }
 
 #define NO_SPACE(name, ...)                                                                                            \
+    _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")                                                         \
     API int name(__VA_ARGS__, size_t *out) { return *out = 0, 0; }
 NO_SPACE(cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize, H h, int m, int o, D x, D z, D y, D s, D a)
 NO_SPACE(cudnnGetBatchNormalizationBackwardExWorkspaceSize, H h, int m, int o, D x, D y, D dy, D dz, D dx, D s, D a)

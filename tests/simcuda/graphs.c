@@ -86,7 +86,7 @@ API cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, un
 API cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     cudaError_t error = context();
     if (error) return error;
-    kernel_ran();
+    forget_all();
     return graph_launch((struct graph *)exec, queue_of(stream));
 }
 static cudaError_t destroy(void *graph) { return free(((struct graph *)graph)->nodes), free(graph), cudaSuccess; }

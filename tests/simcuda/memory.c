@@ -36,7 +36,7 @@ void remember(void *p, size_t size, int type, int device) {
     pthread_rwlock_unlock(&lock);
 }
 
-static struct range forget(const void *p) {
+static struct range drop(const void *p) {
     struct range found = {0};
     pthread_rwlock_wrlock(&lock);
     size_t i = above(p);
@@ -86,7 +86,7 @@ API cudaError_t cudaFree(void *p) {
     cudaError_t error = context();
     if (error || !p) return error;
     error = await_device(current); /* as the real one does */
-    struct range r = forget(p);
+    struct range r = drop(p);
     if (!r.at) return fail(cudaErrorInvalidValue);
     munmap(r.at, r.size);
     sim_alloc(card_of(r.device), -(int64_t)r.size);
@@ -112,7 +112,7 @@ API cudaError_t cudaMallocHost(void **out, size_t size) { return cudaHostAlloc(o
 
 API cudaError_t cudaFreeHost(void *p) {
     if (!p) return cudaSuccess;
-    struct range r = forget(p);
+    struct range r = drop(p);
     if (!r.at) return fail(cudaErrorInvalidValue);
     munmap(r.at, r.size);
     return cudaSuccess;
@@ -124,7 +124,7 @@ API cudaError_t cudaHostRegister(void *p, size_t size, unsigned flags) {
     if (!error) remember(p, size, cudaMemoryTypeHost, current);
     return error;
 }
-API cudaError_t cudaHostUnregister(void *p) { return forget(p).at ? cudaSuccess : fail(cudaErrorInvalidValue); }
+API cudaError_t cudaHostUnregister(void *p) { return drop(p).at ? cudaSuccess : fail(cudaErrorInvalidValue); }
 API cudaError_t cudaHostGetDevicePointer(void **out, void *p, unsigned flags) { return (void)flags, *out = p, cudaSuccess; }
 
 API cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {

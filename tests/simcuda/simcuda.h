@@ -84,11 +84,44 @@ double matrix_ns(double m, double n, double k, double batch, int type, int tenso
 double convolution_ns(double flop, double bytes, int type);
 double memory_ns(double bytes);
 
-/* copies.c: what the host knows of scalars on the device */
-void kernel_ran(void);
-void note_written(const void *p);
+/* copies.c */
 cudaError_t copy(void *to, const void *from, size_t size, enum cudaMemcpyKind kind, cudaStream_t stream, int async);
 
+/* values.c */
+void note_written(const void *p, size_t size);
+int is_known(const void *p, size_t size);
+void forget(const void *p);
+void forget_all(void);
+void kernel_values(const char *name, void **arguments);
+
+/* mailbox.c: what ranks give to a collective, in a file that all of them map */
+struct mailbox *mailbox_open(uint64_t id, int ranks);
+void mailbox_close(struct mailbox *m);
+int mailbox_room(const struct mailbox *m, uint64_t number);
+void mailbox_give(struct mailbox *m, uint64_t number, int rank, const void *data, size_t size);
+int mailbox_full(const struct mailbox *m, uint64_t number);
+const void *mailbox_of(const struct mailbox *m, uint64_t number, int rank, size_t *size);
+void mailbox_took(struct mailbox *m, uint64_t number, int rank);
+int letter_room(const struct mailbox *m, int from, int to, uint64_t number);
+void letter_send(struct mailbox *m, int from, int to, uint64_t number, const void *data, size_t size);
+const void *letter_of(struct mailbox *m, int from, int to, uint64_t number, size_t *size);
+void letter_took(struct mailbox *m, int from, int to, uint64_t number);
+enum { SMALL = 64 << 10 }; /* B: data of larger operations is not moved */
+
 /* effects.c: data of collectives, which comes when all ranks have given theirs */
+struct effect {
+    int (*happen)(struct effect *); /* 0: not yet */
+    char *to;
+    size_t size;
+    const char *from;               /* of a copy behind one that has not happened */
+    void *comm;
+    uint64_t number;
+    int kind, type, operation, root;
+    struct effect *next;
+};
+void effect_add(struct effect e);
+int effects_pending(const void *p, size_t size); /* something has yet to be written there */
+void effects_copy(void *to, const void *from, size_t size);
 void effects_settle(void);
+void effects_wait(const void *p, size_t size);
 #endif

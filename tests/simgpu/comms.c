@@ -27,11 +27,9 @@ int sim_comm_ready(int comm) {
     return __atomic_load_n(&c->joined, __ATOMIC_ACQUIRE) >= c->ranks;
 }
 
-int sim_comm_aborted(int comm) { return __atomic_load_n(&sim_state()->comms[comm].aborted, __ATOMIC_ACQUIRE); }
-
-void sim_comm_abort(int comm) { /* whoever waits in it goes on */
+void sim_comm_abort(int comm, int rank) { /* the rank goes on; those that wait for it do not */
     if (!sim_lock(0)) return;
-    sim_state()->comms[comm].aborted = 1;
+    sim_state()->comms[comm].aborted |= 1ull << rank;
     sim_settle(sim_state());
     sim_unlock(0);
 }

@@ -55,11 +55,9 @@ static void forget(struct comm *c, struct meeting *m) {
     c->meetings[hole].number = 0;
 }
 
-static int met(struct state *s, const struct item *item) { /* everybody is there */
-    struct comm *c = &s->comms[item->where];
-    if (c->aborted) return 1;
-    struct meeting *m = meeting_of(c, item->at);
-    return m && m->begun;
+static int64_t met(struct state *s, const struct item *item) { /* when everybody was there, ns; 0: not yet */
+    struct meeting *m = meeting_of(&s->comms[item->where], item->at);
+    return m ? m->begun : 0;
 }
 
 static void part(struct state *s, const struct item *item) {
@@ -75,8 +73,9 @@ static int finished(struct state *s, struct view *v) { /* what stands at the hea
         if (item->kind == ARRIVE) arrive(s, item);
     }
     if (item->kind == WAIT) return !mark_of(s, item);
-    if (item->kind == MEET && s->comms[item->where].aborted) return 1;
-    if (item->left > 0.5 || (item->kind == MEET && !met(s, item))) return 0;
+    if (item->kind == MEET && !met(s, item)) return s->comms[item->where].aborted >> item->sm & 1;
+    if (item->kind == MEET && item->tensor) item->left -= s->at - met(s, item), item->tensor = 0; /* it runs since then */
+    if (item->left > 0.5) return 0;
     if (item->kind == MEET) part(s, item);
     if (item->kind != MARK) return 1;
     struct mark *m = &v->proc->marks[item->at % MARKS];
@@ -171,7 +170,7 @@ static double rate(struct state *s, const struct view *v) {
     switch (v->item->kind) {
     case KERNEL: return clock_share(v->device) / v->device->sharing / v->proc->running;
     case H2D: case D2H: return 1.0 / v->device->copying[v->item->kind == D2H];
-    case MEET: return met(s, v->item);
+    case MEET: return met(s, v->item) > 0;
     default: return 0;
     }
 }

@@ -21,7 +21,8 @@ struct item {      /* one thing on a stream */
     int64_t done;  /* when it finished */
     int64_t bytes; /* of a copy */
     uint64_t at;   /* MARK, WAIT: the number of the mark; ARRIVE, MEET: which meeting of the communicator */
-    uint16_t kind, sm, tensor, dram; /* kernels: what they keep busy, per mille */
+    uint16_t kind, sm, tensor, dram; /* kernels: what they keep busy, per mille; MEET: sm is the rank,
+                                      * tensor is set where its time runs since the last one came */
     uint16_t where;                  /* WAIT: the device of the mark; ARRIVE, MEET: the communicator */
     uint16_t size;                   /* WAIT: the place of its process there; ARRIVE, MEET: how many meet */
 };
@@ -113,7 +114,8 @@ struct fault { /* what a function answers instead; NULL-named ones are free */
 
 struct comm { /* a communicator: ranks, on any cards, that meet in collectives */
     uint64_t id;
-    int32_t ranks, joined, left, aborted;
+    int32_t ranks, joined, left;
+    uint64_t aborted; /* the ranks that have, by bits: what they wait for is over for them */
     struct meeting {
         uint64_t number; /* which operation of the communicator; 0: free */
         int32_t arrived, finished;
@@ -170,7 +172,6 @@ int64_t sim_used(int device);
 /* comms.c */
 int sim_comm_join(uint64_t id, int ranks); /* its number; it may be used when `sim_comm_ready` */
 int sim_comm_ready(int comm);
-int sim_comm_aborted(int comm);
-void sim_comm_abort(int comm);
+void sim_comm_abort(int comm, int rank);
 void sim_comm_leave(int comm);
 #endif
