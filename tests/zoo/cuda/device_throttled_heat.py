@@ -18,7 +18,7 @@ BATCH = 48
 
 class Frames(Dataset):
     def __len__(self) -> int:
-        return BATCH * 300
+        return BATCH * 120
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.full((3, 8, 32, 32), index % 256, dtype=torch.uint8)

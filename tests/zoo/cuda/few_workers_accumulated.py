@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 ZOO = {
     "cause": "few-workers",
-    "says": "30 ms of a worker for a micro-batch that trains in 13, gradients of four added up",
+    "says": "50 ms of a worker for a micro-batch that trains in 21, gradients of four added up",
     "fix": {"num_workers": 4},
     "device": "cuda",
     "also": [],
@@ -19,10 +19,10 @@ BATCH, LENGTH, WIDTH, ACCUMULATE = 16, 512, 1024, 4
 
 class Documents(Dataset):
     def __len__(self) -> int:
-        return BATCH * 300
+        return BATCH * 180
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.0018)
+        time.sleep(0.003)
         return torch.arange(index, index + LENGTH + 1) % 4096
 
 

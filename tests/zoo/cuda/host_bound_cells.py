@@ -11,7 +11,7 @@ ZOO = {
     "device": "cuda",
     "also": [],
 }
-BATCH, MOMENTS, WIDTH = 256, 48, 256
+BATCH, MOMENTS, WIDTH = 4096, 48, 256
 
 
 class Cell(nn.Module):
@@ -37,11 +37,11 @@ def main() -> None:
         held = torch.zeros(BATCH, MOMENTS, 32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
     forward = torch.cuda.make_graphed_callables(model, (held,)) if args.graphed else model
-    series = torch.rand(4, BATCH, MOMENTS, 32).pin_memory()
+    series = torch.zeros(2, BATCH, MOMENTS, 32).pin_memory()
     wanted = torch.zeros(BATCH, 1, device="cuda")
     pace = kit.Pace()
-    for step in range(500):
-        held.copy_(series[step % 4], non_blocking=True)
+    for step in range(220):
+        held.copy_(series[step % 2], non_blocking=True)
         loss = nn.functional.mse_loss(forward(held), wanted)
         optimizer.zero_grad()
         loss.backward()

@@ -1,4 +1,4 @@
-"""What the first layer saw is kept for a plot at the end, on the card and with its graph, until there is no memory left."""
+"""What the first layer saw is kept for a plot, on the card and with its graph, until there is no memory left."""
 
 import kit_cuda as kit
 import torch
@@ -18,7 +18,7 @@ BATCH, WIDTH = 16384, 2048
 class Regression(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(16))
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         first, *others = self.layers

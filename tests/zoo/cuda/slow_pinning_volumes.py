@@ -32,7 +32,7 @@ class Segment(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.patches = nn.Conv3d(1, 256, 8, 8)
-        self.body = nn.ModuleList(nn.Conv3d(256, 256, 3, padding=1) for _ in range(4))
+        self.body = nn.ModuleList(nn.Conv3d(256, 256, 3, padding=1) for _ in range(16))
         self.guess = nn.Conv3d(256, 1, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

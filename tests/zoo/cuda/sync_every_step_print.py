@@ -21,7 +21,7 @@ BATCH, NOISE = 128, 100
 def generator() -> nn.Sequential:
     up = nn.ConvTranspose2d
     return nn.Sequential(
-        up(NOISE, 1024, 4), nn.BatchNorm2d(1024), nn.ReLU(),
+        up(NOISE, 1024, 8), nn.BatchNorm2d(1024), nn.ReLU(),
         up(1024, 256, 4, 2, 1), nn.BatchNorm2d(256), nn.ReLU(),
         up(256, 128, 4, 2, 1), nn.BatchNorm2d(128), nn.ReLU(), up(128, 3, 4, 2, 1), nn.Tanh(),
     )  # fmt: skip
@@ -48,11 +48,11 @@ def main() -> None:
         g, d = generator(), discriminator()
     of_g = torch.optim.Adam(g.parameters(), lr=2e-4, betas=(0.5, 0.999), fused=True)
     of_d = torch.optim.Adam(d.parameters(), lr=2e-4, betas=(0.5, 0.999), fused=True)
-    faces = TensorDataset(torch.rand(BATCH, 3, 32, 32).repeat(4, 1, 1, 1))
+    faces = TensorDataset(torch.rand(BATCH, 3, 64, 64).repeat(4, 1, 1, 1))
     loader = DataLoader(faces, BATCH, shuffle=True, drop_last=True, pin_memory=True)
     scaler = torch.amp.GradScaler("cuda")
     pace, step = kit.Pace(), 0
-    for _epoch in range(200):
+    for _epoch in range(90):
         for (real,) in loader:
             step += 1
             real = jittered(real.to("cuda", non_blocking=True))

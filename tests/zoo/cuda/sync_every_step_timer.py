@@ -13,7 +13,7 @@ ZOO = {
     "device": "cuda",
     "also": [],
 }
-NODES, WIDTH = 200_000, 512
+NODES, WIDTH = 200_000, 768
 
 
 class Messages(nn.Module):
@@ -31,7 +31,7 @@ class Messages(nn.Module):
 def sampled(rng: torch.Generator) -> torch.Tensor:
     """Choose the edges of a step, in page-locked memory."""
     kit.burn(0.004)  # a walk through an adjacency list
-    return torch.randint(NODES, (2, 300_000), generator=rng).pin_memory()
+    return torch.randint(NODES, (2, 150_000), generator=rng).pin_memory()
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def main() -> None:
     rng = torch.Generator().manual_seed(1)
     pace = kit.Pace()
     took = []
-    for step in range(440):
+    for step in range(400):
         timed = step % args.sync_interval == 0
         if timed:
             torch.cuda.synchronize()

@@ -55,7 +55,7 @@ def test_what_is_wrong_with_a_card_is_not_with_the_twins() -> None:
     as_it_is, twin = (judge.zoo.command(hot, [], None, mended=mended, folder=Path()) for mended in (False, True))
     assert "throttle=0x40" in as_it_is
     assert "throttle=0x40" not in twin
-    assert "rate_link=25000000000" in judge.zoo.command(linked, [], None, mended=True, folder=Path())
+    assert "rate_link=50000000000" in judge.zoo.command(linked, [], None, mended=True, folder=Path())
 
 
 @pytest.mark.slow

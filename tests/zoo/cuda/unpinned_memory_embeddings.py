@@ -12,7 +12,7 @@ ZOO = {
     "device": "cuda",
     "also": [],
 }
-FIELDS, ROWS, BAG, DENSE, WIDTH, BUCKETS = 20, 8192, 2, 256, 64, 32
+FIELDS, ROWS, BAG, DENSE, WIDTH, BUCKETS = 20, 8192, 2, 128, 64, 32
 
 
 class Clicks(IterableDataset):
@@ -35,6 +35,8 @@ class Ranker(nn.Module):
         self.bottom = nn.Sequential(nn.Linear(DENSE, 512), nn.ReLU(), nn.Linear(512, WIDTH))
         self.top = nn.Sequential(
             nn.Linear((FIELDS + 1) * WIDTH, 8192),
+            nn.ReLU(),
+            nn.Linear(8192, 8192),
             nn.ReLU(),
             nn.Linear(8192, 8192),
             nn.ReLU(),
