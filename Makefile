@@ -22,7 +22,7 @@ ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda loops causes fmt clean
+.PHONY: help demo test test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda loops simcuda causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -31,6 +31,7 @@ help:
 	@echo "make zoo     training scripts with planted causes (ONLY=name for some of them)"
 	@echo "make zoo-cuda  the zoo's trainings with the CUDA build of torch, on simulated cards (ONLY=name, ONLY=name@sleeping)"
 	@echo "make loops   loops of Lightning, transformers, accelerate, WebDataset, TensorFlow and plain ones under gputune watch"
+	@echo "make simcuda  the CUDA build of torch on simulated cards: set it up (1.6 GB, a minute), and its tests"
 	@echo "make causes  write docs/causes.md out of the advisors"
 	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
 	@echo "make bench-sweep  sweeps against exhaustive grids, Optuna and Ray Tune, into benchmarks/sweep.md (half an hour)"
@@ -154,6 +155,13 @@ $(LOOPS)/.ready: $(READY)
 
 loops: $(LOOPS)/.ready
 	GPUTUNE_LOOPS=1 PATH="$(CURDIR)/$(LOOPS)/bin:$(CURDIR)/$(BIN):$$PATH" $(LOOPS)/bin/python -m pytest tests/loops
+
+# Where torch's CUDA build is not to be had, nothing is tried, and the last line says so.
+simcuda: $(READY)
+	@$(BIN)/python tests/simcuda/simcuda.py; status=$$?; \
+	if [ $$status = 77 ]; then echo "simcuda: SKIPPED, nothing was tried on CUDA"; exit 0; fi; \
+	[ $$status = 0 ] || exit $$status; \
+	GPUTUNE_SIMCUDA=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist worksteal tests/simcuda tests/zoo/cuda
 
 # The checklist that the project comes from, and who covers each of its lines, as the advisors say it themselves.
 causes: $(READY)

@@ -20,6 +20,7 @@ static void give_out(void *to, const void *from, size_t size) { /* device to hos
 }
 
 static void stage(void *to, const void *from, size_t size) { /* the host feeds a staging buffer: that costs it time */
+    effects_wait(to, size);
     memcpy(to, from, moved(size));
     for (size_t at = HEAD; !opt.full && at < size; at += sizeof staging)
         memcpy(staging, (const char *)from + at, size - at < sizeof staging ? size - at : sizeof staging);
@@ -55,7 +56,7 @@ static cudaError_t to_device(void *to, const void *from, size_t size, struct que
     cudaError_t error = queue_copy(q, H2D, size, pinned || size <= STAGED, &number);
     if (error) return error;
     note_written(to, size);
-    if (pinned || size <= STAGED) memcpy(to, from, moved(size));
+    if (pinned || size <= STAGED) effects_write(to, from, moved(size));
     else stage(to, from, size);
     return async && (pinned || size <= STAGED) ? cudaSuccess : await(q, number, 0);
 }
@@ -108,6 +109,7 @@ API cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t s
     cudaError_t error = context();
     if (error || !size) return error;
     error = put_busy_kernel(queue_of(stream), 1500 + memory_ns(size), "memset", 0, 0.9);
+    effects_wait(to, size);
     memset(to, value, moved(size));
     note_written(to, size);
     return error;

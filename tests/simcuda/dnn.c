@@ -1,4 +1,4 @@
-/* cuDNN's version 7 interface, to which TORCH_CUDNN_V8_API_DISABLED keeps torch: what it costs. No RNN: torch then takes its own. */
+/* cuDNN's version 7 interface, to which TORCH_CUDNN_V8_API_DISABLED keeps torch: what it costs. (RNNs: rnn.c) */
 #define _GNU_SOURCE
 #include "simcuda.h"
 #include <library_types.h>
@@ -63,6 +63,10 @@ API int cudnnSetTensorNdDescriptor(D d, int type, int ranks, const int *sizes, c
 API int cudnnGetTensorNdDescriptor(D d, int wanted, int *type, int *ranks, int *sizes, int *strides) {
     (void)wanted, (void)strides;
     return *type = d->type, *ranks = d->ranks, memcpy(sizes, d->sizes, d->ranks * sizeof *sizes), 0;
+}
+API int cudnnGetFilterNdDescriptor(D d, int wanted, int *type, int *format, int *ranks, int *sizes) {
+    *format = 0;
+    return cudnnGetTensorNdDescriptor(d, wanted, type, ranks, sizes, NULL);
 }
 API int cudnnSetFilterNdDescriptor(D d, int type, int format, int ranks, const int *sizes) {
     return (void)format, shape(d, type, ranks, sizes);

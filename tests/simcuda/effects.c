@@ -35,16 +35,36 @@ int effects_pending(const void *p, size_t size) {
     return found;
 }
 
-static int copy_now(struct effect *e) { /* under the lock */
-    if (overlap(e, e->from, e->size)) return 0;
+static int free_to_happen(const struct effect *e) { /* under the lock: no earlier one writes or reads where it writes or reads */
+    if (overlap(e, e->to, e->size) || (e->from && overlap(e, e->from, e->size))) return 0;
+    for (const struct effect *before = first; before != e; before = before->next)
+        if (before->from && !before->owned && e->to < before->from + before->size && before->from < e->to + e->size) return 0;
+    return 1;
+}
+
+static int copy_now(struct effect *e) {
+    if (!free_to_happen(e)) return 0;
     memmove(e->to, e->from, e->size);
-    if (is_known(e->from, e->size)) note_written(e->to, e->size);
+    if (e->owned || is_known(e->from, e->size)) note_written(e->to, e->size);
+    if (e->owned) free((void *)e->from);
     return 1;
 }
 
 void effects_copy(void *to, const void *from, size_t size) {
-    if (effects_pending(from, size)) effect_add((struct effect){.happen = copy_now, .to = to, .from = from, .size = size});
+    if (effects_pending(from, size) || effects_pending(to, size))
+        effect_add((struct effect){.happen = copy_now, .to = to, .from = from, .size = size});
     else memmove(to, from, size);
+}
+
+/* The same of data that the caller will not keep. The memory may have been another tensor's, whose data has yet to come. */
+void effects_write(void *to, const void *data, size_t size) {
+    if (!effects_pending(to, size)) {
+        memcpy(to, data, size);
+        return;
+    }
+    char *kept = malloc(size);
+    memcpy(kept, data, size);
+    effect_add((struct effect){.happen = copy_now, .to = to, .from = kept, .size = size, .owned = 1});
 }
 
 void effects_settle(void) {

@@ -114,6 +114,7 @@ struct effect {
     char *to;
     size_t size;
     const char *from;               /* of a copy behind one that has not happened */
+    int owned;                      /* `from` is ours, to be freed */
     void *comm;
     uint64_t number;
     int kind, type, operation, root;
@@ -122,6 +123,7 @@ struct effect {
 void effect_add(struct effect e);
 int effects_pending(const void *p, size_t size); /* something has yet to be written there */
 void effects_copy(void *to, const void *from, size_t size);
+void effects_write(void *to, const void *data, size_t size);
 void effects_settle(void);
 void effects_wait(const void *p, size_t size);
 #endif

@@ -119,11 +119,15 @@ def _pip(*arguments: str | Path) -> None:
         ([*command, "--isolated", *arguments, *quiet], plain | {"PIP_CONFIG_FILE": os.devnull}),
         ([*command, *arguments, *quiet], dict(os.environ)),
     )
+    last = "pip failed"
     for tried, env in tries:
-        done = subprocess.run(tried, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE)
-        if done.returncode == 0:
+        try:
+            subprocess.run(tried, env=env, capture_output=True, text=True, check=True, timeout=PATIENCE)
             return
-    last = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
+        except subprocess.TimeoutExpired:
+            last = f"no answer in {PATIENCE:.0f} s"
+        except subprocess.CalledProcessError as error:
+            last = (error.stderr.strip().splitlines() or [last])[-1]
     raise UnavailableError(f"no simulated CUDA: `pip {' '.join(map(str, arguments))}` failed: {last}")
 
 

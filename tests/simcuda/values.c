@@ -10,24 +10,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLACES = 4096, LISTED = 512, FEW = 64, ARGUMENTS = 8, WORDS = 96, REDUCTION = 256, NEAR = 1 << 16 };
+enum { PLACES = 1 << 16, LISTED = 512, FEW = 64, ARGUMENTS = 8, WORDS = 96, REDUCTION = 256, NEAR = 1 << 16 };
 
-static struct { const char *at; size_t size; } known[PLACES]; /* by address; of two that meet, the later is known */
+static struct { const char *at; uint32_t size, epoch; } known[PLACES]; /* by address; of two that meet, the later is known */
 
-static size_t place(const void *p) { return ((uintptr_t)p >> 2) * 0x9E3779B97F4A7C15ull >> 52; }
+static uint32_t epoch = 1; /* what was noted before is not known any more */
+
+static size_t place(const void *p) { return ((uintptr_t)p >> 2) * 0x9E3779B97F4A7C15ull >> 48; }
 
 /* Elements of short tensors are read one by one, by addresses of their own. */
 void note_written(const void *p, size_t size) {
     for (size_t at = 0; at < size && at < LISTED; at += size > 64 ? 8 : 4) {
         size_t i = place((const char *)p + at);
-        known[i].at = (const char *)p + at, known[i].size = size - at;
+        known[i].at = (const char *)p + at, known[i].epoch = epoch;
+        known[i].size = size - at < UINT32_MAX ? size - at : UINT32_MAX;
     }
 }
 
 int is_known(const void *p, size_t size) { /* also what was written piece by piece */
     for (size_t at = 0, i; at < size; at += known[i].size) {
         i = place((const char *)p + at);
-        if (known[i].at != (const char *)p + at) return 0;
+        if (known[i].at != (const char *)p + at || known[i].epoch != epoch) return 0;
     }
     return 1;
 }
@@ -40,7 +43,7 @@ void forget(const void *p) {
     }
 }
 
-void forget_all(void) { memset(known, 0, sizeof known); }
+void forget_all(void) { epoch++; }
 
 /* Whatever address a kernel is given, it may write there. Nobody says how many arguments there are and how long: they lie
  * near each other on the stack of the caller, and too much is forgotten rather than too little. */
@@ -149,7 +152,9 @@ static int compute_elements(const char *kernel, void **arguments) {
         else if (adds) results[i] = a + load(functor, of_scalar) * load(functor + width(of_scalar), of_scalar);
         else if (!combine(e.name, operator, e.scalar_first ? b : a, e.scalar_first ? a : b, &results[i])) return 0;
     }
-    for (int i = 0; i < n; i++) store(data[0] + i * width(e.types[2]), e.types[2], results[i]);
+    char out[FEW * 8];
+    for (int i = 0; i < n; i++) store(out + i * width(e.types[2]), e.types[2], results[i]);
+    effects_write(data[0], out, n * width(e.types[2]));
     note_written(data[0], n * width(e.types[2]));
     return 1;
 }
@@ -163,7 +168,10 @@ static int fill(const char *kernel, void **arguments) {
     struct range r = range_of(to);
     if (!strchr("fdlijmbhastN", *type) || strstr(type, "complex") == type + 5 || to < r.at || to + n * w > r.at + r.size) return 0;
     if (n * w > HEAD && !opt.full) n = HEAD / w;
-    for (size_t i = 0; i < n; i++) memcpy(to + i * w, arguments[1], w);
+    int late = effects_pending(to, n * w);
+    char *at = late ? malloc(n * w + 1) : to;
+    for (size_t i = 0; i < n; i++) memcpy(at + i * w, arguments[1], w);
+    if (late) effects_write(to, at, n * w), free(at);
     note_written(to, n * w);
     return 1;
 }
@@ -184,14 +192,16 @@ static int reduce(const char *kernel, void **arguments) {
     }
     if (!to || !strchr("fdlij", *type)) return 0;
     effects_wait(from, 8);
-    size_t w = width(type), n = known[place(from)].at == from ? known[place(from)].size / w : 0;
+    size_t w = width(type), n = is_known(from, w) ? known[place(from)].size / w : 0;
     if (!n || n > FEW) return 0;
     double result = load(from, type);
     for (size_t i = 1; i < n; i++) {
         double next = load(from + i * w, type);
         result = sums ? result + next : fmax(result, next);
     }
-    store(to, type, result);
+    char out[8];
+    store(out, type, result);
+    effects_write(to, out, w);
     note_written(to, w);
     return 1;
 }

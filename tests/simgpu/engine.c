@@ -113,9 +113,9 @@ void sim_leave(struct state *s, struct device *d, struct proc *p) {
     (void)d;
 }
 
-static void reap(struct state *s, int64_t now) {
+void sim_reap(struct state *s, int64_t now) { /* a `now` of INT64_MAX: in any case */
     if (now - s->reaped_at < REAP) return;
-    s->reaped_at = now;
+    s->reaped_at = now < INT64_MAX ? now : s->at;
     for (int k = 0; k < s->devices; k++) {
         struct device *d = &s->device[k];
         for (int i = 0; i < d->used; i++) {
@@ -279,7 +279,7 @@ static void step(struct state *s, int64_t now) {
 }
 
 void sim_advance(struct state *s, int64_t now) {
-    reap(s, now);
+    sim_reap(s, now);
     while (s->at < now) {
         if (s->live_count) step(s, now);
         else s->at = s->window_at + WINDOW < now ? s->window_at + WINDOW : now;

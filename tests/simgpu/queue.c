@@ -167,6 +167,7 @@ void sim_close(int device) {
 int sim_alloc(int device, int64_t bytes) { /* negative bytes give back */
     struct device *d = sim_lock(device);
     struct proc *p = d ? sim_mine(device) : NULL;
+    if (p && bytes > 0 && used(d) + bytes > d->param[P_memory_total]) sim_reap(sim_state(), INT64_MAX); /* of the dead */
     int ok = !p ? SIM_BAD : bytes > 0 && used(d) + bytes > d->param[P_memory_total] ? SIM_OOM : SIM_OK;
     if (ok == SIM_OK) p->memory = p->memory + bytes > 0 ? p->memory + bytes : 0;
     if (d) sim_unlock(device);

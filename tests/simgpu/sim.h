@@ -155,6 +155,7 @@ int sim_param(const char *name);       /* its number, or negative */
 void sim_energy(struct device *d, int64_t at); /* add what it drew since it was last added */
 void sim_advance(struct state *s, int64_t now);
 void sim_settle(struct state *s);      /* take away what is done at the heads of the streams */
+void sim_reap(struct state *s, int64_t now); /* take dead processes off the cards */
 void sim_leave(struct state *s, struct device *d, struct proc *p);
 
 /* queue.c */
