@@ -1,6 +1,7 @@
 """The CUDA part of the zoo: its scripts are well declared, and their twins know nothing of the advisors' constants."""
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,7 @@ def test_what_is_wrong_with_a_card_is_not_with_the_twins() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    "GPUTUNE_SIMCUDA" not in os.environ, reason="`make simcuda` runs it: it needs the CUDA build of torch"
-)
+@pytest.mark.skipif("GPUTUNE_SIMCUDA" not in os.environ, reason="needs torch for CUDA: `make simcuda` runs it")
 def test_the_verdict_is_what_was_planted(tmp_path: Path) -> None:
     (case,) = judge.cases("few_workers_convnet@short-queue")
     verdict = judge.zoo.run_once(case, [], mended=False, kept=tmp_path / "run").verdict
