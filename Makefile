@@ -22,13 +22,14 @@ ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo loops gpu-day simcuda causes fmt clean
+.PHONY: help demo test test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda loops gpu-day simcuda causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
 	@echo "make test    every gate and every test, on the tree and on the built wheel"
 	@echo "make test-long  the tests that take minutes each"
 	@echo "make zoo     training scripts with planted causes (ONLY=name for some of them)"
+	@echo "make zoo-cuda  the zoo's trainings with the CUDA build of torch, on simulated cards (ONLY=name, ONLY=name@sleeping)"
 	@echo "make loops   loops of Lightning, transformers, accelerate, WebDataset, TensorFlow and plain ones under gputune watch"
 	@echo "make simcuda  the CUDA build of torch on simulated cards: set it up (1.6 GB, a minute), and its tests"
 	@echo "make causes  write docs/causes.md out of the advisors"
@@ -139,6 +140,10 @@ bench-share: $(READY)
 zoo: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/zoo/judge.py $(if $(ONLY),--only $(ONLY))
 
+# The CUDA build of torch and the simulated runtime are made at the first run (1.6 GB); without them every script says so.
+zoo-cuda: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/zoo/cuda/judge.py $(if $(ONLY),--only $(ONLY))
+
 # Frameworks in an environment of their own, which borrows torch and gputune from the first.
 $(LOOPS)/.ready: $(READY)
 	$(PYTHON) -m venv $(LOOPS)
@@ -157,7 +162,7 @@ simcuda: $(READY)
 	@$(BIN)/python tests/simcuda/simcuda.py; status=$$?; \
 	if [ $$status = 77 ]; then echo "simcuda: SKIPPED, nothing was tried on CUDA"; exit 0; fi; \
 	[ $$status = 0 ] || exit $$status; \
-	GPUTUNE_SIMCUDA=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist worksteal tests/simcuda
+	GPUTUNE_SIMCUDA=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist worksteal tests/simcuda tests/zoo/cuda
 
 # On a machine that may have nothing but torch: no environment is made, and what is missing is said. docs/gpu-day.md
 gpu-day:

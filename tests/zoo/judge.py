@@ -45,7 +45,7 @@ NOT_HERE = 77  # exit status of a script that cannot run on this machine; its la
 FIRST = 0.95  # bar: planted causes that come first
 FIRST_LOADED = 0.90  # bar: the same beside busy neighbours
 HEAD = "{:34} {:23} {:24} {:5} {:20} {:>8} {:>9}"  # the table's columns
-MEDIAN_ERROR, P90_ERROR = 0.05, 0.10  # bars: relative error of the predicted speed-up
+BARS = (0.05, 0.10)  # relative error of the predicted speed-up: median, 90th percentile
 COVERED = 0.90  # bar: intervals that hold what was realised
 LATER = 2.0  # s before a script that failed is tried again: what was in its way may be gone
 AGREE = 0.05  # rounds of a case that differ by no more say what a change realises as closely as the bar for the median
@@ -74,6 +74,9 @@ class Case:
     card: list[str]
     container: list[str] = field(default_factory=list)  # options of container.py
     neighbours: int = 0  # busy processes of somebody else, which the twin runs without
+    cards: list[str] = field(default_factory=list)  # the command that gives it cards, if any
+    python: str = sys.executable  # that runs the script
+    fails: bool = False  # the planted cause ends the run
 
     @property
     def elsewhere(self) -> str:
@@ -113,22 +116,27 @@ def cases(only: str) -> list[Case]:
     for path in sorted(HERE.glob("*.py")):
         if path.stem in HELPERS or path.stem.startswith("test_") or only not in path.stem:
             continue
-        zoo = header(path)
-        found.append(
-            Case(
-                path.stem,
-                path,
-                zoo["cause"],
-                zoo["fix"],
-                zoo["device"],
-                zoo["also"],
-                zoo.get("prefix", []),
-                zoo.get("card", []),
-                zoo.get("container", []),
-                zoo.get("neighbours", 0),
-            )
-        )
+        found.append(case_of(path))
     return found
+
+
+def case_of(path: Path) -> Case:
+    """Return the script's case, as its header says it."""
+    zoo = header(path)
+    optional = {name: zoo[name] for name in ("container", "neighbours", "fails") if name in zoo}
+    if zoo["device"] == "sim":
+        optional["cards"] = [sys.executable, str(RUN_ON_CARDS), "--devices", "1"]
+    return Case(
+        path.stem,
+        path,
+        zoo["cause"],
+        zoo["fix"],
+        zoo["device"],
+        zoo["also"],
+        zoo.get("prefix", []),
+        zoo.get("card", []),
+        **optional,
+    )
 
 
 def header(path: Path) -> dict:
@@ -141,15 +149,14 @@ def header(path: Path) -> dict:
 
 def command(case: Case, options: list[str], verdict: Path | None, *, mended: bool, folder: Path) -> list[str]:
     """Return the whole command line: simulated cards, a container, gputune, the script."""
-    script = [*case.prefix, sys.executable, str(case.path), *options]
+    script = [*case.prefix, case.python, str(case.path), *options]
     watch = ["-m", "gputune", "watch", "--quiet", "--out", str(folder / "run"), "--json", str(verdict), "--"]
     watched = [sys.executable, *watch, *script] if verdict else script
     if case.container:
         watched = [sys.executable, str(IN_A_CONTAINER), *case.container, "--", *watched]
-    if case.device == "none":
+    if not case.cards:
         return watched
-    card = [] if mended else case.card
-    return [sys.executable, str(RUN_ON_CARDS), "--devices", "1", *card, "--", *watched]
+    return [*case.cards, *([] if mended else case.card), "--", *watched]
 
 
 @dataclass(frozen=True)
@@ -171,6 +178,7 @@ class Way:
     """How to run cases: how often to try a disturbed run, where recordings are kept, how many busy neighbours.
 
     `rounds` are run in any case, up to `most` as long as what was realised is not known; `resume` counts kept ones.
+    `bare_twins` run without gputune.
     """
 
     attempts: int = ATTEMPTS
@@ -179,6 +187,7 @@ class Way:
     rounds: int = 2
     most: int = 2
     resume: bool = False
+    bare_twins: bool = False
 
 
 def run(case: Case, options: list[str], way: Way, *, mended: bool = False, record: Path | None = None) -> Run:
@@ -222,7 +231,8 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
             done = _finished(argv, env, folder, DEADLINE_S * (1 + CROWDED * loaded))
         if done.returncode == NOT_HERE:
             raise NotHere(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it does not say why")
-        if done.returncode or not (folder / "pace.json").exists() or (verdict and not verdict.exists()):
+        failed = done.returncode and not (case.fails and not mended)
+        if failed or not (folder / "pace.json").exists() or (verdict and not verdict.exists()):
             raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-300:]}")
         foreign, stolen = max(0.0, (busy_s() - before) / (time.monotonic() - began)), stolen_since(wanted)
         pace = json.loads((folder / "pace.json").read_text())
@@ -256,7 +266,7 @@ def accepts(case: Case, change: dict[str, object]) -> list[str] | None:
 
 def judge(case: Case, way: Way) -> Outcome:
     """Run a case and its twin, alternating, and hold the verdict against what was planted and what was realised."""
-    kept = rejudged(way.keep, lambda name: name == case.name) if way.keep and way.resume else []
+    kept = rejudged(way.keep, [case]) if way.keep and way.resume else []
     outcome = kept[0] if kept and not kept[0].untried else Outcome(case.name, case.cause)
     try:
         while len(outcome.paces) < way.rounds or (len(outcome.paces) < way.most and not is_known(outcome)):
@@ -325,7 +335,7 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
     if case.cause is not None:
         options = accepts(case, finding["change"]) if finding else None
         outcome.change = " ".join(options or ["--fixed"] if case.fix else [case.elsewhere])
-        twin = record.with_name(f"{record.name}-twin")
+        twin = None if way.bare_twins else record.with_name(f"{record.name}-twin")
         mended = run(case, options or ["--fixed"], way, mended=True, record=twin)
         outcome.mended.append(mended.pace)
         outcome.foreign.append(round(mended.foreign, 3))
@@ -359,12 +369,12 @@ def _bounds(finding: dict | None) -> bool:
     return bool(finding and finding["speedup"].get("at_least"))
 
 
-def rejudged(folder: Path, wanted: Callable[[str], bool]) -> list[Outcome]:
+def rejudged(folder: Path, among: list[Case]) -> list[Outcome]:
     """Judge kept recordings anew, in this process: nothing runs, and what was realised is what was measured then."""
     from gputune.rejudging import rejudge
     from gputune.verdict import to_json
 
-    known = {case.name: case for case in cases("") if wanted(case.name)}
+    known = {case.name: case for case in among}
     outcomes: dict[str, Outcome] = {}
     rounds: dict[str, list[KeptRound]] = {}
     loaded = False
@@ -483,8 +493,8 @@ def _p90(ordered: list[float]) -> float:
     return ordered[min(len(ordered) - 1, math.ceil(0.9 * len(ordered)) - 1)]
 
 
-def totals(outcomes: list[Outcome]) -> tuple[list[str], bool]:
-    """Return the totals as lines, and whether the bars are met."""
+def totals(outcomes: list[Outcome], bars: tuple[float, float] = BARS) -> tuple[list[str], bool]:
+    """Return the totals as lines, and whether the bars are met, of which `bars` are those for the median and p90."""
     missing = sum(bool(o.missing) for o in outcomes)
     outcomes = [o for o in outcomes if not o.missing]
     planted = [o for o in outcomes if o.planted]
@@ -528,12 +538,23 @@ def totals(outcomes: list[Outcome]) -> tuple[list[str], bool]:
                 f"error where the rounds of a case agree within {AGREE:.0%} ({len(sure)} cases): "
                 f"median {statistics.median(sure):.1%}, 90th percentile {_p90(sure):.1%}"
             )
-        held = median <= MEDIAN_ERROR and p90 <= P90_ERROR and covered >= COVERED * len(told)
+        held = median <= bars[0] and p90 <= bars[1] and covered >= COVERED * len(told)
         met = met and (held or bool(loaded))
     return lines, met
 
 
-def main() -> int:
+@dataclass(frozen=True)
+class Zoo:
+    """What is judged: its cases, its bars, where the results of all of it go; parts of it that are summed up apart."""
+
+    cases: Callable[[str], list[Case]]
+    results: Path
+    bars: tuple[float, float] = BARS
+    bare_twins: bool = False
+    parts: tuple[str, ...] = ()  # ends of the names of their cases
+
+
+def main(zoo: Zoo) -> int:
     """Judge, print, and write results.json."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="only scripts whose name contains this")
@@ -549,10 +570,11 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="where every number goes (a whole quiet run: results.json)")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the run under way is ended with us
-    way = Way(args.attempts, args.keep, args.loaded, args.rounds, max(args.rounds, args.most), args.resume)
+    most = max(args.rounds, args.most)
+    way = Way(args.attempts, args.keep, args.loaded, args.rounds, most, args.resume, zoo.bare_twins)
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
-    chosen = [] if args.again else cases(args.only)
+    chosen = [] if args.again else zoo.cases(args.only)
     if args.bare:
         for case in chosen:
             now, then = run(case, [], way), run(case, ["--fixed"], way, mended=True)
@@ -560,7 +582,7 @@ def main() -> int:
             print(f"{case.name:34} {now.pace:10.1f} {then.pace:10.1f} {then.pace / now.pace:6.2f}  {noise}", flush=True)
         return 0
     print(HEAD.format("case", "planted", "top finding", "right", "predicted", "realised", "error") + "  change")
-    outcomes = rejudged(args.again, lambda name: args.only in name) if args.again else []
+    outcomes = rejudged(args.again, zoo.cases(args.only)) if args.again else []
     for outcome in outcomes:
         print(row(outcome), flush=True)
     for case in chosen:
@@ -568,13 +590,15 @@ def main() -> int:
         print(row(outcomes[-1]), flush=True)
     if args.quiet:
         compare(outcomes, args.quiet)
-    lines, met = totals(outcomes)
+    lines, met = totals(outcomes, zoo.bars)
+    for part in zoo.parts:
+        lines += [f"{part}: {line}" for line in totals([o for o in outcomes if o.name.endswith(part)], zoo.bars)[0]]
     print("", *lines, "bars met" if met else "BELOW THE BARS", sep="\n")
     whole = not args.only and not args.again and not args.loaded
-    if results := args.results or (HERE / "results.json" if whole else None):
+    if results := args.results or (zoo.results if whole else None):
         results.write_text(json.dumps({"cases": [asdict(o) for o in outcomes], "totals": lines}, indent=1) + "\n")
     return 0 if met else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Zoo(cases, HERE / "results.json")))

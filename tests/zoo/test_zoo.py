@@ -102,7 +102,7 @@ def test_a_prediction_is_not_held_against_what_another_change_brought(monkeypatc
     monkeypatch.setattr("gputune.verdict.to_json", json.dumps)
     for workers, error in ((6, 1.0), (2, None)):
         (tmp_path / "one" / judge.ROUND).write_text(json.dumps({**kept, "change": f"--num-workers {workers}"}))
-        (outcome,) = judge.rejudged(tmp_path, lambda _name: True)
+        (outcome,) = judge.rejudged(tmp_path, [ALL[name]])
         assert (outcome.realised, outcome.error) == (2.0, error)
         assert outcome.inside is (None if error is None else False)
     assert "(would be --num-workers 6)" in judge.row(outcome)
@@ -206,7 +206,7 @@ def test_a_resumed_case_counts_the_rounds_that_were_kept(monkeypatch, tmp_path: 
         (tmp_path / f"few_workers_stream-{number}" / judge.ROUND).touch()
 
     kept = judge.Outcome("few_workers_stream", "few-workers", paces=[100.0])
-    monkeypatch.setattr(judge, "rejudged", lambda _folder, _wanted: [kept])
+    monkeypatch.setattr(judge, "rejudged", lambda _folder, _among: [kept])
     monkeypatch.setattr(judge, "_round", ran)
     ran(None, judge.Outcome("another", None), None, 1)  # one of which another change is advised now
     judge.judge(ALL["few_workers_stream"], judge.Way(keep=tmp_path, rounds=3, resume=True))

@@ -1,0 +1,68 @@
+"""The CUDA part of the zoo: its scripts are well declared, and their twins know nothing of the advisors' constants."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+_SPEC = importlib.util.spec_from_file_location("zoo_cuda_judge", HERE / "judge.py")
+judge = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(judge)
+ALL = {case.name: case for case in judge.scripts()}
+MUST = {  # what can only be told of a device
+    "unpinned-memory", "blocking-copy", "sync-every-step", "host-bound", "small-batch", "no-mixed-precision",
+    "device-throttled", "shared-device", "slow-link", "room-to-share", "device-errors", "straggling-rank",
+    "communication-bound", "uneven-shards", "memory-growth", "few-workers", "slow-pinning",
+}  # fmt: skip
+
+
+def test_the_cuda_zoo_is_large_enough_and_has_every_cause_of_a_device() -> None:
+    planted = [case.cause for case in ALL.values() if case.cause]
+    assert len(planted) >= 30
+    assert len(ALL) - len(planted) >= 6
+    assert set(planted) >= MUST
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_script_can_run_as_its_fix_says(name: str) -> None:
+    case = ALL[name]
+    assert case.device == "cuda"
+    assert bool(case.fix or case.card) == bool(case.cause)
+    assert not case.fix or judge.zoo.accepts(case, case.fix)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_script_times_what_the_device_has_done(name: str) -> None:
+    source = ALL[name].path.read_text()
+    assert "kit.Pace(" in source
+    assert "pace.done()" in source
+    assert "gputune" not in source
+
+
+def test_each_script_is_judged_at_each_setting() -> None:
+    few = judge.cases("few_workers_convnet")
+    assert [case.name.partition("@")[2] for case in few] == list(judge.SETTINGS)
+    argv = judge.zoo.command(few[0], [], None, mended=False, folder=Path())
+    assert argv[1] == str(judge.RUN_ON_CUDA)
+    assert argv[argv.index("--") + 1 :] == ["python", str(few[0].path)]
+    assert [case.name for case in judge.cases("few_workers_convnet@short")] == ["few_workers_convnet@short-queue"]
+
+
+def test_what_is_wrong_with_a_card_is_not_with_the_twins() -> None:
+    (hot,) = judge.cases("device_throttled_heat@spinning")
+    (linked,) = judge.cases("communication_bound_wide@spinning")
+    as_it_is, twin = (judge.zoo.command(hot, [], None, mended=mended, folder=Path()) for mended in (False, True))
+    assert "throttle=0x40" in as_it_is
+    assert "throttle=0x40" not in twin
+    assert "rate_link=50000000000" in judge.zoo.command(linked, [], None, mended=True, folder=Path())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("GPUTUNE_SIMCUDA" not in os.environ, reason="needs torch for CUDA: `make simcuda` runs it")
+def test_the_verdict_is_what_was_planted(tmp_path: Path) -> None:
+    (case,) = judge.cases("few_workers_convnet@short-queue")
+    verdict = judge.zoo.run_once(case, [], mended=False, kept=tmp_path / "run").verdict
+    found = [finding["id"] for finding in verdict["findings"] if finding["id"] != judge.zoo.NEIGHBOUR]
+    assert found[:1] == ["few-workers"]
