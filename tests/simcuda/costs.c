@@ -38,8 +38,8 @@ static const struct row table[] = { /* the first that fits */
     {"CatArrayBatchedCopy", 1800, 64, 0}, {"elementwise", 1500, 48, 0},
 };
 
-/* Attention: blocks of rows of queries, each against all keys. Self-attention is taken for granted; a block of flash's has
- * the sizes that its name says: …traitsILi<head>ELi<rows>E…, memory-efficient ones 64 of each unless it says otherwise. */
+/* Attention: blocks of rows of queries, each against all keys, of which nobody tells the number: 512 are taken. A block of
+ * flash's has the sizes that its name says, …traitsILi<head>ELi<rows>E…; others 64 of each. */
 static double attention_ns(const char *name, uint64_t blocks, uint64_t threads, double *tensor) {
     int head = 64, rows = 64;
     const char *traits = strstr(name, "traitsILi");
