@@ -60,7 +60,14 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("code", "code", "n", pa.int16()),
     ),
     "steps": (Column("what", "kind", "kind", pa.string()), _seconds("seconds"), Column("optimizer", "a")),
-    "gaps": (_seconds("seconds"), _seconds("idle", "a"), _seconds("work", "b"), Column("index", "d")),
+    "gaps": (
+        _seconds("seconds"),
+        _seconds("idle", "a"),
+        _seconds("work", "b"),
+        Column("index", "d"),
+        Column("iterator", "e"),
+        Column("behind", "c"),
+    ),
     "spans": (
         Column("span", "code", "span", pa.string()),
         _seconds("seconds"),
@@ -214,6 +221,8 @@ def _records(table: str, rows: pa.Table, offset: int) -> pa.Table:
     if len(KINDS.get(table, ())) == 1:
         found["kind"] = pc.add(nothing, int(KINDS[table][0]))
     for column in COLUMNS[table]:
+        if column.name not in rows.column_names:  # a recording of an older gputune
+            continue
         values = rows[column.name]
         if column.how in {"ns", "ns?"}:
             values = pc.round(pc.multiply(values, 1e6)).cast(pa.int64())

@@ -7,7 +7,8 @@ import pytest
 from gputune.company import Company
 from gputune.events import END, Event, Kind, Record, SpanCode
 from gputune.sample import Guest, Note
-from gputune.sweep.timeline import BLOCKS, KEPT, PASSES, Timeline
+from gputune.sweep.line import BLOCKS, KEPT
+from gputune.sweep.timeline import PASSES, Timeline
 from gputune.units import NS
 
 PLACE = "train.py:9"
