@@ -40,7 +40,9 @@ class Kind(IntEnum):
     #            its id | their count << 16 (0: there is none); c 0 is one call, as older guests told each
     STEP = 4  # one optimizer step is over: t0 = t1 its end, a optimizer id
     GAP = 5  # device clock, at a batch boundary: a ns the device idled between the end of a step's work and
-    #          the start of the next one's, b ns of the step's work, d batch index, e iterator id
+    #          the start of the next one's, b ns of the step's work, d batch index, e iterator id (0: from one
+    #          optimizer step to the next, without a DataLoader), c 1 + us after t0 at which the device was through
+    #          with all that had been queued by t0 (0: not known); t0 the following next(), t1 its return
     WORKER = 6  # in a worker: t0 its start, t1 its end (0 while it lives): a worker id, b workers in all
     BACKWARD = 7  # one Tensor.backward call
     ITERATOR = 8  # an iterator came to life or was reset: a iterator id, b loader id, c workers, d 1 = reset,
@@ -65,6 +67,13 @@ class Kind(IntEnum):
     #            or more; in a next(), whose BATCH comes after it, or as an iterator came to life
     LOCKED = 15  # sampled batches that entered locks of multiprocessing, t0 to t1 as its FETCH, before its READS: a ns
     #              that they were held, b ns that they were waited for, c how often; code: INLINE
+    DEVICE = 16  # a timed step, t0 to t1 as the host goes through it: a ns of its copies to the device by the device's
+    #              clock, b ns that the thread waited for the device in reads and synchronizations, d the same in
+    #              copies, before they could begin, e ns that the device was behind at t0, c a bit for each segment that
+    #              holds work (see SEGMENT)
+    SEGMENT = 17  # a part of a timed step between two waits for the device, queued by the host from t0 to t1, that the
+    #               device worked off without a gap: a ns of its work, copies left out, b which part, c as in DEVICE;
+    #               code: HELD, e ns that the device was held for it
 
 
 class SpanCode(IntEnum):
@@ -105,6 +114,7 @@ TFDATA = 4  # FETCH: by the stages of a tf.data pipeline, a mean of the batches 
 #            what all stages took together, a CPU ns of the whole process with its step, d ns of the slowest stage,
 #            which is number code >> 8 of those in the note `pipeline`
 DIRECT = 2  # READS: files were opened past the page cache (O_DIRECT)
+HELD = 1  # SEGMENT: it was held back until the host had queued all of it
 NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()
 LOOKED = 2  # FORWARD: what was done to the weights is known
 NEW = 1  # ITERATOR: the first one of a DataLoader that was built; of older guests none has it

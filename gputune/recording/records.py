@@ -65,7 +65,6 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         _seconds("idle", "a"),
         _seconds("work", "b"),
         Column("index", "d"),
-        Column("iterator", "e"),
         Column("behind", "c"),
     ),
     "spans": (
@@ -221,7 +220,7 @@ def _records(table: str, rows: pa.Table, offset: int) -> pa.Table:
     if len(KINDS.get(table, ())) == 1:
         found["kind"] = pc.add(nothing, int(KINDS[table][0]))
     for column in COLUMNS[table]:
-        if column.name not in rows.column_names:  # a recording of an older gputune
+        if column.name not in rows.column_names:  # of a recording by an older gputune: 0, as older guests told it
             continue
         values = rows[column.name]
         if column.how in {"ns", "ns?"}:

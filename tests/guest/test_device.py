@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gputune.events import Kind
+import pytest
+
+from gputune.events import HELD, Kind
 
 LOOP = """
 import time, torch
@@ -48,3 +50,66 @@ def test_a_clock_that_fails_is_left_alone(watched: Callable[..., Any], fake_torc
     assert (run.status, run.err) == (0, "")
     assert 1 <= len(run.notes("error")) <= 3
     assert len(run.records(Kind.BATCH)) == 7
+
+
+STEPS = """
+import time, torch
+from torch.utils.data import DataLoader
+class Quick:
+    def __len__(self): return 60
+    def __getitem__(self, i): return i
+torch.cuda.initialized = True
+def host(ms):
+    until = time.monotonic() + ms / 1e3
+    while time.monotonic() < until: pass
+for batch in DataLoader(Quick(), batch_size=1):
+    for _ in range(4):
+        host(1.5)
+        torch.cuda.work(1)
+    torch.cuda.synchronize()
+"""
+
+
+def test_work_between_waits_is_timed_by_holding_the_device_back(watched: Callable[..., Any], fake_torch: Path) -> None:
+    run = watched(STEPS, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
+    parts = run.records(Kind.SEGMENT)
+    assert parts
+    assert all(part.code == HELD and part.e > 0 and part.c == 1 for part in parts)
+    for part in parts:
+        assert part.a == pytest.approx(4_000_000, rel=0.02)  # not the 6 ms and more that the host takes to queue it
+    waits = [step.b for step in run.records(Kind.DEVICE)]
+    assert len(waits) > 40
+
+
+def test_holding_back_costs_next_to_nothing_and_can_be_forbidden(watched: Callable[..., Any], fake_torch: Path) -> None:
+    run = watched(STEPS, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
+    assert sum(part.e for part in run.records(Kind.SEGMENT)) <= 0.003 * 8e9 + 0.003 * 60 * 20e6
+    for forbids in ("GPUTUNE_PASSIVE", "GPUTUNE_TRIAL"):
+        env = {"FAKE_CUDA": "12.4", forbids: "1" if forbids == "GPUTUNE_PASSIVE" else '{"batches": 100}'}
+        assert watched(STEPS, path=(fake_torch,), env=env).healthy().records(Kind.SEGMENT) == []
+
+
+BEHIND = """
+import time, torch
+from torch.utils.data import DataLoader
+class Quick:
+    def __len__(self): return 40
+    def __getitem__(self, i): return i
+torch.cuda.initialized = True
+for batch in DataLoader(Quick(), batch_size=1):
+    torch.cuda.work(12)
+    time.sleep(0.006)
+time.sleep(0.1)
+"""
+
+
+def test_a_device_that_falls_behind_is_seen_to_and_needs_no_hold(watched: Callable[..., Any], fake_torch: Path) -> None:
+    run = watched(BEHIND, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
+    gaps = run.records(Kind.GAP)
+    lags = [gap.c - 1 for gap in gaps]
+    assert all(lag > 0 for lag in lags)
+    assert lags[-1] - lags[1] == pytest.approx(6_000 * (gaps[-1].d - gaps[1].d), rel=0.5)
+    parts = run.records(Kind.SEGMENT)
+    assert parts
+    assert {part.code for part in parts} == {0}
+    assert all(part.a == pytest.approx(12_000_000, rel=0.05) for part in parts)

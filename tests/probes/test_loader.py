@@ -83,7 +83,7 @@ def test_the_words_of_the_island_are_the_words_of_the_house() -> None:
         assert getattr(words, code.name) == code
     assert words.ON_DEVICE == events.ON_DEVICE
     assert (words.QUEUED_BITS, words.CALM_PARTS) == (events.QUEUED_BITS, events.CALM_PARTS)
-    for name in ("END", "FAILED", "UNTIMED", "INLINE", "PLAIN", "TFDATA", "DIRECT", "NO_NEXT", "LOOKED", "NEW"):
+    for name in ("END", "FAILED", "UNTIMED", "INLINE", "PLAIN", "TFDATA", "DIRECT", "NO_NEXT", "LOOKED", "HELD", "NEW"):
         assert getattr(words, name) == getattr(events, name)
 
 

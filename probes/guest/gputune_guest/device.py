@@ -1,22 +1,34 @@
-"""How long the device idled between two steps, on the device's own clock.
+"""The device's own clock: when it was through with each step, how far it is behind the host, and what it did.
 
-Where CUDA is in use (we never initialise it), a timing event is recorded on the current stream when a `next()` returns
-and when the following one is called. Once the events have passed they say how long the step's work took and how
-long the device had nothing to do after it. Nothing here ever waits for the device.
+Where CUDA is in use (we never initialise it), timing events are recorded on the current stream when a `next()` returns
+and when the following one is called, and around what makes the thread wait in between (joins.py). A loop without a
+DataLoader is timed from one optimizer step to the next. Once the events have passed they say how long the step's work
+took and how long the device had nothing to do after it. Nothing here ever waits for the device.
 """
 
 import collections
 import sys
 
-from gputune_guest import ring, spans, sync
-from gputune_guest.words import GAP
+from gputune_guest import holding, joins, ring, spans, sync
+from gputune_guest.words import DEVICE, GAP, HELD, SEGMENT
 
 now = ring.now
 ENOUGH = 5_000_000  # ns; of batches that come faster than this only so many are timed
-MOST_PENDING = 64  # events that have not passed: a host that runs this far ahead is not timed
+MOST_PENDING = 256  # steps that have not passed: a host that runs further ahead is not timed
 TOO_MANY = 3  # errors of the device's clock (several devices, a lost one) after which it is left alone
+DRIFT = 2e-5  # of the time that passes, by which the two clocks may come apart
+FAR = 0xFFFFFFFF  # us, that a record has room for
 
 clock = None
+
+
+class Mark:
+    """An event on a stream: `t` is when the host recorded it, ns, `at` when it passed by the device's clock."""
+
+    __slots__ = ("at", "event", "t")
+
+    def __init__(self, event):
+        self.event, self.t, self.at = event, 0, 0
 
 
 class Clock:
@@ -27,68 +39,163 @@ class Clock:
         self.capturing = getattr(cuda, "is_current_stream_capturing", bool)
         self.pool = []
         self.pending = collections.deque()
-        self.errors = 0
+        self.base = None  # the latest mark that has passed: what comes later is placed from it
+        self.low = None  # ns from the device's clock to the host's: no event passes before it is recorded
+        self.low_at = 0
+        self.current = None  # the timed step that is under way
+        self.hold = holding.Hold(cuda)
+        self.errors = self.returned = 0
 
     def before(self, mine):
         """Mark the end of a step: `next()` is about to be called."""
-        if mine.started is not None and self.errors < TOO_MANY:
+        step = mine.step
+        if step is not None and self.errors < TOO_MANY:
             try:
-                mine.ended = self._event() if self._usable() else None
-                mine.asked = now()
+                if self._usable() and step.end is None:
+                    step.end = self.mark()
+                    self.hold.ends(step)
+                else:
+                    mine.step = None
+                self._leave(step)
             except Exception as error:
-                self._failed(error)
+                self.failed(error)
 
     def after(self, mine, t1):
         """Mark the start of a step: `next()` has returned at `t1`."""
         if self.errors >= TOO_MANY:
             return
         try:
+            step, mine.step = mine.step, None
             if not self._usable():
-                mine.started = mine.ended = None
                 return
             every = max(1, ENOUGH // max(1, t1 - mine.returned))
             mine.returned = t1
-            if mine.ended is not None:
-                start = self._event()
-                self.pending.append((mine.started, mine.ended, start, mine.asked, t1, mine.count - 1, mine.number))
-                mine.ended = None
-                mine.started = start if every == 1 else None
-            elif mine.count % every == 0 and len(self.pending) < MOST_PENDING:
-                mine.started = self._event()
+            start = None
+            if step is not None and step.end is not None:
+                start = step.following = self.mark()
+                step.told(t1, mine.count - 1, mine.number)
+                self.pending.append(step)
+            if every > 1:
+                start = self.mark() if start is None and mine.count % every == 0 else None
+            elif start is None:
+                start = self.mark()
+            if start is not None and len(self.pending) < MOST_PENDING:
+                mine.step = self._begin(start)
             self._collect()
         except Exception as error:
-            self._failed(error)
+            self.failed(error)
+
+    def stepped(self, mine, t1):
+        """Mark the end of a step, and the start of the next one, where there is no `next()`: `mine` is an optimizer."""
+        if self.errors >= TOO_MANY:
+            return
+        try:
+            step, self.current = self.current, None
+            if not self._usable() or (step is None and t1 - self.returned < ENOUGH):
+                return
+            mark = self.mark()
+            if step is not None:
+                step.end = step.following = mark
+                self.hold.ends(step)
+                step.told(t1, mine.count, 0)
+                self.pending.append(step)
+            self.returned = t1
+            if len(self.pending) < MOST_PENDING:
+                self._begin(mark)
+            self._collect()
+        except Exception as error:
+            self.failed(error)
+
+    def _leave(self, step):
+        """Learn that a step is over: the one under way, or there are several beside each other."""
+        if self.current is not None and self.current is not step:
+            self.current.lost = step.lost = True
+        self.current = None
+
+    def _begin(self, start):
+        """Begin to time a step."""
+        self._leave(self.current)
+        step = self.current = joins.Step(start)
+        self.hold.begins(self, step)
+        return step
 
     def _usable(self):
         if ring.here.phase is not None or spans.get_ident() != ring.here.trainer or not self.cuda.is_initialized():
             return False
         return not self.capturing()
 
-    def _event(self):
-        event = self.pool.pop() if self.pool else self.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+    def mark(self):
+        """Return a mark that is on the current stream from now on."""
+        mark = self.pool.pop() if self.pool else Mark(self.cuda.Event(enable_timing=True))
+        mark.t = now()
+        mark.event.record()
+        return mark
 
     def _collect(self):
-        """Report the gaps whose events have passed."""
-        while self.pending and self.pending[0][2].query():
-            started, ended, following, asked, returned, index, number = self.pending.popleft()
-            work = int(started.elapsed_time(ended) * 1e6)
-            idle = int(ended.elapsed_time(following) * 1e6)
-            ring.record(GAP, 0, asked, returned, idle, work, index, number)
-            self.pool += (started, ended)
+        """Report the steps whose events have passed."""
+        while self.pending and self.pending[0].following.event.query():
+            step = self.pending.popleft()
+            seen = now()
+            marks = step.marks()
+            for mark in marks:
+                self._place(mark)
+            following = step.following
+            if self.low + following.at > seen:  # the clocks have come apart
+                self.low = seen - following.at
+            self._tell(step)
+            self.hold.learn(step)
+            self._let_go(marks, following)
 
-    def _failed(self, error):
+    def _place(self, mark):
+        """Say when a mark passed, by the device's clock, and learn how that compares with the host's."""
+        base = self.base
+        if base is None:
+            self.base, mark.at = mark, 0
+        elif mark is not base:
+            mark.at = base.at + int(base.event.elapsed_time(mark.event) * 1e6)
+        low = mark.t - mark.at
+        if self.low is not None:
+            low = max(low, self.low - int(DRIFT * max(0, mark.t - self.low_at)))
+        self.low, self.low_at = low, mark.t
+
+    def _let_go(self, marks, following):
+        """Keep the marks for other uses, but for the one that the next is placed from."""
+        base, self.base = self.base, following
+        self.pool += [mark for mark in marks if mark is not following and mark is not base]
+        if base is not following:
+            self.pool.append(base)
+
+    def _tell(self, step):
+        low, end = self.low, step.end
+        lag = min(FAR, 1 + max(0, end.at + low - end.t) // 1000)
+        idle, work = step.following.at - end.at, end.at - step.start.at
+        ring.record(GAP, 0, end.t, step.returned, idle, work, step.index, step.number, lag)
+        copied, read, stood = step.waits(low)
+        ring.record(DEVICE, 0, step.start.t, end.t, copied, read, stood, step.behind(low), step.mask())
+        for segment, t0, t1, took, held in step.segments(low):
+            ring.record(SEGMENT, HELD if held else 0, t0, t1, took, segment, 0, held, step.mask())
+
+    def failed(self, error):
+        """Leave the clock alone for a while, or for good."""
         self.errors += 1
+        self.current = None
         self.pending.clear()
         self.pool.clear()
+        self.base = None
         ring.failed(error)
+
+
+def stepped(mine, t1):
+    """Tell the clock of an optimizer's step in a loop without a DataLoader."""
+    if clock is not None:
+        clock.stepped(mine, t1)
 
 
 def _hook(module):
     global clock
     if sync.has_device(sys.modules["torch"]):
         clock = Clock(module)
+        spans.meeting = joins.Meeting(clock)
 
 
 HOOKS = {"torch.cuda": _hook}

@@ -29,7 +29,7 @@ class _Iterator(Known):
 
     __slots__ = (
         *("loader", "grad", "gone", "born"),
-        *("started", "ended", "asked", "returned"),  # events and times of the device's clock, see device.py
+        *("step", "returned"),  # on the device's clock: see device.py
     )
 
     def __init__(self, theirs, told):
@@ -39,8 +39,8 @@ class _Iterator(Known):
         self.several = hasattr(theirs, "_tasks_outstanding")
         self.grad = True
         self.born = 0  # its place in the order of all iterators, later again after a reset
-        self.started = self.ended = self.sample = None
-        self.asked = self.returned = 0
+        self.step = self.sample = None
+        self.returned = 0
         key = id(theirs)
         self.gone = weakref.ref(theirs, lambda _ref: _forget(key))
         _iterators[key] = self

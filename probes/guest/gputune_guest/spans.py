@@ -31,6 +31,7 @@ READING = frozenset([0, LOGGING, REPORTING])  # or in what may read tensors: tha
 
 silent = False  # in a worker
 last = 0  # code of the last span that was written as it ended
+meeting = None  # where the device has a clock: what it asks about waits for it (joins.Meeting)
 _sites = {}  # (code, line, what) to id
 
 
@@ -88,11 +89,13 @@ def timed(  # noqa: PLR0913, PLR0917 - options
             t0 = now()
             if marked:
                 mark(SPAN, code, t0)
+            step = _meets(code)
             try:
                 return original(*args, **kwargs)
             finally:
                 t1 = now()
                 local.depth = 0
+                _met(step)
                 if local.waited:
                     t0 = _waited(t0, what, sys._getframe().f_back)
                 if joined and get_ident() == here.trainer:
@@ -105,15 +108,27 @@ def timed(  # noqa: PLR0913, PLR0917 - options
     return make
 
 
+def _meets(code):
+    """Have the device's clock know that the thread is about to wait for it. Returns the step that is timed, or None."""
+    return meeting.before() if code == SYNC and meeting is not None else None
+
+
+def _met(step):
+    if step is not None:
+        meeting.after(step)
+
+
 def _read(original, args, kwargs):
     """Call what waits for the device inside a log line or a report; what that calls is the same wait."""
     outer, local.depth = local.depth, SYNC
     t0 = now()
+    step = _meets(SYNC)
     try:
         return original(*args, **kwargs)
     finally:
         local.waited += now() - t0
         local.depth = outer
+        _met(step)
 
 
 def _waited(t0, what, frame):

@@ -4,7 +4,7 @@ import functools
 import os
 import weakref
 
-from gputune_guest import dynamo, evaluation, forward, patching, ring, samples, spans, weights
+from gputune_guest import device, dynamo, evaluation, forward, patching, ring, samples, spans, weights
 from gputune_guest.here import Known, fast
 from gputune_guest.words import BACKWARD, NO_NEXT, STEP
 
@@ -61,6 +61,7 @@ os.register_at_fork(after_in_child=_forked)
 def _without_loader(mine, t1):
     """Time what comes before the next module call, in a script that gets its batches without a DataLoader."""
     if mine.number == 1:
+        device.stepped(mine, t1)
         weights.end()  # no module was called since the last step
         here.left -= 1
         if here.left <= 0:

@@ -53,25 +53,55 @@ def _copy(original):
     def wrapper(self, *args, **kwargs):
         if tracing() or spans.silent or local.depth or spans.in_next():
             return original(self, *args, **kwargs)
+        step = _meets(self, args, kwargs)
+        result = None
         t0 = now()
-        result = original(self, *args, **kwargs)
-        if self.is_cuda:
-            if not (result is self or result.is_cuda or kwargs.get("non_blocking")):
-                spans.write(SYNC, t0, now(), what, sys._getframe().f_back)
+        try:
+            result = original(self, *args, **kwargs)
             return result
-        if result is not self and (result.is_cuda or forced):
-            t1 = now()
-            try:
-                bits = NON_BLOCKING if kwargs.get("non_blocking") or True in args[1:] else 0
-                if self.is_pinned():
-                    bits |= PINNED
-                size = self.element_size() * self.nelement()
-                spans.write(COPY_H2D, t0, t1, what, sys._getframe().f_back, size, bits)
-            except Exception as error:
-                spans.ring.failed(error)
-        return result
+        finally:
+            if result is not None or step is not None:
+                _copied(self, result, (args, kwargs), (t0, now()), (what, forced, step))
 
     return wrapper
+
+
+def _meets(tensor, args, kwargs):
+    """Have the device's clock know that a tensor may be about to be copied. Returns the step that is timed, or None."""
+    meeting = spans.meeting
+    if meeting is None or meeting.clock.current is None or (tensor.is_cuda and not _to_host(args, kwargs)):
+        return None
+    return meeting.before(copy=not tensor.is_cuda)
+
+
+def _copied(tensor, result, given, times, known):
+    """Tell what became of a call; `result` is None where it failed."""
+    what, forced, step = known
+    try:
+        there, other = tensor.is_cuda, result is not None and result is not tensor
+        copied = other and not there and (result.is_cuda or forced)
+        bits = _bits(tensor, *given) if other and (there or copied) else 0
+        back = other and there and not (result.is_cuda or bits & NON_BLOCKING)
+        if step is not None:
+            spans.meeting.after(step, waited=back or bits != PINNED | NON_BLOCKING, dropped=not (back or copied))
+        if back:
+            spans.write(SYNC, *times, what, sys._getframe(2))
+        elif copied:
+            size = tensor.element_size() * tensor.nelement()
+            spans.write(COPY_H2D, *times, what, sys._getframe(2), size, bits)
+    except Exception as error:
+        spans.ring.failed(error)
+
+
+def _to_host(args, kwargs):
+    """Return whether `Tensor.to` is asked for a copy on the host."""
+    return str(args[0] if args else kwargs.get("device")).startswith("cpu")
+
+
+def _bits(tensor, args, kwargs):
+    """Return how a tensor is copied: from page-locked memory, and without waiting."""
+    bits = NON_BLOCKING if kwargs.get("non_blocking") or True in args[1:] else 0
+    return bits if tensor.is_cuda or not tensor.is_pinned() else bits | PINNED
 
 
 def _hook_cuda(module):

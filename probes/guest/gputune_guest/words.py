@@ -1,7 +1,7 @@
 """The numbers of `gputune/events.py`, said again: the island imports nothing of gputune. A test compares them."""
 
 BATCH, FETCH, SPAN, STEP, GAP, WORKER, BACKWARD, ITERATOR, MEMBER, FORWARD, GUEST, READS = range(1, 13)
-RENDEZVOUS, PICK, LOCKED = 13, 14, 15
+RENDEZVOUS, PICK, LOCKED, DEVICE, SEGMENT = range(13, 18)
 
 LOADER_START = 2
 COPY_H2D = 4
@@ -24,4 +24,5 @@ TFDATA = 4
 DIRECT = 2
 NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()
 LOOKED = 2
+HELD = 1
 NEW = 1  # ITERATOR: the first of its loader

@@ -19,6 +19,10 @@ def work(ms):
     _clock[0] = max(_clock[0], time.monotonic() * 1e3) + ms
 
 
+def _sleep(cycles):
+    work(cycles / 2e6)  # at 2 GHz
+
+
 def synchronize():
     time.sleep(max(0.0, _clock[0] / 1e3 - time.monotonic()))
 

@@ -1,0 +1,149 @@
+"""One timed step: where the training thread waits for the device in it, and what lies between these places.
+
+A read (`.item()`), a blocking copy or a synchronization joins the two lanes: before it the host queues, in it it waits,
+after it the device has nothing queued. What is queued between two joins is a segment. If the device comes to a segment
+only when the host has queued all of it, it works it off without a gap: then its time is its work, and nothing else.
+"""
+
+from gputune_guest import ring, spans
+
+now = ring.now
+here = ring.here
+MOST = 16  # joins of a step; of one with more the segments are not known
+SHORT, PART = 30_000, 32  # ns of a host, and a part of its step: a segment that is queued in less holds next to nothing
+
+
+class _Join:
+    """A wait for the device: when it began (a mark) and was over (host ns), and of a copy the mark behind it."""
+
+    __slots__ = ("after", "before", "copy", "t1")
+
+    def __init__(self, before, copy):
+        self.before, self.copy, self.t1, self.after = before, copy, 0, None
+
+
+class Step:
+    """A step between two marks, and the joins in it. Times are host ns, and ns of the device's clock."""
+
+    __slots__ = (
+        *("copies", "end", "following", "held", "index", "inside", "joins", "lost", "number", "returned", "start"),
+        "target",
+    )
+
+    def __init__(self, start):
+        self.start = start
+        self.end = self.following = None
+        self.joins = []  # what the thread waited in
+        self.copies = []  # (mark before, mark after) of copies that nobody waited for
+        self.held = None  # [segment, mark before the hold, mark after it, whether it lasted, its cycles]
+        self.target = -1  # segment that is to be held
+        self.inside = None  # the join, or the mark before a copy, that the thread is in
+        self.lost = False  # more joins than are kept: the segments are not known
+        self.index = self.number = self.returned = 0
+
+    def told(self, returned, index, number):
+        """Take which batch's step it was."""
+        self.returned, self.index, self.number = returned, index, number
+
+    def marks(self):
+        """Return all marks, in the order of the host."""
+        found = [self.start]
+        for join in self.joins:
+            found += [mark for mark in (join.before, join.after) if mark is not None]
+        for pair in self.copies:
+            found += pair
+        if self.held is not None:
+            found += self.held[1:3]
+        found.append(self.end)
+        if self.following is not self.end:
+            found.append(self.following)
+        return found
+
+    def behind(self, low):
+        """Return by how many ns the device was behind the host at the start."""
+        return max(0, self.start.at + low - self.start.t)
+
+    def waits(self, low):
+        """Return ns of copying on the device, and ns that the thread waited for its work in reads and in copies."""
+        copied = sum(max(0, after.at - before.at) for before, after in self.copies)
+        waited = [0, 0]
+        for join in self.joins:
+            late = max(0, join.before.at + low - join.before.t)
+            waited[join.copy] += min(late, join.t1 - join.before.t)
+            if join.after is not None:
+                copied += max(0, join.after.at - join.before.at)
+        return copied, waited[0], waited[1]
+
+    def edges(self):
+        """Return (mark or None, host ns) of each segment's begin and the mark at its end."""
+        if self.lost:
+            return []
+        begins = [(self.start, self.start.t)] + [(join.after, join.t1) for join in self.joins]
+        ends = [join.before for join in self.joins] + [self.end]
+        return [(mark, t, end) for (mark, t), end in zip(begins, ends)]  # noqa: B905 - Python 3.8 has no `strict`
+
+    def leads(self):
+        """Return the host's ns for each segment that holds anything."""
+        least = max(SHORT, (self.end.t - self.start.t) // PART)
+        return {n: end.t - t for n, (_, t, end) in enumerate(self.edges()) if end.t - t >= least}
+
+    def mask(self):
+        """Return which segments hold anything, a bit each."""
+        return sum(1 << n for n in self.leads())
+
+    def segments(self, low):
+        """Yield (number, host ns of begin and end, device's ns, hold's ns) of those that it worked off in one go."""
+        edges = self.edges()
+        for n in self.leads():
+            begin, t, end = edges[n]
+            held = 0
+            if self.held is not None and self.held[0] == n:
+                if not self.held[3]:
+                    continue
+                begin = self.held[2]
+                held = begin.at - self.held[1].at
+            elif begin is None or begin.at + low < end.t:
+                continue
+            inside = sum(after.at - before.at for before, after in self.copies if t <= before.t <= end.t)
+            yield n, t, end.t, max(0, end.at - begin.at - inside), held
+
+
+class Meeting:
+    """What spans.py tells of reads, and sync.py of copies, while a step is timed. None of it raises."""
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def before(self, copy=False):
+        """Mark what the thread is about to wait for. Returns the step, None where none is timed."""
+        step = self.clock.current
+        if step is None or step.inside is not None or spans.get_ident() != here.trainer:
+            return None
+        try:
+            if self.clock.capturing():
+                return None
+            step.inside = _Join(self.clock.mark(), copy)
+            self.clock.hold.ends(step)  # a copy that nobody waits for ends nothing: the part's true end says it again
+        except Exception as error:
+            self.clock.failed(error)
+            return None
+        return step
+
+    def after(self, step, waited=True, dropped=False):
+        """Learn that it is over. A copy that was not `waited` for is no join, one that was `dropped` none at all."""
+        join, step.inside = step.inside, None
+        if dropped or join is None or step is not self.clock.current:
+            return
+        try:
+            join.t1 = now()
+            if join.copy:
+                join.after = self.clock.mark()
+            if not waited:
+                step.copies.append((join.before, join.after))
+            elif len(step.joins) < MOST:
+                step.joins.append(join)
+                self.clock.hold.begins(self.clock, step)
+            else:
+                step.lost = True
+        except Exception as error:
+            self.clock.failed(error)
