@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 from gputune.events import Record
 
+TOLD = "device"  # the note of a guest that times what the device does
+
 KEPT = 1 << 16  # moments of which it is known; the older half of more goes
 SILENT_NS, SILENT = 10_000_000_000, 64  # without a word of the device, through as many batches: it says no more
 BACKLOG = 2.0  # batches by which the device is less behind at the end of a window than at its begin, not to be chance
@@ -34,8 +36,14 @@ class DeviceTime:
         self._paused_at: array[int] = array("q")  # ends of pauses, by the host
         self._paused: array[int] = array("q")  # ns of the device in them, so far
 
+    def expect(self) -> None:
+        """Learn that its guest times what the device does (note `device`): from then on only what is told is known."""
+        self.there = True
+        self._heard, self._unheard = self._latest, 0
+
     def came(self, t: int) -> None:
         """Learn that a batch came, or a step was over, at `t`."""
+        self._heard = self._heard or t
         self._first = self._first or t
         self._latest = max(self._latest, t)
         self._unheard += 1
@@ -45,8 +53,8 @@ class DeviceTime:
         if not record.c:
             return
         through = record.t0 + (record.c - 1) * 1000
-        if not self.there:
-            self.there = True
+        self.there = True
+        if not self._moments:
             self._add(min(self._first or record.t0, record.t0), 0)
         self._add(record.t1, through)
         self._heard, self._unheard = self._latest, 0
@@ -61,7 +69,7 @@ class DeviceTime:
 
     def knows(self, t: int) -> bool:
         """Return whether it is known when the device was through with what had been queued by `t`."""
-        return not self.there or t <= self._moments[-1] or self._is_silent
+        return not self.there or (bool(self._moments) and t <= self._moments[-1]) or self._is_silent
 
     @property
     def _is_silent(self) -> bool:

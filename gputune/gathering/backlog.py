@@ -1,9 +1,11 @@
 """By how much the device is behind the host at the end of a loop: what was queued until then is not done yet."""
 
 from collections import deque
+from collections.abc import Mapping
 
-from gputune.device_time import DeviceTime
+from gputune.device_time import TOLD, DeviceTime
 from gputune.events import Record
+from gputune.sample import Json
 
 
 class Backlog:
@@ -14,6 +16,11 @@ class Backlog:
         self._queued: deque[int] = deque()  # moments of which the device's time is not known yet
         self._first = self._last = 0  # moments of the device: the loop's first, and the last that is known
         self._done = 0  # rounds between the two
+
+    def note(self, fields: Mapping[str, Json]) -> None:
+        """Take what the guest said once: whether the device's time will be told."""
+        if fields.get("n") == TOLD:
+            self._time.expect()
 
     def take(self, record: Record) -> None:
         """Take a GAP."""

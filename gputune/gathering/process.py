@@ -143,6 +143,7 @@ class Training:
 
     def note(self, fields: dict[str, Json]) -> None:
         """Take what the guest said once."""
+        self._backlog.note(fields)
         kind = fields.get("n")
         if kind == "loader":
             line = self._lines.setdefault(str(fields.get("where")), Companions())

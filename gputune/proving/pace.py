@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from gputune import recording
+from gputune import device_time, recording
 from gputune.device_time import DeviceTime, Moments, drained
 from gputune.events import APART, Event, Kind
 from gputune.sample import Json, Note, Reading
@@ -90,6 +90,8 @@ class Counter:
         kind, number = note.fields.get("n"), note.fields.get("id")
         if kind == "loader" and isinstance(number, int):
             self._places[note.process, number] = str(note.fields.get("where"))
+        elif kind == device_time.TOLD:
+            self._time(note.process).expect()
         elif kind in {"override", "trial"}:
             self.notes.append(note.fields)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.device_time import DeviceTime, elapsed
+from gputune.device_time import TOLD, DeviceTime, elapsed
 from gputune.events import END, FAILED, Event, Kind, Record
 from gputune.probes.loader import Foreign, Ring
 from gputune.units import NS
@@ -127,9 +127,17 @@ class Progress:
             self._scan_at = at + SCAN_S
             self._scan()
         for slot, ring in self._rings.values():
-            for event in ring.drain(slot):
+            for event in self._drained(slot, ring):
                 self._take(slot, ring, event)
                 self.moved[slot] = at
+
+    @staticmethod
+    def _drained(slot: int, ring: Peeked) -> list[Event]:
+        """Return what a ring has that is new; what its guest said once is known before."""
+        events = ring.drain(slot)
+        if any(note.get("n") == TOLD for note in ring.notes()):
+            ring.time.expect()
+        return events
 
     def _scan(self) -> None:
         try:
@@ -138,7 +146,7 @@ class Progress:
             return
         for name in [name for name in self._rings if name not in names]:  # its process is gone, and was read
             slot, ring = self._rings.pop(name)
-            for event in ring.drain(slot):
+            for event in self._drained(slot, ring):
                 self._take(slot, ring, event)
             ring.close()
         self._seen &= names.keys()

@@ -7,6 +7,7 @@ whose time they fall. All is told by the device's time, where there is one (`gpu
 import statistics
 from collections.abc import Iterable, Mapping
 
+from gputune import device_time
 from gputune.company import ALONE, Companions, Company
 from gputune.device_time import DeviceTime
 from gputune.events import END, FAILED, Event, Kind, Record, SpanCode
@@ -72,6 +73,8 @@ class Timeline:
             self._beside(note.process, where).told(_count(beside), _count(idle))
             if where not in self._trained:
                 self.loaders[where] = note.fields
+        elif kind == device_time.TOLD:
+            self._time(note.process).expect()
         elif kind in TOLD:
             self.notes.append((note.process, note.fields))
 

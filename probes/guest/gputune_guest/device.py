@@ -18,6 +18,7 @@ ENOUGH = 5_000_000  # ns; of batches that come faster than this only so many are
 MOST_PENDING = 256  # steps that have not passed: a host that runs further ahead is not timed
 TOO_MANY = 3  # errors of the device's clock (several devices, a lost one) after which it is left alone
 DRIFT = 2e-5  # of the time that passes, by which the two clocks may come apart
+NOTE = "device"  # what is said of a process whose device tells the time
 POLL = 0.001  # s between looks whether the device is through, where a trial ends
 FAR = 0xFFFFFFFF  # us, that a record has room for
 
@@ -47,6 +48,7 @@ class Clock:
         self.current = None  # the timed step that is under way
         self.hold = holding.Hold(cuda)
         self.errors = self.returned = 0
+        self.told = False
 
     def before(self, mine):
         """Mark the end of a step: `next()` is about to be called."""
@@ -115,7 +117,10 @@ class Clock:
         self.current = None
 
     def _begin(self, start):
-        """Begin to time a step."""
+        """Begin to time a step; say once that steps are timed, long before the first of them may be over."""
+        if not self.told:
+            self.told = True
+            ring.note(n=NOTE)
         self._leave(self.current)
         step = self.current = joins.Step(start)
         self.hold.begins(self, step)
