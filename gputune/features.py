@@ -378,6 +378,7 @@ class Process:
     inclusive: Mapping[str, float]  # span to seconds, nested ones included
     in_loop: Mapping[str, float] = field(default_factory=dict)  # the same, between first and last training batch
     loop: float  # s from the first next() (or optimizer step) to the last
+    behind: float = 0.0  # s by which the device was behind the host at its end: what was queued was not done yet
     batches: int
     samples: int
     optimizer_steps: int  # without a DataLoader: of the optimizer that makes most, where others step in turn with it

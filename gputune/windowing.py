@@ -84,6 +84,7 @@ def _process(then: Process, now: Process) -> Process:
         inclusive=_less(then.inclusive, now.inclusive),
         in_loop=_less(then.in_loop, now.in_loop),
         loop=max(0.0, now.loop - then.loop),
+        behind=max(0.0, now.behind - then.behind),
         batches=now.batches - then.batches,
         samples=now.samples - then.samples,
         optimizer_steps=now.optimizer_steps - then.optimizer_steps,

@@ -10,6 +10,7 @@ from gputune.events import APART, END, LOOKED, NO_NEXT, SPAN_NAMES, Kind, Record
 from gputune.features import Filing, Frame, OutOfMemory, Place, Precision, Process, Trend
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
+from gputune.gathering.backlog import Backlog
 from gputune.gathering.copies import Copies
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
@@ -125,6 +126,7 @@ class Training:
         self._of: dict[int, int] = {}  # iterator to loader, for workers' records that come late
         self._loop_began = 0
         self._loop_end = 0
+        self._backlog = Backlog()
         self.learns = False  # it made an optimizer's step, or a backward pass
         self._infers = False  # what is taken for its loop are batches of evaluations, until something else comes
         self._rounds = Rounds()
@@ -148,6 +150,7 @@ class Training:
 
     def note(self, fields: dict[str, Json]) -> None:
         """Take what the guest said once."""
+        self._backlog.note(fields)
         kind = fields.get("n")
         if kind == "loader":
             line = self._lines.setdefault(str(fields.get("where")), Companions())
@@ -254,6 +257,7 @@ class Training:
             self.meetings.idled(record)
             self._gaps.append(record.a / NS)
             self._works.append(record.b / NS)
+            self._backlog.take(record)
         elif record.kind == MEMORY:
             self._allocations.reading(record, self._done)
         elif record.kind == OOM:
@@ -341,6 +345,7 @@ class Training:
         self._infers = infers
         self._latest = dict(self.ledger.inclusive)
         self._loop_end = max(self._loop_end, record.t1)
+        self._backlog.looped(record.t1)
 
     def _iterator(self, record: Record) -> None:
         loader = self._loaders.get(record.b)
@@ -535,7 +540,7 @@ class Training:
         for spans in (totals, inclusive, in_loop) if hidden else ():
             spans["collective"] = spans.get("collective", 0.0) + hidden
         totals["step"] -= hidden
-        loop = max(0, self._loop_end - self._loop_began) / NS
+        loop, behind = max(0, self._loop_end - self._loop_began) / NS, self._backlog.left(self._loop_end) / NS
         cores, queued = host.mean("cpu.main"), host.mean("cpu.queued.main")
         frames, samples = stacks.of(self.guest.pid)
         after = stacks.afterwork(self.guest.pid, loaderless=not self._rounds.by_batches)
@@ -569,7 +574,7 @@ class Training:
             for spans in (inclusive, in_loop):
                 spans.pop("evaluation", None)
         elif self._infers:
-            loop = 0.0
+            loop = behind = 0.0
         training = [loader for loader in loaders if loader.training]
         return Process(
             pid=self.guest.pid,
@@ -584,6 +589,7 @@ class Training:
             inclusive=inclusive,
             in_loop=in_loop,
             loop=loop,
+            behind=behind,
             batches=sum(loader.batches for loader in training),
             samples=sum(loader.samples for loader in training),
             optimizer_steps=self._rounds.count,

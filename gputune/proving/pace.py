@@ -1,4 +1,7 @@
-"""How fast a recorded run was, by the clock alone: samples over seconds, from one batch to a later one."""
+"""How fast a recorded run was, by the clock alone: samples over seconds, from one batch to a later one.
+
+The clock is the device's, where there is one (`gputune/device_time.py`).
+"""
 
 from array import array
 from collections.abc import Iterable
@@ -6,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from gputune import recording
+from gputune import device_time, recording
+from gputune.device_time import DeviceTime, Moments, drained
 from gputune.events import APART, Event, Kind
 from gputune.sample import Json, Note, Reading
 from gputune.units import NS
@@ -27,20 +31,39 @@ class Pace:
 
 
 @dataclass(slots=True)
-class _Line:
-    """What one process did and when: ns, and how many samples that was."""
+class _Line(Moments):
+    """What one process did and when, and how many samples that was."""
 
-    ends: "array[int]" = field(default_factory=lambda: array("q"))
     samples: "array[int]" = field(default_factory=lambda: array("q"))
 
     def add(self, t: int, samples: int) -> None:
-        self.ends.append(t)
         self.samples.append(samples)
+        self.came(t)
 
-    def rate(self, first: int, last: int, *, counted: bool) -> float:
+    @property
+    def last(self) -> int:
+        """Return the number of the last batch that has a time."""
+        return self.known - 1
+
+    def clock(self, first: int) -> "array[int]":
+        """Return the times by which all from number `first` on is measured."""
+        host, device = self.ends, self.caught
+        if not device or drained(host[self.last] - host[first], device[-1] - device[first], self.last - first):
+            return host
+        return device
+
+    def rate(self, first: int, last: int, clock: "array[int]", *, counted: bool) -> float:
         """Return what was done per second after the end of number `first`, until the end of number `last`."""
         done = sum(self.samples[first + 1 : last + 1]) if counted else last - first
-        return done / max(1, self.ends[last] - self.ends[first]) * NS
+        return done / max(1, clock[last] - clock[first]) * NS
+
+    def paces(self, first: int, *, counted: bool) -> Iterable[float]:
+        """Yield the rates of up to BLOCKS parts of equally many batches."""
+        clock, last = self.clock(first), self.last
+        number = min(BLOCKS, (last - first) // 2)
+        edges = [first + (last - first) * n // number for n in range(number + 1)] if number else []
+        for begin, end in pairwise(edges):
+            yield self.rate(begin, end, clock, counted=counted)
 
 
 class Counter:
@@ -53,6 +76,7 @@ class Counter:
         self._training: dict[tuple[int, int], int] = {}  # (process, iterator) to loader
         self._batches: dict[int, _Line] = {}
         self._steps: dict[int, _Line] = {}
+        self._times: dict[int, DeviceTime] = {}
 
     def take(self, readings: Iterable[Reading]) -> None:
         """Take the readings of one tick."""
@@ -66,6 +90,8 @@ class Counter:
         kind, number = note.fields.get("n"), note.fields.get("id")
         if kind == "loader" and isinstance(number, int):
             self._places[note.process, number] = str(note.fields.get("where"))
+        elif kind == device_time.TOLD:
+            self._time(note.process).expect()
         elif kind in {"override", "trial"}:
             self.notes.append(note.fields)
 
@@ -74,41 +100,44 @@ class Counter:
         if record.kind == Kind.ITERATOR and record.e:
             self._training[event.process, record.a] = record.b
         elif record.kind == Kind.STEP:
-            self._steps.setdefault(event.process, _Line()).add(record.t1, 0)
+            self._line(self._steps, event.process).add(record.t1, 0)
+        elif record.kind == Kind.GAP:
+            self._time(event.process).take(record)
+            for lines in (self._batches, self._steps):
+                if event.process in lines:
+                    lines[event.process].catch_up()
         elif record.kind == Kind.BATCH and not record.code & ~APART:
             loader = self._training.get((event.process, record.a))
             place = self._places.get((event.process, loader or 0), "")
             if loader is not None and (not self._where or not place or place == self._where):
-                self._batches.setdefault(event.process, _Line()).add(record.t1, record.c)
+                self._line(self._batches, event.process).add(record.t1, record.c)
+
+    def _time(self, process: int) -> DeviceTime:
+        return self._times.setdefault(process, DeviceTime())
+
+    def _line(self, lines: dict[int, _Line], process: int) -> _Line:
+        return lines.setdefault(process, _Line(self._time(process)))
 
     def pace(self, skip: int) -> Pace | None:
         """Return the pace after the first `skip` batches of each process; None where too little is left."""
-        lines = [line for line in self._batches.values() if len(line.ends) >= skip + LEAST]
+        lines = [line for line in self._batches.values() if line.last >= skip + LEAST - 1]
         kind = "batches/s"
         if not self._batches:
-            lines = [line for line in self._steps.values() if len(line.ends) >= skip + LEAST]
+            lines = [line for line in self._steps.values() if line.last >= skip + LEAST - 1]
             kind = "steps/s"
         if not lines:
             return None
         counted = all(all(line.samples) for line in lines)
         first = max(0, skip - 1)
-        longest = max(lines, key=lambda line: len(line.ends))
-        last = len(longest.ends) - 1
+        longest = max(lines, key=lambda line: line.last)
+        last, clock = longest.last, longest.clock(first)
         return Pace(
-            sum(line.rate(first, len(line.ends) - 1, counted=counted) for line in lines),
+            sum(line.rate(first, line.last, line.clock(first), counted=counted) for line in lines),
             "samples/s" if counted else kind,
             last - first,
-            (longest.ends[last] - longest.ends[first]) / NS,
-            tuple(_parts(longest, first, last, counted=counted)),
+            (clock[last] - clock[first]) / NS,
+            tuple(longest.paces(first, counted=counted)),
         )
-
-
-def _parts(line: _Line, first: int, last: int, *, counted: bool) -> Iterable[float]:
-    """Yield the rates of up to BLOCKS parts of equally many batches."""
-    number = min(BLOCKS, (last - first) // 2)
-    edges = [first + (last - first) * n // number for n in range(number + 1)] if number else []
-    for begin, end in pairwise(edges):
-        yield line.rate(begin, end, counted=counted)
 
 
 def counted(folder: Path, where: str = "") -> Counter:

@@ -107,7 +107,7 @@ def _row(member: Member, eyes: Eyes, recent: Pace | None, *, over: bool) -> Proc
         state="paused" if member.paused else member.state,
         why=member.why,
         attempts=max(1, member.attempts),
-        batches=count.batches,
+        batches=eyes.progress.made(task.slot),
         unit=speed.unit if speed is not None else "",
         recent=recent.rate if recent is not None and speed is not None and recent.unit == speed.unit else None,
         device_memory=use.device_peak,

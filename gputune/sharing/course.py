@@ -146,7 +146,7 @@ class Course:
 
     def ended(self, member: Member) -> None:
         """Learn that a process of a task has ended. Raises GputuneError where that says that none will do better."""
-        deaf = member.code and member.task.job.index_args and not self._eyes.progress.count(member.task.slot).batches
+        deaf = member.code and member.task.job.index_args and not self._eyes.progress.made(member.task.slot)
         said = refusing(member, self._spec.index_flag, self._spec.num_flag) if deaf else ""
         if said:
             raise NoFlags(member, said)

@@ -1,15 +1,18 @@
 """How far each task has come, from the rings of its guests: read beside the recorder, which consumes them.
 
-Only counters are kept: a pace between two moments is a difference of two `Count`s.
+Only counters are kept: a pace between two moments is a difference of two `Count`s. A batch counts once its time is
+known: the device's, where there is one (`gputune/device_time.py`).
 """
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.events import END, FAILED, Event, Kind
+from gputune.device_time import TOLD, DeviceTime, elapsed
+from gputune.events import END, FAILED, Event, Kind, Record
 from gputune.probes.loader import Foreign, Ring
 from gputune.units import NS
 
@@ -18,12 +21,16 @@ SCAN_S = 0.5  # s between looks for new rings
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What a task has done so far: batches, samples, optimizer steps, and when the last of them ended (s)."""
+    """What a task has done so far: batches, samples, optimizer steps, and when the last of them ended (s).
+
+    `at` is by the device's time, where there is one, and `host` by the host's.
+    """
 
     batches: int = 0
     samples: int = 0
     steps: int = 0
     at: float = 0.0
+    host: float = 0.0
     unsized: bool = False  # some batches had no known size
 
 
@@ -37,7 +44,8 @@ class Pace:
 
 def pace(before: Count, after: Count) -> Pace | None:
     """Return the pace from one count to a later one, None where nothing was done in between."""
-    seconds = after.at - before.at
+    came = after.batches - before.batches or after.steps - before.steps
+    seconds = elapsed(after.host - before.host, after.at - before.at, came)
     if seconds <= 0 or not before.at:
         return None
     for done, unit in (
@@ -67,6 +75,8 @@ class Peeked(Ring):
         self.read = 0
         self.recent.clear()
         self.training: set[int] = set()  # iterators that hand out batches to a loop with gradients
+        self.time = DeviceTime()
+        self.queued: deque[Record] = deque()  # batches and steps of which the device's time is not known yet
 
     def _consumed(self) -> None:
         """Leave the file as it is."""
@@ -82,12 +92,17 @@ class Progress:
         self._seen: set[str] = set()
         self._counts: dict[int, Count] = {}
         self._firsts: dict[int, Count] = {}
+        self._made: dict[int, int] = {}
         self._scan_at = 0.0
         self.moved: dict[int, float] = {}  # slot to when anything was last heard of it, s
 
     def count(self, slot: int) -> Count:
         """Return what a task has done so far."""
         return self._counts.get(slot, Count())
+
+    def made(self, slot: int) -> int:
+        """Return how many batches a task has had so far, those included that its device may not have come to yet."""
+        return self._made.get(slot, 0)
 
     def first(self, slot: int) -> Count | None:
         """Return the count right after the first batch or step of a task, None where there was none."""
@@ -102,6 +117,7 @@ class Progress:
         self.close()
         self._counts.clear()
         self._firsts.clear()
+        self._made.clear()
         self.moved.clear()
 
     def look(self, *, now: bool = False) -> None:
@@ -111,9 +127,17 @@ class Progress:
             self._scan_at = at + SCAN_S
             self._scan()
         for slot, ring in self._rings.values():
-            for event in ring.drain(slot):
+            for event in self._drained(slot, ring):
                 self._take(slot, ring, event)
                 self.moved[slot] = at
+
+    @staticmethod
+    def _drained(slot: int, ring: Peeked) -> list[Event]:
+        """Return what a ring has that is new; what its guest said once is known before."""
+        events = ring.drain(slot)
+        if any(note.get("n") == TOLD for note in ring.notes()):
+            ring.time.expect()
+        return events
 
     def _scan(self) -> None:
         try:
@@ -122,7 +146,7 @@ class Progress:
             return
         for name in [name for name in self._rings if name not in names]:  # its process is gone, and was read
             slot, ring = self._rings.pop(name)
-            for event in ring.drain(slot):
+            for event in self._drained(slot, ring):
                 self._take(slot, ring, event)
             ring.close()
         self._seen &= names.keys()
@@ -145,15 +169,30 @@ class Progress:
         if record.kind == Kind.ITERATOR and record.e:
             ring.training.add(record.a)
             return
-        old = self._counts.get(slot, Count())
-        at = record.t1 / NS
-        if record.kind == Kind.STEP:
-            done = Count(old.batches, old.samples, old.steps + 1, old.at if old.batches else at, old.unsized)
-        elif record.kind == Kind.BATCH and record.a in ring.training and not record.code & (END | FAILED):
-            unsized = old.unsized or not record.c
-            done = Count(old.batches + 1, old.samples + record.c, old.steps, at, unsized)
+        if record.kind == Kind.GAP:
+            ring.time.take(record)
+        elif record.kind == Kind.STEP or (
+            record.kind == Kind.BATCH and record.a in ring.training and not record.code & (END | FAILED)
+        ):
+            self._made[slot] = self._made.get(slot, 0) + (record.kind == Kind.BATCH)
+            ring.time.came(record.t1)
+            ring.queued.append(record)
         else:
             return
+        while ring.queued and ring.time.knows(ring.queued[0].t1):
+            self._count(slot, ring.queued.popleft(), ring.time)
+
+    def _count(self, slot: int, record: Record, time: DeviceTime) -> None:
+        """Count a batch or a step, now that its time is known."""
+        old = self._counts.get(slot, Count())
+        at, host = time.at(record.t1) / NS, record.t1 / NS
+        if record.kind == Kind.STEP:
+            if old.batches:
+                at, host = old.at, old.host
+            done = Count(old.batches, old.samples, old.steps + 1, at, host, old.unsized)
+        else:
+            unsized = old.unsized or not record.c
+            done = Count(old.batches + 1, old.samples + record.c, old.steps, at, host, unsized)
         self._counts[slot] = done
         if slot not in self._firsts:
             self._firsts[slot] = done

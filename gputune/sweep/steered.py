@@ -272,6 +272,12 @@ class Steered:
         check(self._answers(live, self._seq))
         return ready(self._answers(live, self._seq))
 
+    def _caught_up(self, live: Live, served: int) -> int:
+        """Wait until devices are through with what was queued under other settings; return when that was (ns)."""
+        where = self._starter.where
+        self._wait(lambda: live.timeline.caught_up(where, served) is not None, live, self._patience)
+        return live.timeline.caught_up(where, served) or served
+
     # what is measured
 
     def ceiling(self) -> float | None:
@@ -376,7 +382,9 @@ class Steered:
     def _timed(self, live: Live, wanted: Setting) -> Outcome:
         where, began = self._starter.where, live.seconds
         settings: dict[str, Json] = {name: wanted.plain[name] for name in SWITCHED}
-        begin = self._obeyed(live, {"do": "serve", "where": where, "set": settings, "batches": None})
+        begin = self._caught_up(
+            live, self._obeyed(live, {"do": "serve", "where": where, "set": settings, "batches": None})
+        )
         timed = self._stretch(wanted)
         self._wait(lambda: timed.enough(live.timeline, where, begin), live, self._patience)
         check(self._answers(live, self._seq))

@@ -1,144 +1,25 @@
 """When batches of each loader came, as the guests tell it while the script runs: rates by the clock.
 
 Evaluations and checkpoints are left out, and what workers make ready in them: that is not the doing of the setting into
-whose time they fall.
+whose time they fall. All is told by the device's time, where there is one (`gputune/device_time.py`).
 """
 
 import statistics
-from array import array
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 
+from gputune import device_time
 from gputune.company import ALONE, Companions, Company
-from gputune.events import END, FAILED, Event, Kind, SpanCode
+from gputune.device_time import DeviceTime
+from gputune.events import END, FAILED, Event, Kind, Record, SpanCode
 from gputune.replay import TYPICAL_PREFETCH
 from gputune.sample import Guest, Json, Note, Open, Reading
-from gputune.units import NS
+from gputune.sweep.line import BLOCKS, Line
 
 WARM_UP = 5  # batches until allocators, caches and autotuning have settled
-BLOCKS = 10  # parts of a stretch whose rates are compared with each other
 PASSES = 3  # over the data: fewer do not tell by how much they differ
-LEAST = 8  # batches beyond the warm-up: fewer give no rate
-WAITED = 0.1  # of the time that a batch takes on average: one that lies ready is there sooner
-KEEPS_UP = 0.01  # of the time: a loop that waits for less is not held up by its loader
-DRAINED = 20  # times a queue: of so many batches without a wait those made in a pause before are a twentieth at most
 TOLD = frozenset({"override", "trial", "steer"})
 PAUSES = frozenset({SpanCode.CHECKPOINT, SpanCode.EVALUATION})
 FOREVER = 1 << 62  # batches
-KEPT = 1 << 16  # batches of a loader in a process whose times are kept; the older half of more goes
-
-
-@dataclass(slots=True)
-class Line:
-    """Batches of one loader in one process: when each was there (ns), and how many samples it held.
-
-    `clock` is the same time without the pauses before it, `waits` (ns) what the loop waited for it. `resumed` is 1 of
-    the first batch after a pause through which its iterator went on: workers have filled their queues meanwhile.
-    `ahead`: so they had before the first of these batches, and were not seen empty since.
-    """
-
-    ends: "array[int]" = field(default_factory=lambda: array("q"))
-    clock: "array[int]" = field(default_factory=lambda: array("q"))
-    samples: "array[int]" = field(default_factory=lambda: array("q"))
-    waits: "array[int]" = field(default_factory=lambda: array("q"))
-    resumed: "array[int]" = field(default_factory=lambda: array("b"))
-    gone: int = 0  # batches that are not kept any more
-    ahead: bool = False
-
-    def __len__(self) -> int:
-        """Return how many batches came."""
-        return self.gone + len(self.ends)
-
-    def add(self, t: int, paused: int, samples: int, wait: int = 0, *, first: bool = False) -> None:
-        """Take one batch that was there at `t` (ns), `paused` ns of pauses behind it; the `first` of its iterator."""
-        if len(self.ends) >= KEPT:
-            self.gone += KEPT // 2
-            for series in (self.ends, self.clock, self.samples, self.waits, self.resumed):
-                del series[: KEPT // 2]
-        before = self.ends[-1] - self.clock[-1] if self.ends else paused
-        self.ends.append(t)
-        self.clock.append(t - paused)
-        self.samples.append(samples)
-        self.waits.append(wait)
-        self.resumed.append(int(paused != before and not first))
-
-    def after(self, begin: int, most: int) -> "Line":
-        """Return the first `most` batches that came after `begin` (ns)."""
-        first = bisect_right(self.ends, begin)
-        kept = slice(first, first + most)
-        found = Line(self.ends[kept], self.clock[kept], self.samples[kept], self.waits[kept], self.resumed[kept])
-        found.ahead = len(found) > 0 and self._is_ahead(first)
-        if found.ahead:
-            found.resumed[0] = 1
-        return found
-
-    def _is_ahead(self, first: int) -> bool:
-        """Return whether a pause lies before a batch, and since it none was waited for."""
-        paused = self.resumed[:first].tobytes().rfind(b"\x01")
-        return paused >= 0 and max(self.waits[paused:first]) <= self._long
-
-    @property
-    def _long(self) -> float:
-        """Return the ns from which on a wait is one for a batch that does not lie ready."""
-        return WAITED * (self.clock[-1] - self.clock[0]) / len(self.clock)
-
-    def rate(self, among: Sequence[int], size: int) -> float:
-        """Return samples/s of these batches, each timed from the one before it; `size` is that of one not counted."""
-        done = sum(self.samples[n] or size for n in among)
-        return done / max(1, self._took(among)) * NS
-
-    def parts(self, skip: int, size: int, blocks: int = BLOCKS) -> list[float]:
-        """Return the rates of up to so many parts of equally many batches, the first `skip` left out.
-
-        Their harmonic mean is the rate of them all: samples over seconds.
-        """
-        timed = self._timed(skip)
-        number = min(blocks, len(timed) // 2)
-        if len(timed) < LEAST:
-            return []
-        edges = [len(timed) * n // number for n in range(number + 1)]
-        rates = [self.rate(timed[begin:end], size) for begin, end in pairwise(edges)]
-        scale = self.rate(timed, size) / statistics.harmonic_mean(rates)
-        return [rate * scale for rate in rates]
-
-    def settled(self, skip: int) -> bool:
-        """Return whether enough batches are there beside those that were made in pauses."""
-        if self.ahead and max(self.waits) <= self._long and len(self.ends) < DRAINED * skip:
-            return False
-        return 1 not in self.resumed or len(self._fresh(skip)) >= LEAST
-
-    def _timed(self, skip: int) -> Sequence[int]:
-        """Return which batches are timed: without those made in pauses, as far as there are enough others.
-
-        Where there are not, pauses come so often that no queue runs dry between them: that is how the training goes on.
-        """
-        fresh = self._fresh(skip) if 1 in self.resumed else ()
-        return fresh if len(fresh) >= LEAST else range(max(1, skip), len(self.ends))
-
-    def _fresh(self, skip: int) -> list[int]:
-        """Return which batches are timed between pauses, so that as many were made in that time as came."""
-        long = self._long
-        begins = [n for n, resumed in enumerate(self.resumed) if resumed]
-        found = list(range(max(1, skip), begins[0])) if begins else []
-        for begin, end in pairwise([*begins, len(self.ends)]):
-            found += self._between(range(max(1, skip, begin + skip), end), long)
-        return found
-
-    def _between(self, rest: Sequence[int], long: float) -> Sequence[int]:
-        """Return which batches of the `rest` after a pause are timed: from one moment of empty queues to another.
-
-        Queues are empty where the loop had to wait (`long` ns). Where it hardly waits, its loader keeps up: all are.
-        """
-        waited = [n for n in rest if self.waits[n] > long]
-        if not waited or sum(self.waits[n] for n in waited) < KEEPS_UP * self._took(rest):
-            return rest
-        return range(waited[0] + 1, waited[-1] + 1)
-
-    def _took(self, among: Sequence[int]) -> int:
-        """Return the ns from the batch before each of these to it, pauses left out."""
-        return sum(self.clock[n] - self.clock[n - 1] for n in among)
 
 
 class Timeline:
@@ -161,6 +42,7 @@ class Timeline:
         self._ended: set[int] = set()
         self._passed: set[str] = set()  # places whose loader came to the end of a pass
         self._again: set[str] = set()  # and was iterated again
+        self._times: dict[int, DeviceTime] = {}  # process to its device's
         self._paused: dict[int, tuple[int, int]] = {}  # process to ns in pauses so far, and the end of the last one
         self._pauses = 0  # that have ended
         self._open: dict[int, Open] = {}  # process to what it was last told to be in the middle of
@@ -191,6 +73,8 @@ class Timeline:
             self._beside(note.process, where).told(_count(beside), _count(idle))
             if where not in self._trained:
                 self.loaders[where] = note.fields
+        elif kind == device_time.TOLD:
+            self._time(note.process).expect()
         elif kind in TOLD:
             self.notes.append((note.process, note.fields))
 
@@ -198,37 +82,59 @@ class Timeline:
         record = event.record
         self._go_on(event)
         if record.kind == Kind.ITERATOR:
-            (self._training if record.e else self._apart)[event.process, record.a] = record.b
-            place = self._places.get((event.process, record.b), "")
-            self._beside(event.process, place).begin(record.a, trains=bool(record.e))
-            if record.e:
-                self._begun.add((event.process, record.a))
-                self._again |= {place} & self._passed
-            told = self._told.get((event.process, record.b))
-            if record.e and told is not None:
-                where = str(told.get("where"))
-                self._trained.add(where)
-                self.loaders[where] = told
+            self._iterator(event.process, record)
         elif record.kind == Kind.SPAN and record.code in PAUSES and not record.e:
             self._pauses += 1
-            paused, last = self._paused.get(event.process, (0, 0))
-            self._paused[event.process] = paused + max(0, record.t1 - max(record.t0, last)), max(record.t1, last)
+            self._pause(event.process, record)
+        elif record.kind == Kind.GAP:
+            self._time(event.process).take(record)
+            for lines in self._lines.values():
+                if event.process in lines:
+                    lines[event.process].catch_up()
         elif record.kind == Kind.BATCH and record.code & END:
             self._passed.add(self._places.get((event.process, self._training.get((event.process, record.a), -1)), ""))
         elif record.kind == Kind.BATCH and not record.code & FAILED:
-            iterator = event.process, record.a
-            loader, apart = self._training.get(iterator), self._apart.get(iterator)
-            if apart is not None:
-                where = self._places.get((event.process, apart), "")
-                self.apart[where] = self.apart.get(where, 0) + 1
-                self._beside(event.process, where).batch(record.a)
-            elif loader is not None:
-                where = self._places.get((event.process, loader), "")
-                line = self._lines.setdefault(where, {}).setdefault(event.process, Line())
-                paused, first = self._paused.get(event.process, (0, 0))[0], iterator in self._begun
-                self._begun.discard(iterator)
-                line.add(record.t1, paused, record.c, record.t1 - record.t0, first=first)
-                self._beside(event.process, where).batch(record.a)
+            self._batch(event.process, record)
+
+    def _iterator(self, process: int, record: Record) -> None:
+        (self._training if record.e else self._apart)[process, record.a] = record.b
+        place = self._places.get((process, record.b), "")
+        self._beside(process, place).begin(record.a, trains=bool(record.e))
+        if not record.e:
+            return
+        self._begun.add((process, record.a))
+        self._again |= {place} & self._passed
+        told = self._told.get((process, record.b))
+        if told is not None:
+            where = str(told.get("where"))
+            self._trained.add(where)
+            self.loaders[where] = told
+
+    def _batch(self, process: int, record: Record) -> None:
+        iterator = process, record.a
+        loader, apart = self._training.get(iterator), self._apart.get(iterator)
+        if apart is not None:
+            where = self._places.get((process, apart), "")
+            self.apart[where] = self.apart.get(where, 0) + 1
+            self._beside(process, where).batch(record.a)
+        elif loader is not None:
+            where = self._places.get((process, loader), "")
+            lines = self._lines.setdefault(where, {})
+            line = lines.setdefault(process, Line(self._time(process)))
+            paused, first = self._paused.get(process, (0, 0))[0], iterator in self._begun
+            self._begun.discard(iterator)
+            line.add(record.t1, paused, record.c, record.t1 - record.t0, first=first)
+            self._beside(process, where).batch(record.a)
+
+    def _pause(self, process: int, record: Record) -> None:
+        paused, last = self._paused.get(process, (0, 0))
+        began = max(record.t0, last)
+        if record.t1 > began:
+            self._time(process).pause(began, record.t1)
+        self._paused[process] = paused + max(0, record.t1 - began), max(record.t1, last)
+
+    def _time(self, process: int) -> DeviceTime:
+        return self._times.setdefault(process, DeviceTime())
 
     def _go_on(self, event: Event) -> None:
         """Forget what a process was in the middle of, once it is over: that is told only where nothing moves."""
@@ -293,7 +199,17 @@ class Timeline:
     def since(self, where: str, count: int) -> int:
         """Return a moment (ns) after which the last `count` batches came, or all that are known, to those that live."""
         lines = [self._lines[where][process] for process in self.living(where)]
-        return min((line.ends[max(0, len(line.ends) - count)] for line in lines), default=1) - 1
+        return min((line.ends[max(0, line.known - count)] for line in lines), default=1) - 1
+
+    def caught_up(self, where: str, moment: int) -> int | None:
+        """Return when (ns) devices were through with what had been queued by a `moment`, None while that is not known.
+
+        Of the processes that live, the last: from there on all that is done is of what came after the moment.
+        """
+        times = [self._time(process) for process in self.living(where)]
+        if not all(time.knows(moment) for time in times):
+            return None
+        return max((time.at(moment) for time in times), default=moment)
 
     def queue(self, where: str) -> int:
         """Return how many batches the loader at `where` has under way, as its settings were told."""
@@ -304,9 +220,12 @@ class Timeline:
         return workers * (prefetch if isinstance(prefetch, int) else TYPICAL_PREFETCH)
 
     def counted(self, where: str, begin: int) -> int:
-        """Return how many batches came since `begin` (ns), to the process that had fewest of those that live."""
+        """Return how many batches came since `begin` (ns), to the process that had fewest of those that live.
+
+        Only those count with which its device has begun, where it has one.
+        """
         lines = [self._lines[where][process] for process in self.living(where)]
-        return min((len(line.ends) - bisect_right(line.ends, begin) for line in lines), default=0)
+        return min((line.since(begin) for line in lines), default=0)
 
     def settled(self, where: str, skip: int, begin: int) -> bool:
         """Return whether, of those that live, enough batches came since `begin` (ns) that were not made in pauses."""
@@ -329,7 +248,7 @@ class Timeline:
         """
         lines = self._lines.get(where, {})
         living = self.living(where) or lines.keys()
-        came = min((len(lines[each].ends) - bisect_right(lines[each].ends, begin) for each in living), default=0)
+        came = min((lines[each].since(begin) for each in living), default=0)
         passes = max(0, came - skip) // epoch if epoch else 0
         if not passes:
             return self.rates(where, skip, begin)

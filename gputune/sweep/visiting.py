@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from gputune.hygiene import clean
 from gputune.sample import Json
 from gputune.sweep.choosing import SURE, scatter
+from gputune.sweep.line import LEAST
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
-from gputune.sweep.timeline import LEAST, PASSES, Timeline
+from gputune.sweep.timeline import PASSES, Timeline
 
 NOISE = 0.005  # relative: standard error between two visits in one process
 SHORT_S, LONG_S = 0.8, 2.0  # s of timed batches in a visit: more visits in turn tell more than longer ones

@@ -72,12 +72,18 @@ class Visits:
         timeline, where = self._training.timeline, self._where
         timed = stretch(self._profile, wanted, whole_s=WHOLE_S if timeline.again(where) else 0.0)
         spare = math.ceil(SPARE_S / seconds(self._profile, wanted))
-        begin = self.serve(wanted, batches=timed.skip + PATIENCE * timed.longest + spare)
+        begin = self._caught_up(self.serve(wanted, batches=timed.skip + PATIENCE * timed.longest + spare))
         self._training.until(lambda: self._over() or timed.enough(timeline, where, begin))
         check(self._answers())
         if self._over():
             raise Failed("it was over before it was measured")
         return Outcome(state=State.OK, rates=timed.rates(timeline, where, begin))
+
+    def _caught_up(self, served: int) -> int:
+        """Wait until devices are through with what was queued under other settings; return when that was (ns)."""
+        timeline, where = self._training.timeline, self._where
+        self._training.until(lambda: timeline.caught_up(where, served) is not None)
+        return timeline.caught_up(where, served) or served
 
     def serve(self, wanted: Setting, batches: int | None = None) -> int:
         """Have the loader served under a setting; return when the last rank had its first batch so (ns).

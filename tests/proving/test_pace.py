@@ -1,9 +1,19 @@
 """The pace of a recording, by its batches' own clock."""
 
+import sys
+from pathlib import Path
+
+import pytest
+
 from gputune.events import END, Event, Kind, Record
 from gputune.proving.pace import LEAST, Counter
 from gputune.sample import Note, Reading
 from gputune.units import NS
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from queued import steady
+
+DEVICE = Note(0, {"n": "device"})
 
 
 def iterator(number: int, loader: int, *, training: bool = True, process: int = 0) -> Event:
@@ -75,3 +85,15 @@ def test_a_loop_without_a_loader_is_counted_by_its_steps() -> None:
 def test_too_few_batches_have_no_pace() -> None:
     assert counter(iterator(1, 1), *batches(1, LEAST + 2, 0.1)).pace(3) is None
     assert counter().pace(0) is None
+
+
+@pytest.mark.parametrize(("make", "work"), [(0.001, 0.030), (0.040, 0.030)])
+def test_a_run_is_timed_by_its_device_as_far_as_that_has_come(make: float, work: float) -> None:
+    pace = counter(iterator(1, 1), DEVICE, *steady(make, work).events(90)).pace(5)
+    assert pace is not None
+    assert pace.rate == pytest.approx(8 / max(make, work), rel=0.02)
+    assert pace.seconds == pytest.approx(pace.batches * max(make, work), rel=0.02)
+
+
+def test_batches_that_only_lie_in_the_launch_queue_have_no_pace() -> None:
+    assert counter(iterator(1, 1), DEVICE, *steady(0.001, 1.0).events(40)).pace(0) is None

@@ -1,5 +1,7 @@
 """Rates of a stretch of time, by when batches came."""
 
+import sys
+from pathlib import Path
 from statistics import harmonic_mean
 
 import pytest
@@ -7,8 +9,12 @@ import pytest
 from gputune.company import Company
 from gputune.events import END, Event, Kind, Record, SpanCode
 from gputune.sample import Guest, Note
-from gputune.sweep.timeline import BLOCKS, KEPT, PASSES, Timeline
+from gputune.sweep.line import BLOCKS, KEPT
+from gputune.sweep.timeline import PASSES, Timeline
 from gputune.units import NS
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from queued import Loop, steady
 
 PLACE = "train.py:9"
 
@@ -253,3 +259,62 @@ def test_a_training_is_known_to_go_on_after_a_pass_once_the_next_one_has_begun()
     found.take([Event(0, Record(Kind.ITERATOR, 0, 0, 0, 2, 1, 0, 1, 0))])
     assert found.again(PLACE)
     assert found.batches(PLACE) == 2
+
+
+# by the device's time
+
+
+def test_a_host_that_runs_ahead_is_not_the_pace_of_its_device() -> None:
+    loop, found = steady(make=0.001, work=0.030), timeline(0)
+    found.take(loop.events(60))
+    assert found.batches(PLACE) == 60
+    assert found.counted(PLACE, 0) < 20  # the device has come no further
+    rates = found.rates(PLACE, 5)
+    assert harmonic_mean(rates) == pytest.approx(8 / 0.030, rel=0.02)
+
+
+@pytest.mark.parametrize("every", [1, 5])
+@pytest.mark.parametrize(("make", "work"), [(0.001, 0.030), (0.040, 0.030), (0.040, 0.0), (0.029, 0.030)])
+def test_the_slower_of_loader_and_device_is_the_rate(make: float, work: float, every: int) -> None:
+    loop, found = steady(make, work, every=every), timeline(0)
+    found.take(loop.events(400))
+    assert harmonic_mean(found.rates(PLACE, 10)) == pytest.approx(8 / max(make, work), rel=0.02)
+
+
+def switched(before: tuple[float, float], after: tuple[float, float], at: int = 200) -> tuple[float, int, int]:
+    """The rate after a switch of (make, work) at a batch, how many batches later, and how far the device was behind."""
+    loop = Loop(lambda n: (after if n >= at else before)[0], lambda n: (after if n >= at else before)[1])
+    found = timeline(0)
+    events = loop.events(at + 400)
+    begin = None
+    for event in events:
+        found.take([event])
+        if event.record.kind != Kind.BATCH or len(loop.there) <= at:
+            continue
+        served = round(loop.there[at] * NS)
+        begin = found.caught_up(PLACE, served) if event.record.t1 >= served else None
+        if begin is not None and found.counted(PLACE, begin) > 6 + 40:
+            return harmonic_mean(found.passes(PLACE, 6, begin, 0)), event.record.b - at, begin - served
+    raise AssertionError("it was never caught up")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((0.001, 0.042), (0.001, 0.030)),  # copies from pinned memory: the queue is full of slow ones
+        ((0.001, 0.030), (0.060, 0.030)),  # too few workers: the device works off what was queued
+        ((0.060, 0.030), (0.001, 0.030)),  # enough of them: the queue fills
+        ((0.001, 0.030), (0.033, 0.030)),  # slowly
+    ],
+)
+def test_a_visit_has_nothing_of_the_settings_before_it(before: tuple[float, float], after: tuple[float, float]) -> None:
+    rate, later, behind = switched(before, after)
+    assert rate == pytest.approx(8 / max(after), rel=0.03)
+    assert later < 200
+    assert behind >= 0
+
+
+def test_ranks_have_a_device_each() -> None:
+    loops, found = [steady(0.001, work, process=rank) for rank, work in enumerate((0.030, 0.031))], timeline(0, 1)
+    found.take([event for loop in loops for event in loop.events(100)])
+    assert harmonic_mean(found.rates(PLACE, 5)) == pytest.approx(8 / 0.030 + 8 / 0.031, rel=0.02)

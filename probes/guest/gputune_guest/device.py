@@ -3,11 +3,12 @@
 Where CUDA is in use (we never initialise it), timing events are recorded on the current stream when a `next()` returns
 and when the following one is called, and around what makes the thread wait in between (joins.py). A loop without a
 DataLoader is timed from one optimizer step to the next. Once the events have passed they say how long the step's work
-took and how long the device had nothing to do after it. Nothing here ever waits for the device.
+took and how long the device had nothing to do after it. Nothing here waits for the device, but at the end of a trial.
 """
 
 import collections
 import sys
+import time
 
 from gputune_guest import allocator, holding, joins, ring, spans, sync
 from gputune_guest.words import DEVICE, GAP, HELD, SEGMENT
@@ -17,6 +18,8 @@ ENOUGH = 5_000_000  # ns; of batches that come faster than this only so many are
 MOST_PENDING = 256  # steps that have not passed: a host that runs further ahead is not timed
 TOO_MANY = 3  # errors of the device's clock (several devices, a lost one) after which it is left alone
 DRIFT = 2e-5  # of the time that passes, by which the two clocks may come apart
+NOTE = "device"  # what is said of a process whose device tells the time
+POLL = 0.001  # s between looks whether the device is through, where a trial ends
 FAR = 0xFFFFFFFF  # us, that a record has room for
 
 clock = None
@@ -45,6 +48,7 @@ class Clock:
         self.current = None  # the timed step that is under way
         self.hold = holding.Hold(cuda)
         self.errors = self.returned = 0
+        self.told = False
 
     def before(self, mine):
         """Mark the end of a step: `next()` is about to be called."""
@@ -117,7 +121,10 @@ class Clock:
         self.current = None
 
     def _begin(self, start):
-        """Begin to time a step."""
+        """Begin to time a step; say once that steps are timed, long before the first of them may be over."""
+        if not self.told:
+            self.told = True
+            ring.note(n=NOTE)
         self._leave(self.current)
         step = self.current = joins.Step(start)
         self.hold.begins(self, step)
@@ -188,6 +195,14 @@ class Clock:
         self.pool.clear()
         self.base = None
         ring.failed(error)
+
+
+def finish(limit):
+    """Tell of all steps that were queued, in a training that ends here: wait for the device, at most `limit` ns."""
+    until = now() + limit
+    while clock is not None and clock.pending and now() < until:
+        clock._collect()
+        time.sleep(POLL)
 
 
 def stepped(mine, t1):

@@ -27,12 +27,13 @@ import threading
 import time
 import weakref
 
-from gputune_guest import places, ring
+from gputune_guest import device, places, ring
 
 MOST_FILES = 200000  # names kept by one process
 MOST_SEEDS = 1 << 32  # that numpy knows
 HOST_S = 2.0  # s between looks whether the host lives
 THERE = "there"  # kind of the loader that is meant
+FINISH_NS = 30_000_000_000  # that the device may be behind at the end of a trial
 LOOK_S = 0.1  # s between looks for the file that ends it: one is a system call
 
 current = None  # the _Trial of this process
@@ -70,8 +71,18 @@ class _Trial:
         enough = ours and (self.counts.get(key, 0) >= self.batches or at - self.began >= self.seconds)
         if not enough and not self._is_left(at) and not self._is_stopped(at):
             return False
+        if enough:
+            self._finish()
         self.end(max(self.counts.values(), default=0))
         return True
+
+    @staticmethod
+    def _finish():
+        """Wait until the device has done what was queued for it: no step follows, and those are to be timed."""
+        try:
+            device.finish(FINISH_NS)
+        except Exception as error:
+            ring.failed(error)
 
     def _is_left(self, at):
         """Return whether the host is gone."""
