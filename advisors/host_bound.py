@@ -24,6 +24,7 @@ from gputune.enough import settled
 from gputune.features import Features, Process
 from gputune.finding import Finding
 from gputune.overlapping import Lanes, gain, lanes
+from gputune.workload import device_share
 
 UNDERUSED = 0.7  # busy share: above it, less than a third of a step can be won by launching faster
 UNUSED = 0.02  # busy share: below it, the job does not compute on this device
@@ -32,16 +33,17 @@ COMPUTING = 0.7  # of the rest of the step that the host computes: else it waits
 NOTABLE = 0.3  # of a step under torch: the device's idle time has to come from there
 SAVED = (
     0.3,
-    0.75,
-    0.95,
-)  # of it: what fusing saves at least, and what graphs leave (replaying them costs something, too)
+    0.9,
+    1.0,
+)  # of it: what fusing saves at least, and what graphs do, which are one launch each: all of it but that
 
 
 def advise(run: Features) -> Iterator[Finding]:
-    busy = max((d.busy for d in run.devices if d.busy is not None), default=0.0)
-    if not UNUSED <= busy < UNDERUSED:
-        return
-    found = [_finding(process, step, busy) for process in run.processes if (step := _bound(run, process))]
+    found = []
+    for process in run.processes:
+        busy = device_share(run, process)
+        if busy is not None and UNUSED <= busy < UNDERUSED and (step := _bound(run, process)):
+            found.append(_finding(process, step, busy))
     yield from sorted(found, key=lambda f: -f.speedup.likely)[:1]  # ranks run the same code
 
 
@@ -51,7 +53,8 @@ def _bound(run: Features, process: Process) -> Lanes | None:
     if step is None or not settled(process):
         return None
     waits = step.waiting + step.synced + step.copying
-    own = max(0.0, step.step - waits)
+    steps = process.batches or process.optimizer_steps
+    own = max(0.0, step.step - waits - (process.queued or 0.0) * process.loop / steps)  # who queues for a CPU computes
     computes = step.computing >= COMPUTING * own and step.launching >= NOTABLE * step.step
     return step if waits <= ELSEWHERE * step.step and computes else None
 

@@ -17,11 +17,12 @@ Amdahl's law for a device that works behind the host.
 
 from collections.abc import Iterator
 
-from gputune.enlarging import turn
+from gputune.enlarging import Turn, turn
 from gputune.enough import settled
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import Finding, Speedup
 from gputune.headroom import times_fit, used_at_most
+from gputune.workload import device_share
 
 CHECKLIST = ("1.7",)
 
@@ -32,6 +33,7 @@ ROOM = 0.8  # of the memory to be used at most, a margin for fragmentation and l
 MOST = 16  # times the batch: beyond it, learning changes too much to advise it from here
 WORTHWHILE = 0.8  # of what an endless batch would buy is enough
 EASILY = 0.5  # of a step to make a batch in: such a loader is never late
+LEAST_FILLED = 1 / 132  # one multiprocessor of the largest devices: no kernel keeps less busy
 PAUSES = ("checkpoint", "logging", "reporting", "evaluation", "collective")
 
 
@@ -43,10 +45,19 @@ def advise(run: Features) -> Iterator[Finding]:
         device = max(used, key=lambda d: d.busy or 0.0)
         fits = min(MOST, times_fit(run, device, ROOM))
         elsewhere = _elsewhere(process, loader)
-        overhead = 1 - (device.busy or 0.0) - elsewhere  # waits and pauses must not explain more of the idle time
-        if UNUSED <= (device.busy or 0.0) < UNDERUSED and fits >= 2 and overhead > max(OVERHEAD, elsewhere):
+        busy = device_share(run, process) or 0.0
+        overhead = 1 - busy - elsewhere  # waits and pauses must not explain more of the idle time
+        if UNUSED <= busy < UNDERUSED and fits >= 2 and overhead > max(OVERHEAD, elsewhere):
             full = used_at_most(run, device) / (device.memory_total or 1)
-            yield _finding(process, loader, device, full, fits)
+            now = turn(process, loader, busy, elsewhere, _filled(device))
+            yield _finding(process, loader, now, (device.index, busy, full), fits)
+
+
+def _filled(device: Device) -> float:
+    """Return the share of the device that a kernel keeps busy: 1 where no counter tells."""
+    if device.sm_active is None or not device.busy:
+        return 1.0
+    return min(1.0, max(LEAST_FILLED, device.sm_active / device.busy))
 
 
 def _elsewhere(process: Process, loader: Loader) -> float:
@@ -65,9 +76,8 @@ def _elsewhere(process: Process, loader: Loader) -> float:
     return (sum(process.in_loop.get(s, 0.0) for s in spans) + before) / process.loop
 
 
-def _finding(process: Process, loader: Loader, device: Device, full: float, fits: int) -> Finding:
-    busy = device.busy or 1.0
-    now = turn(process, loader, busy, _elsewhere(process, loader))
+def _finding(process: Process, loader: Loader, now: Turn, seen: tuple[str, float, float], fits: int) -> Finding:
+    index, busy, full = seen
     times = 2
     while times * 2 <= fits and now.gain(times) < WORTHWHILE * now.most:
         times *= 2
@@ -76,7 +86,7 @@ def _finding(process: Process, loader: Loader, device: Device, full: float, fits
     return Finding(
         id="small-batch",
         says=(
-            f"GPU {device.index} is busy {busy:.0%} of the time and {full:.0%} of its memory is used, "
+            f"GPU {index} is busy {busy:.0%} of the time and {full:.0%} of its memory is used, "
             f"and neither data nor pauses explain it: batch_size={loader.batch_size} is small for it"
         ),
         do=f"set batch_size={batch} and scale the learning rate with it, then look at num_workers again",
@@ -91,6 +101,7 @@ def _finding(process: Process, loader: Loader, device: Device, full: float, fits
         evidence={
             "busy": busy,
             "memory_used": full,
+            "filled": now.filled,
             "batch_size": loader.batch_size or 0,
             "step_s": process.loop / max(1, process.batches),
         },

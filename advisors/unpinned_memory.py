@@ -47,8 +47,9 @@ def _finding(found: Held, rate: float, known: str) -> Finding:
     unset = loader is not None and not loader.pin_memory
     asked = all(copy.non_blocking >= ASKED for copy in found.copies)
     change = {"pin_memory": True} if asked else {"pin_memory": True, "non_blocking": True}
-    speedup = beside(step.step, step.then(likely, unattended=True), step.then(best, unattended=True))
-    pinned = beside(step.step, step.then(likely, unattended=False), step.then(best, unattended=False))
+    speedup, pinned = (
+        beside(step, *(step.then(times, unattended=free) for times in (likely, best, 1.0))) for free in (True, False)
+    )
     return Finding(
         id="unpinned-memory",
         says=(
@@ -61,7 +62,7 @@ def _finding(found: Held, rate: float, known: str) -> Finding:
         speedup=speedup,
         basis=(
             f"the copies {likely:g} times as fast ({best:g} at best), and beside the host's own work instead of "
-            "between it; low: half of that"
+            f"between it; low: {'no faster' if step.measured else 'half of that'}"
             + (f"; workers' batches pinned by one thread at {rate / 1e9:.3g} GB/s, {known}" if rate else "")
         ),
         falsified_by=f"samples/s with pinned batches below x{speedup.low:.2f} of this run's",

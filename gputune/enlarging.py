@@ -18,26 +18,29 @@ OFF = 0.08  # of a gain: what the host's own time grows with a batch, and what a
 class Turn:
     """One round of a loop, in s: in all, on the device, of that awaited by the host, and what else grows with a batch.
 
-    `awaited` is None where it was not measured: none of the device's work or all of it.
+    `awaited` is None where it was not measured: none of the device's work or all of it. `filled` is the share of the
+    device that a kernel of it keeps busy: up to a full one, a larger batch takes it no longer.
     """
 
     total: float
     device: float
     grows: float
     awaited: float | None
+    filled: float = 1.0
 
     def gain(self, times: float, awaited: float | None = None) -> float:
         """Return samples/s with a batch `times` as large over those now, if the host waits for `awaited` s of work."""
         if awaited is None:
             awaited = self.device if self.awaited is None else self.awaited
-        shared = awaited + self.grows
-        host = max(0.0, self.total - shared)
-        return times * self.total / max(host + times * shared, times * (self.device + self.grows))
+        longer = max(1.0, times * self.filled)
+        host = max(0.0, self.total - awaited - self.grows)
+        then = host + longer * awaited + times * self.grows
+        return times * self.total / max(then, longer * self.device + times * self.grows)
 
     @property
     def most(self) -> float:
         """Return the gain that no batch exceeds, however large."""
-        return self.total / max(TINY, self.device + self.grows)
+        return self.total / max(TINY, self.device * self.filled + self.grows)
 
     def bounds(self, times: float) -> tuple[float, float, float]:
         """Return the least, the likely and the greatest gain from a batch `times` as large."""
@@ -47,11 +50,11 @@ class Turn:
         return max(0.01, low), likely, max(likely, min(high, times))
 
 
-def turn(process: Process, loader: Loader, device: float, grows: float) -> Turn:
+def turn(process: Process, loader: Loader, device: float, grows: float, filled: float = 1.0) -> Turn:
     """Return a round of a loop, of which the share `device` is work on the device and `grows` other work per sample."""
     total = process.loop / max(1, process.batches)
     worked = min(total, device * total)
-    return Turn(total, worked, min(grows * total, total - worked), _awaited(process, loader, worked))
+    return Turn(total, worked, min(grows * total, total - worked), _awaited(process, loader, worked), filled)
 
 
 def _awaited(process: Process, loader: Loader, worked: float) -> float | None:

@@ -367,6 +367,30 @@ class OutOfMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceStep:
+    """A step as the device's own clock has it: means in s over `timed` steps of the steady state.
+
+    It goes from the first work of a batch to that of the next one, and is `whole` s long: `starved` s without work
+    between the two, `copying` s of copies from the host on the step's own stream, and the rest. `compute` s of that are
+    kernels, as measured where they ran without a gap; None where they never did. `read_waits` and `copy_waits` are s
+    that the training thread stood for the device's work in reads and synchronizations, and before its copies began.
+    """
+
+    timed: int
+    whole: float
+    starved: float
+    copying: float
+    compute: float | None
+    read_waits: float
+    copy_waits: float
+
+    @property
+    def share(self) -> float | None:
+        """Return the share of the time in which kernels ran, None where that was not measured."""
+        return None if self.compute is None or self.whole <= 0 else min(1.0, self.compute / self.whole)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One training process."""
 
@@ -409,6 +433,7 @@ class Process:
     allocators: tuple[Allocator, ...] = ()  # one a device that it uses
     gaps: tuple[float, ...] = ()  # device idle between steps, on the device's clock
     works: tuple[float, ...] = ()  # device time of the steps' work, on the device's clock
+    device_step: DeviceStep | None = None  # what it did in a step, by that clock; None where too few were timed
     guest: str = "ring"  # "ring", or why nothing was heard from inside
     local_rank: int | None = None
     world_size: int | None = None  # ranks of the job, on all machines

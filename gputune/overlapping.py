@@ -107,10 +107,14 @@ def _launching(process: Process, own: float, steps: int) -> float:
     """Return the s in a step that the host is under torch's modules, its backward pass or its optimizer.
 
     By the stacks, which are taken of the time that no span covers, `own` s of a step; where there are none (ptrace is
-    refused in many containers), only the backward pass is sure.
+    refused in many containers), only the backward pass is sure; but of a device whose work was measured without its
+    gaps it is known that it waits for its host, which is then between the first module and the end of the optimizer.
     """
     if process.stack_samples < LEAST_STACKS:
-        return process.backward / steps
+        timed = process.device_step
+        aside = mean(process.before_forward) + mean(process.after_step)
+        between = own - aside if timed is not None and timed.compute is not None else 0.0
+        return max(process.backward / steps, between)
     return max(0.0, own) * min(1.0, sum(frame.share for frame in process.frames if frame.compute))
 
 

@@ -31,6 +31,7 @@ class Lanes:
     syncing: float  # the host is held by something else that waits for the device
     device: float  # kernels
     least: float  # the loader makes no more than one batch in this time
+    measured: bool = False  # `moving` and `device` are of the device's own clock, where it had no gaps
 
     def then(self, faster: float, *, unattended: bool) -> float:
         """Return how long a step takes with copies `faster` times as fast, and `unattended`: nobody waits for them."""
@@ -56,8 +57,13 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
     copying = min(step, sum(c.seconds for c in copies) / steps)
     outlooks = [Outlook(run, process, x) for x in process.loaders if x.training and x.num_workers]
     moving = min(copying, sum(c.size / c.fastest for c in copies if c.fastest) / steps)
-    device = device_time(run, process, step)
-    if process.works:  # timed from batch to batch on the device's clock: the copies are a part of that
+    timed, device = process.device_step, device_time(run, process, step)
+    measured = timed is not None and timed.compute is not None
+    if timed is not None and timed.copying > 0:
+        moving = timed.copying
+    if measured:
+        device = device_work(run, process, step)
+    elif process.works:  # timed from batch to batch on the device's clock: the copies are a part of that
         device = min(max(0.0, device - moving), device_work(run, process, step))
     return Lanes(
         step=step,
@@ -66,6 +72,7 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
         syncing=process.in_loop.get("sync", 0.0) / steps,
         device=device,
         least=max((o.fastest(pinned_at) for o in outlooks if o.known), default=0.0) / steps,
+        measured=measured,
     )
 
 
@@ -112,11 +119,13 @@ def held(run: Features, process: Process, copies: Sequence[Copy], pinned_at: flo
     return Held(process, tuple(copies), step)
 
 
-def beside(now: float, then: float, best: float) -> Speedup:
-    """Return what it buys that nobody waits for copies: steps of `now` s become `then` s long, `best` at best.
+def beside(step: Lanes, then: float, best: float, least: float | None = None) -> Speedup:
+    """Return what it buys that nobody waits for copies: steps become `then` s long, `best` at best.
 
-    The low end is what is sure of it: the host's lane may hold a wait that no span shows.
+    The low end is what is sure of it: steps of `least` s where both lanes were measured; else half of it, for the
+    host's lane may hold a wait that no span shows.
     """
-    sure = now - SURE * (now - then)
+    now = step.step
+    sure = least if least is not None and step.measured else now - SURE * (now - then)
     ratios = sorted((now / sure * (1 - ERROR), now / then, now / best * (1 + ERROR)))
     return Speedup(low=ratios[0], likely=ratios[1], high=ratios[2])

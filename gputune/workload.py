@@ -281,12 +281,29 @@ def device_time(run: Features, process: Process, per_batch: float) -> float:
 def device_work(run: Features, process: Process, per_batch: float) -> float:
     """Return the s per batch in which the device ran kernels.
 
-    Its own clock is read where a step begins and where it ends: what it idles in between, because the host is slow or
-    reads a result, is in that time. NVML's busy share leaves it out.
+    As measured where it ran them without a gap. Else its own clock is read where a step begins and where it ends: what
+    it idles in between, because the host is slow or reads a result, is in that time. NVML's busy share leaves it out.
     """
+    timed = process.device_step
+    if timed is not None and timed.compute is not None:
+        return max(0.0, timed.compute - for_others(run, process))
     found = device_time(run, process, per_batch)
     shares = [d.busy for d in run.devices if d.busy is not None]
     return min(found, max(0.0, max(shares) * per_batch - for_others(run, process))) if shares else found
+
+
+def device_share(run: Features, process: Process) -> float | None:
+    """Return the share of a process's loop in which its device runs kernels, None where nothing tells it.
+
+    By the device's own clock where work was measured without gaps; NVML's share, which counts whatever runs on the
+    card and is no ceiling, only where it was not.
+    """
+    steps = process.batches or process.optimizer_steps
+    timed = process.device_step
+    if timed is not None and timed.compute is not None and steps and process.loop > 0:
+        each = process.loop / steps
+        return min(1.0, device_work(run, process, each) / each)
+    return max((d.busy for d in run.devices if d.busy is not None), default=None)
 
 
 def device_between(run: Features, process: Process, per_batch: float, paused: float) -> tuple[float, float]:
@@ -296,6 +313,10 @@ def device_between(run: Features, process: Process, per_batch: float, paused: fl
     tell. NVML's busy share can: of several ranks the least, for where one pauses alone its device idles, and those of
     the others run the kernel that waits for it.
     """
+    timed = process.device_step
+    if timed is not None and timed.compute is not None:
+        work = device_work(run, process, per_batch)
+        return work, work
     found = device_time(run, process, per_batch)
     shares = [d.busy for d in run.devices if d.busy is not None]
     if not shares:

@@ -11,6 +11,7 @@ from gputune.features import Filing, Frame, OutOfMemory, Place, Precision, Proce
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
+from gputune.gathering.clocked import Clocked
 from gputune.gathering.copies import Copies
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
@@ -35,6 +36,7 @@ BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), i
 ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
 RENDEZVOUS, GAP, PICK, PIN = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK), int(Kind.PIN)
 MEMORY, OOM = int(Kind.MEMORY), int(Kind.OOM)
+CLOCKED = frozenset({GAP, int(Kind.DEVICE), int(Kind.SEGMENT)})
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
@@ -127,6 +129,7 @@ class Training:
         self._loop_began = 0
         self._loop_end = 0
         self._backlog = Backlog()
+        self._clocked = Clocked()
         self.learns = False  # it made an optimizer's step, or a backward pass
         self._infers = False  # what is taken for its loop are batches of evaluations, until something else comes
         self._rounds = Rounds()
@@ -245,6 +248,8 @@ class Training:
 
     def _measured(self, record: Record) -> None:
         """Take what clocks said of a step: the guest's, the device's, those of passes and meetings."""
+        if record.kind in CLOCKED:
+            self._clocked.take(record)
         if record.kind == BACKWARD:
             self._backward += record.t1 - record.t0
             self.meetings.backward(record)
@@ -540,6 +545,8 @@ class Training:
         for spans in (totals, inclusive, in_loop) if hidden else ():
             spans["collective"] = spans.get("collective", 0.0) + hidden
         totals["step"] -= hidden
+        for spans in (totals, inclusive, in_loop):
+            self._awaited(spans)
         loop, behind = max(0, self._loop_end - self._loop_began) / NS, self._backlog.left(self._loop_end) / NS
         cores, queued = host.mean("cpu.main"), host.mean("cpu.queued.main")
         frames, samples = stacks.of(self.guest.pid)
@@ -622,7 +629,18 @@ class Training:
             allocators=self._allocations.features(host.indices, self._loop_began, self._loop_end),
             gaps=tuple(self._gaps),
             works=tuple(self._works),
+            device_step=self._clocked.told,
         )
+
+    def _awaited(self, spans: dict[str, float]) -> None:
+        """Count as waiting for the device what a copy stood before it could begin: that is no copying."""
+        timed = self._clocked.told
+        if timed is None or not spans.get("copy.h2d"):
+            return
+        steps = max(1, self._rounds.count, sum(state.batches for state in self._loaders.values()))
+        stood = min(spans["copy.h2d"], timed.copy_waits * steps)
+        spans["copy.h2d"] -= stood
+        spans["sync"] = spans.get("sync", 0.0) + stood
 
     def _site(self, number: int) -> tuple[str, str]:
         site = self._sites.get(number)

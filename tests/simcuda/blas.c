@@ -1,4 +1,5 @@
 /* cuBLAS and cuBLASLt: what they cost. Arguments behind the sizes are left out where nothing is made of them. */
+#include <math.h>
 #include "simcuda.h"
 #include <library_types.h>
 #include <stdlib.h>
@@ -11,8 +12,10 @@ struct handle { cudaStream_t stream; int math, pointers; };
 static int gemm(struct handle *h, double m, double n, double k, double batch, int type, int compute) {
     cudaError_t error = context();
     if (error || m * n * batch <= 0) return error ? 13 : 0; /* CUBLAS_STATUS_EXECUTION_FAILED */
-    double ns = matrix_ns(m, n, k, batch, type, compute == FAST_TF32 || h->math == TF32_MATH);
-    return put_busy_kernel(queue_of(h->stream), ns, "gemm", type == CUDA_R_32F ? 0.2 : 0.7, 0.4) ? 13 : 0;
+    int rounded = compute == FAST_TF32 || h->math == TF32_MATH;
+    double ns = matrix_ns(m, n, k, batch, type, rounded), tiles = ceil(m / TILE) * ceil(n / TILE) * batch;
+    struct use use = {filled(tiles), type == CUDA_R_32F ? 0.5 * rounded : type == CUDA_R_64F ? 0 : 0.7, 0.4};
+    return put_busy_kernel(queue_of(h->stream), ns, "gemm", use) ? 13 : 0;
 }
 
 API int cublasCreate_v2(struct handle **out) { return *out = calloc(1, sizeof **out), 0; }

@@ -40,7 +40,7 @@ static cudaError_t queue_copy(struct queue *q, int kind, size_t size, int fast, 
 }
 
 static cudaError_t within_device(void *to, const void *from, size_t size, struct queue *q, int async) {
-    cudaError_t error = put_busy_kernel(q, 1500 + memory_ns(2.0 * size), "copy_d2d", 0, 0.9);
+    cudaError_t error = put_busy_kernel(q, 1500 + memory_ns(2.0 * size), "copy_d2d", (struct use){0.9, 0, 0.9});
     if (is_known(from, size)) note_written(to, size);
     if (size <= HEAD || opt.full) effects_copy(to, from, size);
     return error || async ? error : await_queue(q);
@@ -108,7 +108,7 @@ API cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, i
 API cudaError_t cudaMemsetAsync(void *to, int value, size_t size, cudaStream_t stream) {
     cudaError_t error = context();
     if (error || !size) return error;
-    error = put_busy_kernel(queue_of(stream), 1500 + memory_ns(size), "memset", 0, 0.9);
+    error = put_busy_kernel(queue_of(stream), 1500 + memory_ns(size), "memset", (struct use){0.9, 0, 0.9});
     effects_wait(to, size);
     memset(to, value, moved(size));
     note_written(to, size);

@@ -106,7 +106,7 @@ API int cuLinkComplete(void) { return NOT_SUPPORTED; }
 static int cu_launch(const char *name, double blocks, double threads, cudaStream_t stream) {
     int error = context();
     if (error || !blocks) return error ? error : INVALID;
-    return put_busy_kernel(queue_of(stream), 1500 + memory_ns(blocks * threads * 96), name, 0, 0.8);
+    return put_busy_kernel(queue_of(stream), 1500 + memory_ns(blocks * threads * 96), name, (struct use){filled(blocks), 0, 0.8});
 }
 API int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                        cudaStream_t stream, void **arguments, void **extra) {

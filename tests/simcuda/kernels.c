@@ -80,7 +80,7 @@ cudaError_t run_kernel(const char *name, uint64_t blocks, uint64_t threads, void
     double tensor = 0, dram = 0.6;
     double ns = kernel_ns(name, blocks, threads, arguments, &tensor, &dram);
     kernel_values(name, arguments);
-    return put_busy_kernel(q, ns, name, tensor, dram);
+    return put_busy_kernel(q, ns, name, (struct use){filled(blocks), tensor, dram});
 }
 
 static cudaError_t launch(const void *host, dim3 grid, dim3 block, void **arguments, cudaStream_t stream) {

@@ -54,8 +54,14 @@ struct device *card(int device); /* not locked: for parameters */
 /* streams.c */
 struct queue *queue_of(cudaStream_t stream);
 cudaError_t put(struct queue *q, struct item *item, const char *name, int64_t *number);
+/* What a kernel keeps busy of the card: shares of the multiprocessors, of the tensor cores' time, of the memory's rate. */
+struct use {
+    double sm, tensor, dram;
+};
+enum { MULTIPROCESSORS = 132, TILE = 128 }; /* a block of a matrix product is a tile of so many rows and columns */
+static inline double filled(double blocks) { return blocks < MULTIPROCESSORS ? 0.95 * blocks / MULTIPROCESSORS : 0.95; }
 cudaError_t put_kernel(struct queue *q, double ns, const char *name);
-cudaError_t put_busy_kernel(struct queue *q, double ns, const char *name, double tensor, double dram);
+cudaError_t put_busy_kernel(struct queue *q, double ns, const char *name, struct use use);
 cudaError_t await(struct queue *q, int64_t number, int blocking);
 cudaError_t await_queue(struct queue *q);
 cudaError_t await_device(int device);

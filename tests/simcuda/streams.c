@@ -64,17 +64,18 @@ cudaError_t put(struct queue *q, struct item *item, const char *name, int64_t *n
     }
 }
 
-cudaError_t put_busy_kernel(struct queue *q, double ns, const char *name, double tensor, double dram) {
+cudaError_t put_busy_kernel(struct queue *q, double ns, const char *name, struct use use) {
     int64_t started = now();
     ns = (opt.kernel_us > 0 ? opt.kernel_us * 1000 : ns) * opt.scale;
     if (q->graph) return graph_add(q->graph, KERNEL, ns, 0, name), cudaSuccess;
-    struct item item = {.kind = KERNEL, .left = (int64_t)(ns + 0.5), .sm = 900, .tensor = 1000 * tensor, .dram = 1000 * dram};
+    struct item item = {.kind = KERNEL, .left = (int64_t)(ns + 0.5)};
+    item.sm = 1000 * use.sm, item.tensor = 1000 * use.tensor, item.dram = 1000 * use.dram;
     cudaError_t error = put(q, &item, name, NULL);
     while (now() < started + opt.launch_ns) __builtin_ia32_pause(); /* what a launch costs the host */
     return error;
 }
 
-cudaError_t put_kernel(struct queue *q, double ns, const char *name) { return put_busy_kernel(q, ns, name, 0, 0.6); }
+cudaError_t put_kernel(struct queue *q, double ns, const char *name) { return put_busy_kernel(q, ns, name, (struct use){0.9, 0, 0.6}); }
 
 cudaError_t await(struct queue *q, int64_t number, int blocking) {
     for (;;) {
