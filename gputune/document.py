@@ -50,6 +50,14 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     margin: float | None = None
 
 
+class DeviceLedgerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of what the devices did in the loop, by their own clock: seconds a process (mean), share of the loop."""
+
+    part: str
+    seconds: float
+    share: float
+
+
 class SpeedupRow(msgspec.Struct, frozen=True, kw_only=True):
     """Predicted samples/s after the change over those before it.
 
@@ -280,4 +288,5 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     spent: Spent | None = None
     attached: Attached | None = None
     tuned: Tuned | None = None
+    device_ledger: list[DeviceLedgerRow] = []  # adds up to 1; empty where no device was timed
     perhaps: list[FindingRow] = []  # may help, without being sure to: only where nothing is found in the run itself

@@ -443,6 +443,15 @@ class Process:
     meetings: tuple[Meeting, ...] = ()  # rounds between meetings with other ranks, steady state
     rounds: int = 0  # of these in the whole run, those that were not timed included
 
+    @property
+    def read_waits(self) -> float:
+        """Return the s of the loop in which the training thread waited for the device to read or to synchronize.
+
+        The ledger's `sync` counts as well what it stood for the device's work before its copies could begin.
+        """
+        timed, steps = self.device_step, self.batches or self.optimizer_steps
+        return max(0.0, self.in_loop.get("sync", 0.0) - (timed.copy_waits * steps if timed is not None else 0.0))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:

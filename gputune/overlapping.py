@@ -90,7 +90,7 @@ def _synced(process: Process, loader: Loader | None, steps: int) -> float:
     Where several loaders take turns, what lies between two batches of one of them holds batches of the others.
     """
     if loader is None:
-        return process.in_loop.get("sync", 0.0) / steps
+        return process.read_waits / steps
     series = loader.pauses.get("sync", ())
     ordinary = sorted(series)[: max(1, round(len(series) * (1 - RARE)))]
     return mean(ordinary) * loader.batches / steps

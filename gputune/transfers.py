@@ -69,7 +69,7 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
         step=step,
         copying=copying,
         moving=moving,
-        syncing=process.in_loop.get("sync", 0.0) / steps,
+        syncing=process.read_waits / steps,
         device=device,
         least=max((o.fastest(pinned_at) for o in outlooks if o.known), default=0.0) / steps,
         measured=measured,

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from gputune.device_ledger import PARTS, device_ledger
 from gputune.document import (
     Attached,
+    DeviceLedgerRow,
     DeviceRow,
     FindingRow,
     FrameRow,
@@ -65,6 +67,7 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         batches=sum(p.batches for p in heard),
         device=_device(features.devices),
         loaders=_loaders(heard),
+        device_ledger=_device_ledger(heard),
         ledger=_ledger(heard or [p for p in attached if p.looks]),
         findings=_findings(findings),
         perhaps=_findings(perhaps),
@@ -194,6 +197,19 @@ def _ledger(processes: Sequence[Process]) -> list[LedgerRow]:
         )
         for span, seconds in spans.items()
         if seconds > 0
+    ]
+    return sorted(rows, key=lambda row: -row.share)
+
+
+def _device_ledger(processes: Sequence[Process]) -> list[DeviceLedgerRow]:
+    """Largest share first. Processes weigh as long as their loops, so that the shares add up to one."""
+    told = [(process.loop, device_ledger(process)) for process in processes]
+    known = [(loop, shares) for loop, shares in told if shares and loop > 0]
+    total = sum(loop for loop, _ in known)
+    rows = [
+        DeviceLedgerRow(part=part, seconds=_short(seconds / len(known)), share=_short(seconds / total))
+        for part in PARTS
+        if (seconds := sum(loop * shares.get(part, 0.0) for loop, shares in known)) > 0
     ]
     return sorted(rows, key=lambda row: -row.share)
 

@@ -10,12 +10,13 @@ from pathlib import PurePath
 from textwrap import wrap
 
 from gputune.advised import AT
+from gputune.device_ledger import UNKNOWN
 from gputune.document import FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
 from gputune.figures import duration
 from gputune.finding import AROUND, WITHOUT_EDIT, Severity
 from gputune.hygiene import clean
 from gputune.report import attached, ending, exhausted, unmeasured
-from gputune.report.bar import bar, legend, parts
+from gputune.report.bar import SMALLEST, bar, legend, parts
 from gputune.report.ranks import counted, rank_rows
 from gputune.report.spent import sentence as spent
 from gputune.report.tuned import sentence as tuned
@@ -119,7 +120,7 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     shown = parts(verdict.ledger, width)
     if not shown:
         return wrap(_nothing(verdict), width)
-    drawn = [bar(shown, width, colour=colour), legend(shown, colour=colour)]
+    drawn = [bar(shown, width, colour=colour), legend(shown, colour=colour), *_on_device(verdict, width)]
     if verdict.attached is not None:
         return [*drawn, *wrap(attached.sentence(verdict), width)]
     if verdict.abstained:
@@ -131,6 +132,14 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     if _share(verdict, "startup") >= LONG_STARTUP:
         return [*drawn, *wrap(f"start-up left out, this is about the {duration(verdict.loop_s)} of training:", width)]
     return drawn
+
+
+def _on_device(verdict: Verdict, width: int) -> list[str]:
+    """Return what the device did in the loop by its own clock, if that was measured."""
+    rows = [row for row in verdict.device_ledger if row.share >= SMALLEST]
+    if not rows or rows[0].part == UNKNOWN:
+        return []
+    return wrap(f"its device: {', '.join(f'{row.part} {percent(row.share)}' for row in rows)}", width)
 
 
 def _findings(verdict: Verdict, width: int, paint: Paint, most: int, each: int) -> list[str]:

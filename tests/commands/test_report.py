@@ -84,7 +84,7 @@ def test_gives_the_document_that_the_run_gave(gputune: Run, run: Path) -> None:
     assert document["batches"] == BATCHES
     assert document["samples_per_s"] == pytest.approx(400, rel=0.05)
     assert sum(row["share"] for row in document["ledger"]) == pytest.approx(1, abs=0.01)
-    assert document["unavailable"] == [{"probe": "nvml", "why": "no driver"}]
+    assert document["unavailable"] == [{"probe": "nvml", "why": "no driver", "fields": []}]
     assert document["exit_code"] == 0
     assert document["overhead"] == {"sampler_cpu_share": 0.004, "guest_us_per_batch": None}
 

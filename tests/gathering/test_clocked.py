@@ -1,0 +1,67 @@
+"""What a step is made of on the device's own clock: means over timed steps, and the work in them without its gaps."""
+
+import pytest
+
+from gputune.events import HELD, Kind, Record
+from gputune.gathering.clocked import LEAST, WARM_UP, Clocked
+
+MS = 1_000_000
+
+
+def gap(idle: float, work: float) -> Record:
+    return Record(Kind.GAP, 0, 0, 0, int(idle * MS), int(work * MS), 0, 0, 1)
+
+
+def step(mask: int, copied: float = 0, read: float = 0, stood: float = 0) -> Record:
+    return Record(Kind.DEVICE, 0, 0, 0, int(copied * MS), int(read * MS), int(stood * MS), 0, mask)
+
+
+def part(mask: int, number: int, took: float) -> Record:
+    return Record(Kind.SEGMENT, HELD, 0, 0, int(took * MS), number, 0, MS, mask)
+
+
+def fed(*records: Record, times: int = WARM_UP + LEAST) -> Clocked:
+    """Return what listened to these records of each of so many steps."""
+    clocked = Clocked()
+    for _ in range(times):
+        for record in records:
+            clocked.take(record)
+    return clocked
+
+
+def test_a_few_steps_tell_nothing() -> None:
+    assert fed(gap(1, 9), step(1), times=WARM_UP + LEAST - 1).told is None
+
+
+def test_the_first_steps_are_left_out_and_the_rest_are_means() -> None:
+    clocked = fed(gap(100, 900), step(1, copied=50), times=WARM_UP)
+    for _ in range(LEAST):
+        clocked.take(gap(1, 9))
+        clocked.take(step(1, copied=2, read=3, stood=4))
+    told = clocked.told
+    assert told is not None
+    assert (told.whole, told.starved, told.copying) == pytest.approx((0.010, 0.001, 0.002))
+    assert (told.read_waits, told.copy_waits) == pytest.approx((0.003, 0.004))
+    assert told.compute is None
+    assert told.share is None
+
+
+def test_work_is_the_sum_of_the_parts_of_a_step_once_each_was_measured() -> None:
+    clocked = fed(gap(0, 10), step(0b101))
+    clocked.take(part(0b101, 0, 2))
+    assert clocked.told is not None
+    assert clocked.told.compute is None
+    clocked.take(part(0b101, 2, 3))
+    assert clocked.told.compute == pytest.approx(0.005)
+    assert clocked.told.share == pytest.approx(0.5)
+
+
+def test_kinds_of_steps_weigh_as_often_as_they_come_and_rare_ones_need_not_be_known() -> None:
+    clocked = fed(gap(0, 10), step(0b1), part(0b1, 0, 2), times=WARM_UP + 30)
+    for _ in range(10):
+        clocked.take(step(0b11))
+    assert clocked.told is not None
+    assert clocked.told.compute is None  # a quarter of the steps is of another kind
+    for number in (0, 1):
+        clocked.take(part(0b11, number, 3))
+    assert clocked.told.compute == pytest.approx((30 * 0.002 + 10 * 0.006) / 40)
