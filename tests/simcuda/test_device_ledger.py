@@ -1,0 +1,92 @@
+"""The device's ledger, as gputune tells it of a training, against what the simulated card booked meanwhile."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Maker = Callable[..., Any]
+SIMGPU = Path(__file__).parents[1] / "simgpu"
+POINTS = 0.02  # holding the device back is the card's work and not the ledger's: 24 ms and 0.3 % of the loop
+PATIENCE = 120.0  # s
+
+TRAINING = """
+import json, os, sys, time
+folder, work, slow, pinned = json.loads(sys.argv[1])
+sys.path.insert(0, folder)
+import simgpu, torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+cards = simgpu.Cards(os.environ["SIMGPU_STATE"])
+class Pictures(Dataset):
+    def __len__(self): return 500 * 16
+    def __getitem__(self, i):
+        time.sleep(slow / 3)
+        return torch.zeros(3, 128, 128)
+def books():
+    torch.cuda.synchronize()
+    return cards.booked(0)
+host_ms, wide, deep, reads = work
+model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(8), nn.Flatten(), nn.Linear(512, wide),
+                      *(nn.Linear(wide, wide) for _ in range(deep)), nn.Linear(wide, 1)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(Pictures(), batch_size=16, num_workers=1, pin_memory=pinned)
+before = None
+for n, batch in enumerate(loader):
+    if n == 10:
+        before = books()
+    batch = batch.cuda(non_blocking=True)
+    until = time.monotonic() + host_ms / 1e3
+    while time.monotonic() < until: pass
+    loss = model(batch).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if reads: loss.item()
+after = books()
+print(*(after[name] - before[name] for name in ("kernel", "exposed_copy", "idle", "until")))
+"""
+
+
+def told(machine: Any, *settings: object) -> tuple[dict[str, float], list[float]]:
+    """Return the device's ledger of a training under `gputune watch`, and what the card booked of its loop, ns."""
+    (machine.folder / "train.py").write_text(TRAINING)
+    verdict = machine.folder / "verdict.json"
+    watch = [Path(sys.executable).with_name("gputune"), "watch", "--json", verdict, "--out", machine.folder / "run"]
+    done = subprocess.run(
+        [*watch, "--", machine._simcuda.PYTHON, machine.folder / "train.py", json.dumps([str(SIMGPU), *settings])],
+        env=machine.environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    document = json.loads(verdict.read_text())
+    return {row["part"]: row["share"] for row in document["device_ledger"]}, list(map(float, done.stdout.split()))
+
+
+@pytest.mark.parametrize(
+    ("work", "slow", "pinned"),
+    [
+        pytest.param((0, 4096, 8, False), 0.0, True, id="device-bound"),
+        pytest.param((2, 256, 20, False), 0.0, True, id="host-bound"),
+        pytest.param((0, 2048, 8, True), 0.0, True, id="read every step"),
+        pytest.param((0, 2048, 4, False), 0.0, False, id="pageable"),
+        pytest.param((0, 2048, 4, False), 0.001, True, id="starved"),
+    ],
+)
+def test_the_ledger_is_what_the_card_booked(machine: Maker, work: Any, slow: float, pinned: bool) -> None:
+    ledger, (kernel, copied, idle, whole) = told(machine(), work, slow, pinned)
+    assert sum(ledger.values()) == pytest.approx(1, abs=0.01)
+    assert ledger.get("compute", 0.0) == pytest.approx(kernel / whole, abs=POINTS)
+    if pinned:
+        assert ledger.get("copies", 0.0) == pytest.approx(copied / whole, abs=POINTS)
+    else:  # the card books the link alone; a host that fills the driver's buffer meanwhile is copying as well
+        assert ledger["copies"] > copied / whole - POINTS
+    rest = sum(ledger.get(part, 0.0) for part in ("copies", "host-bound", "starved"))
+    assert rest == pytest.approx((copied + idle) / whole, abs=POINTS)
