@@ -31,15 +31,24 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     steer = _channel(wishes, rings, job, troubles)
     wishes.json = _absolute(wishes.json)
     run = Run(wishes, folder=folder, rings=rings, troubles=troubles, job=job)
-    plan = Plan(wishes.command, environment(rings, steer), rings, run.plain(), keeps_stdout=run.json == "-")
+    plan = Plan(
+        wishes.command,
+        environment(rings, steer, passive=wishes.passive),
+        rings,
+        run.plain(),
+        keeps_stdout=run.json == "-",
+    )
     link.send(plan)
     from gputune import recorder  # noqa: PLC0415 - the command has started; now there is time
 
     return recorder.record(link, run)
 
 
-def environment(rings: str, steer: str = "") -> dict[str, str | None]:
-    """Return what changes for the command: where its guests come from, where they write, and who steers them."""
+def environment(rings: str, steer: str = "", *, passive: bool = False) -> dict[str, str | None]:
+    """Return what changes for the command: where its guests come from, where they write, who steers them.
+
+    `passive`: none of them may hold a device back.
+    """
     changes: dict[str, str | None] = dict.fromkeys(name for name in CONSUMED if name in os.environ)
     guest = folders.guest()
     if not rings or os.pathsep in guest:
@@ -51,6 +60,8 @@ def environment(rings: str, steer: str = "") -> dict[str, str | None]:
     changes["GPUTUNE_HOST_PID"] = str(os.getppid())
     if steer:
         changes["GPUTUNE_STEER"] = steer
+    if passive:
+        changes["GPUTUNE_PASSIVE"] = "1"
     return changes
 
 

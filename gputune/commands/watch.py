@@ -93,6 +93,9 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 )
 @click.option("--no-stacks", is_flag=True, help="Take no stacks of the training (no py-spy).")
 @click.option("--quiet", is_flag=True, help="Print no verdict; `gputune report` shows it later.")
+@click.option(
+    "--passive", is_flag=True, help="Never hold the device back to time its work (at most 0.3 % of the time)."
+)
 @click.option("--all-devices", is_flag=True, help="Read every GPU, not only those of the command.")
 @click.option("--prove", metavar="ID", help="Afterwards run it again, to prove that finding (`top`: the best).")
 @click.option("--tui", is_flag=True, envvar=[], help="Show it on a screen meanwhile; its output goes into a file.")
@@ -138,6 +141,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     *,
     no_stacks: bool,
     quiet: bool,
+    passive: bool,
     all_devices: bool,
     tui: bool,
 ) -> int:
@@ -165,6 +169,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         max_size=max_size,
         stacks=not no_stacks,
         quiet=quiet,
+        passive=passive,
         all_devices=all_devices,
         price=price,
         fail_under=fail_under,

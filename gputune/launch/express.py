@@ -26,7 +26,12 @@ READ: "dict[str, Callable[[str], float | str | None]]" = {
     "stop_when": values.starving,
     "tune": values.tuning,
 }
-FLAGS = {"--quiet": ("quiet", True), "--all-devices": ("all_devices", True), "--no-stacks": ("stacks", False)}
+FLAGS = {
+    "--quiet": ("quiet", True),
+    "--all-devices": ("all_devices", True),
+    "--no-stacks": ("stacks", False),
+    "--passive": ("passive", True),
+}
 SCREEN = "--tui"  # a flag that is none of a plain watch
 TUNE = "--tune"  # with a value after a sign, or without one
 FASTEST = 100.0  # readings a second: beyond it the reading itself becomes a load

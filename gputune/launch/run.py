@@ -18,6 +18,7 @@ class Wishes:
         "json",
         "max_size",
         "out",
+        "passive",
         "pid",
         "price",
         "quiet",
@@ -36,6 +37,7 @@ class Wishes:
         max_size: int = MAX_SIZE,
         stacks: bool = True,
         quiet: bool = False,
+        passive: bool = False,
         all_devices: bool = False,
         price: "float | None" = None,
         fail_under: "float | None" = None,
@@ -50,6 +52,7 @@ class Wishes:
         self.max_size = max_size
         self.stacks = stacks
         self.quiet = quiet
+        self.passive = passive  # the device is never held back to time its work
         self.all_devices = all_devices
         self.price = price  # of one device for an hour, in any currency
         self.fail_under = fail_under  # a share 0 to 1 (`gputune/waiting.py`): a run below it has failed

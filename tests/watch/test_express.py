@@ -12,7 +12,7 @@ PLAIN = [
     ["python", "train.py", "--hz", "3", "--", "x"],
     ["--out", "run", "--", "x"],
     ["--out=run", "--hz", "2.5", "--json", "-", "x"],
-    ["--hz=0.5", "--quiet", "--no-stacks", "--all-devices", "--", "--odd-name"],
+    ["--hz=0.5", "--quiet", "--no-stacks", "--all-devices", "--passive", "--", "--odd-name"],
     ["--json=v.json", "--", "x", "--quiet"],
     ["--out", "--quiet", "--", "x"],
     ["--out", "a--", "--", "x"],

@@ -87,4 +87,4 @@ class Hold:
 
 def _wanted():
     """Return whether it may be done at all: not in trials that are timed, and not where somebody said so."""
-    return not (os.environ.get("GPUTUNE_TRIAL") or os.environ.get("GPUTUNE_PASSIVE"))
+    return not os.environ.get("GPUTUNE_TRIAL") and os.environ.get("GPUTUNE_PASSIVE", "0") in {"", "0", "false"}
