@@ -8,10 +8,10 @@ the two the device makes up for it. It costs at most `SHARE` of the time, and is
 
 import os
 
-from gputune_guest import ring
+from gputune_guest import ranks, ring
 
 now = ring.now
-SHARE = 0.003  # of the loop's time: what holding may cost
+SHARE = 0.003  # of the loop's time: what holding may cost, on all ranks of a job together
 FIRST = 20  # timed steps before the first one: allocators, caches and autotuning settle in them
 AHEAD = 8_000_000_000  # ns of the loop whose share may be spent in advance: what a short run is told rests on it
 LONGEST = 50_000_000  # ns: no single hold is longer
@@ -26,6 +26,7 @@ class Hold:
 
     def __init__(self, cuda):
         self.sleep = getattr(cuda, "_sleep", None) if _wanted() else None
+        self.share = SHARE / max(1, ranks.told()[1] or 1)  # the other ranks wait for the one that is held
         self.rate = RATE
         self.ample = AMPLE
         self.leads = {}  # part of a step to the host's ns for it, in the latest timed step
@@ -78,7 +79,7 @@ class Hold:
             return
         part = min(self.leads, key=lambda n: self.done.get(n, 0))
         cost = self.ample * self.leads[part]
-        if cost > LONGEST or self.spent + cost > SHARE * (t - self.began + AHEAD):
+        if cost > LONGEST or self.spent + cost > self.share * (t - self.began + AHEAD):
             return
         if self.done.get(part, 0) >= KEEN and t - self.latest < SELDOM:
             return
