@@ -122,3 +122,29 @@ def test_the_exchange_is_held_against_a_ring_over_the_link_that_it_took(job) -> 
 
 def test_is_silent_where_a_rank_was_not_seen(job, without) -> None:
     assert list(advise(without(job(0.020, 0.020, communication=0.020), 1))) == []
+
+
+def gathered(run: Features) -> Features:
+    """The same of ranks that gather their weights, as with FSDP."""
+    told = (tuple(replace(m, gathered=True, on_device=True) for m in p.meetings) for p in run.processes)
+    devices = (Device(index="0", name="Pretended", busy=1.0),)
+    processes = tuple(replace(p, meetings=m) for p, m in zip(run.processes, told, strict=True))
+    return replace(run, processes=processes, devices=devices)
+
+
+def test_ranks_that_gather_weights_are_not_told_to_accumulate(job) -> None:
+    """FSDP on four cards, measured: 15.4 ms of work, 56.3 ms of exchange; a batch four times as large took 78 ms."""
+    own = (0.0154,) * 4
+    (finding,) = advise(gathered(job(*own, communication=0.0563, hidden=0.0154)))
+    assert "a batch 4 times as large" in finding.do
+    assert "no_sync" not in finding.do
+    assert "weights and gradients" in finding.says
+    assert "gradient_accumulation" not in finding.change
+    assert finding.speedup.low < 4 * 71.6 / 78 < finding.speedup.high
+    assert finding.speedup.likely == pytest.approx(71.7 / (15.4 + (56.3 - 3 * 15.4) / 4), rel=0.02)
+
+
+def test_what_hides_behind_nothing_stays_as_exposed_in_a_larger_batch(job) -> None:
+    (finding,) = advise(gathered(job(0.020, 0.020, communication=0.020)))
+    assert "a batch 8 times as large" in finding.do
+    assert finding.speedup.likely == pytest.approx(40 / (20 + 20 / 8), rel=0.01)
