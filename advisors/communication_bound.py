@@ -182,8 +182,8 @@ def _of_link(over: Network | None, size: float, ranks: int, calls: float) -> tup
 def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True) -> Speedup:
     """Return what it buys to exchange and step only once in `every` batches.
 
-    At the least, what is the exchange's own for sure, and what is done with the gradients; likely all that ranks stand
-    there. On the host it takes CPUs from the ranks, too: they queue less without it, begin no round cold, and get back
+    At the least, what is the exchange's own for sure, and what is done with the gradients, where that is known: what a
+    host takes to launch it is not what its device does. Likely all that ranks stand there. On the host it takes CPUs from the ranks, too: they queue less without it, begin no round cold, and get back
     some of the caches and the memory bandwidth that it had beside their backward passes: nobody knows how much.
     """
     less = 1 - 1 / every
@@ -191,15 +191,15 @@ def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True
     update = min(ranks.mean(lambda m: m.update), ranks.working)
     hidden = max(0.0, min(ranks.mean(lambda m: m.hidden), HALF * ranks.working) - displaced)
 
-    def gain(saved: float, back: float) -> Speedup:
-        spared = less * (update + displaced + back)
+    def gain(saved: float, back: float, done: float = update) -> Speedup:
+        spared = less * (done + displaced + back)
         works = [max(0.0, max(own) - spared) for own in ranks.owns]
         return ranks.gain(works, ranks.communication - saved * less)
 
     stands = ranks.communication, ranks.working
     likely = gain(ranks.communication, chill(*stands) + BACK[0] * hidden if on_host else 0.0)
     most = gain(ranks.communication, (coldest(*stands) if on_host else 0.0) + BACK[1] * hidden)
-    least = gain(exposed, 0.0)
+    least = gain(exposed, 0.0, update if on_host else 0.0)
     return replace(likely, low=least.low, high=most.high, steady=least.steady)
 
 

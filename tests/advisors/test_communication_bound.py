@@ -92,6 +92,15 @@ def test_on_a_device_nobody_gives_a_cpu_back(job) -> None:
     assert without.speedup.high < beside.speedup.high
 
 
+def test_what_a_host_takes_to_launch_an_update_is_not_promised_of_its_device(job) -> None:
+    """DDP over NCCL, measured: 8.5 ms of work, 7 ms of exchange, and 0.5 ms of the host's to launch the update."""
+    run = job(0.0085, 0.0085, communication=0.007, update=0.0005, hidden=0.0039)
+    (finding,) = advise(replace(run, devices=(Device(index="0", name="Pretended", busy=1.0),)))
+    assert finding.speedup.low == pytest.approx(15.5 / (8.5 + 7 / 8) * 0.95, rel=0.01)
+    assert finding.speedup.likely == pytest.approx(15.5 / (8.5 - 0.5 * 7 / 8 + 7 / 8), rel=0.01)
+    assert finding.speedup.low < 1.95 < finding.speedup.high  # x1.95 was realised
+
+
 def test_where_strangers_use_the_cpus_the_quickest_rounds_say_what_the_exchange_takes(job) -> None:
     """Every other message stands in line for a CPU for 10 ms, which is no link's fault."""
     run = job(0.020, 0.020)
