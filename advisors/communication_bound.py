@@ -16,6 +16,9 @@ instead of TCP), or give each rank more to compute (a larger batch, fewer ranks)
 much less than was measured, the link is not the limit: look at who else uses it, at `GLOO_SOCKET_IFNAME` or
 `NCCL_SOCKET_IFNAME`, and at the CPUs that copy.
 
+FSDP gathers its weights for every batch, whether gradients are accumulated or not: there a larger batch is advised, in
+which the same exchange goes with more work, behind more of which it hides.
+
 When it is wrong: when all ranks are held up by something that they share and that is not the link, such as a file
 system that each of them writes to. On devices what is timed is how long the stream stands still, DDP's copies of
 buckets into gradients included; what runs beside the backward pass is known of FSDP and of DDP's first steps
@@ -34,7 +37,7 @@ from gputune.aftermath import chill, coldest
 from gputune.features import Features, Network
 from gputune.figures import TINY
 from gputune.figures import size as bytes_of
-from gputune.finding import Finding, Speedup
+from gputune.finding import Finding, Setting, Speedup
 from gputune.hygiene import clean
 from gputune.team import Team, team
 from gputune.workload import CROWD
@@ -95,27 +98,29 @@ def _finding(run: Features, ranks: Team, exposed: float) -> Finding:
     size, calls = ranks.mean(lambda m: m.size), ranks.mean(lambda m: m.calls)
     hidden = ranks.mean(lambda m: m.hidden)
     rate = sent(size, count) / max(TINY, exposed + hidden)  # with all that the messages wait for each other
-    every = next((n for n in STEPS if exposed / n <= SMALL * ranks.seconds), STEPS[-1])
-    gain = accumulated(ranks, exposed, every, on_host=not run.devices)
+    gathered = ranks.mean(lambda m: m.gathered) > HALF
+    left = uncovered if gathered else lambda _ranks, exposed, _times: exposed
+    every = next((n for n in STEPS if left(ranks, exposed, n) / n <= SMALL * ranks.seconds), STEPS[-1])
+    gain = (enlarged if gathered else accumulated)(ranks, exposed, every, on_host=not run.devices)
     waits = min(exposed, latency(count, calls))  # of what is exposed, what latency alone explains
     stuck = max(waits, exposed - sent(size, count) / SLOWEST)  # and what no link explains
     halved = ranks.gain(list(map(max, ranks.owns)), ranks.communication - (exposed - stuck) * HALF)
     told, could = _of_link(link(run.network, ranks), size, count, calls)
+    how = f"a batch {every} times as large" if gathered else f"the exchange every {every} batches"
+    messages = calls if stuck > HALF * exposed else 0.0
     return Finding(
         id="communication-bound",
         says=(
-            f"{exposed / ranks.seconds:.0%} of each step all {count} ranks wait for the exchange of gradients: "
+            f"{exposed / ranks.seconds:.0%} of each step all {count} ranks wait for the exchange of "
+            f"{'weights and gradients' if gathered else 'gradients'}: "
             f"{bytes_of(size)} in {calls:.3g} messages at {bytes_of(rate)}/s, {exposed * 1e3:.3g} ms beside "
             f"{ranks.working * 1e3:.3g} ms of work{told}"
         ),
-        do=(
-            f"exchange every {every} batches (gradient accumulation under no_sync()); or "
-            + _otherwise(halved.likely, calls if stuck > HALF * exposed else 0.0)
-        ),
+        do=_of_sharded(every, halved.likely) if gathered else _rarer(every, halved.likely, messages),
         share_lost=1 - 1 / max(1.0, gain.likely),
         speedup=gain,
         basis=f"the measured rounds, exchange and optimizer step once in {every}; a ring's cost for the alternatives",
-        falsified_by=f"samples/s with the exchange every {every} batches below x{gain.low:.2f} of this run's",
+        falsified_by=f"samples/s with {how} below x{gain.low:.2f} of this run's",
         effect="changes-learning",
         evidence={
             "share": exposed / ranks.seconds,
@@ -133,17 +138,36 @@ def _finding(run: Features, ranks: Team, exposed: float) -> Finding:
             "bf16": halved.likely,
             **could,
         },
-        change={"gradient_accumulation": every},
+        change=_larger(ranks, every) if gathered else {"gradient_accumulation": every},
     )
 
 
-def _otherwise(halved: float, messages: float) -> str:
-    """Return what else would help: with half the bytes so much, or, where messages take the time, fewer of them."""
+def _larger(ranks: Team, times: int) -> dict[str, Setting]:
+    """Return the setting of a batch so many times as large; {} where the ranks' batches are not known, or differ."""
+    sizes = {loader.batch_size for rank in ranks.ranks for loader in rank.loaders if loader.training}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return {"batch_size": size * times} if size else {}
+
+
+def _of_sharded(times: int, halved: float) -> str:
+    """Return what helps ranks that gather weights: to gather them for more work, or with half the bytes so much."""
+    return (
+        f"a batch {times} times as large, if the devices' memory has room; or keep weights from the forward to the "
+        "backward pass (reshard_after_forward=False), exchange bfloat16 (MixedPrecision, "
+        f"×{halved:.2g}), or shard over fewer ranks"
+    )
+
+
+def _rarer(every: int, halved: float, messages: float) -> str:
+    """Return what helps ranks that reduce gradients: with half the bytes so much, or, where messages take the time,
+    fewer of them.
+    """
+    rarer = f"exchange every {every} batches (gradient accumulation under no_sync()); or "
     if messages > FEW:
-        return "in fewer messages: all gradients as one tensor, larger buckets (bucket_cap_mb)"
+        return f"{rarer}in fewer messages: all gradients as one tensor, larger buckets (bucket_cap_mb)"
     if messages:
-        return "with more work between two of them (a larger batch), or with fewer ranks"
-    return f"send bfloat16 (bf16_compress_hook, ×{halved:.2g}), in larger buckets, or with fewer ranks"
+        return f"{rarer}with more work between two of them (a larger batch), or with fewer ranks"
+    return f"{rarer}send bfloat16 (bf16_compress_hook, ×{halved:.2g}), in larger buckets, or with fewer ranks"
 
 
 def _of_link(over: Network | None, size: float, ranks: int, calls: float) -> tuple[str, dict[str, float]]:
@@ -158,8 +182,8 @@ def _of_link(over: Network | None, size: float, ranks: int, calls: float) -> tup
 def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True) -> Speedup:
     """Return what it buys to exchange and step only once in `every` batches.
 
-    At the least, what is the exchange's own for sure, and what is done with the gradients; likely all that ranks stand
-    there. On the host it takes CPUs from the ranks, too: they queue less without it, begin no round cold, and get back
+    At the least, what is the exchange's own for sure, and what is done with the gradients, where that is known: what a
+    host takes to launch it is not what its device does. Likely all that ranks stand there. On the host it takes CPUs from the ranks, too: they queue less without it, begin no round cold, and get back
     some of the caches and the memory bandwidth that it had beside their backward passes: nobody knows how much.
     """
     less = 1 - 1 / every
@@ -167,13 +191,38 @@ def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True
     update = min(ranks.mean(lambda m: m.update), ranks.working)
     hidden = max(0.0, min(ranks.mean(lambda m: m.hidden), HALF * ranks.working) - displaced)
 
-    def gain(saved: float, back: float) -> Speedup:
-        spared = less * (update + displaced + back)
+    def gain(saved: float, back: float, done: float = update) -> Speedup:
+        spared = less * (done + displaced + back)
         works = [max(0.0, max(own) - spared) for own in ranks.owns]
         return ranks.gain(works, ranks.communication - saved * less)
 
     stands = ranks.communication, ranks.working
     likely = gain(ranks.communication, chill(*stands) + BACK[0] * hidden if on_host else 0.0)
     most = gain(ranks.communication, (coldest(*stands) if on_host else 0.0) + BACK[1] * hidden)
-    least = gain(exposed, 0.0)
+    least = gain(exposed, 0.0, update if on_host else 0.0)
     return replace(likely, low=least.low, high=most.high, steady=least.steady)
+
+
+def uncovered(ranks: Team, exposed: float, times: int) -> float:
+    """Return the s of an exchange that stay exposed in rounds of so many times the work: more of it hides behind that."""
+    return max(0.0, exposed - (times - 1) * min(ranks.mean(lambda m: m.hidden), ranks.working))
+
+
+def enlarged(ranks: Team, exposed: float, times: int, *, on_host: bool = True) -> Speedup:
+    """Return what a batch so many times as large buys, in samples/s, where each needs one exchange, however large.
+
+    At the least the work is as many times as long and hides no more of the exchange than it does now; likely it hides
+    as many times as much. At the most the device is busy in the larger step whenever its host was late in the smaller
+    ones: it works as in the quickest quarter of the rounds.
+    """
+    least = accumulated(ranks, exposed, times, on_host=on_host)
+    works = [max(own) for own in ranks.owns]
+    quick = sorted(works)[len(works) // 4]
+    likely = ranks.gain(works, uncovered(ranks, ranks.communication, times) / times)
+    most = ranks.gain([min(work, quick) for work in works], 0.0)
+    return replace(
+        likely,
+        low=min(least.low, likely.low),
+        high=max(likely.high, min(most.likely, float(times))),
+        steady=min(least.sure, likely.sure),
+    )

@@ -7,8 +7,8 @@ spend more time on than the others: input (`next()` of their loaders), their dev
 Why it matters: every step ends when the slowest rank has come. Seven devices then wait for the eighth.
 
 What to do: input: give that rank the data path of the others (its disk, its share of a file system, its CPUs).
-Device: look at its clocks, its temperature and who else works on it. Computing: look for what only that rank does, or
-for more work in its samples.
+Device: look at its clocks, its temperature and who else works on it; where its clock is that of the others, for kernels
+that only this rank launches. Computing: look for what only that rank does, or for more work in its samples.
 
 When it is wrong: where ranks are meant to differ (pipeline stages, a parameter server). Not told here are lateness that
 alternates, which is jitter, and a rank that only queues longer for a CPU: there the machine is crowded. One that is
@@ -44,6 +44,7 @@ DO = {
     "device": "look at that device's clocks, temperature and other users (`nvidia-smi -q -d PERFORMANCE`)",
     "computing": "look for what only this rank does, or for longer samples in its share",
 }
+KERNELS = "look for what only this rank has its device do, or who else uses it: its clock is that of the others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def advise(run: Features) -> Iterator[Finding]:
 def _late(ranks: Team) -> _Late | None:
     """Return who is late: those above the widest gap between own times, at most half of the ranks."""
     own = [ranks.own(member) for member in range(len(ranks.ranks))]
-    order = sorted(range(len(own)), key=lambda member: own[member])
+    order = sorted(range(len(own)), key=own.__getitem__)
     places = range((len(order) + 1) // 2, len(order))
     place = max(places, key=lambda i: own[order[i]] - own[order[i - 1]])
     members, others = tuple(sorted(order[place:])), tuple(order[:place])
@@ -140,6 +141,12 @@ def _slower(run: Features, ranks: Team, late: _Late) -> float:
         return 0.0
     own = mean([ranks.own(m) for m in late.members])
     return min(late.by, own * (1 - mean(clocks[:count]) / usual))
+
+
+def _as_fast(run: Features, ranks: Team) -> bool:
+    """Return whether the device of each rank is known, and none has a slower clock than another."""
+    clocks = [device.clock for device in run.devices if device.clock]
+    return len(clocks) == len(run.devices) == len(ranks.ranks) and min(clocks) >= SLOWER * max(clocks)
 
 
 def _by_samples(ranks: Team, late: _Late) -> float:
@@ -273,7 +280,7 @@ def _finding(run: Features, ranks: Team, late: _Late, why: str, parts: dict[str,
             f"{who} {need} {theirs * 1e3:.3g} ms a step, the others {usual * 1e3:.3g} ms and then wait; "
             f"the difference is {why} ({max(0.0, parts[why]) * 1e3:.3g} ms)"
         ),
-        do=DO[why],
+        do=KERNELS if why == "device" and _as_fast(run, ranks) else DO[why],
         share_lost=1 - 1 / max(1.0, gain.likely),
         speedup=gain,
         basis="the measured rounds, in which the late ranks take what the others took in the next one",

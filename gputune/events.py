@@ -65,7 +65,7 @@ class Kind(IntEnum):
     #                  CPU, and above them 1 + the thirtieths of the latest forward passes that it was (0 unknown).
     #                  ON_DEVICE | STOOD: sampled rounds between t0 and t1 of the host's clock; a counts them, d ns
     #                  of the device's clock were this rank's own, e ns its stream stood for others and for the
-    #                  transfer; the lower bits of the code: thousandths of d that the exchange ran beside
+    #                  transfer; GATHERED; the ten lowest bits: thousandths of d that the exchange ran beside
     PICK = 14  # the batch sampler of a loader said from t0 to t1 which samples make a batch: only where it took 0.1 ms
     #            or more; in a next(), whose BATCH comes after it, or as an iterator came to life
     LOCKED = 15  # sampled batches that entered locks of multiprocessing, t0 to t1 as its FETCH, before its READS: a ns
@@ -115,6 +115,7 @@ FAILED = 2  # BATCH: this next() raised something else
 QUEUED_BITS, CALM_PARTS = 10, 30  # RENDEZVOUS: of the code, and in which parts forward passes are told above them
 ON_DEVICE = 0x8000  # RENDEZVOUS: times are the device's; the training thread did not stand there
 STOOD = 0x4000  # RENDEZVOUS: and they are of what the device's stream stood for, by events around it
+GATHERED = 0x2000  # RENDEZVOUS: with STOOD: weights had to be gathered from the other ranks for this round (FSDP)
 UNTIMED = 4  # BATCH: it was counted, but nothing is known of the wait for it: t0 = t1
 APART = 8  # BATCH: taken by another thread than the training's, which goes on meanwhile
 INLINE = 1  # FETCH, READS: made in the training process itself (num_workers=0)

@@ -300,6 +300,7 @@ class Meeting:
     backward: float = 0.0  # s of `own` inside of the latest backward pass; 0 where none was told
     waited: float = 0.0  # s of `own` in which it waits for its batches; on a device: in which that idles for them
     on_device: bool = False  # `own` and `apart` are of the device's clock
+    gathered: bool = False  # weights had to be gathered for it (FSDP): exchanged however rarely gradients are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple
 
-from gputune.events import CALM_PARTS, ON_DEVICE, QUEUED_BITS, STOOD, Record
+from gputune.events import CALM_PARTS, GATHERED, ON_DEVICE, QUEUED_BITS, STOOD, Record
 from gputune.features import Meeting
 from gputune.units import NS
 
@@ -115,11 +115,12 @@ class Meetings:
             number=record.a,
             own=record.d / NS,
             apart=record.e / NS,
-            hidden=record.d * (record.code & ~(ON_DEVICE | STOOD)) / 1000 / NS,
+            hidden=record.d * (record.code & ((1 << QUEUED_BITS) - 1)) / 1000 / NS,
             size=record.b,
             calls=max(1, record.c >> RANK_BITS),
             ranks=record.c & ((1 << RANK_BITS) - 1),
             on_device=True,
+            gathered=bool(record.code & GATHERED),
         )
         self._reduced.append(_Round(record.t0, record.t1, record.t1, meeting))
 

@@ -92,6 +92,15 @@ def test_on_a_device_nobody_gives_a_cpu_back(job) -> None:
     assert without.speedup.high < beside.speedup.high
 
 
+def test_what_a_host_takes_to_launch_an_update_is_not_promised_of_its_device(job) -> None:
+    """DDP over NCCL, measured: 8.5 ms of work, 7 ms of exchange, and 0.5 ms of the host's to launch the update."""
+    run = job(0.0085, 0.0085, communication=0.007, update=0.0005, hidden=0.0039)
+    (finding,) = advise(replace(run, devices=(Device(index="0", name="Pretended", busy=1.0),)))
+    assert finding.speedup.low == pytest.approx(15.5 / (8.5 + 7 / 8) * 0.95, rel=0.01)
+    assert finding.speedup.likely == pytest.approx(15.5 / (8.5 - 0.5 * 7 / 8 + 7 / 8), rel=0.01)
+    assert finding.speedup.low < 1.95 < finding.speedup.high  # x1.95 was realised
+
+
 def test_where_strangers_use_the_cpus_the_quickest_rounds_say_what_the_exchange_takes(job) -> None:
     """Every other message stands in line for a CPU for 10 ms, which is no link's fault."""
     run = job(0.020, 0.020)
@@ -122,3 +131,29 @@ def test_the_exchange_is_held_against_a_ring_over_the_link_that_it_took(job) -> 
 
 def test_is_silent_where_a_rank_was_not_seen(job, without) -> None:
     assert list(advise(without(job(0.020, 0.020, communication=0.020), 1))) == []
+
+
+def gathered(run: Features) -> Features:
+    """The same of ranks that gather their weights, as with FSDP."""
+    told = (tuple(replace(m, gathered=True, on_device=True) for m in p.meetings) for p in run.processes)
+    devices = (Device(index="0", name="Pretended", busy=1.0),)
+    processes = tuple(replace(p, meetings=m) for p, m in zip(run.processes, told, strict=True))
+    return replace(run, processes=processes, devices=devices)
+
+
+def test_ranks_that_gather_weights_are_not_told_to_accumulate(job) -> None:
+    """FSDP on four cards, measured: 15.4 ms of work, 56.3 ms of exchange; a batch four times as large took 78 ms."""
+    own = (0.0154,) * 4
+    (finding,) = advise(gathered(job(*own, communication=0.0563, hidden=0.0154)))
+    assert "a batch 4 times as large" in finding.do
+    assert "no_sync" not in finding.do
+    assert "weights and gradients" in finding.says
+    assert "gradient_accumulation" not in finding.change
+    assert finding.speedup.low < 4 * 71.6 / 78 < finding.speedup.high
+    assert finding.speedup.likely == pytest.approx(71.7 / (15.4 + (56.3 - 3 * 15.4) / 4), rel=0.02)
+
+
+def test_what_hides_behind_nothing_stays_as_exposed_in_a_larger_batch(job) -> None:
+    (finding,) = advise(gathered(job(0.020, 0.020, communication=0.020)))
+    assert "a batch 8 times as large" in finding.do
+    assert finding.speedup.likely == pytest.approx(40 / (20 + 20 / 8), rel=0.01)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import CALM_PARTS, ON_DEVICE, QUEUED_BITS, STOOD, Kind, SpanCode
+from gputune.events import CALM_PARTS, GATHERED, ON_DEVICE, QUEUED_BITS, STOOD, Kind, SpanCode
 
 
 def called(story, took: float, number: int, size: int = 1000) -> None:
@@ -164,6 +164,13 @@ def test_a_round_of_a_device_is_told_by_its_own_clock(story) -> None:
     assert [m.number for m in rounds] == [4, 5, 6, 7, 8]
     assert all((m.own, m.apart, m.hidden) == pytest.approx((0.020, 0.005, 0.005)) for m in rounds)
     assert all(m.on_device and (m.size, m.calls, m.ranks) == (500, 2, 4) for m in rounds)
+
+
+def test_rounds_for_which_weights_were_gathered_are_known(story) -> None:
+    story.step()
+    for number in range(1, 9):
+        stood(story, number, host=2, own=20, apart=5, beside=250 | GATHERED * (number > 5))
+    assert [(m.gathered, round(m.hidden * 1e3)) for m in told(story)] == [(False, 5)] * 2 + [(True, 5)] * 3
 
 
 def test_code_bits_of_a_hosts_forward_passes_are_no_stands(story) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import ON_DEVICE, STOOD, Kind
+from gputune.events import GATHERED, ON_DEVICE, STOOD, Kind
 
 pytest.importorskip("torch", reason="a real autograd engine runs the passes")
 
@@ -101,6 +101,18 @@ def test_calls_on_the_trainings_own_stream_are_stands_too(watched: Callable[...,
     assert met[5].d == pytest.approx(10e6, abs=2e6)
     assert (met[5].b, met[5].c) == (2000, 1 | 2 << 16)
     assert met[15].e == pytest.approx(5e6, abs=2e6)
+
+
+SHARDED = CALLED.replace("weight = torch", "fetch = standing.gather(lambda: cuda.work(0.003))\nweight = torch").replace(
+    "weight.sum()", "number > 10 and fetch()\n    weight.sum()"
+)
+
+
+def test_rounds_for_which_weights_are_gathered_say_so(watched: Callable[..., Any]) -> None:
+    met = {r.a: r for r in watched(SHARDED).healthy().records(Kind.RENDEZVOUS)}
+    assert not any(r.code & GATHERED for number, r in met.items() if number <= 10)
+    assert all(r.code & GATHERED for number, r in met.items() if number > 12)
+    assert met[15].e == pytest.approx(8e6, abs=2e6)
 
 
 SLOW_HOST = CALLED.replace("cuda.work(0.005)", "time.sleep(0.002)").replace("cuda.work(0.010)", "cuda.work(0.001)")

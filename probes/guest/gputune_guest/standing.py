@@ -15,7 +15,7 @@ import functools
 import sys
 
 from gputune_guest import device, patching, ring, spans
-from gputune_guest.words import ON_DEVICE, RENDEZVOUS, STOOD
+from gputune_guest.words import GATHERED, ON_DEVICE, RENDEZVOUS, STOOD
 
 DENSE = 32  # first rounds that are all timed
 PAIR = 2  # afterwards so many of EACH are, and of LATER once there were MANY: a round begins where another one ended
@@ -38,11 +38,11 @@ def sampled(number):
 class _Round:
     """One round under way: its stands, and what ran on other streams, as pairs of marks."""
 
-    __slots__ = ("beside", "calls", "number", "size", "stands")
+    __slots__ = ("beside", "calls", "gathered", "number", "size", "stands")
 
     def __init__(self, number):
         self.number, self.stands, self.beside = number, [], []
-        self.size = self.calls = 0
+        self.size = self.calls = self.gathered = 0
 
 
 class Standing:
@@ -78,11 +78,12 @@ class Standing:
             self._failed(error)
             return None
 
-    def leave(self, before):
-        """Mark that what the stream waits for is queued since `before`."""
+    def leave(self, before, gathered=0):
+        """Mark that what the stream waits for is queued since `before`: with GATHERED it is FSDP's."""
         self.inside = False
         try:
             if self.round is not None:
+                self.round.gathered |= gathered
                 self._stood(before, self.clock.mark())
         except Exception as error:
             self._failed(error)
@@ -164,7 +165,7 @@ class Standing:
         beside = sum(max(0, after.at - before.at) for before, after in done.beside)
         own = max(0, end.at - began.at - apart)
         size, calls, hidden = self.told if not done.calls else (done.size, done.calls, max(0, beside - apart))
-        code = ON_DEVICE | STOOD | min(1000, hidden * 1000 // max(1, own))
+        code = ON_DEVICE | STOOD | done.gathered | min(1000, hidden * 1000 // max(1, own))
         ranks = min(MOST, sys.modules["torch.distributed"].get_world_size()) | min(MOST, calls) << 16
         ring.record(RENDEZVOUS, code, began.t, end.t, done.number, size, own, apart, ranks)
         self.clock.pool += [mark for mark in [began, *marks] if mark is not end and mark is not self.clock.base]
@@ -251,7 +252,12 @@ def _over(mine, before, handle):
         mine._failed(error)
 
 
-def stand(original):
+def gather(original):
+    """Wrap a function of FSDP in which the stream waits for weights, or for gradients that were scattered."""
+    return stand(original, GATHERED)
+
+
+def stand(original, gathered=0):
     """Wrap a function in which the stream of the training is made to wait for other ranks."""
     tracing = spans.compiling()
 
@@ -265,22 +271,22 @@ def stand(original):
             return original(*args, **kwargs)
         finally:
             if before is not None:
-                mine.leave(before)
+                mine.leave(before, gathered)
 
     return wrapper
 
 
 def _hook_flat(module):
     for name in ("_pre_forward_unshard", "_pre_backward_hook", "_post_backward_final_callback"):
-        patching.patch(module, name, stand)
+        patching.patch(module, name, gather)
 
 
 def _hook_group(module):
-    patching.patch(module.FSDPParamGroup, "wait_for_unshard", stand)
+    patching.patch(module.FSDPParamGroup, "wait_for_unshard", gather)
 
 
 def _hook_state(module):
-    patching.patch(module.FSDPState, "_root_post_backward_final_callback", stand)
+    patching.patch(module.FSDPState, "_root_post_backward_final_callback", gather)
 
 
 HOOKS = {

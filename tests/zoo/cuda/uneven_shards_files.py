@@ -19,7 +19,7 @@ ZOO = {
     "devices": 2,
     "also": [],
 }
-BATCHES, BATCH, WIDTH = 400, 4096, 128
+BATCHES, BATCH, WIDTH = 400, 12288, 128
 
 
 def main() -> None:
