@@ -145,6 +145,38 @@ class OutOfMemoryRow(msgspec.Struct, frozen=True, kw_only=True):
     growth_bytes_per_step: float | None
 
 
+class FailureRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The last error of CUDA's in one process: what it said, and the line where that was noticed.
+
+    `gpu` is empty where it is not known which device failed; `lost`: nobody can reach it any more. `xids` are what the
+    driver reported of it, and `ended` says that the error ended the script.
+    """
+
+    gpu: str
+    pid: int
+    rank: int | None
+    what: str
+    where: str
+    ended: bool
+    lost: bool
+    xids: list[int]
+
+
+class UnusedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that trained without a device, by a torch that is built for one, and why, as far as that is known.
+
+    `reason`: `forked` (CUDA cannot be used after a fork), `hidden` (CUDA_VISIBLE_DEVICES, in `visible`), `driver` (it
+    runs CUDA `driver`, and torch is built for `built`), or `script` (nothing is known to have kept it from it).
+    """
+
+    pid: int
+    rank: int | None
+    reason: str
+    built: str
+    driver: str
+    visible: str | None
+
+
 class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     """One training process. `seen` false: nothing was heard from inside it, for the reason in `why`.
 
@@ -285,6 +317,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     oom_kills: int = 0
     oom_kills_where: str = ""
     out_of_memory: list[OutOfMemoryRow] = []
+    failures: list[FailureRow] = []
+    unused: list[UnusedRow] = []
     spent: Spent | None = None
     attached: Attached | None = None
     tuned: Tuned | None = None

@@ -392,6 +392,30 @@ class DeviceStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The last error of CUDA's in one process: what it said, and where that was noticed."""
+
+    gpu: str  # as NVML counts; empty where that is not known
+    pid: int
+    rank: int | None
+    what: str
+    where: str  # `train.py:31`; empty where no Python code called
+    ended: bool  # it ended the script
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unused:
+    """A process that trained by a torch which is built for CUDA, and used no device."""
+
+    pid: int
+    rank: int | None
+    built: str  # the CUDA that its torch is built for, `13.0`; empty for ROCm
+    driver: int  # the newest CUDA that the driver runs (13020 is 13.2), 0 unknown
+    visible: str | None  # its CUDA_VISIBLE_DEVICES, None not set
+    forked: bool  # from a process that had used CUDA: then it may not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One training process."""
 
@@ -593,4 +617,6 @@ class Features:
     dropped: int = 0  # records lost to lapped rings
     oom_kills: tuple[int, str] = (0, "")  # processes that the kernel killed for want of memory, and of what: "machine"
     out_of_memory: tuple[OutOfMemory, ...] = ()  # of a device, one a process
+    failures: tuple[Failure, ...] = ()  # of CUDA, one a process
+    unused: tuple[Unused, ...] = ()  # processes that could have used a device, as far as their torch goes
     stopped: float = 0.0  # s of `wall` in which all training processes stood still, because somebody had stopped them

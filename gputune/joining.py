@@ -49,6 +49,8 @@ def joined(parts: Sequence[Part]) -> Features:
         exit_code=next((f.exit_code for f in every if f.exit_code), first.features.exit_code),
         unavailable={probe: why for f in reversed(every) for probe, why in f.unavailable.items()},
         dropped=sum(f.dropped for f in every),
+        failures=tuple(each for f in every for each in f.failures),
+        unused=tuple(each for f in every for each in f.unused),
         out_of_memory=tuple(each for f in every for each in f.out_of_memory),
     )
 

@@ -7,6 +7,7 @@ that the recorder is gone. Lines are objects with some of these keys:
 | key | value |
 |---|---|
 | `devices` | what there is, once after each initialisation: index, name, uuid, minor, mig, instances |
+| `cuda` | with it: the newest CUDA that the driver runs, 1000 times major and 10 times minor; 0 unknown |
 | `t`, `v` | ns of the monotonic clock, and `[metric, index, value]` of each value read |
 | `p` | index to `[[pid, memory or null, SM share or null], …]` |
 | `x` | `[index, number]` of each Xid event |
@@ -142,9 +143,17 @@ class Reader:
         self._listen()
         self._slot.leave()
         self._answered = time.monotonic()
-        say(devices=[[c.index, c.name, c.uuid, c.minor, c.mig, c.instances] for c in self._cards.values()])
+        there = [[c.index, c.name, c.uuid, c.minor, c.mig, c.instances] for c in self._cards.values()]
+        say(devices=there, cuda=self._cuda())
         for index, error in missing:
             say(e=[index, "", WHY.get(error.value, f"cannot be read: {text_of(error)}"), time.monotonic_ns()])
+
+    def _cuda(self) -> int:
+        """Return the newest CUDA that the driver runs, 0 where it does not say."""
+        try:
+            return int(self._nv.nvmlSystemGetCudaDriverVersion_v2())
+        except self._nv.NVMLError:
+            return 0
 
     def told(self, chosen: list[int], often: list[str]) -> None:
         """Learn which devices matter, and which fields of them are due as often as can be."""

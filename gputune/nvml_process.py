@@ -76,6 +76,7 @@ class Answer:
     people: dict[int, tuple[Person, ...]] = field(default_factory=dict)  # device index to who is on it
     xids: tuple[tuple[int, int], ...] = ()  # device index (-1 unknown) and number
     devices: tuple[Device, ...] = ()  # after an initialisation
+    cuda: int = 0  # with them: the newest CUDA that the driver runs (13020 is 13.2), 0 unknown
     troubles: tuple[Trouble, ...] = ()
     fatal: str = ""  # NVML cannot be used at all: one sentence
     hint: str = ""
@@ -319,6 +320,7 @@ def _answer(line: dict[str, Any]) -> Answer:
         people={int(index): tuple((p, m, s) for p, m, s in who) for index, who in line.get("p", {}).items()},
         xids=tuple((index, number) for index, number in line.get("x", ())),
         devices=tuple(Device(i, n, u, m, g, tuple(parts)) for i, n, u, m, g, parts in line.get("devices", ())),
+        cuda=line.get("cuda", 0),
         troubles=(Trouble(trouble[0], trouble[1], trouble[2] or "", trouble[3]),) if trouble else (),
         fatal=line.get("fatal", ""),
         hint=line.get("hint", ""),

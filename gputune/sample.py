@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from gputune.events import Event
 
+LOST = "cannot be read: the device is lost"  # how what lacks of a device begins that has fallen off the bus
 ATTACHED = "it ran before gputune looked at it"  # Guest.why of a process that is only looked at from outside
 Kind = Literal["gauge", "counter"]
 Role = Literal["main", "worker", "other"]

@@ -25,6 +25,7 @@ from gputune.document import (
 )
 from gputune.enough import LEAST_BATCHES, too_few
 from gputune.exhaustion import ran_out
+from gputune.failing import failed, unused
 from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text
@@ -84,6 +85,8 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         oom_kills=features.oom_kills[0],
         oom_kills_where=features.oom_kills[1],
         out_of_memory=ran_out(features),
+        failures=failed(features),
+        unused=unused(features),
         stopped_s=_short(features.stopped),
         stolen=_stolen(features.machine),
         attached=_attached(attached),

@@ -97,6 +97,7 @@ class _Job:
             if answer.devices:
                 self._devices = {device.index: device for device in answer.devices}
                 self._settle_due = 0.0
+                readings.append(Note(-1, {"n": "driver", "cuda": answer.cuda}))
             readings += self._samples(answer)
             readings += self._troubles.take(answer, self._devices)
         at = time.monotonic()

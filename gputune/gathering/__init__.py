@@ -198,6 +198,9 @@ class Gatherer:
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
         watched = [g._replace(started=max(self.started, g.started)) for g in unseen]
         processes.extend(self.host.unseen(g, until, self.stacks) for g in watched)
+        indices = self.host.indices
+        failures = [t.trouble.failure(t.guest.pid, t.rank, t.gpu(indices)) for t in self._trainings.values()]
+        unused = [t.trouble.unused(t.guest.pid, t.rank, self.host.driver) for t in trainings]
         found = [t.out_of_memory(self.host.indices) for t in self._trainings.values()]
         stopped = min((p.stopped for p in processes if p.guest == "ring"), default=self._still(until))
         rate_limit, request_limit = self.host.read_limits()
@@ -218,5 +221,7 @@ class Gatherer:
             lacking=dict(self.host.lacking),
             dropped=self._lost,
             oom_kills=self.host.oom_kills,
+            failures=tuple(each for each in failures if each is not None),
+            unused=tuple(each for each in unused if each is not None),
             out_of_memory=tuple(self.host.beside(each) for each in found if each is not None),
         )

@@ -132,6 +132,10 @@ class Allocations:
             went_on=last.went_on,
         )
 
+    def only(self, indices: Mapping[str, str]) -> str:
+        """Return NVML's number of the one device that the process uses; empty where that is not known."""
+        return self._index(next(iter(self._cards)), indices) if len(self._cards) == 1 else ""
+
     def _index(self, device: int, indices: Mapping[str, str]) -> str:
         """Return NVML's number of a device; the only one there is where torch does not say which one it uses."""
         uuid = self._cards.get(device, Card("", 0)).uuid

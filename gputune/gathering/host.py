@@ -37,6 +37,7 @@ class Host:
         self.mounts: dict[Mount, None] = {}  # in the order in which they were told
         self.unavailable: dict[str, str] = {}  # probe to what it could not read, while it read the rest
         self.lacking: dict[str, tuple[Lacking, ...]] = {}  # probe to the parts of that
+        self.driver = 0  # the newest CUDA that it runs (13020 is 13.2), 0 unknown
         self.oom_kills: tuple[int, str] = (0, "")  # how many processes the kernel killed, and of what it counts that
         self._pending: list[Sample] = []
         self._pending_from = 0  # ns; the earliest of them
@@ -119,6 +120,8 @@ class Host:
         elif fields.get("n") == "mount":
             told = (str(fields.get(name)) for name in Mount._fields)
             self.mounts[Mount(*told)] = None
+        elif fields.get("n") == "driver":
+            self.driver = int(str(fields.get("cuda") or 0))
         elif fields.get("n") == "oom_kills":
             self.oom_kills = (int(str(fields.get("count"))), str(fields.get("where")))
         elif fields.get("n") == "unavailable":

@@ -21,6 +21,7 @@ from gputune.gathering.rounds import Rounds
 from gputune.gathering.settling import Settling
 from gputune.gathering.stops import Stops
 from gputune.gathering.storage import filing
+from gputune.gathering.trouble import TROUBLES, Trouble
 from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
 from gputune.units import NS
@@ -148,6 +149,7 @@ class Training:
         self.costs: deque[tuple[float, float]] = deque(maxlen=FORWARDS)  # s that the guest took of sampled batches and
         #                                                                  their steps, and s for sampling them beside
         self.sampled = 0
+        self.trouble = Trouble()
         self._before: dict[str, int] = {}  # the ledger's inclusive times when the loop began
         self._latest: dict[str, int] = {}  # and when the latest training batch or step ended
 
@@ -171,8 +173,10 @@ class Training:
                 self.world_size = maybe(fields.get("world_size"))
         elif kind == "precision":
             self._precision = precise(self._precision, fields)
-        elif kind == "card":
-            self._allocations.card(fields)
+        elif kind in TROUBLES:
+            self.trouble.take(fields)
+            if kind == "card":
+                self._allocations.card(fields)
         else:
             self._made_here(fields)
 
@@ -319,6 +323,10 @@ class Training:
         """Return how many rounds of its loop have begun; batches of evaluations are none."""
         found = (max(0, state.batches - state.in_evaluation) for state in self._loaders.values())  # ends count there
         return sum(found) or self.steps
+
+    def gpu(self, indices: Mapping[str, str]) -> str:
+        """Return NVML's number of the device that it uses, empty where it uses several, or none is known."""
+        return self._allocations.only(indices)
 
     def out_of_memory(self, indices: Mapping[str, str]) -> OutOfMemory | None:
         """Return the last time that a device's memory ran out, None where it never did. `indices`: NVML's, by UUID."""

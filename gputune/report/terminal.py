@@ -15,7 +15,7 @@ from gputune.document import FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
 from gputune.figures import duration
 from gputune.finding import AROUND, WITHOUT_EDIT, Severity
 from gputune.hygiene import clean
-from gputune.report import attached, ending, exhausted, unmeasured
+from gputune.report import attached, ending, exhausted, troubled, unmeasured
 from gputune.report.bar import SMALLEST, bar, legend, parts
 from gputune.report.ranks import counted, rank_rows
 from gputune.report.spent import sentence as spent
@@ -310,6 +310,8 @@ def _pythons(count: int) -> str:
 def _notes(verdict: Verdict, width: int) -> list[str]:
     """Return how it ended if that needs words, what was not seen, and what could not be measured."""
     lines = wrap(exhausted.sentence(verdict.out_of_memory), width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
+    for said in (troubled.failure(verdict.failures), troubled.unused(verdict.unused)):
+        lines += wrap(said, width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
     lines += wrap(ending.cause(verdict), width)
     unheard = [p for p in verdict.processes if not p.seen]
     if unheard and verdict.attached is None and not _inner(verdict):

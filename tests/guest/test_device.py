@@ -113,3 +113,64 @@ def test_a_device_that_falls_behind_is_seen_to_and_needs_no_hold(watched: Callab
     assert parts
     assert {part.code for part in parts} == {0}
     assert all(part.a == pytest.approx(12_000_000, rel=0.05) for part in parts)
+
+
+TURNS = """
+import time, torch
+from torch.utils.data import DataLoader
+class Quick:
+    def __len__(self): return 60
+    def __getitem__(self, i): return i
+torch.cuda.initialized = True
+for n, batch in enumerate(DataLoader(Quick(), batch_size=1)):
+    torch.cuda.current = n // EACH % 2
+    torch.cuda.work(4)
+    time.sleep(0.006)
+"""
+
+
+def test_a_training_that_changes_devices_is_timed_on_each(watched: Callable[..., Any], fake_torch: Path) -> None:
+    run = watched(TURNS.replace("EACH", "10"), path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
+    steps = [gap.d - 1 for gap in run.records(Kind.GAP)]
+    assert {n // 10 for n in steps} == set(range(6))
+    assert not {n for n in steps if n % 10 == 0 and n}  # they began on one device and ended on the other
+    assert all(part.a == pytest.approx(4_000_000, rel=0.1) for part in run.records(Kind.SEGMENT))
+
+
+def test_steps_that_begin_and_end_on_two_devices_are_not_timed(watched: Callable[..., Any], fake_torch: Path) -> None:
+    run = watched(TURNS.replace("EACH", "1"), path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
+    assert {gap.d for gap in run.records(Kind.GAP)} <= {1}
+    assert len(run.records(Kind.BATCH)) == 61
+
+
+LOST = LOOP.replace("INITIALISED", "True").replace(
+    "for batch",
+    """
+def lost(*_): raise RuntimeError('CUDA error: unspecified launch failure\\nSearch for it')
+for n, batch""",
+)
+LOST = LOST.replace("in DataLoader(Slow(), batch_size=1):", "in enumerate(DataLoader(Slow(), batch_size=1)):")
+
+
+def test_a_device_that_fails_is_told_and_is_no_error_of_ours(watched: Callable[..., Any], fake_torch: Path) -> None:
+    code = LOST + "    if n == 3: torch.cuda.Event.query = torch.cuda.Event.record = lost\n"
+    (told,) = watched(code, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy().notes("failed")
+    assert (told["what"], told["ended"]) == ("CUDA error: unspecified launch failure", False)
+    assert str(told["where"]).startswith("train.py:")
+
+
+def test_a_device_error_that_ends_a_script_is_told_with_its_line(watched: Callable[..., Any], fake_torch: Path) -> None:
+    code = LOST + "    if n == 3: lost()\n"
+    run = watched(code, path=(fake_torch,), env={"FAKE_CUDA": "12.4"})
+    (told,) = run.notes("failed")
+    assert (run.status, run.notes("error")) == (1, [])
+    assert (told["what"], told["ended"]) == ("CUDA error: unspecified launch failure", True)
+    line = next(n for n, text in enumerate(code.splitlines(), start=1) if text.startswith("def lost"))
+    assert told["where"] == f"train.py:{line}"
+
+
+def test_a_torch_for_cuda_that_trains_without_it_is_told_once(watched: Callable[..., Any], fake_torch: Path) -> None:
+    code = LOOP.replace("INITIALISED", "False").replace("torch.cuda.work(10)", "pass")
+    env = {"FAKE_CUDA": "12.4", "CUDA_VISIBLE_DEVICES": ""}
+    (told,) = watched(code, path=(fake_torch,), env=env).healthy().notes("unused")
+    assert (told["cuda"], told["visible"], told["forked"]) == ("12.4", "", False)

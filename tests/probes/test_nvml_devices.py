@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from gputune import nvml_child
 from gputune.nvml_devices import INITIAL_NAMESPACE, Owners, visible
 from gputune.nvml_process import Device
-from gputune.sample import Target
+from gputune.sample import LOST, Target
 
 EIGHT = [Device(i, "NVIDIA H200", f"GPU-{i}aaa-1", i, mig=False) for i in range(8)]
 PEOPLE = ((7001, 1 << 30, 0.5), (7002, 2 << 30, 0.25))
@@ -93,3 +94,7 @@ def test_a_hosts_pid_that_happens_to_be_one_of_ours_is_not_the_jobs(tmp_path: Pa
 
 def test_an_empty_device_belongs_to_nobody(tmp_path: Path) -> None:
     assert machine(tmp_path).split([], 0) == ([], [])
+
+
+def test_a_lost_device_is_told_by_the_words_that_verdicts_know_it_by() -> None:
+    assert nvml_child.WHY[15].startswith(LOST)

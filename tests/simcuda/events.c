@@ -108,7 +108,8 @@ API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 API cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
     struct event *a = (struct event *)from, *b = (struct event *)to;
-    if (!a->recorded || !b->recorded || !a->timing || !b->timing) return fail(cudaErrorInvalidResourceHandle);
+    if (!a->recorded || !b->recorded || !a->timing || !b->timing || a->card != b->card)
+        return fail(cudaErrorInvalidResourceHandle);
     cudaError_t error = cudaEventQuery(from);
     if (!error) error = cudaEventQuery(to);
     if (error) return error;

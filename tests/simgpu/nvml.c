@@ -95,8 +95,11 @@ const char *nvmlErrorString(nvmlReturn code) {
 
 nvmlReturn nvmlSystemGetDriverVersion(char *out, unsigned size) { return snprintf(out, size, "580.00.sim"), SUCCESS; }
 nvmlReturn nvmlSystemGetNVMLVersion(char *out, unsigned size) { return snprintf(out, size, "13.580.sim"), SUCCESS; }
-nvmlReturn nvmlSystemGetCudaDriverVersion_v2(int *out) { return *out = 13000, SUCCESS; }
-nvmlReturn nvmlSystemGetCudaDriverVersion(int *out) { return *out = 13000, SUCCESS; }
+nvmlReturn nvmlSystemGetCudaDriverVersion_v2(int *out) {
+    const char *told = getenv("SIMCUDA_DRIVER");
+    return *out = told ? atoi(told) : 13000, SUCCESS;
+}
+nvmlReturn nvmlSystemGetCudaDriverVersion(int *out) { return nvmlSystemGetCudaDriverVersion_v2(out); }
 nvmlReturn nvmlSystemGetProcessName(unsigned pid, char *out, unsigned size) {
     return snprintf(out, size, "process-%u", pid), SUCCESS;
 }

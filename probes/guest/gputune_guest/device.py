@@ -4,19 +4,22 @@ Where CUDA is in use (we never initialise it), timing events are recorded on the
 and when the following one is called, and around what makes the thread wait in between (joins.py). A loop without a
 DataLoader is timed from one optimizer step to the next. Once the events have passed they say how long the step's work
 took and how long the device had nothing to do after it. Nothing here waits for the device, but at the end of a trial.
+
+Events of two devices cannot be compared. Of a process with several the current one is timed; a step that begins on one
+and ends on another is not, and a training that moves on is timed from its next step on.
 """
 
 import collections
 import sys
 import time
 
-from gputune_guest import allocator, holding, joins, ring, spans, sync
+from gputune_guest import allocator, failing, holding, joins, ring, spans, sync
 from gputune_guest.words import DEVICE, GAP, HELD, SEGMENT
 
 now = ring.now
 ENOUGH = 5_000_000  # ns; of batches that come faster than this only so many are timed
 MOST_PENDING = 256  # steps that have not passed: a host that runs further ahead is not timed
-TOO_MANY = 3  # errors of the device's clock (several devices, a lost one) after which it is left alone
+TOO_MANY = 3  # errors of the device's clock after which it is left alone
 DRIFT = 2e-5  # of the time that passes, by which the two clocks may come apart
 NOTE = "device"  # what is said of a process whose device tells the time
 POLL = 0.001  # s between looks whether the device is through, where a trial ends
@@ -40,6 +43,8 @@ class Clock:
     def __init__(self, cuda):
         self.cuda = cuda
         self.capturing = getattr(cuda, "is_current_stream_capturing", bool)
+        self.device = sys.modules["torch"]._C._cuda_getDevice
+        self.home = None  # the device that it is the clock of
         self.pool = []
         self.pending = collections.deque()
         self.base = None  # the latest mark that has passed: what comes later is placed from it
@@ -55,7 +60,7 @@ class Clock:
         step = mine.step
         if step is not None and self.errors < TOO_MANY:
             try:
-                if self.usable() and step.end is None:
+                if self.usable() and step.end is None and self.device() == self.home:
                     step.end = self.mark()
                     self.hold.ends(step)
                 else:
@@ -74,6 +79,8 @@ class Clock:
             step, mine.step = mine.step, None
             if not self.usable():
                 return
+            if self._moved():
+                step = None
             every = max(1, ENOUGH // max(1, t1 - mine.returned))
             mine.returned = t1
             start = None
@@ -99,7 +106,11 @@ class Clock:
             return
         try:
             step, self.current = self.current, None
-            if not self.usable() or (step is None and t1 - self.returned < ENOUGH):
+            if not self.usable():
+                return
+            if self._moved():
+                step = None
+            if step is None and t1 - self.returned < ENOUGH:
                 return
             mark = self.mark()
             if step is not None:
@@ -132,9 +143,27 @@ class Clock:
 
     def usable(self):
         """Return whether this is the training thread, in its loop, with a device that is in use."""
-        if ring.here.phase is not None or spans.get_ident() != ring.here.trainer or not self.cuda.is_initialized():
+        if ring.here.phase is not None or spans.get_ident() != ring.here.trainer:
+            return False
+        if not self.cuda.is_initialized():
+            failing.unused(self.cuda)
             return False
         return not self.capturing()
+
+    def _moved(self):
+        """Return whether the thread has come to another device since; that one is timed then, from here on."""
+        device = self.device()
+        if device == self.home:
+            return False
+        self._forget()
+        self.home = device
+        return True
+
+    def _forget(self):
+        """Let go of all that was marked: it has failed, or is another device's."""
+        self.current = self.base = None
+        self.pending.clear()
+        self.pool.clear()
 
     def mark(self):
         """Return a mark that is on the current stream from now on."""
@@ -189,11 +218,12 @@ class Clock:
 
     def failed(self, error):
         """Leave the clock alone for a while, or for good."""
+        self._forget()
+        if failing.of_device(error):
+            self.errors = TOO_MANY
+            failing.tell(error, sys._getframe(1))
+            return
         self.errors += 1
-        self.current = None
-        self.pending.clear()
-        self.pool.clear()
-        self.base = None
         ring.failed(error)
 
 

@@ -16,6 +16,7 @@ FAMILIES = (
     *(
         "device",
         "allocator",
+        "failing",
         "loader",
         "picks",
         "pinning",

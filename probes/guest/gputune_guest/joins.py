@@ -122,6 +122,9 @@ class Meeting:
         try:
             if self.clock.capturing():
                 return None
+            if self.clock.device() != self.clock.home:
+                step.lost = True
+                return None
             step.inside = _Join(self.clock.mark(), copy)
             self.clock.hold.ends(step)  # a copy that nobody waits for ends nothing: the part's true end says it again
         except Exception as error:

@@ -4,6 +4,7 @@ import time
 
 _clock = [0.0, time.monotonic()]  # ms of device time when its queue is empty, host time then
 initialized = False
+current = 0  # the device that the thread uses
 _queued_calls = []  # what is called once it is initialised, with the stack of who asked for it
 TOTAL = 1 << 30  # B
 held = [0, 0]  # B that tensors hold, and the most that they ever did
@@ -50,7 +51,7 @@ class _C:
 
     @staticmethod
     def _cuda_getDevice():  # noqa: N802 - torch's name
-        return 0
+        return current
 
     @classmethod
     def _cuda_memoryStats(cls, device):  # noqa: N802 - likewise
@@ -85,14 +86,20 @@ class Event:
     def __init__(self, enable_timing=False):
         assert enable_timing
         assert initialized, "the guest must not initialise the device"
+        self.device = None
 
     def record(self):
+        if self.device not in {None, current}:
+            raise RuntimeError(f"Event device {self.device} does not match recording stream's device {current}.")
+        self.device = current
         self.at = max(_clock[0], time.monotonic() * 1e3)
 
     def query(self):
         return time.monotonic() * 1e3 >= self.at
 
     def elapsed_time(self, other):
+        if self.device != other.device:
+            raise RuntimeError("CUDA error: invalid resource handle")
         return other.at - self.at
 
     def synchronize(self):

@@ -1,0 +1,192 @@
+"""What is odd about a machine or a script is one true sentence, and the training ends as it does without gputune."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Maker = Callable[..., Any]
+GPUTUNE = (sys.executable, "-m", "gputune")
+PATIENCE = 120.0  # s
+# a frame of the guest's in a traceback: its line, the code, and the marks under that
+OURS = re.compile(r'  File "[^"]*/gputune_guest/[^\n]*\n(?:    [^\n]*\n)*')
+TRAIN = """
+import os, sys, time, torch
+from torch import nn
+from torch.utils.data import DataLoader
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+class Data:
+    def __len__(self): return 64 * 60
+    def __getitem__(self, i): return torch.full((64,), float(i % 7)), i % 10
+def train(first=device, second=device, each=lambda n: None):
+    head, tail = nn.Linear(64, 128).to(first), nn.Linear(128, 10).to(second)
+    optimizer = torch.optim.SGD([*head.parameters(), *tail.parameters()], lr=0.01)
+    for n, (x, y) in enumerate(DataLoader(Data(), batch_size=64)):
+        each(n)
+        loss = nn.functional.cross_entropy(tail(torch.relu(head(x.to(first))).to(second)), y.to(second))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if n % 20 == 0: print(n, loss.item() if loss.is_cuda else "", flush=True)
+"""
+
+
+@dataclass
+class Ended:
+    """How a script ended: bare, or watched."""
+
+    status: int
+    out: str
+    err: str
+
+
+def once(machine: Any, code: str, env: dict[str, str], act: Callable[[Any, Path], None] | None, *wrap: str) -> Ended:
+    """Run a training, `act` on the cards meanwhile, and return how it ended."""
+    folder = machine.folder / ("watched" if wrap else "bare")
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN + code)
+    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
+        process = subprocess.Popen(
+            [*wrap, "python", "train.py"], env=machine.environment() | env, cwd=folder, stdout=out, stderr=err
+        )
+        try:
+            if act is not None:
+                act(machine.cards, folder)
+            status = process.wait(PATIENCE)
+        finally:
+            process.kill()
+    err_text = OURS.sub("", (folder / "err").read_text()).replace(f"{folder}/", "")
+    return Ended(status, (folder / "out").read_text(), err_text)
+
+
+def both(
+    maker: Maker,
+    code: str,
+    *,
+    devices: int = 1,
+    env: dict[str, str] | None = None,
+    act: Callable[[Any, Path], None] | None = None,
+) -> tuple[Ended, dict[str, Any], str]:
+    """Run a training bare and watched: both end alike. Returns how, the verdict, and the report's text."""
+    machine = maker(devices)
+    bare = once(machine, code, env or {}, act)
+    machine.state.unlink()  # other cards, that nothing has happened to
+    machine = maker(devices)
+    watch = (*GPUTUNE, "watch", "--quiet", "--json", "verdict.json", "--out", "run", "--")
+    assert once(machine, code, env or {}, act, *watch) == bare
+    folder = machine.folder / "watched"
+    assert errors(folder / "run") == []
+    report = subprocess.run([*GPUTUNE, "report", folder / "run"], capture_output=True, text=True, check=True)
+    return bare, json.loads((folder / "verdict.json").read_text()), " ".join(report.stdout.split())
+
+
+def errors(run: Path) -> list[str]:
+    """Return what the guest said of errors of its own."""
+    from gputune.recording.reading import readings
+    from gputune.sample import Note
+
+    notes = (each for tick in readings(run) for each in tick if isinstance(each, Note))
+    return [str(note.fields) for note in notes if note.fields.get("n") in {"error", "off"}]
+
+
+def vanish(cards: Any, folder: Path) -> None:
+    """Take the card away as soon as the training has come to its 40th step."""
+    until = time.monotonic() + PATIENCE
+    while not (folder / "up").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    cards.set(lost=1)
+    cards.xid(79)
+    (folder / "gone").touch()
+
+
+WAITS = """
+def each(n):
+    if n == 40:
+        open("up", "w").close()
+        while not os.path.exists("gone"): time.sleep(0.01)
+"""
+
+
+def test_a_card_that_vanishes_in_a_step(machine: Maker) -> None:
+    ended, verdict, report = both(machine, WAITS + "train(each=each)\n", act=vanish)
+    assert ended.status == 1
+    (row,) = verdict["failures"]
+    assert (row["where"], row["lost"], row["ended"]) == ("train.py:14", True, True)
+    assert "GPU 0 was lost (Xid 79) at train.py:14: CUDA error:" in report
+
+
+def test_a_driver_that_is_too_old(machine: Maker) -> None:
+    ended, _, report = both(machine, "train()\n", env={"SIMCUDA_DRIVER": "12000"})
+    assert ended.status == 0
+    assert "did not use CUDA: the driver (CUDA 12.0) is too old for this torch (CUDA 13.0)" in report
+
+
+@pytest.mark.parametrize(("visible", "said"), [("", "is empty"), ("MIG-77", "is MIG-77")])
+def test_cards_that_are_hidden(machine: Maker, visible: str, said: str) -> None:
+    _, _, report = both(machine, "train()\n", env={"CUDA_VISIBLE_DEVICES": visible})
+    assert f"the training did not use CUDA: CUDA_VISIBLE_DEVICES {said}" in report
+
+
+def test_a_card_by_its_uuid(machine: Maker) -> None:
+    uuid = "GPU-51a9a1e0-0000-4000-8000-000000000001"
+    _, verdict, _ = both(machine, "train()\n", devices=3, env={"CUDA_VISIBLE_DEVICES": uuid})
+    assert (verdict["device"]["count"], verdict["unused"]) == (1, [])
+
+
+def test_a_model_over_two_cards(machine: Maker) -> None:
+    _, verdict, _ = both(machine, 'train("cuda:0", "cuda:1")\n', devices=2)
+    assert (verdict["device"]["count"], verdict["failures"], verdict["unused"]) == (2, [], [])
+
+
+def test_a_training_that_changes_cards(machine: Maker) -> None:
+    code = 'train("cuda:1", "cuda:0", each=lambda n: torch.cuda.set_device(n // 10 % 2))\n'
+    _, verdict, _ = both(machine, code, devices=2)
+    assert verdict["failures"] == []
+
+
+FORKS = """
+import multiprocessing
+train()
+for where in (torch.device("cpu"), device):
+    child = multiprocessing.get_context("fork").Process(target=train, args=(where, where), name="child")
+    child.start(); child.join(); print(child.exitcode)
+train()
+"""
+
+
+def test_a_fork_after_cuda_was_used(machine: Maker) -> None:
+    ended, _, report = both(machine, FORKS)
+    assert "Cannot re-initialize CUDA in forked subprocess" in ended.err
+    assert "did not use CUDA: it was forked from a process that had used CUDA" in report
+
+
+def test_memory_errors_and_mig_slices(machine: Maker) -> None:
+    def act(cards: Any, folder: Path) -> None:
+        cards.set(mig=1)
+        until = time.monotonic() + PATIENCE
+        while not (folder / "up").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(1.5)  # NVML's count is read once before
+        cards.set(ecc=2)
+        cards.xid(48)
+        time.sleep(2.5)  # and once after
+        (folder / "gone").touch()
+
+    _, verdict, _ = both(machine, WAITS + "train(each=each)\n", act=act)
+    (found,) = [row for row in verdict["findings"] if row["id"] == "device-errors"]
+    assert "Xid 48 (double-bit memory error)" in found["says"]
+    assert any("MIG mode" in row["why"] for row in verdict["unavailable"])
+    assert verdict["failures"] == []
+
+
+def test_the_users_own_preload(machine: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "libm.so.6")
+    ended, _, _ = both(machine, 'train()\nprint(os.environ["LD_PRELOAD"].split(":")[1:])\n')
+    assert "['libm.so.6']" in ended.out
