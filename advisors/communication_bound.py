@@ -159,9 +159,7 @@ def _of_sharded(times: int, halved: float) -> str:
 
 
 def _rarer(every: int, halved: float, messages: float) -> str:
-    """Return what helps ranks that reduce gradients: with half the bytes so much, or, where messages take the time,
-    fewer of them.
-    """
+    """Return what helps ranks that reduce gradients: half the bytes, or fewer messages where these take the time."""
     rarer = f"exchange every {every} batches (gradient accumulation under no_sync()); or "
     if messages > FEW:
         return f"{rarer}in fewer messages: all gradients as one tensor, larger buckets (bucket_cap_mb)"
@@ -204,7 +202,7 @@ def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True
 
 
 def uncovered(ranks: Team, exposed: float, times: int) -> float:
-    """Return the s of an exchange that stay exposed in rounds of so many times the work: more of it hides behind that."""
+    """Return the s of an exchange that stay exposed in rounds of so many times the work, which hides more of it."""
     return max(0.0, exposed - (times - 1) * min(ranks.mean(lambda m: m.hidden), ranks.working))
 
 

@@ -134,8 +134,7 @@ class Training:
         self.learns = False  # it made an optimizer's step, or a backward pass
         self._infers = False  # what is taken for its loop are batches of evaluations, until something else comes
         self._rounds = Rounds()
-        self._gaps: deque[float] = deque(maxlen=GAPS)
-        self._works: deque[float] = deque(maxlen=GAPS)
+        self._gaps, self._works = deque[float](maxlen=GAPS), deque[float](maxlen=GAPS)
         self._last_span = ""
         self._last_end = 0  # t1 of the last span, 0 where anything else came after it
         self._forwards: deque[float] = deque(maxlen=FORWARDS)
