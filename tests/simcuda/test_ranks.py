@@ -13,6 +13,7 @@ rank = int(os.environ["LOCAL_RANK"]); torch.cuda.set_device(rank)
 dist.init_process_group("nccl", device_id=torch.device("cuda", rank)); ranks = dist.get_world_size()
 """
 LATE, STEPS = 20, 8  # ms a step
+RATE = 2_000_000_000  # B/s of a slow link
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -77,6 +78,26 @@ say(rank, os.getpid(), a.elapsed_time(b))
     assert books["exposed_collective"] >= 0.98 * STEPS * LATE * 1e6
 
 
+def test_gradients_on_a_slow_link_take_their_bytes_by_the_rate(machine: Maker) -> None:
+    made = machine(2)
+    for card in range(2):
+        made.cards.set(card, rate_link=RATE)
+    code = f"""
+model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(8)]).to(device)
+model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank], bucket_cap_mb=4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1); x = torch.zeros(64, 1024, device=device)
+def steps(n):
+    for _ in range(n): model(x).sum().backward(); optimizer.step(); optimizer.zero_grad(set_to_none=False)
+steps(12); sync()  # in its first ten steps DDP itself waits for the device, to time them
+ahead(); dist.all_reduce(x)  # from here on both are at the same point
+a = mark(); steps({STEPS * 3}); b = mark(); sync()
+say(a.elapsed_time(b))
+"""
+    least = 4 * 8 * (1024 * 1024 + 1024) / RATE * 1e3 * STEPS * 3
+    for line in made.torchrun(2, JOIN + code):
+        assert float(line) == pytest.approx(least, rel=0.1)
+
+
 def stood(made: Any, pid: str) -> float:
     """Return the ms in which a rank stood in its last collectives."""
     lines = [line.split() for line in (made.folder / f"trace{pid}").read_text().splitlines()]
@@ -91,7 +112,8 @@ from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 def train(model):
     optimizer = torch.optim.AdamW(model.parameters())
-    for _ in range(3):
+    ahead()
+    for _ in range(20):
         model(torch.randn(8, 128, device=device)).sum().backward(); optimizer.step(); optimizer.zero_grad()
     sync()
 new = nn.Sequential(*[nn.Linear(128, 128) for _ in range(3)]).to(device)

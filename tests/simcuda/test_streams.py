@@ -60,6 +60,20 @@ def test_a_stream_waits_for_a_mark_of_another(machine: Maker) -> None:
     assert [float(word) for word in in_order[2:]] == pytest.approx([30, 20], abs=2 * EXACT)
 
 
+def test_streams_that_wait_for_each_other_hundreds_of_times_come_to_an_end(machine: Maker) -> None:
+    code = """
+        streams = [torch.cuda.Stream() for _ in range(3)]
+        ahead(); begin = mark(); streams[-1].wait_event(begin)
+        for _ in range(200):
+            for at, stream in enumerate(streams):
+                stream.wait_stream(streams[at - 1])
+                with torch.cuda.stream(stream): torch.cuda._sleep(MS // 100)
+        end = mark(streams[-1]); sync()
+        print(begin.elapsed_time(end))
+    """
+    assert float(machine().run(code)[0]) == pytest.approx(3 * 200 * 0.01, abs=3 * 200 * 1e-6 + EXACT)
+
+
 def test_forty_streams_share_the_slots_of_the_engine(machine: Maker) -> None:
     code = """
         streams = [torch.cuda.Stream() for _ in range(40)]
@@ -122,6 +136,25 @@ def test_a_graph_takes_the_time_of_its_kernels_and_one_launch(machine: Maker) ->
     """
     replayed, launched = map(float, machine().run(code))
     assert replayed == pytest.approx(launched, abs=0.05)
+
+
+def test_replays_of_large_graphs_with_their_backward_pass_end(machine: Maker) -> None:
+    code = """
+        class Cell(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.seen, self.kept = torch.nn.Linear(8, 64), torch.nn.Linear(64, 64)
+            def forward(self, series):
+                state = torch.zeros(16, 64, device=device)
+                for moment in self.seen(series).unbind(1): state = torch.tanh(moment + self.kept(state))
+                return state
+        series = torch.randn(16, 100, 8, device=device)
+        graphed = torch.cuda.make_graphed_callables(Cell().to(device), (series,)); sync()
+        ahead()
+        for _ in range(60): graphed(series).sum().backward()
+        sync(); print("ok")
+    """
+    assert machine().run(code) == ["ok"]
 
 
 def test_lower_clocks_and_a_neighbour_make_kernels_longer(machine: Maker) -> None:

@@ -3,6 +3,7 @@
 #include "sim.h"
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 static struct proc *enter(int device, int *why) { /* locked unless NULL */
     struct device *d = sim_lock(device);
@@ -74,22 +75,39 @@ int64_t sim_reached(int device, uint64_t number) {
     return time;
 }
 
-static double outlook(const struct state *s, const struct proc *p, int device, int stream, uint64_t number, int hops) {
+/* When the items of this process's streams may be done, ns from now: worked out once in a question, as far as it reaches.
+ * Waits that go to and fro between streams would otherwise be followed again for each of them. Under the lock. */
+static double outlooks[DEVICES][STREAMS][RING];
+static uint64_t reached[DEVICES][STREAMS]; /* items up to here are in it */
+
+static double outlook_of(const struct state *s, const struct proc *p, int device, int stream, uint64_t number);
+
+static double outlook_of_wait(const struct state *s, const struct item *wait) { /* the mark's stream must be so far */
+    const struct proc *other = &s->device[wait->where].procs[wait->size];
+    const struct mark *m = &other->marks[wait->at % MARKS];
+    if (m->number != wait->at || m->time) return 0;
+    return outlook_of(s, other, wait->where, m->stream, m->item);
+}
+
+static double outlook_of(const struct state *s, const struct proc *p, int device, int stream, uint64_t number) {
     const struct stream *q = &p->streams[stream];
     const struct device *d = &s->device[device];
-    double left = 0, speed = (double)d->param[P_clock_sm] / d->param[P_clock_max];
-    for (uint64_t i = q->done; i <= number && i < q->tail; i++) {
+    double *known = outlooks[device][stream], speed = (double)d->param[P_clock_sm] / d->param[P_clock_max];
+    if (number >= q->tail) number = q->tail - 1;
+    if (q->done == q->tail || number < q->done) return 0;
+    uint64_t i = reached[device][stream] > q->done ? reached[device][stream] : q->done;
+    for (double left = i > q->done ? known[(i - 1) % RING] : 0; i <= number; i++) {
         const struct item *item = &q->ring[i % RING];
-        if (item->kind != WAIT) {
-            left += item->kind == KERNEL ? item->left / speed : item->left;
-        } else if (hops) { /* not before the stream that it waits for is so far */
-            const struct proc *other = &s->device[item->where].procs[item->size];
-            const struct mark *m = &other->marks[item->at % MARKS];
-            if (m->number != item->at || m->time) continue;
-            left = fmax(left, outlook(s, other, item->where, m->stream, m->item, hops - 1));
-        }
+        if (item->kind == WAIT) left = fmax(left, outlook_of_wait(s, item)); /* marks are older than waits: no circles */
+        else left += item->kind == KERNEL ? item->left / speed : item->left;
+        known[i % RING] = left, reached[device][stream] = i + 1;
     }
-    return left; /* never too long: sharing the card only adds to it */
+    return known[number % RING]; /* never too long: sharing the card only adds to it */
+}
+
+static int64_t outlook(const struct state *s, const struct proc *p, int device, int stream, uint64_t number) {
+    memset(reached, 0, sizeof reached);
+    return s->at + (int64_t)ceil(outlook_of(s, p, device, stream, number));
 }
 
 /* When an item may be done at the soonest, ns; 0: it is. */
@@ -100,7 +118,7 @@ int64_t sim_outlook(int device, int stream, int64_t number) {
     struct state *s = sim_state();
     int64_t when = 0;
     if ((uint64_t)number >= p->streams[stream].done)
-        when = s->at + (int64_t)ceil(outlook(s, p, device, stream, number, STREAMS));
+        when = outlook(s, p, device, stream, number);
     sim_unlock(device);
     return when;
 }
@@ -114,7 +132,7 @@ int64_t sim_mark_outlook(int device, uint64_t number) {
     const struct mark *m = &p->marks[number % MARKS];
     int64_t when = 0;
     if (m->number == number && !m->time)
-        when = s->at + (int64_t)ceil(outlook(s, p, device, m->stream, m->item, STREAMS));
+        when = outlook(s, p, device, m->stream, m->item);
     sim_unlock(device);
     return when;
 }
