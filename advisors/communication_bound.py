@@ -159,9 +159,7 @@ def _of_sharded(times: int, halved: float) -> str:
 
 
 def _rarer(every: int, halved: float, messages: float) -> str:
-    """Return what helps ranks that reduce gradients: with half the bytes so much, or, where messages take the time,
-    fewer of them.
-    """
+    """Return what helps ranks that reduce gradients: with half the bytes so much; or fewer messages, where these last."""
     rarer = f"exchange every {every} batches (gradient accumulation under no_sync()); or "
     if messages > FEW:
         return f"{rarer}in fewer messages: all gradients as one tensor, larger buckets (bucket_cap_mb)"
@@ -183,8 +181,9 @@ def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True
     """Return what it buys to exchange and step only once in `every` batches.
 
     At the least, what is the exchange's own for sure, and what is done with the gradients, where that is known: what a
-    host takes to launch it is not what its device does. Likely all that ranks stand there. On the host it takes CPUs from the ranks, too: they queue less without it, begin no round cold, and get back
-    some of the caches and the memory bandwidth that it had beside their backward passes: nobody knows how much.
+    host takes to launch it is not what its device does. Likely all that ranks stand there. On the host it takes CPUs
+    from the ranks, too: they queue less without it, begin no round cold, and get back some of the caches and the memory
+    bandwidth that it had beside their backward passes: nobody knows how much.
     """
     less = 1 - 1 / every
     displaced = ranks.displaced
@@ -204,7 +203,7 @@ def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True
 
 
 def uncovered(ranks: Team, exposed: float, times: int) -> float:
-    """Return the s of an exchange that stay exposed in rounds of so many times the work: more of it hides behind that."""
+    """Return the s of an exchange that stay exposed in rounds of so many times the work: more hides behind that."""
     return max(0.0, exposed - (times - 1) * min(ranks.mean(lambda m: m.hidden), ranks.working))
 
 
