@@ -159,7 +159,7 @@ def _of_sharded(times: int, halved: float) -> str:
 
 
 def _rarer(every: int, halved: float, messages: float) -> str:
-    """Return what helps ranks that reduce gradients: with half the bytes so much; or fewer messages, where these last."""
+    """Return what helps ranks that reduce gradients: with half the bytes so much; or fewer messages that last."""
     rarer = f"exchange every {every} batches (gradient accumulation under no_sync()); or "
     if messages > FEW:
         return f"{rarer}in fewer messages: all gradients as one tensor, larger buckets (bucket_cap_mb)"
