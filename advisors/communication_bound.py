@@ -181,8 +181,9 @@ def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True
     """Return what it buys to exchange and step only once in `every` batches.
 
     At the least, what is the exchange's own for sure, and what is done with the gradients, where that is known: what a
-    host takes to launch it is not what its device does. Likely all that ranks stand there. On the host it takes CPUs from the ranks, too: they queue less without it, begin no round cold, and get back
-    some of the caches and the memory bandwidth that it had beside their backward passes: nobody knows how much.
+    host takes to launch it is not what its device does. Likely all that ranks stand there. On the host it takes CPUs
+    from the ranks, too: they queue less without it, begin no round cold, and get back some of the caches and the memory
+    bandwidth that it had beside their backward passes: nobody knows how much.
     """
     less = 1 - 1 / every
     displaced = ranks.displaced

@@ -86,8 +86,9 @@ for number in range(20):
     if number > 10:
         continue
     reduce(Part())
-time.sleep(0.3)
-mine._collect()
+while mine.pending:
+    time.sleep(0.001)
+    mine._collect()
 print(mine.rounds)
 """
 )
