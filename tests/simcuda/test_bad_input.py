@@ -190,3 +190,66 @@ def test_the_users_own_preload(machine: Maker, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("LD_PRELOAD", "libm.so.6")
     ended, _, _ = both(machine, 'train()\nprint(os.environ["LD_PRELOAD"].split(":")[1:])\n')
     assert "['libm.so.6']" in ended.out
+
+
+UNTOUCHED = """
+import warnings
+synced = 0
+def count(message, *_, **__):
+    global synced
+    synced += "synchroniz" in str(message)
+warnings.showwarning = count
+warnings.simplefilter("always")
+amp, side = sys.argv[1] == "amp", torch.cuda.Stream()
+net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 10)).to(device)
+optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.01), torch.amp.GradScaler("cuda", enabled=amp)
+def step(x, y):
+    optimizer.zero_grad(set_to_none=False)
+    with torch.autocast("cuda", dtype=torch.float16, enabled=amp):
+        loss = nn.functional.cross_entropy(net(x.view(-1, 1, 8, 8)), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+kept = torch.zeros(64, 64, device=device), torch.zeros(64, dtype=torch.long, device=device)
+if sys.argv[1] == "graph":
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3): step(*kept)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph): step(*kept)
+torch.cuda.set_sync_debug_mode("warn")
+for x, y in DataLoader(Data(), batch_size=64, pin_memory=True):
+    with torch.cuda.stream(side if sys.argv[1] == "side" else torch.cuda.current_stream()):
+        x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+    torch.cuda.current_stream().wait_stream(side)
+    if sys.argv[1] == "graph":
+        for here, batch in zip(kept, (x, y)): here.copy_(batch)
+        graph.replay()
+    else:
+        step(x, y)
+torch.cuda.set_sync_debug_mode("default")
+print("synchronizations", synced)
+"""
+
+
+def launched(folder: Path) -> list[list[list[str]]]:
+    """Return kind, name and bytes of what each stream did, in its order, without the guest's holds."""
+    lines = [line.split() for file in folder.glob("trace.*") for line in file.read_text().splitlines()]
+    streams: dict[str, list[list[str]]] = {}
+    for line in sorted(lines, key=lambda line: int(line[3])):
+        if "spin_kernel" not in line[5]:
+            streams.setdefault(line[2], []).append([line[0], *line[5:]])
+    return sorted(streams.values())
+
+
+@pytest.mark.parametrize("kind", ["plain", "amp", "graph", "side"])
+def test_the_guest_adds_no_synchronization_and_no_launch(machine: Maker, kind: str) -> None:
+    env = {"SIMCUDA_TRACE": "trace.%p"}
+    code = f"import sys\nsys.argv[1:] = [{kind!r}]\n" + UNTOUCHED
+    made: list[Path] = []
+    ended, _, _ = both(machine, code, env=env, act=lambda _, folder: made.append(folder))
+    assert ended.out.startswith("synchronizations")
+    bare, watched = map(launched, made)
+    assert sum(map(len, bare)) > 100
+    assert bare == watched
