@@ -1,5 +1,7 @@
 """The whole model is saved every ten steps: its weights come back from the device, one tensor after another."""
 
+import tempfile
+
 import kit_cuda as kit
 import torch
 from torch import nn
@@ -11,12 +13,15 @@ ZOO = {
     "device": "cuda",
     "also": [],
 }
+FOLDER = tempfile.TemporaryDirectory()
 BATCH, WIDTH = 65536, 1024
 
 
 def save(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
     """Write a checkpoint, as a training does that restarts often."""
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, "checkpoint.pt")
+    torch.save(
+        {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, f"{FOLDER.name}/checkpoint.pt"
+    )
 
 
 def main() -> None:

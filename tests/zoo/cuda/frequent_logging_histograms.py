@@ -1,6 +1,7 @@
 """A histogram of every weight goes to the log every other step: a copy to the host and a page of text for each."""
 
 import logging
+import tempfile
 
 import kit_cuda as kit
 import torch
@@ -13,6 +14,7 @@ ZOO = {
     "device": "cuda",
     "also": ["sync-every-step"],
 }
+FOLDER = tempfile.TemporaryDirectory()
 BATCH, SIDE = 32, 64
 
 
@@ -24,7 +26,9 @@ def histogram(weight: torch.Tensor) -> str:
 def main() -> None:
     args = kit.settings(ZOO, log_interval=1)
     torch.set_num_threads(1)
-    logging.basicConfig(filename="train.log", level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    logging.basicConfig(
+        filename=f"{FOLDER.name}/train.log", level=logging.INFO, format="%(asctime)s %(name)s %(message)s"
+    )
     log = logging.getLogger("weights")
     with torch.device("cuda"):
         model = nn.Sequential(nn.Conv2d(8, 384, 3, padding=1), *(nn.Conv2d(384, 384, 3, padding=1) for _ in range(6)))
