@@ -286,6 +286,7 @@ assert pickle.loads(pickle.dumps([open, os.stat])) == [open, os.stat]
 assert Holder().open("notes.txt").read() == "mine\\n" and Holder().stat("notes.txt").st_size == 5
 """,
 }
+TORCHS_OWN = ("USDT:", "gpuGetDeviceCount failed")  # its profiler says, with and without us; the latter without a driver
 SLOW = {"an exported program"}  # its import takes seconds
 REAL = {
     "checkpoints",
@@ -302,7 +303,7 @@ def test_a_script_meets_what_it_wrote_and_leaves_the_user_s_files(
     before = seen(mine)
     start = watched if case in REAL else lightly
     run = start(HEAD + CASES[case], env=hushed(mine)).healthy()
-    said = [line for line in run.err.splitlines() if not line.startswith("USDT:")]  # of torch's profiler
+    said = [line for line in run.err.splitlines() if not any(word in line for word in TORCHS_OWN)]
     assert said in ([], ["said"])
     assert seen(mine) == before
     assert run.notes("hush") == [{"n": "hush", "on": True}]

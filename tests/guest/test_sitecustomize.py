@@ -73,7 +73,8 @@ def test_nothing_is_imported_that_python_had_not_loaded(rings: Path, tmp_path: P
     code = "import sys; print(sorted(sys.modules))"
     bare = set(eval(run(code, str(tmp_path), str(rings), python=python).stdout))
     ours = set(eval(run(code, str(GUEST), str(rings), python=python).stdout))
-    assert ours - bare == {"sitecustomize"}
+    assert "sitecustomize" in ours  # of which a system may have one of its own
+    assert ours - bare <= {"sitecustomize"}
 
 
 def test_an_importer_that_asks_all_finders_again_does_not_recurse(rings: Path, fake_torch: Path) -> None:
