@@ -286,7 +286,7 @@ assert pickle.loads(pickle.dumps([open, os.stat])) == [open, os.stat]
 assert Holder().open("notes.txt").read() == "mine\\n" and Holder().stat("notes.txt").st_size == 5
 """,
 }
-TORCHS_OWN = ("USDT:", "gpuGetDeviceCount failed")  # its profiler says, with and without us; the latter without a driver
+TORCHS_OWN = ("USDT:", "gpuGetDeviceCount failed")  # its profiler says, without us, too; no driver
 SLOW = {"an exported program"}  # its import takes seconds
 REAL = {
     "checkpoints",
