@@ -31,7 +31,6 @@ FIRST = 7.0  # compute capability from which on there are tensor cores
 TF32 = 8.0  # and from here on convolutions use them in 32 bits as well, unless they are told not to
 WITHOUT = ("GTX 16",)  # of that capability, but without them
 UNUSED = 0.02  # of the time the device is busy: with half precision anywhere, tensor cores work more than this
-PARTLY = 0.5  # of that time: up to here they may be those of attention, which takes them whatever is allowed
 BUSY = 0.5  # of the time: a device that idles more has another ailment first
 FILLED = 0.3  # of the multiprocessors while it is busy: with fewer, kernels are small
 SURELY = 0.7  # busy share: where no counter tells, the device's work must be what sets the pace
@@ -61,7 +60,7 @@ def _seen(run: Features, device: Device) -> str:
         return ""
     busy, capability = device.busy or 0.0, device.capability
     active, tensor = device.sm_active, device.tensor_active
-    if active is None or tensor is None or UNUSED * busy < tensor <= PARTLY * busy:
+    if active is None or tensor is None:
         sure = bool(run.processes) and all(_single(process, capability) for process in run.processes)
         return "the model's weights have 32 bits, nothing runs under autocast" if sure and busy >= SURELY else ""
     if busy < BUSY or active < FILLED * busy or tensor > UNUSED * busy:

@@ -43,7 +43,8 @@ class Clock:
     def __init__(self, cuda):
         self.cuda = cuda
         self.capturing = getattr(cuda, "is_current_stream_capturing", bool)
-        self.device = sys.modules["torch"]._C._cuda_getDevice
+        native = getattr(sys.modules["torch"], "_C", None)
+        self.device = getattr(native, "_cuda_getDevice", int)  # the number of the current one; without it always 0
         self.home = None  # the device that it is the clock of
         self.pool = []
         self.pending = collections.deque()
