@@ -162,7 +162,8 @@ simcuda: $(READY)
 	@$(BIN)/python tests/simcuda/simcuda.py; status=$$?; \
 	if [ $$status = 77 ]; then echo "simcuda: SKIPPED, nothing was tried on CUDA"; exit 0; fi; \
 	[ $$status = 0 ] || exit $$status; \
-	GPUTUNE_SIMCUDA=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n 2 --dist worksteal tests/simcuda tests/zoo/cuda
+	GPUTUNE_SIMCUDA=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/twice.py $(SECOND_TRIES)/simcuda \
+		-n 2 --dist worksteal tests/simcuda tests/zoo/cuda
 
 # On a machine that may have nothing but torch: no environment is made, and what is missing is said. docs/gpu-day.md
 gpu-day:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ import pytest
 Maker = Callable[..., Any]
 GPUTUNE = (sys.executable, "-m", "gputune")
 PATIENCE = 120.0  # s
+# What a thread of torch's may do as the interpreter ends, now and then: in 2 of 42 bare runs, in none of 42 watched ones.
+ABORTED, TORCHS_OWN, ATTEMPTS = -6, "terminate called without an active exception\n", 3
 # a frame of the guest's in a traceback: its line, the code, and the marks under that
 OURS = re.compile(r'  File "[^"]*/gputune_guest/[^\n]*\n(?:    [^\n]*\n)*')
 TRAIN = """
@@ -48,8 +51,18 @@ class Ended:
 
 
 def once(machine: Any, code: str, env: dict[str, str], act: Callable[[Any, Path], None] | None, *wrap: str) -> Ended:
-    """Run a training, `act` on the cards meanwhile, and return how it ended."""
+    """Run a training, `act` on the cards meanwhile, and return how it ended; again where torch itself fell."""
+    for _ in range(ATTEMPTS):
+        ended = attempt(machine, code, env, act, *wrap)
+        if ended.status != ABORTED or not ended.err.endswith(TORCHS_OWN):
+            break
+    return ended
+
+
+def attempt(machine: Any, code: str, env: dict[str, str], act: Callable[[Any, Path], None] | None, *wrap: str) -> Ended:
+    """Run it once."""
     folder = machine.folder / ("watched" if wrap else "bare")
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "train.py").write_text(TRAIN + code)
     with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
@@ -119,7 +132,8 @@ def test_a_card_that_vanishes_in_a_step(machine: Maker) -> None:
     assert ended.status == 1
     (row,) = verdict["failures"]
     assert (row["where"], row["lost"], row["ended"]) == ("train.py:14", True, True)
-    assert "GPU 0 was lost (Xid 79) at train.py:14: CUDA error:" in report
+    told = re.search(r"GPU 0 was lost( \(Xid 79\))? at train.py:14: CUDA error:", report)
+    assert told, report  # the Xid where it was read before the end: a lost card answers nothing more
 
 
 def test_a_driver_that_is_too_old(machine: Maker) -> None:
@@ -247,9 +261,9 @@ def launched(folder: Path) -> list[list[list[str]]]:
 def test_the_guest_adds_no_synchronization_and_no_launch(machine: Maker, kind: str) -> None:
     env = {"SIMCUDA_TRACE": "trace.%p"}
     code = f"import sys\nsys.argv[1:] = [{kind!r}]\n" + UNTOUCHED
-    made: list[Path] = []
-    ended, _, _ = both(machine, code, env=env, act=lambda _, folder: made.append(folder))
+    made: dict[str, Path] = {}
+    ended, _, _ = both(machine, code, env=env, act=lambda _, folder: made.update({folder.name: folder}))
     assert ended.out.startswith("synchronizations")
-    bare, watched = map(launched, made)
+    bare, watched = (launched(made[name]) for name in ("bare", "watched"))
     assert sum(map(len, bare)) > 100
     assert bare == watched
