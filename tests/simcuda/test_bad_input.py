@@ -16,7 +16,7 @@ import pytest
 Maker = Callable[..., Any]
 GPUTUNE = (sys.executable, "-m", "gputune")
 PATIENCE = 120.0  # s
-# What a thread of torch's may do as the interpreter ends, now and then: in 2 of 42 bare runs, in none of 42 watched ones.
+# What a thread of torch may do as the interpreter ends: in 2 of 42 bare runs, in none of 42 watched ones.
 ABORTED, TORCHS_OWN, ATTEMPTS = -6, "terminate called without an active exception\n", 3
 # a frame of the guest's in a traceback: its line, the code, and the marks under that
 OURS = re.compile(r'  File "[^"]*/gputune_guest/[^\n]*\n(?:    [^\n]*\n)*')
