@@ -479,7 +479,7 @@ class Training:
             key = _key(name, site)
             fed = self._rollouts.evaluated(key, record.t1, own=bool(claim.batches))
             self._fed(key if fed else None)
-        elif record.code == SpanCode.COPY_H2D:
+        elif record.code == SpanCode.COPY_H2D and self._loop_began:  # before it a model is copied, once
             self._copies.take(record)
 
     def _prepares(self, site: _Site | None) -> bool:

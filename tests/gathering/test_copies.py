@@ -25,3 +25,15 @@ def test_a_training_without_copies_has_none(story) -> None:
     story.iterator()
     story.epoch(2)
     assert story.features().processes[0].copies == ()
+
+
+def test_a_model_that_is_copied_before_the_training_is_no_copy_of_its_steps(story) -> None:
+    story.note(n="site", id=1, where="train.py:12", what="Tensor.to")
+    story.note(n="site", id=2, where="train.py:51", what="Tensor.cuda")
+    story.iterator()
+    story.span(SpanCode.COPY_H2D, 50, a=1, b=1_000_000)
+    story.epoch(2)
+    story.span(SpanCode.COPY_H2D, 5, a=2, b=3000)
+    story.epoch(1)
+    (copy,) = story.features().processes[0].copies
+    assert (copy.where, copy.size) == ("train.py:51", 3000)
