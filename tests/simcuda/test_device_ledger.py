@@ -74,7 +74,7 @@ def told(machine: Any, *settings: object) -> tuple[dict[str, float], list[float]
     ("work", "slow", "pinned"),
     [
         pytest.param((0, 4096, 8, False), 0.0, True, id="device-bound"),
-        pytest.param((2, 256, 20, False), 0.0, True, id="host-bound"),
+        pytest.param((1, 256, 6, False), 0.0, True, id="host-bound"),
         pytest.param((0, 2048, 8, True), 0.0, True, id="read every step"),
         pytest.param((0, 2048, 4, False), 0.0, False, id="pageable"),
         pytest.param((0, 2048, 4, False), 0.001, True, id="starved"),
