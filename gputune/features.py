@@ -469,6 +469,16 @@ class Process:
     rounds: int = 0  # of these in the whole run, those that were not timed included
 
     @property
+    def kernels(self) -> float | None:
+        """Return the s of kernels in a step, as measured where they ran without a gap; None where they never did."""
+        return None if self.device_step is None else self.device_step.compute
+
+    @property
+    def through(self) -> float:
+        """Return the s from the loop's begin until the device was through with all that was queued in it."""
+        return self.loop + self.behind
+
+    @property
     def read_waits(self) -> float:
         """Return the s of the loop in which the training thread waited for the device to read or to synchronize.
 

@@ -111,10 +111,8 @@ def _launching(process: Process, own: float, steps: int) -> float:
     gaps it is known that it waits for its host, which is then between the first module and the end of the optimizer.
     """
     if process.stack_samples < LEAST_STACKS:
-        timed = process.device_step
-        aside = mean(process.before_forward) + mean(process.after_step)
-        between = own - aside if timed is not None and timed.compute is not None else 0.0
-        return max(process.backward / steps, between)
+        between = own - mean(process.before_forward) - mean(process.after_step)
+        return max(process.backward / steps, between if process.kernels is not None else 0.0)
     return max(0.0, own) * min(1.0, sum(frame.share for frame in process.frames if frame.compute))
 
 

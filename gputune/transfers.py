@@ -58,10 +58,9 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
     outlooks = [Outlook(run, process, x) for x in process.loaders if x.training and x.num_workers]
     moving = min(copying, sum(c.size / c.fastest for c in copies if c.fastest) / steps)
     timed, device = process.device_step, device_time(run, process, step)
-    measured = timed is not None and timed.compute is not None
     if timed is not None and timed.copying > 0:
         moving = timed.copying
-    if measured:
+    if process.kernels is not None:
         device = device_work(run, process, step)
     elif process.works:  # timed from batch to batch on the device's clock: the copies are a part of that
         device = min(max(0.0, device - moving), device_work(run, process, step))
@@ -72,7 +71,7 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
         syncing=process.read_waits / steps,
         device=device,
         least=max((o.fastest(pinned_at) for o in outlooks if o.known), default=0.0) / steps,
-        measured=measured,
+        measured=process.kernels is not None,
     )
 
 

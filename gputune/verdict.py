@@ -59,7 +59,7 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
     """
     heard = [p for p in features.processes if p.guest == SEEN]
     attached = [p for p in features.processes if p.guest == ATTACHED]
-    rate = _together(features) or _sum(_rate(p.samples, p.loop + p.behind) for p in heard)
+    rate = _together(features) or _sum(_rate(p.samples, p.through) for p in heard)
     return Verdict(
         command=list(features.command),
         exit_code=features.exit_code,
@@ -74,7 +74,7 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         perhaps=_findings(perhaps),
         overhead=overhead,
         unavailable=_unavailable(features),
-        steps_per_s=_mean([r for p in heard if (r := _rate(p.optimizer_steps, p.loop + p.behind)) is not None]),
+        steps_per_s=_mean([r for p in heard if (r := _rate(p.optimizer_steps, p.through)) is not None]),
         startup_s=_mean([p.ledger.get("startup", 0.0) for p in heard]) or 0.0,
         loop_s=_mean([p.loop for p in heard]) or 0.0,
         abstained=FROM_OUTSIDE if attached and not heard else abstained(heard),
@@ -134,7 +134,7 @@ def _unavailable(features: Features) -> list[UnavailableRow]:
 def _together(features: Features) -> float | None:
     """Return the samples/s of a job of ranks, whose first to be done wait for the last; None where there is none."""
     ranks = job(features)
-    return _rate(sum(p.samples for p in ranks), max((p.loop + p.behind for p in ranks), default=0.0))
+    return _rate(sum(p.samples for p in ranks), max((p.through for p in ranks), default=0.0))
 
 
 def _device(devices: Sequence[Device]) -> DeviceRow:
@@ -269,7 +269,7 @@ def _process(process: Process) -> ProcessRow:
         loop_s=_short(process.loop),
         batches=process.batches,
         optimizer_steps=process.optimizer_steps,
-        samples_per_s=_rate(process.samples, process.loop + process.behind),
+        samples_per_s=_rate(process.samples, process.through),
         local_rank=process.local_rank,
         world_size=process.world_size,
         host=process.host,

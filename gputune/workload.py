@@ -284,9 +284,8 @@ def device_work(run: Features, process: Process, per_batch: float) -> float:
     As measured where it ran them without a gap. Else its own clock is read where a step begins and where it ends: what
     it idles in between, because the host is slow or reads a result, is in that time. NVML's busy share leaves it out.
     """
-    timed = process.device_step
-    if timed is not None and timed.compute is not None:
-        return max(0.0, timed.compute - for_others(run, process))
+    if process.kernels is not None:
+        return max(0.0, process.kernels - for_others(run, process))
     found = device_time(run, process, per_batch)
     shares = [d.busy for d in run.devices if d.busy is not None]
     return min(found, max(0.0, max(shares) * per_batch - for_others(run, process))) if shares else found
@@ -299,8 +298,7 @@ def device_share(run: Features, process: Process) -> float | None:
     card and is no ceiling, only where it was not.
     """
     steps = process.batches or process.optimizer_steps
-    timed = process.device_step
-    if timed is not None and timed.compute is not None and steps and process.loop > 0:
+    if process.kernels is not None and steps and process.loop > 0:
         each = process.loop / steps
         return min(1.0, device_work(run, process, each) / each)
     return max((d.busy for d in run.devices if d.busy is not None), default=None)
@@ -313,8 +311,7 @@ def device_between(run: Features, process: Process, per_batch: float, paused: fl
     tell. NVML's busy share can: of several ranks the least, for where one pauses alone its device idles, and those of
     the others run the kernel that waits for it.
     """
-    timed = process.device_step
-    if timed is not None and timed.compute is not None:
+    if process.kernels is not None:
         work = device_work(run, process, per_batch)
         return work, work
     found = device_time(run, process, per_batch)

@@ -552,8 +552,8 @@ class Training:
         for spans in (totals, inclusive, in_loop) if hidden else ():
             spans["collective"] = spans.get("collective", 0.0) + hidden
         totals["step"] -= hidden
-        for spans in (totals, inclusive, in_loop):
-            self._awaited(spans)
+        timed = self._clocked.told
+        self._awaited(totals, inclusive, in_loop)
         loop, behind = max(0, self._loop_end - self._loop_began) / NS, self._backlog.left(self._loop_end) / NS
         cores, queued = host.mean("cpu.main"), host.mean("cpu.queued.main")
         frames, samples = stacks.of(self.guest.pid)
@@ -636,18 +636,18 @@ class Training:
             allocators=self._allocations.features(host.indices, self._loop_began, self._loop_end),
             gaps=tuple(self._gaps),
             works=tuple(self._works),
-            device_step=self._clocked.told,
+            device_step=timed,
         )
 
-    def _awaited(self, spans: dict[str, float]) -> None:
-        """Count as waiting for the device what a copy stood before it could begin: that is no copying."""
+    def _awaited(self, *each: dict[str, float]) -> None:
+        """Count as waiting for the device what copies stood before they could begin: that is no copying."""
         timed = self._clocked.told
-        if timed is None or not spans.get("copy.h2d"):
-            return
-        steps = max(1, self._rounds.count, sum(state.batches for state in self._loaders.values()))
-        stood = min(spans["copy.h2d"], timed.copy_waits * steps)
-        spans["copy.h2d"] -= stood
-        spans["sync"] = spans.get("sync", 0.0) + stood
+        stood_each = timed.copy_waits * max(1, self._rounds.count, self.batches) if timed is not None else 0.0
+        for spans in each:
+            copied = spans.get("copy.h2d", 0.0)
+            if stood := min(copied, stood_each):
+                spans["copy.h2d"] = copied - stood
+                spans["sync"] = spans.get("sync", 0.0) + stood
 
     def _site(self, number: int) -> tuple[str, str]:
         site = self._sites.get(number)
