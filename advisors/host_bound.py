@@ -36,6 +36,12 @@ SAVED = (
     0.9,
     1.0,
 )  # of it: what fusing saves at least, and what graphs do, which are one launch each: all of it but that
+MOSTLY = 0.5  # of that time from the backward pass to the end of the optimizer's step: then it is the optimizer's
+FUSED = (0.7, 0.9, 1.0)  # of this: an optimizer that goes through its parameters in one kernel still lists them
+ONE_BY_ONE = (
+    "an optimizer with fused=True (or foreach=True), and gradients clipped with foreach=True: one kernel for many"
+)
+MANY = 'torch.compile(model, mode="reduce-overhead") (CUDA graphs), optimizers with fused=True, or larger batches'
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -60,25 +66,35 @@ def _bound(run: Features, process: Process) -> Lanes | None:
 
 
 def _finding(process: Process, step: Lanes, busy: float) -> Finding:
-    least, likely, most = (step.without(step.launching * share) for share in SAVED)
+    steps = process.batches or process.optimizer_steps
+    optimizer = min(step.launching, process.optimizing / steps)
+    by_optimizer = optimizer >= MOSTLY * step.launching
+    part, saved = (optimizer, FUSED) if by_optimizer else (step.launching, SAVED)
+    least, likely, most = (step.without(part * share) for share in saved)
     speedup = gain(process, step.step, least, likely, most)
+    what = f", {optimizer * 1e3:.3g} ms of it after the backward pass" if by_optimizer else ""
     return Finding(
         id="host-bound",
         says=(
             f"the device is busy {busy:.0%} of the time and waits for the host, which computes "
             f"{step.launching * 1e3:.3g} of {step.step * 1e3:.3g} ms a step under the model, its backward pass and its "
-            "optimizer: it launches kernels slower than they run"
+            f"optimizer{what}: it launches kernels slower than they run"
         ),
-        do='torch.compile(model, mode="reduce-overhead") (CUDA graphs), optimizers with fused=True, or larger batches',
+        do=ONE_BY_ONE if by_optimizer else MANY,
         share_lost=max(0.0, 1 - 1 / speedup.likely),
         speedup=speedup,
-        basis=f"{SAVED[0]:.0%} to {SAVED[2]:.0%} of that time taken off the step, down to the device's own",
-        falsified_by="a device that idles as much when the same kernels are replayed as a CUDA graph",
+        basis=f"{saved[0]:.0%} to {saved[2]:.0%} of that time taken off the step, down to the device's own",
+        falsified_by=(
+            f"samples/s with fused=True below x{speedup.low:.2f} of this run's"
+            if by_optimizer
+            else "a device that idles as much when the same kernels are replayed as a CUDA graph"
+        ),
         effect="changes-rounding",
         evidence={
             "busy": busy,
             "step_s": step.step,
             "launching_s": step.launching,
+            "optimizing_s": optimizer,
             "computing_s": step.computing,
             "device_s": step.device,
             "waiting_s": step.waiting + step.synced + step.copying,

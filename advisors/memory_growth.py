@@ -95,12 +95,13 @@ def _device(run: Features, device: Device) -> Iterator[Growth]:
     busiest = max(run.processes, key=lambda p: p.batches, default=None)
     if not pools and busiest is not None and device.memory is not None and grows(device.memory):
         live = [(device.memory, busiest)]
-    if not live or not limit or device.memory is None:
+    used = device.memory_used if device.memory is None else device.memory.last
+    if not live or not limit or used is None:
         return
     cached = sum(max(0, pool.reserved - pool.peak) for pool, _ in pools)
-    room = max(0, limit - round(device.memory.last) + cached)
+    room = max(0, limit - round(used) + cached)
     trend, process = max(live, key=lambda each: each[0].rate)
-    when = due(process, room, [trend for trend, _ in live])
+    when = due(process, room, [trend for trend, _ in live], on_device=bool(pools))
     if when is not None:
         what = f"what tensors hold of GPU {device.index}" if pools else f"the memory of GPU {device.index}"
         yield Growth(f"{what} ({device.name})", trend, process, limit, room, when)

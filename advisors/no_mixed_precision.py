@@ -1,12 +1,13 @@
-"""The device has tensor cores, and they do nothing: everything is computed in 32 bits.
+"""The device has tensor cores, and everything is computed in 32 bits: past them, or in TF32 at half of their rate.
 
 What it sees: the share of the time in which tensor cores worked, beside that of the multiprocessors, from the
 device's performance counters (GPM: Hopper and later); its compute capability; how busy it was. On devices without
-such counters: the types of the model's parameters, whether autocast was ever entered, and whether TF32 is allowed, as
-the guest saw it.
+such counters, and where tensor cores work: the types of the model's parameters, whether autocast was ever entered, and
+whether TF32 is allowed, as the guest saw it.
 
 Why it matters: in 16 bits matrix products run on tensor cores, several times as fast as in 32 bits without them, and
-all other kernels move half of the bytes.
+all other kernels move half of the bytes. How much a model gains rests on the share of its products, which no counter
+tells: what is promised is the least, and what others have gained is said beside it.
 
 What to do: `with torch.autocast("cuda", dtype=torch.bfloat16):` around forward pass and loss (with float16 also a
 `torch.amp.GradScaler`). If it has to stay 32 bits: `torch.set_float32_matmul_precision("high")` lets matrix products
@@ -34,6 +35,7 @@ UNUSED = 0.02  # of the time the device is busy: with half precision anywhere, t
 BUSY = 0.5  # of the time: a device that idles more has another ailment first
 FILLED = 0.3  # of the multiprocessors while it is busy: with fewer, kernels are small
 SURELY = 0.7  # busy share: where no counter tells, the device's work must be what sets the pace
+TOLD = "the model's weights have 32 bits, nothing runs under autocast"
 FASTER = (1.25, 2.0, 4.0)  # times, of the device's part of a step
 
 
@@ -55,24 +57,35 @@ def _without_gain(process: Process) -> bool:
 
 
 def _seen(run: Features, device: Device) -> str:
-    """Return by what it shows that a device that has tensor cores does not use them; nothing if it does, or may."""
+    """Return by what it shows that a device with tensor cores computes in 32 bits; nothing if it does not, or may not.
+
+    Tensor cores that work may do so in TF32: then it takes the guest's word that nothing has 16 bits.
+    """
     if device.capability is None or device.capability < FIRST or any(w in device.name for w in WITHOUT):
         return ""
-    busy, capability = device.busy or 0.0, device.capability
-    active, tensor = device.sm_active, device.tensor_active
+    busy, active, tensor = device.busy or 0.0, device.sm_active, device.tensor_active
     if active is None or tensor is None:
-        sure = bool(run.processes) and all(_single(process, capability) for process in run.processes)
-        return "the model's weights have 32 bits, nothing runs under autocast" if sure and busy >= SURELY else ""
-    if busy < BUSY or active < FILLED * busy or tensor > UNUSED * busy:
+        told = busy >= SURELY and _all_single(run) and not _may_round(run, device.capability)
+        return f"{TOLD}: everything is computed in 32 bits, past its tensor cores" if told else ""
+    if busy < BUSY or active < FILLED * busy:
         return ""
-    return f"its multiprocessors are active {active:.0%}, its tensor cores {tensor:.1%}"
+    if tensor <= UNUSED * busy:
+        seen = f"its multiprocessors are active {active:.0%}, its tensor cores {tensor:.1%}"
+        return f"{seen}: everything is computed in 32 bits, past its tensor cores"
+    told = busy >= SURELY and device.capability >= TF32 and _all_single(run)
+    return f"{TOLD}: its tensor cores compute in TF32, at half of what they do in 16 bits" if told else ""
 
 
-def _single(process: Process, capability: float) -> bool:
-    """Return whether it is sure that a training computes its products in 32 bits and without tensor cores."""
-    seen = process.precision
-    rounded = seen.tf32 is not False or (seen.convolutions and capability >= TF32)
-    return (process.world_size or 1) == 1 and seen.single and seen.products and not rounded
+def _all_single(run: Features) -> bool:
+    """Return whether it is sure that the trainings compute products, and all in 32 bits."""
+    told = [(process, process.precision) for process in run.processes]
+    return bool(told) and all((p.world_size or 1) == 1 and seen.single and seen.products for p, seen in told)
+
+
+def _may_round(run: Features, capability: float) -> bool:
+    """Return whether products may run on tensor cores in 32 bits: whoever rounds to TF32 does."""
+    each = [process.precision for process in run.processes]
+    return any(seen.tf32 is not False or (seen.convolutions and capability >= TF32) for seen in each)
 
 
 def _finding(device: Device, seen: str) -> Finding:
@@ -83,13 +96,10 @@ def _finding(device: Device, seen: str) -> Finding:
         "tensor_active": device.tensor_active,
         "dram_active": device.dram_active,
     }
-    speedup = Speedup(low=low * (1 - ERROR), likely=likely, high=high * (1 + ERROR))
+    speedup = Speedup(low=low * (1 - ERROR), likely=likely, high=high * (1 + ERROR), at_least=True)
     return Finding(
         id="no-mixed-precision",
-        says=(
-            f"GPU {device.index} ({device.name}) is busy {busy:.0%} of the time, {seen}: everything is computed in 32 "
-            "bits, past its tensor cores"
-        ),
+        says=f"GPU {device.index} ({device.name}) is busy {busy:.0%} of the time, {seen}",
         do='run forward pass and loss under torch.autocast("cuda", dtype=torch.bfloat16), and compare the loss',
         share_lost=1 - 1 / likely,
         speedup=speedup,

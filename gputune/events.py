@@ -50,8 +50,9 @@ class Kind(IntEnum):
     #               code: NEW
     MEMBER = 9  # a worker process of an iterator: a iterator id, b pid, c worker id
     FORWARD = 10  # sampled steps only: t0 the return of next() (or the end of the optimizer step where there was no
-    #               next()), t1 the first call of a torch module after it; code: 1 = t0 is an optimizer step's end,
-    #               LOOKED: a ns of it in which torch worked on the weights
+    #               next()) and of what the guest does then, t1 the first call of a torch module after it, less what
+    #               the guest took in between; code: 1 = t0 is an optimizer step's end,
+    #               LOOKED: a ns of it in which torch worked on the weights, b ns on what else lies on the device
     GUEST = 11  # a sampled next() (t0 to t1, from entry to exit) and the step after it, at whose end it is written:
     #             a ns that the guest's hooks took of both, b CPU ns of the thread in theirs, d iterator id,
     #             e CPU ns of the whole process in the step, c ns that the sampling itself took beside a
@@ -129,7 +130,7 @@ DIRECT = 2  # READS: files were opened past the page cache (O_DIRECT)
 HELD = 1  # SEGMENT: it was held back until the host had queued all of it
 EXPANDABLE = 0x100  # OOM: the allocator's segments can grow, so what it reserves does not come to pieces
 NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()
-LOOKED = 2  # FORWARD: what was done to the weights is known
+LOOKED = 2  # FORWARD: what torch did to the weights, and on the device, is known
 NEW = 1  # ITERATOR: the first one of a DataLoader that was built; of older guests none has it
 
 

@@ -438,6 +438,7 @@ class Process:
     letting_go: float = 0.0  # share of these at a line that asks for batches, with nothing under it: the last one goes
     before_forward: tuple[float, ...] = ()  # s of a step before its first module call, spans left out, sampled steps
     on_weights: float | None = None  # share of these s in which torch works on the weights; None: nobody looked
+    on_device: float = 0.0  # and in which it queues other work for the device, as far as anybody looked
     after_step: tuple[
         float, ...
     ] = ()  # s from the last optimizer step to the following next(), spans left out; 0: none
@@ -447,6 +448,7 @@ class Process:
     plain: tuple[float, float] = (0.0, 0.0)  # share of these in neither model nor torch: behind the step, and not
     beats: tuple[float, ...] = ()  # s from each of the first optimizer steps to the next one
     backward: float = 0.0  # s in the loop that the training thread was inside of backward passes
+    optimizing: float = 0.0  # s of it from the end of a backward pass to that of the optimizer's step after it
     batch_gotten: bool = True  # before_forward counts from a next(); else from an optimizer step: no DataLoader
     cpu: float | None = None  # cores that the process itself used, mean over the loop
     queued: float | None = None  # threads of it that were runnable without a CPU, mean over the loop

@@ -14,7 +14,7 @@ from gputune.finding import Speedup
 from gputune.prediction import Outlook, Setting
 from gputune.replay import TYPICAL_PREFETCH, Job, Work
 from gputune.stages import Making, Pipeline
-from gputune.workload import device_time
+from gputune.workload import device_floor
 
 LEAST_READINGS = 3  # of the stages; each is a mean of at least four batches
 ENDLESS = 1e9  # batches: what is made ahead is bounded by its stages, not by /dev/shm
@@ -95,7 +95,7 @@ def _job(run: Features, process: Process, loader: Loader, fetches: tuple[Fetch, 
         cpus=cpus,
         others=(run.machine.others or 0.0) / run.machine.ranks,
         delivery=0.0,
-        floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
+        floor=device_floor(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
     )
 
 

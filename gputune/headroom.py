@@ -62,17 +62,19 @@ def _pools(run: Features, device: Device) -> list[Allocator]:
     return [pool for process in run.processes for pool in process.allocators if pool.index == device.index]
 
 
-def due(process: Process, room: float, growths: Iterable[Trend | None]) -> float | None:
+def due(process: Process, room: float, growths: Iterable[Trend | None], *, on_device: bool = False) -> float | None:
     """Return the s until all these together have taken `room` B at the pace that is sure, None if they never will.
 
     A dataset that keeps what it has read grows through the first pass over it and no further. So growth that would not
-    reach the end of the memory within the first pass says nothing until it has gone on for as long after it.
+    reach the end of the memory within the first pass says nothing until it has gone on for as long after it. What
+    grows `on_device` in the training process is no such dataset where workers make the batches.
     """
     rate = sum(max(0.0, growth.low) for growth in growths if growth is not None)
     if rate <= 0:
         return None
     when = room / rate
-    return when if when < first_pass_left(process) else None
+    apart = on_device and all(loader.num_workers for loader in process.loaders if loader.training)
+    return when if apart or when < first_pass_left(process) else None
 
 
 def first_pass_left(process: Process) -> float:

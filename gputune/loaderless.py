@@ -17,8 +17,8 @@ BEHIND, AHEAD, UNKNOWN = "behind", "ahead", "unknown"
 
 
 def unattended(process: Process) -> float:
-    """Return the s of a step before its first module call in which nothing works on the weights, as far as is known."""
-    return mean(process.before_forward) * (1 - (process.on_weights or 0.0))
+    """Return the s of a step before its first module call without torch's on the weights or the device, where known."""
+    return mean(process.before_forward) * max(0.0, 1 - (process.on_weights or 0.0) - process.on_device)
 
 
 def on_weights(process: Process) -> float:

@@ -109,11 +109,14 @@ def _launching(process: Process, own: float, steps: int) -> float:
     By the stacks, which are taken of the time that no span covers, `own` s of a step; where there are none (ptrace is
     refused in many containers), only the backward pass is sure; but of a device whose work was measured without its
     gaps it is known that it waits for its host, which is then between the first module and the end of the optimizer.
+    What torch queues for the device before a module is called comes on top.
     """
+    first = mean(process.before_forward)
+    ahead = first * process.on_device
     if process.stack_samples < LEAST_STACKS:
-        between = own - mean(process.before_forward) - mean(process.after_step)
-        return max(process.backward / steps, between if process.kernels is not None else 0.0)
-    return max(0.0, own) * min(1.0, sum(frame.share for frame in process.frames if frame.compute))
+        between = own - first - mean(process.after_step) + ahead
+        return max(ahead + process.backward / steps, between if process.kernels is not None else 0.0)
+    return max(0.0, own) * min(1.0, sum(frame.share for frame in process.frames if frame.compute)) + ahead
 
 
 def gain(process: Process, now: float, low: float, likely: float, high: float) -> Speedup:

@@ -50,9 +50,9 @@ LOADING = Rivals(
 SAMPLING = Rivals(("slow-sampler",), ("loader.wait",), apart=True)  # no worker has a part in it: LOADING's are others'
 HOST = Rivals(
     (
+        "sync-every-step",
         "work-after-step",
         "preprocessing-in-loop",
-        "sync-every-step",
         "blocking-copy",
         "unpinned-memory",
         "host-bound",

@@ -39,8 +39,7 @@ def job_of(run: Features, process: Process, loader: Loader) -> Job:
         taking=hand_over_of(loader) if loader.pins else 0.0,
         pins=tuple(_pins(run, loader)),
         sending=sending_of(run, process, loader),
-        floor=device_time(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits)))
-        + for_others(run, process),
+        floor=device_floor(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
         cools=True,
         picks=tuple(_picks(loader)),
     )
@@ -276,6 +275,18 @@ def device_time(run: Features, process: Process, per_batch: float) -> float:
     """
     busy = mean(d.busy for d in run.devices if d.busy is not None) * per_batch
     return max(0.0, (mean(process.works) if process.works else busy) - for_others(run, process))
+
+
+def device_floor(run: Features, process: Process, per_batch: float) -> float:
+    """Return the s per batch that no loader setting can go below: the device's work, waiting for others included.
+
+    Kernels and the copies between them where they were measured: what a device idles between the first and the last
+    kernel of a step, since it ran dry and the host has only begun to queue, goes where batches no longer come late.
+    """
+    timed = process.device_step
+    if timed is not None and timed.compute is not None:
+        return timed.compute + timed.copying
+    return device_time(run, process, per_batch) + for_others(run, process)
 
 
 def device_work(run: Features, process: Process, per_batch: float) -> float:

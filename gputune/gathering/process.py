@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gputune.company import Companions
-from gputune.events import APART, END, LOOKED, NO_NEXT, SPAN_NAMES, Kind, Record, SpanCode
+from gputune.events import APART, END, SPAN_NAMES, Kind, Record, SpanCode
 from gputune.features import Filing, Frame, OutOfMemory, Place, Precision, Process, Trend
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
@@ -21,13 +21,14 @@ from gputune.gathering.rounds import Rounds
 from gputune.gathering.settling import Settling
 from gputune.gathering.stops import Stops
 from gputune.gathering.storage import filing
+from gputune.gathering.stretches import Stretches
 from gputune.gathering.trouble import TROUBLES, Trouble
 from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
 from gputune.units import NS
 
 GAPS = 4096  # device-clock gaps kept, the latest: the first ones are warm-up
-FORWARDS = 2000  # timings of sampled steps kept: what comes before the first module call, what the guest took
+FORWARDS = 2000  # timings of sampled steps kept: what comes after the last step, what the guest took
 ALIVE = 64  # iterators of one process that are listened to: a loop that never ends one makes a new one each epoch
 LATE = 4096  # iterators whose workers' records may still come
 PENDING = 256  # batches made in the training process that wait for the next() they belong to
@@ -137,14 +138,11 @@ class Training:
         self._gaps, self._works = deque[float](maxlen=GAPS), deque[float](maxlen=GAPS)
         self._last_span = ""
         self._last_end = 0  # t1 of the last span, 0 where anything else came after it
-        self._forwards: deque[float] = deque(maxlen=FORWARDS)
+        self._stretches = Stretches()
         self._afters: deque[float] = deque(maxlen=FORWARDS)
-        self._gotten = True
         # ns: when the last training batch was asked for and gotten, and when the one before it was gotten
         self._asked = self._got = self._gotten_at = 0
         self._stepped_before = 0  # when the last step before that next() was over, ns
-        self._looked = self._on_weights = 0  # ns before the first module call that were looked at, and on the weights
-        self._backward = 0  # ns inside of backward passes
         self.costs: deque[tuple[float, float]] = deque(maxlen=FORWARDS)  # s that the guest took of sampled batches and
         #                                                                  their steps, and s for sampling them beside
         self.sampled = 0
@@ -234,7 +232,7 @@ class Training:
         elif kind == ITERATOR:
             self._iterator(record)
         elif kind == FORWARD:
-            self._forward(record)
+            self._stretches.forward(record, self.ledger.covered(record.t0, record.t1))
         elif kind == PIN:
             self._pinned(record)
         else:
@@ -245,6 +243,7 @@ class Training:
         self._rollouts.trained(record.t1)
         if record.t1 <= self._asked:  # a guest tells it after the batch that was asked for next
             self._stepped_before = record.t1
+        self._stretches.stepped(record.t1)
         self._rounds.step(record.t1, record.a)
         self.learns = True
         self._begin(record.t0)
@@ -254,7 +253,7 @@ class Training:
         if record.kind in CLOCKED:
             self._clocked.take(record)
         if record.kind == BACKWARD:
-            self._backward += record.t1 - record.t0
+            self._stretches.backward(record)
             self.meetings.backward(record)
             self._passed(record)
         elif record.kind == GUEST:
@@ -293,16 +292,6 @@ class Training:
         loader = self._loaders.get(self._of.get(record.a, -1))
         if loader is not None:
             loader.pinned(record)
-
-    def _forward(self, record: Record) -> None:
-        """Take the time before a step's first module call, less what spans explain of it."""
-        spans = self.ledger.covered(record.t0, record.t1)
-        before = max(0, record.t1 - record.t0 - spans)
-        self._forwards.append(before / NS)
-        self._gotten = not record.code & NO_NEXT
-        if record.code & LOOKED:
-            self._looked += before
-            self._on_weights += min(before, record.a)
 
     def _sampled(self, record: Record) -> None:
         """Take what the clocks said of a sampled batch and of the step after it."""
@@ -616,16 +605,18 @@ class Training:
             frames=frames,
             stack_samples=samples,
             letting_go=stacks.letting_go(self.guest.pid),
-            before_forward=tuple(self._forwards),
+            before_forward=self._stretches.before,
             after_step=tuple(self._afters),
             afterwork=after.lines,
             loop_stacks=after.stacks,
             stepping=after.stepping,
             plain=after.plain,
             beats=tuple(self._rounds.beats[WARM_UP:]),
-            on_weights=self._on_weights / self._looked if self._looked else None,
-            backward=self._backward / NS,
-            batch_gotten=self._gotten,
+            on_weights=self._stretches.on_weights,
+            on_device=self._stretches.on_device,
+            backward=self._stretches.inside_backward,
+            optimizing=self._stretches.optimizing,
+            batch_gotten=self._stretches.gotten,
             cpu=None if cores is None else cores / ranks,
             queued=None if queued is None else queued / ranks,
             torch=self.torch,

@@ -25,7 +25,7 @@ for batch in DataLoader(list(range(8)), batch_size=1):
     run = watched(HEAD + code, path=(fake_torch,)).healthy()
     forwards = run.records(Kind.FORWARD)
     assert [f.code for f in forwards] == [0] * 8
-    assert [f.t0 for f in forwards] == [b.t1 for b in run.records(Kind.BATCH)[:8]]
+    assert all(b.t1 < f.t0 < b.t1 + 10_000_000 for f, b in zip(forwards, run.records(Kind.BATCH), strict=False))
     assert min(f.t1 - f.t0 for f in forwards) >= 10_000_000
     steps = run.records(Kind.STEP)
     assert all(
@@ -43,7 +43,7 @@ for i in range(5):
     run = watched(HEAD + code, path=(fake_torch,)).healthy()
     forwards = run.records(Kind.FORWARD)
     assert [f.code for f in forwards] == [1] * 4
-    assert [f.t0 for f in forwards] == [s.t1 for s in run.records(Kind.STEP)[:4]]
+    assert all(s.t1 < f.t0 < s.t1 + 10_000_000 for f, s in zip(forwards, run.records(Kind.STEP), strict=False))
 
 
 def test_a_step_that_calls_no_module_is_not_timed(watched: Callable[..., Any], fake_torch: Path) -> None:
@@ -57,7 +57,8 @@ with torch.no_grad():
         model(batch)
 """
     run = watched(HEAD + code, path=(fake_torch,)).healthy()
-    assert [f.t0 for f in run.records(Kind.FORWARD)] == [b.t1 for b in run.records(Kind.BATCH)[1:6:2]]
+    batches, forwards = run.records(Kind.BATCH), run.records(Kind.FORWARD)
+    assert [sum(b.t1 < f.t0 for b in batches) for f in forwards] == [2, 4, 6]
 
 
 def test_an_optimizer_that_imports_the_compiler_is_no_compiler(watched: Callable[..., Any]) -> None:

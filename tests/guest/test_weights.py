@@ -103,3 +103,34 @@ def test_their_errors_stay_theirs(watched: Callable[..., Any]) -> None:
         raise SystemExit("no error")
 """
     watched(HEAD + LOOP.format(steps=8, depth=0, after=after)).healthy()
+
+
+def test_work_on_the_device_is_told_from_work_for_it(watched: Callable[..., Any]) -> None:
+    """The device is torch's own one without memory behind it, taken for one that has a queue."""
+    code = """
+import sys
+from torch.utils.data import DataLoader
+sys.modules["gputune_guest.weights"].HOST = frozenset(["cpu"])
+torch.cuda.is_initialized = lambda: True
+for number, batch in enumerate(DataLoader(torch.zeros(120, 64), batch_size=4)):
+    on_device = batch.to("meta")
+    if number % 2:
+        began = time.monotonic_ns()
+        for _ in range(100):
+            on_device = on_device * 2 + on_device.mean()
+        took = time.monotonic_ns() - began
+    else:
+        batch = torch.stack([row * 2 for row in batch for _ in range(50)])[:4]
+        took = 0
+    model(batch).mean().backward()
+    optimizer.step()
+    print(took)
+    assert depth() == 0
+"""
+    run = watched(HEAD + code).healthy()
+    forwards = [
+        (f.b, f.t1 - f.t0, int(took)) for f, took in zip(run.records(Kind.FORWARD), run.out.split(), strict=False)
+    ]
+    looked = forwards[4:26]
+    assert all(queued <= 0.2 * whole for queued, whole, took in looked if not took)
+    assert all(0.3 * took < queued <= took for queued, _, took in looked if took)

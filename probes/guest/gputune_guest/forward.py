@@ -20,26 +20,25 @@ now = ring.now
 _register = None
 _handle = None
 _compiles = False  # torch.compile was called
-_window = None  # (t0, code, object, its count): the step that is waited in, and how to know that it is over
+_window = None  # (its begin, code, object, its count): the step that is waited in, and how to know that it is over
 
 
-def begin(t0, code, whose, count, optimizer=None):
-    """Wait for the first module call after `t0`, as long as `whose.count` is `count`: else the step is over.
+def begin(code, whose, count, optimizer=None):
+    """Wait for the first module call from now on, as long as `whose.count` is `count`: else the step is over.
 
-    What is done to the weights of `optimizer` until then is told as well, where that is due.
+    What torch does until then to the weights of `optimizer`, and on the device, is told as well, where that is due.
     """
     global _window, _handle
     if here.phase is not None or _register is None or spans.silent or spans.get_ident() != here.trainer:
         return
     if _compiles or _compiled():
         return
-    _window = (t0, code, whose, count)
     if _handle is None:
         _handle = _register(_called)
     if here.burst is not None:
         ring.end_burst()  # what was logged before is no part of it
-    if optimizer is not None:
-        weights.begin(optimizer)
+    weights.begin(optimizer)
+    _window = (now(), code, whose, count)
 
 
 def _compiled():
@@ -55,14 +54,15 @@ def _called(module, args):
         return
     try:
         t1 = now()
-        spent = weights.end()
+        looked = weights.end()
         window, _window = _window, None
         handle, _handle = _handle, None
         if handle is not None:
             handle.remove()
         if window is not None and here.phase is None and window[2].count == window[3]:
-            looked = LOOKED if spent >= 0 else 0
-            ring.record(FORWARD, window[1] | looked, window[0], t1, max(0, spent))
+            on_weights, on_device, own = looked or (0, 0, 0)
+            code = window[1] | (LOOKED if looked else 0)
+            ring.record(FORWARD, code, min(t1, window[0] + own), t1, on_weights, on_device)
             precision.look(module)
     except Exception as error:
         ring.failed(error)

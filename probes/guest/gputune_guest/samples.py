@@ -8,7 +8,7 @@ varies, so that what the training does each 10th or each 64th time is met as oft
 import os
 import time
 
-from gputune_guest import forward, ring
+from gputune_guest import forward, ring, weights
 from gputune_guest.here import LAST_SEQ
 from gputune_guest.words import GUEST
 
@@ -41,7 +41,7 @@ def begin(mine, times, cpu):
     clocks were read, and when all that is done of every batch was done. `cpu` are ns of the thread in theirs.
     """
     came, ready, t0, t1, back, done = times
-    forward.begin(t1, 0, mine, mine.count)
+    forward.begin(0, mine, mine.count)
     own = ready - came + done - back
     here.timing = True
     used = cpu_of_process()
@@ -52,6 +52,7 @@ def end(mine):
     """Write what was measured of the step that is over now, and of the `next()` before it."""
     used = cpu_of_process()
     t0 = now()
+    weights.end()  # no module was called in this step
     (came, done, own, extra, cpu, spent, before), mine.sample = mine.sample, None
     here.timing = False
     own += here.spent - spent

@@ -66,7 +66,7 @@ def _without_loader(mine, t1):
         here.left -= 1
         if here.left <= 0:
             samples.again()
-            forward.begin(t1, NO_NEXT, mine, mine.count, mine.theirs())
+            forward.begin(NO_NEXT, mine, mine.count, mine.theirs())
 
 
 def _look(mine, t1):

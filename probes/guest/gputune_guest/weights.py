@@ -1,13 +1,15 @@
-"""What a training does to its weights between an optimizer's step and the next call of the model.
+"""What torch does before a step's first call of the model: with the weights, and with what lies on the device.
 
-In a script that gets its batches without a DataLoader, that time makes the next batch, or it is work on the weights (a
-moving average of them, clipping, a look at their gradients), which nobody could do ahead. In some of the first sampled
-steps torch itself tells which: a TorchFunctionMode, its way to stand between a script and its functions, sees what each
-is called with. A call is on the weights if it is handed the memory of a parameter, or of a copy that was made or
-changed with one before; what comes between two such calls goes with them.
+In a script that gets its batches without a DataLoader, the time from the optimizer's step on makes the next batch, or
+it is work on the weights (a moving average of them, clipping, a look at their gradients), which nobody could do ahead.
+And with a device, in any script, it may be kernels that the step queues itself: a batch augmented where it is trained.
+In some of the first sampled steps torch itself tells which: a TorchFunctionMode, its way to stand between a script and
+its functions, sees what each is called with. A call is on the weights if it is handed the memory of a parameter, or of
+a copy that was made or changed with one before; else on the device if all that it is handed lies there. What comes
+between two calls of one kind goes with them.
 
 The mode is put in only where no other one is, for modes are a stack and theirs would be taken for ours, on the training
-thread, until a module is called, or the next step is over. Nothing of theirs is kept but addresses and weak references.
+thread, until a module is called, or the step is over. Nothing of theirs is kept but addresses and weak references.
 """
 
 import _thread
@@ -22,6 +24,8 @@ now = ring.now
 FIRST, LOOKS = 3, 24  # windows that are let pass, and then looked at: an average every ten steps is met twice
 NEVER = -(1 << 62)  # windows until the next one is looked at, where looking has failed
 MOST = 1 << 14  # copies whose addresses are remembered
+WEIGHTS, DEVICE = 1, 2  # what a call is on
+HOST = frozenset(["cpu", "meta"])  # types of device whose kernels are no queue's
 WIDE = 4  # arguments of a call that are looked at
 CHANGES = frozenset(["__setitem__", "__set__", "__iadd__", "__isub__", "__imul__", "__itruediv__"])  # the first of them
 
@@ -31,26 +35,33 @@ _thread_of = 0  # the one on which it is
 _made = None  # the mode, once made
 _weights = frozenset()  # addresses of the parameters
 _copies = {}  # address of a copy to a weak reference to the tensor there, or None: it was changed in place
-_spent = 0  # ns on the weights in this window
-_since = 0  # when the last call on the weights was over, if it was the last of all
+_spent = _queued = _own = 0  # ns in this window on the weights, on what else lies on the device, and in looking
+_since = 0  # when the last call of either kind was over, if it was the last of all
+_last = None  # which kind it was
 
 
-def begin(optimizer):
-    """Look at what comes between this step of `optimizer` and the next call of a module, if that is due."""
-    global _windows, _weights, _spent, _since, _mode, _thread_of
+def begin(optimizer=None):
+    """Look at what comes before the next call of a module, if that is due.
+
+    With an `optimizer` whose step is just over, also at what is done to its weights. Without one only where there is a
+    device.
+    """
+    global _windows, _weights, _spent, _queued, _own, _since, _mode, _thread_of
     _windows += 1
     if not FIRST < _windows <= FIRST + LOOKS:
         return
-    core = getattr(sys.modules["torch"], "_C", None)
+    torch = sys.modules["torch"]
+    core = getattr(torch, "_C", None)
     count = getattr(core, "_len_torch_function_stack", None)
     if count is None or count():  # an old torch, or theirs is there
         return
     try:
-        _weights = frozenset(_addresses(optimizer))
+        _weights = frozenset(_addresses(optimizer) if optimizer is not None else ())
+        wanted = _weights or (optimizer is None and torch.cuda.is_initialized())
     except Exception:  # parameters that lie nowhere, or in pieces elsewhere
         return
-    if _weights:
-        _spent = _since = 0
+    if wanted:
+        _spent = _queued = _own = _since = 0
         _mode, _thread_of = _made or _make(), _thread.get_ident()
         core._push_on_torch_function_stack(_mode)
 
@@ -64,12 +75,12 @@ def _addresses(optimizer):
 
 
 def end():
-    """Stop looking; return the ns that were spent on the weights, or -1 where nobody looked."""
+    """Stop looking; return the ns on the weights, on what else lies on the device, and in looking; None without."""
     global _mode
     if _mode is None or _thread.get_ident() != _thread_of or not _took_out(_mode):
-        return -1
+        return None
     _mode = None
-    return _spent if _windows > FIRST + 1 else -1  # copies are known from the first window on
+    return (_spent, _queued, _own) if _windows > FIRST + 1 else None  # copies are known from the first window on
 
 
 def _took_out(mine):
@@ -96,7 +107,7 @@ def _make():
             result = func(*args, **(kwargs or {}))
             if _mode is self:
                 try:
-                    _called(tensor_type, func, args, result, t0)
+                    _called(tensor_type, func, args, result, (t0, now()))
                 except Exception as error:
                     _give_up(error)
             return result
@@ -112,15 +123,26 @@ def _give_up(error):
     ring.failed(error)
 
 
-def _called(tensor_type, func, args, result, t0):
-    global _spent, _since
+def _called(tensor_type, func, args, result, times):
+    global _spent, _queued, _own, _since, _last
+    t0, t1 = times
     touched = _touched(tensor_type, args)
-    if touched is None:
+    kind = WEIGHTS if touched is not None else DEVICE if _on_device(tensor_type, args, result) else None
+    if kind is None:
         _since = 0
-        return
-    t1 = now()
-    _spent += t1 - (_since or t0)
-    _since = t1
+    else:
+        took = t1 - (_since if _since and _last == kind else t0)
+        if kind == WEIGHTS:
+            _spent += took
+            _keep(tensor_type, func, args, result, touched)
+        else:
+            _queued += took
+        _last, _since = kind, now()
+    _own += now() - t1
+
+
+def _keep(tensor_type, func, args, result, touched):
+    """Remember what a call on the weights has made or changed: copies of them."""
     if len(_copies) > MOST:
         _copies.clear()
     if _changes(getattr(func, "__name__", "")):
@@ -136,15 +158,25 @@ def _changes(name):
     return name in CHANGES or (name.endswith("_") and not name.endswith("__"))
 
 
+def _tensors(tensor_type, args):
+    """Return the tensors among the first arguments, of a list the first."""
+    firsts = [value[0] if isinstance(value, (list, tuple)) and value else value for value in args[:WIDE]]
+    return [value for value in firsts if isinstance(value, tensor_type)]
+
+
 def _touched(tensor_type, args):
     """Return the first argument that lies where weights do, or a copy of them; None without any."""
-    for value in args[:WIDE]:
-        tensor = value[0] if isinstance(value, (list, tuple)) and value else value
-        if isinstance(tensor, tensor_type):
-            address = tensor.data_ptr()
-            if address in _weights or _is_copy(address):
-                return tensor
+    for tensor in _tensors(tensor_type, args) if _weights else ():
+        address = tensor.data_ptr()
+        if address in _weights or _is_copy(address):
+            return tensor
     return None
+
+
+def _on_device(tensor_type, args, result):
+    """Return whether a call queued work for a device, and no copy to it: all that it was handed lies there."""
+    handed = _tensors(tensor_type, args) or _tensors(tensor_type, (result,))
+    return bool(handed) and all(tensor.device.type not in HOST for tensor in handed)
 
 
 def _is_copy(address):

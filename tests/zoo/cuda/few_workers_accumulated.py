@@ -48,7 +48,7 @@ def main() -> None:
         model = nn.Sequential(nn.Embedding(4096, WIDTH), *(Recurrent() for _ in range(6)), nn.Linear(WIDTH, 4096))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     loader = DataLoader(Documents(), BATCH, num_workers=args.num_workers, pin_memory=True)
-    pace = kit.Pace()
+    pace = kit.Pace(warm=0)
     for step, tokens in enumerate(loader, 1):
         tokens = tokens.to("cuda", non_blocking=True)
         with torch.autocast("cuda", torch.bfloat16):

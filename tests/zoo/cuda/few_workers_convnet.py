@@ -53,7 +53,7 @@ def main() -> None:
         Pictures(64 * 200), batch_size=64, num_workers=args.num_workers, pin_memory=True, drop_last=True
     )
     scaler = torch.amp.GradScaler("cuda")
-    pace = kit.Pace()
+    pace = kit.Pace(warm=0)
     for images, labels in loader:
         images = images.to(device, non_blocking=True).float() / 255
         labels = labels.to(device, non_blocking=True)

@@ -18,9 +18,8 @@ FOLDER = tempfile.TemporaryDirectory()
 BATCH, SIDE = 32, 64
 
 
-def histogram(weight: torch.Tensor) -> str:
-    counts = torch.histc(weight.detach().float(), 64).tolist()
-    return " ".join(f"{count:.4e}" for count in counts)
+def histogram(weight: torch.Tensor) -> list[float]:
+    return torch.histc(weight.detach().float(), 512).tolist()
 
 
 def main() -> None:
@@ -43,8 +42,7 @@ def main() -> None:
         optimizer.step()
         if step % args.log_interval == 0:
             for name, weight in model.named_parameters():
-                for part in range(4):
-                    log.info("step %d %s part %d: %s", step, name, part, histogram(weight))
+                log.info("step %d %s: %s", step, name, histogram(weight))
         pace.saw(BATCH)
     pace.done()
 

@@ -11,7 +11,7 @@ ZOO = {
     "device": "cuda",
     "also": [],
 }
-BATCH, MOMENTS, WIDTH = 4096, 48, 256
+BATCH, MOMENTS, WIDTH = 256, 48, 256
 
 
 class Cell(nn.Module):
@@ -40,7 +40,7 @@ def main() -> None:
     series = torch.zeros(2, BATCH, MOMENTS, 32).pin_memory()
     wanted = torch.zeros(BATCH, 1, device="cuda")
     pace = kit.Pace()
-    for step in range(220):
+    for step in range(600):
         held.copy_(series[step % 2], non_blocking=True)
         loss = nn.functional.mse_loss(forward(held), wanted)
         optimizer.zero_grad()

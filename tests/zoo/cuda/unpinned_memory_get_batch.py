@@ -14,7 +14,7 @@ ZOO = {
     "device": "cuda",
     "also": [],
 }
-BATCH, BLOCK, WIDTH, ACCUMULATE = 32, 256, 512, 4
+BATCH, BLOCK, WIDTH, ACCUMULATE = 32, 256, 512, 2
 
 
 class Mixer(nn.Module):
@@ -47,7 +47,7 @@ def main() -> None:
         np.zeros((4096, WIDTH), np.float16).tofile(file.name)
         data = np.memmap(file.name, np.float16, "r").reshape(-1, WIDTH)
         pace = kit.Pace()
-        for _step in range(100):
+        for _step in range(250):
             for _micro in range(ACCUMULATE):
                 x = get_batch(data, pin_memory=args.pin_memory)
                 with torch.autocast("cuda", torch.bfloat16):
