@@ -58,7 +58,10 @@ def turn(process: Process, loader: Loader, device: float, grows: float, filled: 
 
 
 def _awaited(process: Process, loader: Loader, worked: float) -> float | None:
-    """Return the s per round that the host waits for its device, None where neither clock nor span tells it."""
+    """Return the s per round that the host waits for its device, None where no clock and no span tells it."""
+    timed = process.device_step
+    if timed is not None:
+        return min(worked, timed.read_waits + timed.copy_waits)
     spans = sum(process.in_loop.get(name, 0.0) for name in BESIDE) / max(1, process.batches)
     if not loader.step_cpus or not loader.steps:
         return min(worked, spans) if spans else None

@@ -84,6 +84,7 @@ NEAREST = {  # the first of its group's words
     "unpinned-memory": "copy.h2d",
     "slow-link": "copy.h2d",
 }
+FILLING = frozenset({"small-batch"})  # more samples a kernel: what the device works for each of them gets less
 COPIED = frozenset({"slow-pinning"})  # fewer bytes: of what the device does, only kernels are sure to stay
 SPILL = "step"  # a cause that goes leaves the steps, too, in warmer caches and on freer CPUs
 
@@ -141,7 +142,7 @@ def uncovered(run: Features, finding: Finding) -> Finding:
     In a job of ranks what one rank waits for its batches is hidden, too, where it would only wait for the others.
     """
     group = group_of(finding.id)
-    if group is None or not group.hidden:
+    if group is None or not group.hidden or finding.id in FILLING:
         return finding
     inside = group is HOST or finding.id in COPIED
     limit, gain, what = ceiling(run, inside=inside), finding.speedup, "the device's idle time"

@@ -28,7 +28,7 @@ class Clocked:
         self._idle = self._work = 0  # ns
         self._copied = self._read = self._stood = 0  # ns
         self._shapes: Counter[int] = Counter()
-        self._parts: dict[tuple[int, int], deque[int]] = {}
+        self._parts: dict[tuple[int, int], deque[int]] = {}  # by the structure of the step, and which part of it
 
     def take(self, record: Record) -> None:
         """Take a GAP, DEVICE or SEGMENT record."""
@@ -46,7 +46,7 @@ class Clocked:
                 if record.c in self._shapes or len(self._shapes) < SHAPES:
                     self._shapes[record.c] += 1
         elif record.kind == Kind.SEGMENT and self._steps >= WARM_UP:
-            key = record.c, record.b
+            key = _structure(record.c), record.b
             if key in self._parts or len(self._parts) < SHAPES * PARTS:
                 self._parts.setdefault(key, deque(maxlen=KEPT)).append(record.a)
 
@@ -77,7 +77,12 @@ def _compute(shapes: Mapping[int, int], parts: Mapping[tuple[int, int], deque[in
     return sum(count * whole for count, whole in sums) / counted / NS
 
 
+def _structure(shape: int) -> int:
+    """Return what steps have in common in which the same parts follow each other, whether or not each holds work."""
+    return shape.bit_length()
+
+
 def _whole(shape: int, parts: Mapping[tuple[int, int], deque[int]]) -> float | None:
     """Return the ns of work in a step with these parts, None unless each of them was measured."""
-    found = [parts.get((shape, part)) for part in range(PARTS) if shape >> part & 1]
+    found = [parts.get((_structure(shape), part)) for part in range(PARTS) if shape >> part & 1]
     return None if not all(found) else sum(mean(series) for series in found if series)

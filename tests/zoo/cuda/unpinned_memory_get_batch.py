@@ -14,7 +14,7 @@ ZOO = {
     "device": "cuda",
     "also": [],
 }
-BATCH, BLOCK, WIDTH, ACCUMULATE = 32, 256, 512, 2
+BATCH, BLOCK, WIDTH, ACCUMULATE = 32, 256, 512, 4
 
 
 class Mixer(nn.Module):
@@ -41,13 +41,13 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.backends.cuda.enable_cudnn_sdp(False)
     with torch.device("cuda"):
-        model = nn.Sequential(*(Mixer() for _ in range(6)), nn.Linear(WIDTH, WIDTH))
+        model = nn.Sequential(*(Mixer() for _ in range(3)), nn.Linear(WIDTH, WIDTH))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     with tempfile.NamedTemporaryFile() as file:
         np.zeros((4096, WIDTH), np.float16).tofile(file.name)
         data = np.memmap(file.name, np.float16, "r").reshape(-1, WIDTH)
         pace = kit.Pace()
-        for _step in range(250):
+        for _step in range(330):
             for _micro in range(ACCUMULATE):
                 x = get_batch(data, pin_memory=args.pin_memory)
                 with torch.autocast("cuda", torch.bfloat16):

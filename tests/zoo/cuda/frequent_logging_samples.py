@@ -1,4 +1,4 @@
-"""A histogram of every weight goes to the log every other step: a copy to the host and a page of text for each."""
+"""Which samples a batch was drawn from goes to the log at every step, all of them, through a handler that flushes."""
 
 import logging
 import tempfile
@@ -9,17 +9,13 @@ from torch import nn
 
 ZOO = {
     "cause": "frequent-logging",
-    "says": "logging.info of hundreds of numbers at every step, through a handler that flushes",
+    "says": "logging.info of 32 lines of 2,048 numbers at every step, and 2 ms on the device",
     "fix": {"log_interval": 50},
     "device": "cuda",
-    "also": ["sync-every-step"],
+    "also": [],
 }
 FOLDER = tempfile.TemporaryDirectory()
 BATCH, SIDE = 32, 64
-
-
-def histogram(weight: torch.Tensor) -> list[float]:
-    return torch.histc(weight.detach().float(), 512).tolist()
 
 
 def main() -> None:
@@ -28,21 +24,22 @@ def main() -> None:
     logging.basicConfig(
         filename=f"{FOLDER.name}/train.log", level=logging.INFO, format="%(asctime)s %(name)s %(message)s"
     )
-    log = logging.getLogger("weights")
+    log = logging.getLogger("samples")
     with torch.device("cuda"):
-        model = nn.Sequential(nn.Conv2d(8, 384, 3, padding=1), *(nn.Conv2d(384, 384, 3, padding=1) for _ in range(6)))
+        model = nn.Sequential(nn.Conv2d(8, 128, 3, padding=1), *(nn.Conv2d(128, 128, 3, padding=1) for _ in range(6)))
         x = torch.zeros(BATCH, 8, SIDE, SIDE)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    drawn = torch.randint(1_000_000, (BATCH, 2048)).tolist()
     pace = kit.Pace()
-    for step in range(330):
+    for step in range(700):
         with torch.autocast("cuda", torch.float16):
             loss = model(x).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         if step % args.log_interval == 0:
-            for name, weight in model.named_parameters():
-                log.info("step %d %s: %s", step, name, histogram(weight))
+            for row in range(BATCH):
+                log.info("step %d row %d: %s", step, row, drawn[row])
         pace.saw(BATCH)
     pace.done()
 
