@@ -74,7 +74,7 @@ def _ran_out(device, asked, _total, free):
 
 def _frame():
     """Return the innermost frame of the thread, or where it has none of its own (a backward pass) the training's."""
-    frame = places.outside(sys._getframe(1))
+    frame = places.outside(sys._getframe().f_back)
     return frame if frame is not None else sys._current_frames().get(ring.here.trainer)
 
 

@@ -41,7 +41,7 @@ def _met(original, what, *, shared):
             device.ends(stand)
         t1 = now()
         local.depth = 0
-        _tell(what, t0, t1, sys._getframe(1), args, kwargs, shared=shared)
+        _tell(what, t0, t1, sys._getframe().f_back, args, kwargs, shared=shared)
 
     return wrapping.traced(original, before, after)
 

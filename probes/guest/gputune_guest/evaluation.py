@@ -126,7 +126,7 @@ def _train(original):
     def after(begun, _result, _error):
         args, kwargs = begun
         local.modes = False
-        _mode(args[1] if len(args) > 1 else kwargs.get("mode", True), sys._getframe(1))
+        _mode(args[1] if len(args) > 1 else kwargs.get("mode", True), sys._getframe().f_back)
 
     return wrapping.traced(original, before, after)
 

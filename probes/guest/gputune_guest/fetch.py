@@ -112,7 +112,7 @@ def _fetch(original):
 
 
 class _Call:
-    """A batch that is being made, and the counters as they were: `wait` and `used` in ns, `lead` of the thread alone."""
+    """A batch that is being made, and the counters before it: ns of CPU, of waiting for one, `lead` of its thread."""
 
     __slots__ = ("collate", "cpu", "inline", "lead", "look", "t0", "used", "wait")
 

@@ -62,7 +62,7 @@ class _Stand(wrapping.Stand):
     """Stands for a function of the system, which is pickled by its name."""
 
     def __init__(self, module, name, original, ours):
-        super().__init__(original, ours)
+        super().__init__(original, wrapping.instead(original, ours))
         self._place = (module, name)
 
     def __reduce__(self):

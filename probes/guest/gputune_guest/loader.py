@@ -94,8 +94,10 @@ class _Call:
     __slots__ = ("apart", "asked", "came", "cpu", "mine", "ready", "t0")
 
 
-def _python_next(original, before, after):
-    def begin(args, _kwargs):
+def _python_next(original, before, after):  # noqa: C901 - see below
+    def begin(args, kwargs):  # noqa: C901 - one call in its order, with no frame more than there must be
+        if len(args) != 1 or kwargs:
+            return None  # wrong, and theirs to say how
         (theirs,) = args
         call = _Call()
         call.mine = mine = _iterators.get(id(theirs)) or _adopt(theirs)
@@ -212,7 +214,7 @@ def _came(theirs, loader, t0, made, again):
     mine.count, mine.grad = 0, _grad_enabled()
     _tell(mine, working, t0, t1, again, NEW if settings.first(built) else 0)
     record(SPAN, LOADER_START, t0, t1, 0, 0, mine.number, _apart())
-    evaluation.on_iterator(mine, t0, sys._getframe(2))
+    evaluation.on_iterator(mine, t0, sys._getframe().f_back)
 
 
 def _tell(mine, working, t0, t1, again, code):  # noqa: PLR0913, PLR0917 - one record's fields

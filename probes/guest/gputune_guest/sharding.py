@@ -17,7 +17,7 @@ def _get_worker_info(original):
     def before(_args, _kwargs):
         global _asked
         if not _asked:
-            asks = places.outside(sys._getframe(1))
+            asks = places.outside(sys._getframe().f_back)
             if not asks.f_globals.get("__name__", "").startswith(OWN) and _shares(asks.f_code.co_names):
                 _asked = True
                 ring.note(n="shards")

@@ -55,7 +55,6 @@ def timed(  # noqa: PLR0913, PLR0917 - options
     say that it begins, because it may be long; `anywhere`: on all threads; `wanted(args)` decides before the call,
     `size(args, kwargs)` tells the bytes after it.
     """
-
     within = READING if code == SYNC else NOTHING
 
     def before(args, kwargs):
@@ -80,11 +79,11 @@ def timed(  # noqa: PLR0913, PLR0917 - options
         local.depth = 0
         _met(step)
         if local.waited:
-            t0 = _waited(t0, what, sys._getframe(1))
+            t0 = _waited(t0, what, sys._getframe().f_back)
         if joined and get_ident() == here.trainer:
-            prolong(code, t0, t1, what, sys._getframe(1))
+            prolong(code, t0, t1, what, sys._getframe().f_back)
         elif t1 - t0 >= least:
-            write(code, t0, t1, what, sys._getframe(1), _measured(size, *given))
+            write(code, t0, t1, what, sys._getframe().f_back, _measured(size, *given))
 
     return functools.partial(wrapping.traced, before=before, after=after)
 

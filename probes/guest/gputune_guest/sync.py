@@ -81,10 +81,10 @@ def _copied(tensor, result, given, times, known):
         if step is not None:
             spans.meeting.after(step, waited=back or bits != PINNED | NON_BLOCKING, dropped=not (back or copied))
         if back:
-            spans.write(SYNC, *times, what, sys._getframe(2))
+            spans.write(SYNC, *times, what, sys._getframe().f_back)
         elif copied:
             size = tensor.element_size() * tensor.nelement()
-            spans.write(COPY_H2D, *times, what, sys._getframe(2), size, bits)
+            spans.write(COPY_H2D, *times, what, sys._getframe().f_back, size, bits)
     except Exception as error:
         spans.ring.failed(error)
 

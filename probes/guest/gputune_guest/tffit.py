@@ -164,7 +164,7 @@ def _evaluates(original):
         return None if spans.silent else now()
 
     def after(t0, _result, _error):
-        spans.write(EVALUATION, t0, now(), original.__name__, sys._getframe(1))
+        spans.write(EVALUATION, t0, now(), original.__name__, sys._getframe().f_back)
 
     return wrapping.around(original, before, after)
 

@@ -1,4 +1,4 @@
-"""Standing in the place of theirs, and being called back by theirs: the one place through which all of the guest does it.
+"""Standing in the place of theirs, and being called back by them: here alone, for all of the guest.
 
 What comes of a call of theirs is theirs alone, whatever becomes of us:
 
@@ -21,7 +21,7 @@ import weakref
 from gputune_guest.here import fast
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
-KEEPS_ITS_OWN = (3, 11)  # before, a handler that raises again does so with the traceback that it has kept, not the exception's
+ONE_TRACEBACK = (3, 11)  # since then; before, a handler that raises again does so with one that it has kept
 TEXT = "__text_signature__"  # of what is written in C, which `wraps` does not know
 
 
@@ -41,7 +41,7 @@ def _swallowing(finalizing):
 
 def _keeper():
     """Return what has a handler keep another traceback, or None where it keeps none of its own."""
-    if sys.version_info >= KEEPS_ITS_OWN or sys.implementation.name != "cpython":
+    if sys.version_info >= ONE_TRACEBACK or sys.implementation.name != "cpython":
         return None
     import ctypes
 
@@ -87,6 +87,7 @@ def _cutting(folder, keep):
 
 fail_with, swallow = _swallowing(sys.is_finalizing)
 cut = _cutting(_FOLDER, _keeper())
+FAILING = swallow, cut
 if fast is not None:
     fast.cut(cut)
 
@@ -132,7 +133,7 @@ def compiling():
 
 
 def around(original, before, after=_nothing):
-    """Return what calls `before(args, kwargs)`, theirs and, unless None came of the first, `after(that, result, error)`.
+    """Return what calls `before(args, kwargs)`, theirs, and `after(begun, result, error)` unless `before` returns None.
 
     `error` is what theirs has raised, and `result` None then. Neither can change what comes of theirs.
     """
@@ -140,7 +141,7 @@ def around(original, before, after=_nothing):
     if fast is not None:
         return wraps(original)((fast.Around if binds else fast.Loose)(original, before, after, swallow))
     python = _python_around(original, before, after, bool)
-    return wraps(original)(python) if binds else Stand(original, lambda _original, *args, **kwargs: python(*args, **kwargs))
+    return wraps(original)(python) if binds else Stand(original, python)
 
 
 def traced(original, before, after=_nothing, quick=None):
@@ -152,6 +153,8 @@ def traced(original, before, after=_nothing, quick=None):
     from gputune_guest import dynamo, patching
 
     python = wraps(original)(_python_around(original, before, after, compiling()))
+    if fast is not None and not hasattr(type(original), "__get__"):
+        return around(original, before, after)  # in C itself, and known to dynamo by what goes by its name: `print`
     if fast is None or dynamo.asked():
         return python
     quick = around(original, before, after) if quick is None else wraps(original)(quick)
@@ -159,7 +162,7 @@ def traced(original, before, after=_nothing, quick=None):
     return quick
 
 
-def _python_around(original, before, after, tracing, swallow=swallow, cut=cut):
+def _python_around(original, before, after, tracing):
     def wrapper(*args, **kwargs):
         if tracing():
             return original(*args, **kwargs)
@@ -179,12 +182,12 @@ def _python_around(original, before, after, tracing, swallow=swallow, cut=cut):
             told(begun, result, None)
         return result
 
-    told = quiet(after)
+    told, swallow, cut = quiet(after), *FAILING
     return wrapper
 
 
 def instead(original, ours):
-    """Return what calls `ours(original, …)`, which has to call theirs itself. At the interpreter's end only theirs is."""
+    """Return what calls `ours(original, …)`, which has to call theirs itself; at the interpreter's end theirs alone."""
     return wraps(original)(_through(original, ours))
 
 
@@ -202,7 +205,7 @@ def _through(original, ours, cut=cut, finalizing=sys.is_finalizing):
 
 
 def changed(original, change, after=_nothing, swallow=swallow):
-    """Return what calls theirs with other arguments: `change(args, kwargs)` returns both, and `after` is handed them."""
+    """Return what calls theirs with the arguments that `change(args, kwargs)` returns; `after` is handed these."""
 
     def ours(original, *args, **kwargs):
         try:
@@ -227,18 +230,19 @@ def changed(original, change, after=_nothing, swallow=swallow):
 class Stand:
     """Stands for a function of the system; no function itself, for a class that holds one of those does not bind it."""
 
-    def __init__(self, original, ours):
+    _cut = staticmethod(cut)
+
+    def __init__(self, original, call):
         functools.update_wrapper(self, original, updated=())
-        self._original, self._call = original, _through(original, ours)
+        self._original, self._call = original, call
 
     def __call__(self, *args, **kwargs):
+        """Call what stands for it."""
         try:
             return self._call(*args, **kwargs)
         except BaseException as error:
             self._cut(error)
             raise
-
-    _cut = staticmethod(cut)
 
     def __getattr__(self, name):
         return getattr(vars(self)["_original"], name)
