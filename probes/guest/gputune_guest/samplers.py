@@ -15,6 +15,7 @@ from gputune_guest.randomness import randomness
 PLAIN = ("SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler")
 _looks = weakref.WeakKeyDictionary()  # an iterator of theirs to what is seen of its pass
 _known = {}  # where a loader is built and the kinds of its samplers to whether these draw as they go
+wrapping.at_last(_known.clear)
 
 
 class _Look:

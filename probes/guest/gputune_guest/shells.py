@@ -118,7 +118,10 @@ class Shell:
                 raise
             failure = error
         if failure is not None:  # outside of the handler: what the script's own settings raise has no other cause
-            self._recover(theirs, failure)
+            try:
+                self._recover(theirs, failure)
+            finally:
+                failure = None  # this frame is in its traceback: else both live, and an iterator with them, as garbage
             return self.take(theirs, original)
         if serving is not theirs:
             serving.delivered()
@@ -494,9 +497,18 @@ def _left(key):
 
 
 def _forked():
+    ours = [shell.behind for shell in shells.values()] + [workers for _loader, workers, _settings in _kept.values()]
+    making.disown([iterator for iterator in ours if iterator is not None])
     _inherited.append((dict(shells), dict(_kept)))
     shells.clear()
     _kept.clear()
 
 
+def _let_go():
+    """Keep nothing of theirs: a dataset leads to the whole of a script."""
+    shells.clear()
+    _kept.clear()
+
+
+wrapping.at_last(_let_go)
 wrapping.after_fork(_forked)

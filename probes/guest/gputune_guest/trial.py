@@ -196,6 +196,8 @@ def _next(original, trial):
 
     enabled = torch.is_grad_enabled
     firsts = {}  # id of a dataset to (what says whether it lives, its first batch)
+    wrapping.at_last(firsts.clear)
+    wrapping.at_last(trial.counts.clear)
 
     def following(original, self):
         if not enabled() or os.getpid() != trial.owner or ring.is_worker():  # an evaluation, or somebody else's loader

@@ -104,7 +104,8 @@ def _make():
             except Exception as failure:
                 _give_up(failure)
 
-    GputuneLooks.__torch_function__ = wrapping.around(_through if fast is None else fast.through, before, after)
+    through = _through if fast is None else fast.through
+    GputuneLooks.__torch_function__ = wrapping.around(through, before, after, binds=True)
     _made = GputuneLooks()
     return _made
 

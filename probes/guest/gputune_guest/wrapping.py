@@ -132,12 +132,14 @@ def compiling():
     return getattr(compiler, "is_dynamo_compiling", None) or bool
 
 
-def around(original, before, after=_nothing):
+def around(original, before, after=_nothing, binds=None):
     """Return what calls `before(args, kwargs)`, theirs, and `after(begun, result, error)` unless `before` returns None.
 
-    `error` is what theirs has raised, and `result` None then. Neither can change what comes of theirs.
+    `error` is what theirs has raised, and `result` None then. Neither can change what comes of theirs. Ours binds to an
+    instance if theirs does, unless `binds` says otherwise.
     """
-    binds = hasattr(type(original), "__get__")  # what is in C often does not: `class Log: write = print`
+    if binds is None:
+        binds = hasattr(type(original), "__get__")  # what is in C often does not: `class Log: write = print`
     if fast is not None:
         return wraps(original)((fast.Around if binds else fast.Loose)(original, before, after, swallow))
     python = _python_around(original, before, after, bool)
@@ -278,6 +280,28 @@ def after_fork(function):
 def at_exit(function):
     """Have a function called when the interpreter ends."""
     atexit.register(quiet(function))
+
+
+class _Last:
+    """Called when the interpreter lets go of all modules: threads are over by then, and so is `atexit`."""
+
+    def __init__(self):
+        self.functions = []
+
+    def __del__(self):
+        for function in self.functions:
+            function()
+
+
+def at_last(function):
+    """Have a function called at the very end, where ours is still whole: what it keeps of theirs has to go then.
+
+    Else objects of the script would outlive their modules, and their `__del__` would not be run as it would have been.
+    """
+    name = __package__ + ".last"
+    if name not in sys.modules:
+        sys.modules[name] = _Last()
+    sys.modules[name].functions.append(quiet(function))
 
 
 def listen(function):
