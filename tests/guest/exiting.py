@@ -53,8 +53,8 @@ class InfiniteDataLoader:
 LOADERS = {
     "inline": "loader = DataLoader(data, batch_size=4)",
     "workers": "loader = DataLoader(data, batch_size=4, num_workers=2)",
-    "stream": "data.__class__ = Stream\nloader = DataLoader(data, batch_size=4, num_workers=2)",
-    "persistent": "loader = DataLoader(data, batch_size=4, num_workers=2, persistent_workers=True)",
+    "stream": "data.__class__ = Stream\nloader = DataLoader(data, batch_size=4, num_workers=1)",
+    "persistent": "loader = DataLoader(data, batch_size=4, num_workers=1, persistent_workers=True)",
     "infinite": "it = InfiniteDataLoader(data).data_iter",
 }
 BEGUN = """
@@ -87,7 +87,9 @@ del it
     "fork": """
 pid = os.fork()
 if pid: print(os.waitpid(pid, 0)[1], file=sys.stderr)
-else: loader = None
+else:
+    it = loader = None
+    os._exit(0)
 """,
     "daemon": """
 import threading
@@ -107,8 +109,10 @@ def work():
     raise ValueError("in a thread")
 threading.Thread(target=work).start()
 """,
+    "late": "sys.kept = sys.modules['__main__']",  # what is imported after it loses its names first: we do
     "cycle": "it.itself = it\nimport gc\ngc.disable()\ndel it",
 }
+WITH_EACH = {"end", "del", "late", "cycle", "thread"}  # ends at which kinds of loaders differ: they are freed by them
 
 FAILS = """
 import traceback
@@ -230,5 +234,6 @@ def cases() -> dict[str, str]:
         f"{end}-{kind}": f"{DATA}data = Numbers()\n{made}{BEGUN}{way}\n"
         for kind, made in LOADERS.items()
         for end, way in ENDS.items()
+        if end in WITH_EACH or kind in {"workers", "infinite"}
     }
     return {**found, **{name: DATA + FAILS + code for name, code in FAILURES.items()}}

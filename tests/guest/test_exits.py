@@ -49,7 +49,9 @@ class Run:
         own = {} if env is None else {"GPUTUNE_RINGS": str(folder / "rings"), "PYTHONPATH": str(GUEST), **EVERY, **env}
         (folder / "rings").mkdir()
         with (folder / "out").open("w") as out:
-            self.process = subprocess.Popen([sys.executable, "train.py"], cwd=folder, env=clean | own, stdout=out, stderr=out)
+            self.process = subprocess.Popen(
+                [sys.executable, "train.py"], cwd=folder, env=clean | own, stdout=out, stderr=out
+            )
 
     def told(self) -> dict[str, tuple[int, str]]:
         """Return of each script how it ended and what was on stderr; pids and addresses are left out."""
