@@ -1,7 +1,7 @@
-"""Scripts that end, or fail, while an iterator of a DataLoader lives: each kind of loader at each way out.
+"""Scripts that end, or fail, while an iterator of a DataLoader lives: each kind of loader at each end.
 
-`SERVER` imports torch once and forks: each child is a `__main__` of its own, which falls off its end as a script does, so
-that the whole of the interpreter's end is there: threads, `atexit`, modules whose names are set to None, `__del__`.
+`SERVER` imports torch once and forks: each child is a `__main__` of its own, which falls off its end as a script does,
+so that the whole of the interpreter's end is there: threads, `atexit`, modules whose names are set to None, `__del__`.
 """
 
 SERVER = """
@@ -169,7 +169,7 @@ x = torch.ones(2, requires_grad=True)
 attempt(x.to, "nowhere")
 attempt(x.cuda)
 attempt(x.item)
-attempt(float, x)
+attempt(float, x.detach())
 attempt(x.numpy)
 attempt(x.sum().numpy)
 attempt(x.sum().backward, torch.ones(7))

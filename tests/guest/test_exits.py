@@ -1,4 +1,4 @@
-"""What a script has on stderr is what it would have had: at each end of the interpreter, and where it fails inside of us."""
+"""What a script has on stderr is what it would have had: at each end of the interpreter, and where it fails in us."""
 
 import difflib
 import json
@@ -70,10 +70,10 @@ class Run:
 
 
 def chosen(scripts: dict[str, str], kind: str) -> dict[str, str]:
-    """Return the scripts for one kind of guest; of the one without its C part one kind of loader is enough."""
-    ends = "-workers" if kind == "python" else "-"
+    """Return the scripts for one kind of guest: what ends a trial or is without our C part does so at some loaders."""
+    ends = {"python": ("late-workers",), "trial": ("-workers", "-infinite")}.get(kind, ("-",))
     failing = FAILURES.keys() - LEFT_OUT.get(kind, set())
-    return {name: code for name, code in scripts.items() if name in failing or ends in name}
+    return {name: code for name, code in scripts.items() if name in failing or any(end in name for end in ends)}
 
 
 def differences(bare: dict[str, tuple[int, str]], run: dict[str, tuple[int, str]]) -> str:

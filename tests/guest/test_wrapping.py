@@ -1,4 +1,4 @@
-"""All that stands in the place of theirs, or is called by theirs, is made in one place; and that place keeps its word."""
+"""All that stands in the place of theirs, or is called by theirs, is made in one place, which keeps its word."""
 
 import ast
 import os
@@ -141,14 +141,17 @@ def theirs(a, b=2):
     return a, b
 def fails(*_any): raise RuntimeError("ours")
 seen = []
-for before, after in ((fails, fails), (lambda a, k: (a, k), fails), (wrapping.always, lambda *all: seen.append(all)), (fails, seen.append)):
+begun = lambda args, kwargs: (args, kwargs)
+ways = (fails, fails), (begun, fails), (wrapping.always, lambda *told: seen.append(told)), (fails, seen.append)
+for before, after in ways:
     ours = wrapping.around(theirs, before, after)
     assert ours(1) == (1, 2) and ours(1, b=3) == (1, 3) and ours.__doc__ == theirs.__doc__
     try: ours(None)
     except LookupError as error: assert error.args == (2,) and error.__context__ is None
     else: raise AssertionError
 assert len(told) == 3 + 3 + 3, told
-assert [(result, type(error)) for _, result, error in seen] == [((1, 2), type(None)), ((1, 3), type(None)), (None, LookupError)]
+ends = [(result, type(error)) for _, result, error in seen]
+assert ends == [((1, 2), type(None)), ((1, 3), type(None)), (None, LookupError)]
 class Log: write = wrapping.around(print, wrapping.always)
 Log().write("no instance")
 def interrupts(*_any): raise KeyboardInterrupt

@@ -62,7 +62,7 @@ class _Stand(wrapping.Stand):
     """Stands for a function of the system, which is pickled by its name."""
 
     def __init__(self, module, name, original, ours):
-        super().__init__(original, wrapping.instead(original, ours))
+        super().__init__(original, wrapping.instead(original, ours, to_the_end=True))
         self._place = (module, name)
 
     def __reduce__(self):
@@ -127,7 +127,7 @@ class FileIO(_io.FileIO, metaclass=_Kind):
     __module__ = "io"
 
     def __init__(self, file, mode="r", closefd=True, opener=None):
-        wrapping.instead(super().__init__, _open)(file, mode, closefd=closefd, opener=opener)
+        wrapping.instead(super().__init__, _open, to_the_end=True)(file, mode, closefd=closefd, opener=opener)
 
 
 def _os_open(original, path, flags, mode=0o777, *, dir_fd=None):

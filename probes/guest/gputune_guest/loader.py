@@ -95,7 +95,7 @@ class _Call:
 
 
 def _python_next(original, before, after):  # noqa: C901 - see below
-    def begin(args, kwargs):  # noqa: C901 - one call in its order, with no frame more than there must be
+    def begin(args, kwargs):
         if len(args) != 1 or kwargs:
             return None  # wrong, and theirs to say how
         (theirs,) = args

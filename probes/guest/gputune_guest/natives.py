@@ -70,7 +70,7 @@ def _with_path(original, place, key, does, placed):
                 args = (*args[:place], there, *args[place + 1 :])
         return original(*args, **kwargs)
 
-    return wrapping.instead(original, elsewhere)
+    return wrapping.instead(original, elsewhere, to_the_end=True)
 
 
 def _does(does, place, args, kwargs):

@@ -188,8 +188,7 @@ def _pin_memory_loop(original):
             args = (_from(args[0], stage), _to(args[1], stage), *args[2:])
         return args, kwargs
 
-    def after(begun, _result, _error):
-        args, _kwargs = begun
+    def after(args, _kwargs):
         stage = getattr(args[0], "stage", None)
         if stage is not None:
             stage.end()

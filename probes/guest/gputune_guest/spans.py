@@ -46,7 +46,7 @@ class _Local(_thread._local):
 local = _Local()
 
 
-def timed(  # noqa: PLR0913, PLR0917 - options
+def timed(  # noqa: C901, PLR0913, PLR0917 - options, and what is decided by them once a call
     code, what, least=0, marked=False, anywhere=True, wanted=None, size=None, joined=False
 ):
     """Return a function for `patching.patch` that puts a span of `code` around the original.

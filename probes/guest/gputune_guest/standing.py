@@ -194,6 +194,7 @@ def begin():
 
 def _pass(original):
     """Wrap the run of the autograd engine that `backward()` makes."""
+
     def before(args, kwargs):
         mine = here
         if mine is None or not mine.met or not kwargs.get("accumulate_grad") or spans.silent:
@@ -255,6 +256,7 @@ def gather(original):
 
 def stand(original, gathered=0):
     """Wrap a function in which the stream of the training is made to wait for other ranks."""
+
     def before(_args, _kwargs):
         mine = here or begin()
         if mine is None or mine.round is None or spans.silent:

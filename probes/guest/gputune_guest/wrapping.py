@@ -4,12 +4,10 @@ What comes of a call of theirs is theirs alone, whatever becomes of us:
 
 - The original is called once, with what it was called with. What we do before and after it may fail: that is counted
   (`ring.failed`) and forgotten.
-- No frame of ours is left in a traceback that passes. In C (`_fast.Around`) there is none to begin with, so what torch
-  warns of in C names the user's line as well; in Python they are taken out on the way (`cut`).
-- All that is needed for that is held in closures. When the interpreter ends, it sets the names of modules to None while
-  iterators of theirs, in a module, still have workers to shut down: then our part fails in silence, and theirs is done.
-
-`tests/guest/test_wrapping.py` finds whoever goes another way.
+- No frame of ours is left in a traceback that passes: in C (`_fast.Around`) there is none, and what torch warns of in C
+  names the user's line as well; in Python they are taken out on the way (`cut`).
+- All that is needed for that is held in closures: an interpreter that ends sets the names of modules to None while iterators
+  of theirs still have workers to shut down. Then our part fails in silence, and theirs is done.
 """
 
 import atexit
@@ -92,7 +90,7 @@ if fast is not None:
     fast.cut(cut)
 
 
-def _nothing(_begun, _result, _error):
+def _nothing(*_call):
     return
 
 
@@ -107,7 +105,7 @@ def put(owner, name, make):
 
 
 def wraps(original):
-    """Return what makes a function of ours look like theirs, as `functools.wraps` does; here alone it is used."""
+    """Return what makes a function of ours look like theirs, as `functools.wraps` does."""
 
     def dressed(ours):
         functools.update_wrapper(ours, original, updated=() if isinstance(original, type) else ("__dict__",))
@@ -188,42 +186,40 @@ def _python_around(original, before, after, tracing):
     return wrapper
 
 
-def instead(original, ours):
-    """Return what calls `ours(original, …)`, which has to call theirs itself; at the interpreter's end theirs alone."""
-    return wraps(original)(_through(original, ours))
+def instead(original, ours, to_the_end=False):
+    """Return what calls `ours(original, …)`, which has to call theirs itself.
+
+    At the interpreter's end theirs alone is called; not so `to_the_end`, where theirs must not be called as it is.
+    """
+    return wraps(original)(_through(original, ours, bool if to_the_end else sys.is_finalizing))
 
 
-def _through(original, ours, cut=cut, finalizing=sys.is_finalizing):
+def _through(original, ours, over):
     def wrapper(*args, **kwargs):
         try:
-            if finalizing():
+            if over():
                 return original(*args, **kwargs)
             return ours(original, *args, **kwargs)
         except BaseException as error:
             cut(error)
             raise
 
+    _swallow, cut = FAILING
     return wrapper
 
 
-def changed(original, change, after=_nothing, swallow=swallow):
-    """Return what calls theirs with the arguments that `change(args, kwargs)` returns; `after` is handed these."""
+def changed(original, change, after, swallow=swallow):
+    """Return what calls theirs with what `change(args, kwargs)` makes of its arguments, and `after` with the same."""
 
     def ours(original, *args, **kwargs):
         try:
             args, kwargs = change(args, kwargs)
         except Exception as error:
             swallow(error)
-        result = caught = None
         try:
-            result = original(*args, **kwargs)
-        except BaseException as error:
-            caught = error
-            raise
+            return original(*args, **kwargs)
         finally:
-            told((args, kwargs), result, caught)
-            caught = None
-        return result
+            told(args, kwargs)
 
     told = quiet(after)
     return instead(original, ours)
@@ -261,7 +257,6 @@ def quiet(function, swallow=swallow, cut=cut):
         except BaseException as error:  # a Ctrl-C that has struck here
             cut(error)
             raise
-        return None
 
     return call
 
@@ -282,26 +277,20 @@ def at_exit(function):
     atexit.register(quiet(function))
 
 
-class _Last:
-    """Called when the interpreter lets go of all modules: threads are over by then, and so is `atexit`."""
-
-    def __init__(self):
-        self.functions = []
+class _Last(list):
+    """Functions to call when the interpreter lets go of all modules: threads are over by then, and so is `atexit`."""
 
     def __del__(self):
-        for function in self.functions:
+        for function in self:
             function()
 
 
 def at_last(function):
-    """Have a function called at the very end, where ours is still whole: what it keeps of theirs has to go then.
-
-    Else objects of the script would outlive their modules, and their `__del__` would not be run as it would have been.
-    """
+    """Have a function called at the very end, to let go of theirs: what we keep would outlive the script's `__del__`."""
     name = __package__ + ".last"
     if name not in sys.modules:
         sys.modules[name] = _Last()
-    sys.modules[name].functions.append(quiet(function))
+    sys.modules[name].append(quiet(function))
 
 
 def listen(function):
