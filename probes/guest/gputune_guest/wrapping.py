@@ -6,8 +6,8 @@ What comes of a call of theirs is theirs alone, whatever becomes of us:
   (`ring.failed`) and forgotten.
 - No frame of ours is left in a traceback that passes: in C (`_fast.Around`) there is none, and what torch warns of in C
   names the user's line as well; in Python they are taken out on the way (`cut`).
-- All that is needed for that is held in closures: an interpreter that ends sets the names of modules to None while iterators
-  of theirs still have workers to shut down. Then our part fails in silence, and theirs is done.
+- All that is needed for that is held in closures: an interpreter that ends sets the names of modules to None while
+  iterators of theirs still have workers to shut down. Then our part fails in silence, and theirs is done.
 """
 
 import atexit
@@ -286,7 +286,7 @@ class _Last(list):
 
 
 def at_last(function):
-    """Have a function called at the very end, to let go of theirs: what we keep would outlive the script's `__del__`."""
+    """Have a function called at the very end, to let go of theirs: it would outlive the script's `__del__`."""
     name = __package__ + ".last"
     if name not in sys.modules:
         sys.modules[name] = _Last()
