@@ -18,6 +18,7 @@ import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = "gputune_guest"
+_IMPORTS = "<frozen importlib._bootstrap>"
 
 
 class _Finder:
@@ -67,6 +68,8 @@ class _Finder:
                 execute(module)
                 self.fire(name, module)
 
+            # one of the import system's own, as tracebacks and warnings leave them out: an import that fails is theirs
+            exec_module.__code__ = exec_module.__code__.replace(co_filename=_IMPORTS)
             loader.exec_module = exec_module
         except Exception:  # an odd loader: not seen from inside, and not disturbed
             return

@@ -22,7 +22,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define INTERFACE 5 /* here.py asks for this number: an older build beside newer Python is not used */
+#define INTERFACE 6 /* here.py asks for this number: an older build beside newer Python is not used */
 
 #ifndef METH_FASTCALL /* the same since 3.7; the limited API has named it since 3.10 */
 #define METH_FASTCALL 0x0080
@@ -82,6 +82,7 @@ typedef struct {
 static PyTypeObject *known_type, *here_type;
 static PyObject *method_type;                     /* types.MethodType, which the limited API does not name */
 static PyObject *task_info, *outstanding, *shape; /* names of attributes */
+static PyObject *cut;                             /* takes our frames out of an exception's traceback: wrapping.py */
 
 static ns
 clock_now(clockid_t which)
@@ -480,17 +481,30 @@ find(PyObject *all, PyObject *theirs, PyObject *make)
     return (Known *)found;
 }
 
-/* Hand an error of ours to `failed`. -1 with the exception set again if it is none of ours. */
+/* Take the exception that is set, made whole: the value has its traceback, as Python code sees it. */
+static void
+caught(PyObject **type, PyObject **value, PyObject **trace)
+{
+    PyErr_Fetch(type, value, trace);
+    PyErr_NormalizeException(type, value, trace);
+    if (*trace != NULL)
+        PyException_SetTraceback(*value, *trace);
+}
+
+/* Hand an error of ours to `failed`. -1, with the exception set again and no frame of ours in it, if it is none. */
 COLD static int
 swallow(PyObject *failed)
 {
     PyObject *type, *value, *trace;
-    if (!PyErr_ExceptionMatches(PyExc_Exception))
+    int ours = PyErr_ExceptionMatches(PyExc_Exception);
+    caught(&type, &value, &trace);
+    if (!ours) {
+        if (cut != NULL && TELL(cut, value) < 0)
+            PyErr_Clear();
+        Py_DecRef(trace);
+        PyErr_Restore(type, value, PyException_GetTraceback(value));
         return -1;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    if (trace != NULL)
-        PyException_SetTraceback(value, trace);
+    }
     if (TELL(failed, value) < 0)
         PyErr_Clear(); /* `failed` raises nothing; if it does, there is nobody left to tell */
     Py_DecRef(type);
@@ -574,6 +588,17 @@ gathered(
     Py_XDECREF(named);
     return result;
 }
+
+/* By its name, as a function is pickled and copied. */
+static PyObject *
+wrapper_reduce(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyObject_GetAttrString(self, "__qualname__");
+}
+
+static PyMethodDef wrapper_methods[] = {
+    {"__reduce__", wrapper_reduce, METH_NOARGS, "Be found by name again."}, {NULL, NULL, 0, NULL}};
 
 /* Python 3.9 finds the offset by this name, and an older one shows a number that nobody asks for. */
 static PyMemberDef wrapper_members[] = {
@@ -863,6 +888,7 @@ static PyType_Slot next_slots[] = {
     {Py_tp_setattro, wrapper_setattro},
     {Py_tp_members, wrapper_members},
     {Py_tp_getset, wrapper_getset},
+    {Py_tp_methods, wrapper_methods},
     {Py_tp_descr_get, wrapper_get},
     {Py_tp_call, next_call},
     {0, NULL}};
@@ -992,11 +1018,172 @@ static PyType_Slot passing_slots[] = {
     {Py_tp_setattro, wrapper_setattro},
     {Py_tp_members, wrapper_members},
     {Py_tp_getset, wrapper_getset},
+    {Py_tp_methods, wrapper_methods},
     {Py_tp_descr_get, wrapper_get},
     {Py_tp_call, passing_call},
     {0, NULL}};
 static PyType_Spec passing_spec = {
     "gputune_guest._fast.Passing", sizeof(Passing), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, passing_slots};
+
+/* ---- Around: what stands in the place of any other function, with no frame of its own: see wrapping.py */
+
+typedef struct {
+    Wrapper head;
+    PyObject *before, *after, *failed;
+} Around;
+
+static PyObject *around_vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
+
+static PyObject *
+around_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *original, *before, *after, *failed;
+    Around *self;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "OOOO", &original, &before, &after, &failed))
+        return NULL;
+    self = (Around *)allocate(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->head.call = around_vectorcall;
+    assign(&self->head.original, original);
+    assign(&self->before, before);
+    assign(&self->after, after);
+    assign(&self->failed, failed);
+    self->head.dict = PyDict_New();
+    if (self->head.dict == NULL) {
+        Py_DecRef((PyObject *)self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void
+around_dealloc(PyObject *object)
+{
+    Around *self = (Around *)object;
+    Py_DecRef(self->head.original);
+    Py_DecRef(self->head.dict);
+    Py_DecRef(self->before);
+    Py_DecRef(self->after);
+    Py_DecRef(self->failed);
+    release(object);
+}
+
+/* Do what comes before theirs; return what it returns, None where it fails, NULL for what is none of our errors. */
+static PyObject *
+begun_by(Around *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *all = NULL, *begun;
+    if (kwargs == NULL && (kwargs = all = PyDict_New()) == NULL)
+        return NULL;
+    begun = PyObject_CallFunctionObjArgs(self->before, args, kwargs, NULL);
+    Py_DecRef(all);
+    if (begun == NULL && swallow(self->failed) == 0) {
+        Py_IncRef(Py_None);
+        begun = Py_None;
+    }
+    return begun;
+}
+
+/* Do what comes after theirs, and return its result. */
+static PyObject *
+concluded(Around *self, PyObject *begun, PyObject *result)
+{
+    PyObject *type = NULL, *value = NULL, *trace = NULL;
+    int done;
+    if (begun == Py_None) {
+        Py_DecRef(begun);
+        return result;
+    }
+    if (result == NULL)
+        caught(&type, &value, &trace);
+    done = TELL(self->after, begun, result == NULL ? Py_None : result, value == NULL ? Py_None : value);
+    Py_DecRef(begun);
+    if (done < 0 && swallow(self->failed) < 0) {
+        Py_DecRef(result);
+        Py_DecRef(type);
+        Py_DecRef(value);
+        Py_DecRef(trace);
+        return NULL;
+    }
+    if (result == NULL)
+        PyErr_Restore(type, value, trace);
+    return result;
+}
+
+static PyObject *
+around_call(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    Around *self = (Around *)object;
+    PyObject *begun = begun_by(self, args, kwargs);
+    return begun == NULL ? NULL : concluded(self, begun, PyObject_Call(self->head.original, args, kwargs));
+}
+
+static PyObject *
+around_vectorcall(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names)
+{
+    return gathered(around_call, self, args, flagged, names);
+}
+
+static PyType_Slot around_slots[] = {
+    {Py_tp_doc, "Stands in the place of a function: see wrapping.py."},
+    {Py_tp_new, around_new},
+    {Py_tp_dealloc, around_dealloc},
+    {Py_tp_getattro, wrapper_getattro},
+    {Py_tp_setattro, wrapper_setattro},
+    {Py_tp_members, wrapper_members},
+    {Py_tp_getset, wrapper_getset},
+    {Py_tp_methods, wrapper_methods},
+    {Py_tp_descr_get, wrapper_get},
+    {Py_tp_call, around_call},
+    {0, NULL}};
+static PyType_Spec around_spec = {/* named as the type of Next is, and for the same reason */
+    "gputune_guest._fast.cython_function_or_method", sizeof(Around), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, around_slots};
+
+/* The same in the place of what does not bind to an instance, as most of what is written in C. */
+static PyType_Slot loose_slots[] = {
+    {Py_tp_doc, "Stands in the place of a function in C: see wrapping.py."},
+    {Py_tp_new, around_new},
+    {Py_tp_dealloc, around_dealloc},
+    {Py_tp_getattro, wrapper_getattro},
+    {Py_tp_setattro, wrapper_setattro},
+    {Py_tp_members, wrapper_members},
+    {Py_tp_getset, wrapper_getset},
+    {Py_tp_methods, wrapper_methods},
+    {Py_tp_call, around_call},
+    {0, NULL}};
+static PyType_Spec loose_spec = {"gputune_guest._fast.Loose", sizeof(Around), 0, Py_TPFLAGS_DEFAULT, loose_slots};
+
+/* Call what a mode of torch's is handed: `__torch_function__(mode, func, types, args, kwargs)`. */
+static PyObject *
+through(PyObject *module, PyObject *all)
+{
+    PyObject *mode, *function, *types, *args = NULL, *kwargs = NULL, *none, *result;
+    (void)module;
+    if (!PyArg_ParseTuple(all, "OOO|OO", &mode, &function, &types, &args, &kwargs))
+        return NULL;
+    none = args == NULL ? PyTuple_New(0) : PySequence_Tuple(args);
+    if (none == NULL)
+        return NULL;
+    result = PyObject_Call(function, none, kwargs == Py_None ? NULL : kwargs);
+    Py_DecRef(none);
+    return result;
+}
+
+static PyObject *
+learn(PyObject *module, PyObject *function)
+{
+    (void)module;
+    assign(&cut, function);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"through", through, METH_VARARGS, "Call a function as a mode of torch's is asked to."},
+    {"cut", learn, METH_O, "Learn what takes our frames out of an exception."},
+    {NULL, NULL, 0, NULL}};
 
 /* ---- Stepped: its `after` is the hook after an optimizer's step */
 
@@ -1095,7 +1282,7 @@ static PyType_Spec stepped_spec = {
 /* ---- the module */
 
 static struct PyModuleDef module_def = {
-    PyModuleDef_HEAD_INIT, "_fast", "What the guest does once a batch, in C.", -1, NULL, NULL, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "_fast", "What the guest does once a batch, in C.", -1, functions, NULL, NULL, NULL, NULL};
 
 static PyTypeObject *
 add(PyObject *module, const char *name, PyType_Spec *spec)
@@ -1120,9 +1307,9 @@ PyInit__fast(void)
     known_type = add(module, "Known", &known_spec);
     here_type = add(module, "Here", &here_spec);
     if (strncmp(Py_GetVersion(), "3.8.", 4) != 0) /* where a type made like this cannot have one */
-        next_spec.flags |= HAVE_VECTORCALL, passing_spec.flags |= HAVE_VECTORCALL;
+        next_spec.flags |= HAVE_VECTORCALL, passing_spec.flags |= HAVE_VECTORCALL, around_spec.flags |= HAVE_VECTORCALL, loose_spec.flags |= HAVE_VECTORCALL;
     if (add(module, "Next", &next_spec) == NULL || add(module, "Passing", &passing_spec) == NULL ||
-        add(module, "Stepped", &stepped_spec) == NULL ||
+        add(module, "Around", &around_spec) == NULL || add(module, "Loose", &loose_spec) == NULL || add(module, "Stepped", &stepped_spec) == NULL ||
         PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0 || PyErr_Occurred())
         return NULL;
     return module;

@@ -9,7 +9,7 @@ as somebody else has initialised it. Nothing here touches the device.
 import os
 import sys
 
-from gputune_guest import ring, spans, sync
+from gputune_guest import places, ring, spans, sync, wrapping
 from gputune_guest.words import EXPANDABLE, MEMORY, OOM
 
 now = ring.now
@@ -74,7 +74,7 @@ def _ran_out(device, asked, _total, free):
 
 def _frame():
     """Return the innermost frame of the thread, or where it has none of its own (a backward pass) the training's."""
-    frame = sys._getframe(1).f_back
+    frame = places.outside(sys._getframe().f_back)
     return frame if frame is not None else sys._current_frames().get(ring.here.trainer)
 
 
@@ -85,7 +85,7 @@ def _expandable():
 def _attach():
     """Ask to be called when memory runs out. Some allocators tell nobody."""
     try:
-        sys.modules["torch"]._C._cuda_attach_out_of_memory_observer(_ran_out)
+        sys.modules["torch"]._C._cuda_attach_out_of_memory_observer(wrapping.quiet(_ran_out))
     except Exception:
         return
 
@@ -106,6 +106,6 @@ def _forked():
     _cards.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 
 HOOKS = {"torch.cuda": _hook}

@@ -5,10 +5,11 @@ Of a program only its name is told, for its arguments may hold secrets. Python's
 ways that `hush.py` does not stand in; a library that opens a file in C tells nobody.
 """
 
+import contextlib
 import json
 import os
-import sys
 
+from gputune_guest import wrapping
 from gputune_guest.overlay import SYSTEM
 
 PROGRAM = "program"
@@ -29,7 +30,7 @@ def begin(over):
     global _over
     if _over is None:
         _over = over
-        sys.addaudithook(_heard)
+        wrapping.listen(_heard)
 
 
 def leave(kind, name):
@@ -48,10 +49,8 @@ def leave(kind, name):
 def _heard(event, args):
     hear = _HEARD.get(event)
     if hear is not None:
-        try:
+        with contextlib.suppress(Exception):  # names of files that are none
             hear(*args)
-        except Exception:  # what is raised here would be raised in the script
-            return
 
 
 def _opened(path, mode, flags):

@@ -4,10 +4,9 @@ Those of DistributedDataParallel run inside backward, out of sight: `reductions.
 """
 
 import functools
-import os
 import sys
 
-from gputune_guest import patching, ranks, ring, spans, standing
+from gputune_guest import patching, ranks, ring, spans, standing, wrapping
 from gputune_guest.words import COLLECTIVE
 
 # every rank of the group makes the same calls of these, in the same order
@@ -26,27 +25,25 @@ _count = 0  # collectives of all ranks together so far
 
 def _met(original, what, *, shared):
     """Wrap one function of `torch.distributed`: a span, with the bytes, the call's number and the number of ranks."""
-    tracing = spans.compiling()
 
-    @functools.wraps(original)
-    def wrapper(*args, **kwargs):
-        if tracing() or spans.silent or local.depth or spans.in_next():
-            return original(*args, **kwargs)
+    def before(args, kwargs):
+        if spans.silent or local.depth or spans.in_next():
+            return None
         local.depth = COLLECTIVE
         t0 = now()
         spans.mark(spans.SPAN, COLLECTIVE, t0)
         device = standing.here
-        begun = None if device is None else device.begins()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            if begun is not None:
-                device.ends(begun)
-            t1 = now()
-            local.depth = 0
-            _tell(what, t0, t1, sys._getframe().f_back, args, kwargs, shared=shared)
+        return t0, args, kwargs, device, None if device is None else device.begins()
 
-    return wrapper
+    def after(begun, _result, _error):
+        t0, args, kwargs, device, stand = begun
+        if stand is not None:
+            device.ends(stand)
+        t1 = now()
+        local.depth = 0
+        _tell(what, t0, t1, sys._getframe().f_back, args, kwargs, shared=shared)
+
+    return wrapping.traced(original, before, after)
 
 
 def _tell(what, t0, t1, frame, args, kwargs, *, shared):  # noqa: PLR0913, PLR0917 - what is known of one call
@@ -103,17 +100,12 @@ def _bytes(argument):
 def _joined(original):
     """Wrap `init_process_group`: say which rank this is, which the environment may not know."""
 
-    @functools.wraps(original)
-    def wrapper(*args, **kwargs):
-        result = original(*args, **kwargs)
-        try:
+    def after(_begun, _result, error):
+        if error is None:
             dist = sys.modules["torch.distributed"]
             ring.note(n="process", rank=dist.get_rank(), world_size=dist.get_world_size(), local_rank=ranks.told()[2])
-        except Exception as error:
-            ring.failed(error)
-        return result
 
-    return wrapper
+    return wrapping.around(original, wrapping.always, after)
 
 
 def _hook(module):
@@ -133,6 +125,6 @@ def _forked():
     _count = 0
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 
 HOOKS = {"torch.distributed.distributed_c10d": _hook}

@@ -25,7 +25,7 @@ def _code(function):
 def _functions():
     """Yield the functions of this package's modules and of their classes."""
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == __package__:
+        if name.partition(".")[0] == __package__ and isinstance(module, types.ModuleType):
             for value in list(vars(module).values()):
                 yield value
                 if isinstance(value, type):

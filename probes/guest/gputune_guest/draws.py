@@ -5,10 +5,9 @@ of torch, `random` and numpy, before and after. Draws from these also move what 
 In a training that may be steered (`GPUTUNE_STEER`) workers look as well, and at generators that the dataset holds.
 """
 
-import functools
 import os
 
-from gputune_guest import ring
+from gputune_guest import ring, wrapping
 from gputune_guest.randomness import held, randomness
 
 LOOKS = 4  # batches of a dataset that are looked at
@@ -21,22 +20,22 @@ _drawn = set()
 def _fetch(original):
     steered = bool(os.environ.get("GPUTUNE_STEER"))
 
-    @functools.wraps(original)
-    def fetch(self, index):
+    def before(args, _kwargs):
         if not steered and ring.is_worker():
-            return original(self, index)
-        dataset = getattr(self, "dataset", None)
+            return None
+        dataset = getattr(args[0], "dataset", None)
         left = _left.get(id(dataset), LOOKS)
         if not left or len(_left) > DATASETS:
-            return original(self, index)
+            return None
         _left[id(dataset)] = left - 1
-        before = _looked(dataset if steered else None)
-        try:
-            return original(self, index)
-        finally:
-            _compare(before, _looked(dataset if steered else None), last=left == 1)
+        held = dataset if steered else None
+        return _looked(held), held, left
 
-    return fetch
+    def after(begun, _result, _error):
+        earlier, held, left = begun
+        _compare(earlier, _looked(held), last=left == 1)
+
+    return wrapping.around(original, before, after)
 
 
 def _looked(dataset):
@@ -56,7 +55,7 @@ def _compare(before, after, last):
 
 def _hook(module):
     for kind in (module._MapDatasetFetcher, module._IterableDatasetFetcher):
-        kind.fetch = _fetch(kind.fetch)
+        wrapping.put(kind, "fetch", _fetch)
 
 
 def _forked():
@@ -64,5 +63,5 @@ def _forked():
     _drawn.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 HOOKS = {"torch.utils.data._utils.fetch": _hook}

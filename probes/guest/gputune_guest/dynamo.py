@@ -3,9 +3,7 @@
 Every way to it makes an `OptimizeContext`. A torch whose dynamo has none counts as if it were asked from the start.
 """
 
-import functools
-
-from gputune_guest import patching, ring
+from gputune_guest import patching, wrapping
 
 _waiting = []  # what is to be done then
 _asked = False
@@ -32,16 +30,11 @@ def _first():
 
 
 def _compiles(original):
-    @functools.wraps(original)
-    def wrapper(self, *args, **kwargs):
+    def before(_args, _kwargs):
         if not _asked:
-            try:
-                _first()
-            except Exception as error:
-                ring.failed(error)
-        return original(self, *args, **kwargs)
+            _first()
 
-    return wrapper
+    return wrapping.around(original, before)
 
 
 def _hook(module):

@@ -12,11 +12,9 @@ Nobody says "evaluation", so it is concluded, and doubt means that there was non
   a generator put into eval mode for each discriminator step does not.
 """
 
-import functools
-import os
 import sys
 
-from gputune_guest import patching, ring, spans
+from gputune_guest import patching, ring, spans, wrapping
 from gputune_guest.words import END, EVALUATION, SPAN
 
 now = ring.now
@@ -119,23 +117,18 @@ def on_step():
 
 
 def _train(original):
-    tracing = spans.compiling()
-
-    @functools.wraps(original)
-    def wrapper(self, mode=True):
-        if tracing() or local.modes:
-            return original(self, mode)
+    def before(args, kwargs):
+        if local.modes:
+            return None
         local.modes = True  # train() and eval() call train() of every module inside
-        try:
-            return original(self, mode)
-        finally:
-            local.modes = False
-            try:
-                _mode(mode, sys._getframe().f_back)
-            except Exception as error:
-                ring.failed(error)
+        return args, kwargs
 
-    return wrapper
+    def after(begun, _result, _error):
+        args, kwargs = begun
+        local.modes = False
+        _mode(args[1] if len(args) > 1 else kwargs.get("mode", True), sys._getframe().f_back)
+
+    return wrapping.traced(original, before, after)
 
 
 def _mode(training, frame):
@@ -154,7 +147,7 @@ def _forked():
     _trains.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 
 
 def _hook(module):

@@ -4,11 +4,10 @@ An error of CUDA's is told where the device's clock meets it, and again as the i
 script: Python has kept it then. Nothing here calls CUDA, which has to stay as the script left it, for a fork as well.
 """
 
-import atexit
 import os
 import sys
 
-from gputune_guest import places, ring, sync
+from gputune_guest import places, ring, sync, wrapping
 
 FAILED = ("CUDA error", "HIP error", "CUDA driver error", "CUBLAS error", "cuDNN error", "cuBLAS error")
 LONGEST = 200  # characters that are told of a message
@@ -63,7 +62,7 @@ def _last():
 
 def _hook(module):
     if sync.has_device(sys.modules["torch"]):
-        atexit.register(_last)
+        wrapping.at_exit(_last)
 
 
 def _forked():
@@ -71,5 +70,5 @@ def _forked():
     _unused = False
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 HOOKS = {"torch.cuda": _hook}

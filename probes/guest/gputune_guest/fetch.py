@@ -1,10 +1,9 @@
 """How batches are made: in each worker, and in the training process itself where there are no workers."""
 
-import functools
 import os
 import time
 
-from gputune_guest import patching, reads, ring, spans
+from gputune_guest import patching, reads, ring, spans, wrapping
 from gputune_guest.words import FETCH, INLINE, PLAIN, WORKER
 
 now = ring.now
@@ -27,33 +26,36 @@ _threads = None  # torch.get_num_threads
 
 
 class _Collate:
-    """Stands for the collate function inside a fetcher, which is torch's own object, and takes its time."""
+    """What is known of a fetcher's last call of its collate function."""
 
-    __slots__ = ("count", "function", "ns")
+    __slots__ = ("count", "ns")
 
-    def __init__(self, function):
-        self.function, self.ns, self.count = function, 0, 0
+    def __init__(self):
+        self.ns = self.count = 0
 
-    def __call__(self, data):
-        t0 = now()
-        try:
-            return self.function(data)
-        finally:
-            self.ns = now() - t0
-            self.count = len(data) if type(data) is list else 0
+    def before(self, args, _kwargs):
+        """Begin."""
+        return args, now()
+
+    def after(self, begun, _result, _error):
+        """Take the time, and count the samples."""
+        args, t0 = begun
+        self.ns = now() - t0
+        self.count = len(args[0]) if args and type(args[0]) is list else 0
 
 
 def _constructed(original):
-    @functools.wraps(original)
-    def wrapper(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        try:
-            if callable(self.collate_fn):
-                self.collate_fn = _Collate(self.collate_fn)
-        except Exception as error:
-            ring.failed(error)
+    def before(args, _kwargs):
+        return args[0]
 
-    return wrapper
+    def after(fetcher, _result, error):
+        """Have something stand for the collate function inside of a fetcher, which is torch's own object."""
+        if error is None and callable(fetcher.collate_fn):
+            collate = _Collate()
+            fetcher.collate_fn = wrapping.around(fetcher.collate_fn, collate.before, collate.after)
+            fetcher._gputune_collate = collate
+
+    return wrapping.around(original, before, after)
 
 
 def _opened(path):
@@ -106,40 +108,42 @@ def _bytes(data):
 
 
 def _fetch(original):
-    @functools.wraps(original)
-    def fetch(self, index):
-        try:
-            inline = _worker is None
-            cpu = cpu_of_thread if inline else cpu_of_process
-            collate = self.collate_fn
-            wait = -1 if inline and _local.short and _written % SELDOM else _queued(inline)
-            lead = None if inline or _told else cpu_of_thread()
-            look = None if inline and _local.short else reads.begin(inline)
-            used = cpu()
-            t0 = now()
-        except Exception as error:
-            ring.failed(error)
-            return original(self, index)
-        try:
-            data = original(self, index)
-        finally:
-            t1 = now()
-            if look is not None:
-                reads.stop(look)
-        try:
-            used = cpu() - used
-            waited = _queued(inline) - wait if wait >= 0 else -1
-            if lead is not None:
-                _tell(used, cpu_of_thread() - lead)
-            _local.short = t1 - t0 < SHORT
-            _write(t0, t1, used, waited, collate, data, inline)
-            if look is not None:
-                reads.end(look, t0, t1, collate.count if type(collate) is _Collate else 0)
-        except Exception as error:
-            ring.failed(error)
-        return data
+    return wrapping.around(original, _began, _fetched)
 
-    return fetch
+
+class _Call:
+    """A batch that is being made, and the counters before it: ns of CPU, of waiting for one, `lead` of its thread."""
+
+    __slots__ = ("collate", "cpu", "inline", "lead", "look", "t0", "used", "wait")
+
+
+def _began(args, _kwargs):
+    call = _Call()
+    call.inline = inline = _worker is None
+    call.cpu = cpu = cpu_of_thread if inline else cpu_of_process
+    call.collate = getattr(args[0], "_gputune_collate", None)
+    call.wait = -1 if inline and _local.short and _written % SELDOM else _queued(inline)
+    call.lead = None if inline or _told else cpu_of_thread()
+    call.look = None if inline and _local.short else reads.begin(inline)
+    call.used = cpu()
+    call.t0 = now()
+    return call
+
+
+def _fetched(call, data, error):
+    t0, t1, inline, look = call.t0, now(), call.inline, call.look
+    if look is not None:
+        reads.stop(look)
+    if error is not None:
+        return
+    used = call.cpu() - call.used
+    waited = _queued(inline) - call.wait if call.wait >= 0 else -1
+    if call.lead is not None:
+        _tell(used, cpu_of_thread() - call.lead)
+    _local.short = t1 - t0 < SHORT
+    _write(t0, t1, used, waited, call.collate, data, inline)
+    if look is not None:
+        reads.end(look, t0, t1, call.collate.count if call.collate is not None else 0)
 
 
 _written = 0
@@ -164,7 +168,7 @@ def _write(t0, t1, used, waited, collate, data, inline):  # noqa: PLR0913, PLR09
     if _written < FIRST or _written % EVERY == 0:
         size, plain, tensors = _bytes(data)
     _written += 1
-    ns, count = (collate.ns, collate.count) if type(collate) is _Collate else (0, 0)
+    ns, count = (collate.ns, collate.count) if collate is not None else (0, 0)
     code = (INLINE if inline else 0) | (PLAIN if plain * 2 > size else 0) | tensors << 8
     record(FETCH, code, t0, t1, used, waited, ns, size, count)
 
@@ -172,26 +176,22 @@ def _write(t0, t1, used, waited, collate, data, inline):  # noqa: PLR0913, PLR09
 def _worker_loop(original):
     names = original.__code__.co_varnames[: original.__code__.co_argcount]
 
-    @functools.wraps(original)
-    def _worker_loop(*args, **kwargs):
+    def before(args, kwargs):
         global _worker
         t0 = now()
-        try:
-            given = dict(zip(names, args))  # noqa: B905 - 3.8 has no strict
-            given.update(kwargs)
-            _worker = (given.get("worker_id", -1), given.get("num_workers", 0))
-            ring.become_worker()
-            spans.silence()
-            record(WORKER, 0, t0, 0, _worker[0], _worker[1])
-        except Exception as error:
-            ring.failed(error)
-        try:
-            return original(*args, **kwargs)
-        finally:
-            record(WORKER, 0, t0, now(), *(_worker or (-1, 0)))
-            ring.end()
+        given = dict(zip(names, args))  # noqa: B905 - 3.8 has no strict
+        given.update(kwargs)
+        _worker = (given.get("worker_id", -1), given.get("num_workers", 0))
+        ring.become_worker()
+        spans.silence()
+        record(WORKER, 0, t0, 0, _worker[0], _worker[1])
+        return t0
 
-    return _worker_loop
+    def after(t0, _result, _error):
+        record(WORKER, 0, t0, now(), *(_worker or (-1, 0)))
+        ring.end()
+
+    return wrapping.around(original, before, after)
 
 
 def _hook_worker(module):
@@ -214,5 +214,5 @@ def _forked():
     _schedstat = _local.schedstat = None
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 HOOKS = {"torch.utils.data._utils.worker": _hook_worker, "torch.utils.data._utils.fetch": _hook_fetch}

@@ -7,11 +7,9 @@ so none is registered once the script has called it, or something else has had a
 imported says nothing: every optimizer does it.)
 """
 
-import functools
-import os
 import sys
 
-from gputune_guest import patching, precision, ring, spans, weights
+from gputune_guest import patching, precision, ring, spans, weights, wrapping
 from gputune_guest.words import FORWARD, LOOKED
 
 here = ring.here
@@ -34,7 +32,7 @@ def begin(code, whose, count, optimizer=None):
     if _compiles or _compiled():
         return
     if _handle is None:
-        _handle = _register(_called)
+        _handle = _register(_hooked)
     if here.burst is not None:
         ring.end_burst()  # what was logged before is no part of it
     weights.begin(optimizer)
@@ -52,20 +50,20 @@ def _called(module, args):
     global _window, _handle
     if spans.get_ident() != here.trainer:
         return
-    try:
-        t1 = now()
-        looked = weights.end()
-        window, _window = _window, None
-        handle, _handle = _handle, None
-        if handle is not None:
-            handle.remove()
-        if window is not None and here.phase is None and window[2].count == window[3]:
-            on_weights, on_device, own = looked or (0, 0, 0)
-            code = window[1] | (LOOKED if looked else 0)
-            ring.record(FORWARD, code, min(t1, window[0] + own), t1, on_weights, on_device)
-            precision.look(module)
-    except Exception as error:
-        ring.failed(error)
+    t1 = now()
+    looked = weights.end()
+    window, _window = _window, None
+    handle, _handle = _handle, None
+    if handle is not None:
+        handle.remove()
+    if window is not None and here.phase is None and window[2].count == window[3]:
+        on_weights, on_device, own = looked or (0, 0, 0)
+        code = window[1] | (LOOKED if looked else 0)
+        ring.record(FORWARD, code, min(t1, window[0] + own), t1, on_weights, on_device)
+        precision.look(module)
+
+
+_hooked = wrapping.quiet(_called)
 
 
 def _hook(module):
@@ -74,13 +72,11 @@ def _hook(module):
 
 
 def _compile(original):
-    @functools.wraps(original)
-    def wrapper(*args, **kwargs):
+    def before(_args, _kwargs):
         global _compiles
         _compiles = True
-        return original(*args, **kwargs)
 
-    return wrapper
+    return wrapping.around(original, before)
 
 
 def _leave():
@@ -98,7 +94,7 @@ def _farewell():
 
 
 ring.at_farewell(_farewell)
-os.register_at_fork(after_in_child=_leave)
+wrapping.after_fork(_leave)
 HOOKS = {
     "torch.nn.modules.module": _hook,
     "torch": lambda torch: patching.patch(torch, "compile", _compile),

@@ -4,13 +4,12 @@ A family is a file with `HOOKS`, a dict of module name to function: the function
 there, which is now or when they import it.
 """
 
-import atexit
 import ctypes
 import importlib
 import os
 import sys
 
-from gputune_guest import places, ranks, ring
+from gputune_guest import places, ranks, ring, wrapping
 
 FAMILIES = (
     *(
@@ -57,7 +56,7 @@ def begin(finder, torch):
         return
     ring.begin(lambda: _process(torch))
     _put(finder, (*asked, *FAMILIES))
-    atexit.register(ring.end)
+    wrapping.at_exit(ring.end)
     _let_the_recorder_look()
 
 
@@ -68,7 +67,7 @@ def begin_tensorflow(finder, tensorflow):
     places.library(tensorflow)
     ring.begin(lambda: _process(sys.modules.get("torch"), tensorflow))
     _put(finder, TENSORFLOW)
-    atexit.register(ring.end)
+    wrapping.at_exit(ring.end)
     _let_the_recorder_look()
 
 

@@ -14,14 +14,13 @@ Over 300 lines because each way to a file that Python has must lead to the same 
 import _io
 import builtins
 import errno
-import functools
 import importlib
 import io
 import json
 import os
 import stat
 
-from gputune_guest import astray, hook, natives, ring
+from gputune_guest import astray, hook, natives, ring, wrapping
 from gputune_guest.overlay import SYSTEM, Overlay, TooLarge, copy, made
 
 MOST = 40  # files that one process tells of
@@ -59,19 +58,12 @@ def begin(finder):
     made(_over.root)  # there even where nothing is written: the host sees that we are here
 
 
-class _Stand:
-    """Stands for a function of the system; no function itself, for a class that holds one of those does not bind it."""
+class _Stand(wrapping.Stand):
+    """Stands for a function of the system, which is pickled by its name."""
 
     def __init__(self, module, name, original, ours):
-        functools.update_wrapper(self, original, updated=())
+        super().__init__(original, wrapping.instead(original, ours, to_the_end=True))
         self._place = (module, name)
-        self._original, self._ours = original, ours
-
-    def __call__(self, *args, **kwargs):
-        return self._ours(self._original, *args, **kwargs)
-
-    def __getattr__(self, name):
-        return getattr(vars(self)["_original"], name)
 
     def __reduce__(self):
         return _found, self._place
@@ -135,7 +127,7 @@ class FileIO(_io.FileIO, metaclass=_Kind):
     __module__ = "io"
 
     def __init__(self, file, mode="r", closefd=True, opener=None):
-        _open(super().__init__, file, mode, closefd=closefd, opener=opener)
+        wrapping.instead(super().__init__, _open, to_the_end=True)(file, mode, closefd=closefd, opener=opener)
 
 
 def _os_open(original, path, flags, mode=0o777, *, dir_fd=None):

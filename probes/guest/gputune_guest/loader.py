@@ -4,13 +4,10 @@
 holds stay as they were. All that we remember of an object is kept here, beside it, under its id while it lives.
 """
 
-import functools
 import itertools
-import os
 import sys
-import weakref
 
-from gputune_guest import device, evaluation, patching, pinning, ring, samples, settings, spans
+from gputune_guest import device, evaluation, patching, pinning, ring, samples, settings, spans, wrapping
 from gputune_guest.here import Known, fast
 from gputune_guest.words import APART, BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, NEW, SPAN
 
@@ -42,7 +39,7 @@ class _Iterator(Known):
         self.step = self.sample = None
         self.returned = 0
         key = id(theirs)
-        self.gone = weakref.ref(theirs, lambda _ref: _forget(key))
+        self.gone = wrapping.when_gone(theirs, _forget, key)
         _iterators[key] = self
 
     def told(self, told):
@@ -80,9 +77,9 @@ def _next(original):
     clock = device.clock
     before, after = (clock.before, clock.after) if clock is not None else (None, None)
     if fast is None:
-        return spans.opaque(_python_next(original, before, after))
-    rare = (_adopt, ring.end_burst, evaluation.on_batch, samples.end, _sampled, ring.failed, before, after)
-    return spans.opaque(functools.wraps(original)(fast.Next(original, here, _iterators, *rare)))
+        return wrapping.opaque(_python_next(original, before, after))
+    rare = (_adopt, ring.end_burst, evaluation.on_batch, samples.end, _sampled, wrapping.swallow, before, after)
+    return wrapping.opaque(wrapping.wraps(original)(fast.Next(original, here, _iterators, *rare)))
 
 
 def _sampled(mine, code, came, asked, t0, t1, back, done, cpu):  # noqa: PLR0913, PLR0917 - times of one call, see samples.begin
@@ -91,61 +88,59 @@ def _sampled(mine, code, came, asked, t0, t1, back, done, cpu):  # noqa: PLR0913
         samples.begin(mine, (came, asked, t0, t1, back, done), cpu)
 
 
-def _python_next(original, before, after):  # noqa: C901 - see below
-    @functools.wraps(original)
-    def wrapper(self):  # noqa: C901, PLR0912 - one call in its order, with no frame more than there must be
-        came = asked = cpu = back = apart = 0
-        try:
-            mine = _iterators.get(id(self)) or _adopt(self)
-            if mine.sample is not None:
-                samples.end(mine)
-            here.left -= 1
-            if here.left <= 0:
-                came = now()
-            if before is not None:
-                before(mine)
-            ready = len(self._task_info) - self._tasks_outstanding if mine.several else -1
-            if here.burst is not None:
-                ring.end_burst()
-            if came:
-                asked = now()
-                cpu = samples.cpu_of_thread()
-            t0 = now()
-            apart = 0 if spans.get_ident() == here.trainer else APART
-            if not apart:
-                here.mark(BATCH, 0, t0)
-        except Exception as error:
-            if here.buffer is not None:
-                ring.failed(error)
-            return original(self)  # no ring: never made, or taken back
-        if not apart:
-            here.waiting = True  # what happens inside is waiting for data, whatever it is
-        data = None
-        code = FAILED
-        try:
-            data = original(self)
-            code = 0
-            return data
-        except StopIteration:
-            code = END
-            raise
-        finally:
-            t1 = now()
-            if not apart:
-                here.waiting = False
-            try:
-                if came:
-                    cpu = samples.cpu_of_thread() - cpu
-                    back = now()
-                _returned(mine, code, data, t0, t1, ready, apart)
-                if after is not None and not code:
-                    after(mine, t1)
-                if came:
-                    _sampled(mine, code, came, asked, t0, t1, back, now(), cpu)
-            except Exception as error:
-                ring.failed(error)
+class _Call:
+    """One `next()` under way, in ns; `came` is 0 unless it is sampled, `ready` batches wait, `apart` as APART says."""
 
-    return wrapper
+    __slots__ = ("apart", "asked", "came", "cpu", "mine", "ready", "t0")
+
+
+def _python_next(original, before, after):  # noqa: C901 - see below
+    def begin(args, kwargs):
+        if len(args) != 1 or kwargs:
+            return None  # wrong, and theirs to say how
+        (theirs,) = args
+        call = _Call()
+        call.mine = mine = _iterators.get(id(theirs)) or _adopt(theirs)
+        if mine.sample is not None:
+            samples.end(mine)
+        here.left -= 1
+        call.came = call.asked = call.cpu = 0
+        if here.left <= 0:
+            call.came = now()
+        if before is not None:
+            before(mine)
+        call.ready = len(theirs._task_info) - theirs._tasks_outstanding if mine.several else -1
+        if here.burst is not None:
+            ring.end_burst()
+        if here.buffer is None:
+            return None  # no ring: never made, or taken back
+        if call.came:
+            call.asked = now()
+            call.cpu = samples.cpu_of_thread()
+        call.t0 = now()
+        call.apart = 0 if spans.get_ident() == here.trainer else APART
+        if not call.apart:
+            here.mark(BATCH, 0, call.t0)
+            here.waiting = True  # what happens inside is waiting for data, whatever it is
+        return call
+
+    def end(call, data, error):
+        t1 = now()
+        mine = call.mine
+        if not call.apart:
+            here.waiting = False
+        code = 0 if error is None else END if isinstance(error, StopIteration) else FAILED
+        back = 0
+        if call.came:
+            call.cpu = samples.cpu_of_thread() - call.cpu
+            back = now()
+        _returned(mine, code, data, call.t0, t1, call.ready, call.apart)
+        if after is not None and not code:
+            after(mine, t1)
+        if call.came:
+            _sampled(mine, code, call.came, call.asked, call.t0, t1, back, now(), call.cpu)
+
+    return wrapping.around(original, begin, end)
 
 
 def _returned(mine, code, data, t0, t1, ready, apart):  # noqa: PLR0913, PLR0917 - one record's fields
@@ -170,52 +165,38 @@ def _adopt(theirs):
 
 
 def _constructed(original):
-    @spans.opaque
-    @functools.wraps(original)
-    def wrapper(self, loader, *args, **kwargs):
+    def before(args, _kwargs):
+        theirs, loader = args[:2]
         t0 = now()
         apart = _apart()
         if not apart:
             here.waiting = True
-        made = False
-        try:
-            result = original(self, loader, *args, **kwargs)
-            made = True
-            return result
-        finally:
-            if not apart:
-                here.waiting = False
-            _guarded(_came, self, loader, t0, made, 0)
+        return theirs, loader, t0, apart
 
-    return wrapper
+    def after(begun, _result, error):
+        theirs, loader, t0, apart = begun
+        if not apart:
+            here.waiting = False
+        _came(theirs, loader, t0, error is None, 0)
+
+    return wrapping.opaque(wrapping.around(original, before, after))
 
 
 def _reset(original):
-    @spans.opaque
-    @functools.wraps(original)
-    def wrapper(self, loader, *args, **kwargs):
-        if id(self) not in _iterators:  # inside its construction
-            return original(self, loader, *args, **kwargs)
-        t0 = now()
-        try:
-            return original(self, loader, *args, **kwargs)
-        finally:
-            _guarded(_came, self, loader, t0, True, 1)
+    def before(args, _kwargs):
+        theirs, loader = args[:2]
+        return (theirs, loader, now()) if id(theirs) in _iterators else None  # None: inside its construction
 
-    return wrapper
+    def after(begun, _result, _error):
+        _came(*begun, True, 1)
+
+    return wrapping.opaque(wrapping.around(original, before, after))
 
 
 def _apart():
     """Return 0 on the training thread, else the id of the one that this is: what it waits the training does not."""
     ident = spans.get_ident()
     return 0 if ident == here.trainer else ident
-
-
-def _guarded(function, *args):
-    try:
-        function(*args)
-    except Exception as error:
-        ring.failed(error)
 
 
 def _came(theirs, loader, t0, made, again):
@@ -227,13 +208,13 @@ def _came(theirs, loader, t0, made, again):
     built, working = loader, theirs
     if describe is not None:
         loader, working = describe(theirs, loader)
-    told = settings.of(loader, depth=4)
+    told = settings.of(loader, depth=1)
     mine = _iterators.get(id(theirs)) or _Iterator(theirs, told)
     mine.told(told)
     mine.count, mine.grad = 0, _grad_enabled()
     _tell(mine, working, t0, t1, again, NEW if settings.first(built) else 0)
     record(SPAN, LOADER_START, t0, t1, 0, 0, mine.number, _apart())
-    evaluation.on_iterator(mine, t0, sys._getframe(2))
+    evaluation.on_iterator(mine, t0, sys._getframe().f_back)
 
 
 def _tell(mine, working, t0, t1, again, code):  # noqa: PLR0913, PLR0917 - one record's fields
@@ -273,19 +254,15 @@ def number_of(theirs):
 
 
 def _shutdown(original):
-    @spans.opaque
-    @functools.wraps(original)
-    def wrapper(self, *args, **kwargs):
-        if getattr(self, "_shutdown", True):  # nothing to do, or never whole
-            return original(self, *args, **kwargs)
-        t0 = now()
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            mine = _iterators.get(id(self))
-            record(SPAN, LOADER_START, t0, now(), 0, 0, mine.number if mine else 0, _apart(), 1)
+    def before(args, _kwargs):
+        return None if getattr(args[0], "_shutdown", True) else (args[0], now())  # None: nothing to do, or never whole
 
-    return wrapper
+    def after(begun, _result, _error):
+        theirs, t0 = begun
+        mine = _iterators.get(id(theirs))
+        record(SPAN, LOADER_START, t0, now(), 0, 0, mine.number if mine else 0, _apart(), 1)
+
+    return wrapping.opaque(wrapping.around(original, before, after))
 
 
 def _hook(module):
@@ -311,5 +288,5 @@ def _forked():
     _iterators.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 HOOKS = {"torch.utils.data.dataloader": _hook}

@@ -8,7 +8,7 @@ nobody else's. Locks of threads and of files are not seen, nor is one whose `acq
 import _thread
 import sys
 
-from gputune_guest import ring
+from gputune_guest import ring, wrapping
 from gputune_guest.words import LOCKED
 
 now = ring.now
@@ -37,29 +37,29 @@ def stand_ins(locks):
 
 
 def _entered(original, locks):
-    def entered(self):
+    def before(_args, _kwargs):
         if get_ident() != locks.ident or locks.depth:
             locks.depth += get_ident() == locks.ident
-            return original(self)
-        t0 = now()
-        result = original(self)
-        locks.depth, locks.since = 1, now()
-        locks.awaited += locks.since - t0
-        locks.count += 1
-        return result
+            return None
+        return now()
 
-    return entered
+    def after(t0, _result, error):
+        if error is None:
+            locks.depth, locks.since = 1, now()
+            locks.awaited += locks.since - t0
+            locks.count += 1
+
+    return wrapping.around(original, before, after)
 
 
 def _left(original, locks):
-    def left(self, *args):
+    def before(_args, _kwargs):
         if get_ident() == locks.ident and locks.depth:
             locks.depth -= 1
             if not locks.depth:
                 locks.held += now() - locks.since
-        return original(self, *args)
 
-    return left
+    return wrapping.around(original, before)
 
 
 def tell(locks, code, t0, t1):

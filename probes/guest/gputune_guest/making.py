@@ -7,6 +7,7 @@ under settings that are not the script's own a worker that dies is noticed in `n
 """
 
 import contextlib
+import multiprocessing
 import queue
 import sys
 import time
@@ -404,6 +405,16 @@ def close(iterator):
     if not getattr(iterator, "_shutdown", True):
         iterator._shutdown_workers()
     _forget(iterator)
+
+
+def disown(iterators):
+    """Have a forked child, whose parent's workers these have, neither end them nor wait for them."""
+    children = getattr(multiprocessing.process, "_children", None)
+    for iterator in iterators:
+        iterator._shutdown = True
+        for worker in getattr(iterator, "_workers", ()):
+            if children is not None:
+                children.discard(worker)
 
 
 def kill(iterator):

@@ -6,7 +6,7 @@
 import functools
 import os
 
-from gputune_guest import hook
+from gputune_guest import hook, wrapping
 
 WRITES = "writes"
 KEEPS = "keeps"  # writes into what is there
@@ -60,8 +60,7 @@ def _native(module, placed):
 def _with_path(original, place, key, does, placed):
     """Have a function called with another path in its argument number `place`, also called `key`."""
 
-    @functools.wraps(original)
-    def wrapper(*args, **kwargs):
+    def elsewhere(original, *args, **kwargs):  # an error is theirs to be told: the file is there, or no file at all
         given = kwargs.get(key, args[place] if len(args) > place else None)
         if isinstance(given, (str, bytes, os.PathLike)):
             there = placed(given, _does(does, place, args, kwargs))
@@ -71,7 +70,7 @@ def _with_path(original, place, key, does, placed):
                 args = (*args[:place], there, *args[place + 1 :])
         return original(*args, **kwargs)
 
-    return wrapper
+    return wrapping.instead(original, elsewhere, to_the_end=True)
 
 
 def _does(does, place, args, kwargs):

@@ -9,12 +9,11 @@ the reason, in the note `override`, and then it stays as its script has it.
 Without the variable this module is not even imported.
 """
 
-import functools
 import inspect
 import json
 import os
 
-from gputune_guest import places, ring
+from gputune_guest import places, ring, wrapping
 
 SETTINGS = (
     "num_workers",
@@ -55,17 +54,16 @@ def rules(text):
 def _hook(module):
     told = rules(os.environ["GPUTUNE_OVERRIDE"])
     if told:
-        module.DataLoader.__init__ = _changed(module.DataLoader.__init__, told)
+        wrapping.put(module.DataLoader, "__init__", lambda original: _changed(original, told))
 
 
 def _changed(original, told):
     """Wrap `DataLoader.__init__`. What a subclass hands up arrives here, and `wraps` keeps the signature."""
     signature = inspect.signature(original)
 
-    @functools.wraps(original)
-    def wrapper(self, *args, **kwargs):
+    def ours(original, self, *args, **kwargs):
         try:
-            where, _file = places.caller(1)
+            where, _file = places.caller(0)
             theirs = signature.bind(self, *args, **kwargs)
             wanted, duplicates = _wanted(told, where, theirs)
             change, ours, refused = _planned(theirs, wanted, signature, duplicates)
@@ -84,7 +82,7 @@ def _changed(original, told):
             _say(where, change, refused, theirs.arguments)
         return result if change else original(self, *args, **kwargs)
 
-    return wrapper
+    return wrapping.instead(original, ours)
 
 
 def _say(where, change, refused, arguments):

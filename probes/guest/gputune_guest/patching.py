@@ -39,13 +39,23 @@ def replace(ours, others):
 def restore():
     """Take back every patch that nobody has put another one on."""
     while _done:
-        owner, name, own, ours = _done.pop()
-        if vars(owner).get(name) is not ours:
-            continue
-        if own is _ABSENT:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, own)
+        _restore(*_done.pop())
+
+
+def take_back(original):
+    """Take back what stands in the place of one of theirs."""
+    for done in [done for done in _done if done[2] is original]:
+        _done.remove(done)
+        _restore(*done)
+
+
+def _restore(owner, name, own, ours):
+    if vars(owner).get(name) is not ours:
+        return
+    if own is _ABSENT:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, own)
 
 
 ring.at_farewell(restore)

@@ -5,9 +5,7 @@ Most take microseconds; one that sorts or packs lengths as it is asked may take 
 told.
 """
 
-import functools
-
-from gputune_guest import patching, ring, spans
+from gputune_guest import patching, ring, wrapping
 from gputune_guest.here import fast
 from gputune_guest.words import PICK
 
@@ -18,22 +16,18 @@ NOTED = 100_000  # ns; below it, a batch sampler is no part of a step that anybo
 def timed(original):
     """Return what stands in the place of `_next_index`: in C, or else the same in Python."""
     if fast is None:
-        return spans.opaque(_python_timed(original))
-    return spans.opaque(functools.wraps(original)(fast.Passing(original, ring.here, None, ring.failed)))
+        return wrapping.opaque(wrapping.around(original, _began, _picked))
+    return wrapping.opaque(wrapping.wraps(original)(fast.Passing(original, ring.here, None, wrapping.swallow)))
 
 
-def _python_timed(original):
-    @functools.wraps(original)
-    def wrapper(self):
-        t0 = now()
-        try:
-            return original(self)
-        finally:
-            t1 = now()
-            if t1 - t0 >= NOTED:
-                ring.record(PICK, 0, t0, t1)
+def _began(_args, _kwargs):
+    return now()
 
-    return wrapper
+
+def _picked(t0, _result, _error):
+    t1 = now()
+    if t1 - t0 >= NOTED:
+        ring.record(PICK, 0, t0, t1)
 
 
 def _hook(module):

@@ -6,12 +6,11 @@ batch consists of, a class with a `pin_memory` method of its own included, no co
 """
 
 import contextlib
-import functools
 import os
 import time
 import weakref
 
-from gputune_guest import patching, ring
+from gputune_guest import patching, ring, wrapping
 from gputune_guest.words import PIN
 
 now = ring.now
@@ -147,65 +146,54 @@ def _consists(data):
     return types, shape
 
 
-class _From:
-    """Stands for the queue of the workers."""
+class _Queue:
+    """Stands for one of the two queues."""
 
-    __slots__ = ("stage", "theirs")
-
-    def __init__(self, theirs, stage):
-        self.theirs, self.stage = theirs, stage
-
-    def get(self, *args, **kwargs):
-        item = self.theirs.get(*args, **kwargs)
-        try:
-            self.stage.took()
-        except Exception as error:
-            ring.failed(error)
-        return item
+    def __init__(self, theirs, **others):
+        self.theirs = theirs
+        vars(self).update(others)
 
     def __getattr__(self, name):
         return getattr(self.theirs, name)
 
 
-class _To:
-    """Stands for the queue that `next()` takes batches from."""
+def _from(theirs, stage):
+    """Return what stands for the queue of the workers."""
 
-    __slots__ = ("stage", "theirs")
+    def after(_begun, _item, error):
+        if error is None:
+            stage.took()
 
-    def __init__(self, theirs, stage):
-        self.theirs, self.stage = theirs, stage
+    return _Queue(theirs, stage=stage, get=wrapping.around(theirs.get, wrapping.always, after))
 
-    def put(self, item, *args, **kwargs):
-        try:
-            self.stage.pinned(item)
-        except Exception as error:
-            ring.failed(error)
-        self.theirs.put(item, *args, **kwargs)
-        try:
-            if self.stage.seen == 1:
-                self.stage.tell(item[1])
-        except Exception as error:
-            ring.failed(error)
 
-    def __getattr__(self, name):
-        return getattr(self.theirs, name)
+def _to(theirs, stage):
+    """Return what stands for the queue that `next()` takes batches from."""
+
+    def before(args, _kwargs):
+        stage.pinned(args[0])
+        return args[0] if stage.seen == 1 else None
+
+    def after(item, _result, error):
+        if error is None:
+            stage.tell(item[1])
+
+    return _Queue(theirs, put=wrapping.around(theirs.put, before, after))
 
 
 def _pin_memory_loop(original):
-    @functools.wraps(original)
-    def loop(in_queue, out_queue, *args, **kwargs):
-        try:
-            stage = _Stage(in_queue)
-            queues = _From(in_queue, stage), _To(out_queue, stage)
-        except Exception as error:
-            ring.failed(error)
-            return original(in_queue, out_queue, *args, **kwargs)
-        try:
-            return original(*queues, *args, **kwargs)
-        finally:
+    def change(args, kwargs):
+        if len(args) > 1:
+            stage = _Stage(args[0])
+            args = (_from(args[0], stage), _to(args[1], stage), *args[2:])
+        return args, kwargs
+
+    def after(args, _kwargs):
+        stage = getattr(args[0], "stage", None)
+        if stage is not None:
             stage.end()
 
-    return loop
+    return wrapping.changed(original, change, after)
 
 
 def _hook(module):
@@ -217,5 +205,5 @@ def _forked():
     _told.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 HOOKS = {"torch.utils.data._utils.pin_memory": _hook}

@@ -50,6 +50,13 @@ def ours(filename):
     return filename.startswith(_HERE)
 
 
+def outside(frame):
+    """Return the innermost frame, from `frame` outwards, that is none of the guest's own; None where all are."""
+    while frame is not None and ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
 def _kind(filename):
     for folder in ("/site-packages/", "/dist-packages/"):
         if folder in filename:
@@ -70,9 +77,7 @@ def _kind_of(frame):
 
 def in_library(depth):
     """Return whether it is a framework that is calling, `depth` frames above the caller of this function."""
-    frame = sys._getframe(depth + 1)
-    while frame is not None and ours(frame.f_code.co_filename):  # several of our wraps may lie around one call
-        frame = frame.f_back
+    frame = outside(sys._getframe(depth + 1))  # several of our wraps may lie around one call
     return frame is not None and _kind_of(frame) == _LIBRARY
 
 

@@ -5,11 +5,10 @@ entered later than that, inside the model's own forward: its first `with` that i
 was called through.
 """
 
-import functools
 import itertools
 import sys
 
-from gputune_guest import patching, ring, spans
+from gputune_guest import patching, ring, spans, wrapping
 
 MOST = 200  # parameters looked at: enough to meet every type that a model has
 CONVOLUTION = 4  # dimensions of a convolution's weights, those over text left out
@@ -62,24 +61,16 @@ def _tf32(torch):
 def _hook(module):
     owner = getattr(module, "autocast", None)
     if owner is not None:
-        patching.patch(owner, "__enter__", functools.partial(_enter, owner))
+        patching.patch(owner, "__enter__", _enter)
 
 
-def _enter(owner, original):
-    tracing = spans.compiling()
+def _enter(original):
+    def before(args, _kwargs):
+        if not spans.silent and getattr(args[0], "_enabled", False):
+            ring.note(n="precision", autocast=True)
+            patching.take_back(original)
 
-    @functools.wraps(original)
-    def wrapper(self, *args):
-        if not tracing() and not spans.silent and getattr(self, "_enabled", False):
-            try:
-                ring.note(n="precision", autocast=True)
-                if vars(owner).get("__enter__") is wrapper:
-                    owner.__enter__ = original
-            except Exception as error:
-                ring.failed(error)
-        return original(self, *args)
-
-    return wrapper
+    return wrapping.traced(original, before)
 
 
 HOOKS = {"torch.amp.autocast_mode": _hook}

@@ -19,7 +19,7 @@ import os
 import stat
 import sys
 
-from gputune_guest import locks, ring, spans
+from gputune_guest import locks, ring, spans, wrapping
 from gputune_guest.words import DIRECT, INLINE, READS
 
 now = ring.now
@@ -157,54 +157,48 @@ def _bytes(descriptor):
 def _counted(original):
     """Return a stand-in for `open`. After the batch, whoever has kept it only passes through it."""
 
-    def counted(*args, **kwargs):
+    def before(args, kwargs):
         look = _look
         if look is None or look.depth or get_ident() != look.ident:
-            return original(*args, **kwargs)
+            return None
         look.depth = 1
-        t0 = now()
-        try:
-            file = original(*args, **kwargs)
-        finally:
-            took = now() - t0
-            look.depth = 0
-        try:
-            mode = args[1] if len(args) > 1 else kwargs.get("mode", "r")
-            name = args[0] if args else kwargs.get("file")
-            if type(name) is not int and not _WRITES.intersection(mode):
-                _took(look, took, file.fileno() if look.asked < FEW else -1)
-                if look.file is None:
-                    look.file = (original, args, kwargs)
-        except Exception as error:
-            ring.failed(error)
-        return file
+        return look, args, kwargs, now()
 
-    return _alike(counted, original)
+    def after(begun, file, error):
+        look, args, kwargs, t0 = begun
+        took = now() - t0
+        look.depth = 0
+        mode = args[1] if len(args) > 1 else kwargs.get("mode", "r")
+        name = args[0] if args else kwargs.get("file")
+        if error is None and type(name) is not int and not _WRITES.intersection(mode):
+            _took(look, took, file.fileno() if look.asked < FEW else -1)
+            if look.file is None:
+                look.file = (original, args, dict(kwargs))
+
+    return wrapping.around(original, before, after)
 
 
 def _counted_low(original):
-    def counted(*args, **kwargs):
+    def before(args, kwargs):
         look = _look
         if look is None or get_ident() != look.ident:
-            return original(*args, **kwargs)
+            return None
         outer, look.depth = look.depth, 1
-        t0 = now()
-        try:
-            fd = original(*args, **kwargs)
-        finally:
-            took = now() - t0
-            look.depth = outer
-        try:
-            flags = args[1] if len(args) > 1 else kwargs.get("flags", 0)
-            if flags & _O_DIRECT:
-                look.code |= DIRECT
-            if not outer and not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-                _took(look, took, fd if look.asked < FEW else -1)
-        except Exception as error:
-            ring.failed(error)
-        return fd
+        return look, args, kwargs, outer, now()
 
-    return _alike(counted, original)
+    def after(begun, fd, error):
+        look, args, kwargs, outer, t0 = begun
+        took = now() - t0
+        look.depth = outer
+        if error is not None:
+            return
+        flags = args[1] if len(args) > 1 else kwargs.get("flags", 0)
+        if flags & _O_DIRECT:
+            look.code |= DIRECT
+        if not outer and not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            _took(look, took, fd if look.asked < FEW else -1)
+
+    return wrapping.around(original, before, after)
 
 
 def _noticed(original, whole):
@@ -213,19 +207,17 @@ def _noticed(original, whole):
     `whole` says by its arguments whether it does nothing else.
     """
 
-    def noticed(*args, **kwargs):
+    def before(args, kwargs):
         look = _look
-        if look is None or look.file is not None or get_ident() != look.ident:
-            return original(*args, **kwargs)
-        found = original(*args, **kwargs)
-        try:
-            if look.file is not None and whole(args, kwargs):
-                look.reader = (original, args, kwargs)
-        except Exception as error:
-            ring.failed(error)
-        return found
+        unseen = look is not None and look.file is None and get_ident() == look.ident
+        return (look, args, kwargs) if unseen else None
 
-    return _alike(noticed, original)
+    def after(begun, _found, error):
+        look, args, kwargs = begun
+        if error is None and look.file is not None and whole(args, kwargs):
+            look.reader = (original, args, kwargs)
+
+    return wrapping.around(original, before, after)
 
 
 def _are_bytes(args, kwargs):
@@ -236,14 +228,6 @@ def _are_bytes(args, kwargs):
 def _is_an_array(args, kwargs):
     """Return whether `load` gets a file of numpy's own format by its name: no pickle, no archive, no map of it."""
     return len(args) == 1 and not kwargs and isinstance(args[0], (str, os.PathLike)) and str(args[0]).endswith(".npy")
-
-
-def _alike(ours, original):
-    for name in ("__name__", "__qualname__", "__module__", "__doc__", "__text_signature__"):
-        value = getattr(original, name, None)
-        if value is not None:
-            setattr(ours, name, value)
-    return ours
 
 
 def _took(look, ns, fd):
@@ -356,4 +340,4 @@ def _forked():
     _io = spans.local.io = None
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)

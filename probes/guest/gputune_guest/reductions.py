@@ -8,13 +8,10 @@ what a training on it must not do, the device's own stream is timed instead (sta
 In a forward pass nothing is exchanged: what the thread queues for a CPU there, it would queue without an exchange, too.
 """
 
-import functools
-import os
 import sys
 import time
-import weakref
 
-from gputune_guest import fetch, patching, ring, spans, standing
+from gputune_guest import fetch, patching, ring, spans, standing, wrapping
 from gputune_guest.words import CALM_PARTS, ON_DEVICE, QUEUED_BITS, RENDEZVOUS
 
 TORCHS_OWN = 100  # DDP's default sampling, left alone on a device, where a sample waits for the device's events
@@ -33,8 +30,8 @@ class _Model:
         "standing",
     )
 
-    def __init__(self, model, forget):
-        self.reference = weakref.ref(model, forget)
+    def __init__(self, model):
+        self.reference = wrapping.when_gone(model, _known.pop, id(model), None)
         self.count = self.iteration = self.end = self.read = self.queued = 0
         self.calm = (0, 0, 0)  # forward passes, ns of them, ns queued for a CPU in them
         self.forward = None  # (ns, ns queued so far) at the beginning of the one under way, if it is timed
@@ -45,51 +42,38 @@ class _Model:
 
 
 def _new(model):
-    key = id(model)
-    mine = _known[key] = _Model(model, lambda _reference: _known.pop(key, None))
+    mine = _known[id(model)] = _Model(model)
     return mine
 
 
 def _forward(original):
-    tracing = spans.compiling()
+    def before(args, _kwargs):
+        return None if spans.silent else args[0]
 
-    @functools.wraps(original)
-    def wrapper(self, *args, **kwargs):
-        result = original(self, *args, **kwargs)
-        if not (tracing() or spans.silent):
-            try:
-                mine = _known.get(id(self)) or _new(self)
-                # As DDP counts them: an evaluation meets nobody.
-                if self.require_backward_grad_sync and sys.modules["torch"].is_grad_enabled():
-                    mine.count = count = mine.count + 1
-                    if mine.standing is not None:
-                        _reduces(self, mine.standing)
-                    elif _is_read(mine, count):
-                        _read(self, mine)
-                        if not mine.on_device:
-                            mine.forward = now(), fetch._queued(inline=True)
-            except Exception as error:
-                ring.failed(error)
-        return result
+    def after(model, _result, error):
+        if error is not None:
+            return
+        mine = _known.get(id(model)) or _new(model)
+        # As DDP counts them: an evaluation meets nobody.
+        if model.require_backward_grad_sync and sys.modules["torch"].is_grad_enabled():
+            mine.count = count = mine.count + 1
+            if mine.standing is not None:
+                _reduces(model, mine.standing)
+            elif _is_read(mine, count):
+                _read(model, mine)
+                if not mine.on_device:
+                    mine.forward = now(), fetch._queued(inline=True)
 
-    return wrapper
+    return wrapping.traced(original, before, after)
 
 
 def _forwarded(original):
-    tracing = spans.compiling()
+    def before(args, _kwargs):
+        mine = None if spans.silent else _known.get(id(args[0]))
+        if mine is not None and mine.forward is not None:
+            _calm(mine, now(), fetch._queued(inline=True))
 
-    @functools.wraps(original)
-    def wrapper(self, *args, **kwargs):
-        if not (tracing() or spans.silent):
-            try:
-                mine = _known.get(id(self))
-                if mine is not None and mine.forward is not None:
-                    _calm(mine, now(), fetch._queued(inline=True))
-            except Exception as error:
-                ring.failed(error)
-        return original(self, *args, **kwargs)
-
-    return wrapper
+    return wrapping.traced(original, before)
 
 
 def _calm(mine, t, queued):
@@ -160,6 +144,6 @@ def _hook(module):
         patching.patch(ddp, "_sync_buffers", standing.stand)
 
 
-os.register_at_fork(after_in_child=_known.clear)
+wrapping.after_fork(_known.clear)
 
 HOOKS = {"torch.nn.parallel.distributed": _hook}

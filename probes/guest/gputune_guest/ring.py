@@ -13,6 +13,7 @@ import struct
 import sys
 import time
 
+from gputune_guest import wrapping
 from gputune_guest.here import Here
 
 now = time.monotonic_ns
@@ -247,4 +248,5 @@ def anew():
     _opened()
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.fail_with(failed)
+wrapping.after_fork(_forked)

@@ -5,17 +5,17 @@ a whole pass was seen in which nothing moved but between its indices; of an endl
 the dataset would have. Looked at in a real training that is steered only.
 """
 
-import functools
 import math
 import sys
 import weakref
 
-from gputune_guest import ring, settings, spans
+from gputune_guest import ring, settings, wrapping
 from gputune_guest.randomness import randomness
 
 PLAIN = ("SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler")
 _looks = weakref.WeakKeyDictionary()  # an iterator of theirs to what is seen of its pass
 _known = {}  # where a loader is built and the kinds of its samplers to whether these draw as they go
+wrapping.at_last(_known.clear)
 
 
 class _Look:
@@ -86,24 +86,22 @@ def _states():
 def watched(original):
     """Return what stands in the place of `_next_index`, by which torch asks a sampler."""
 
-    @functools.wraps(original)
-    def next_index(self):
-        look = _looks.get(self) if _looks else None
-        if look is None:
-            return original(self)
-        before = _states()
-        try:
-            index = original(self)
-        except StopIteration:
-            look.over(drew=False)
-            _looks.pop(self, None)
-            raise
+    def before(args, _kwargs):
+        look = _looks.get(args[0]) if _looks else None
+        return None if look is None else (args[0], look, _states())
+
+    def after(begun, _result, error):
+        theirs, look, states = begun
+        if error is not None:
+            if isinstance(error, StopIteration):
+                look.over(drew=False)
+                _looks.pop(theirs, None)
+            return
         look.left -= 1
-        drew = look.began and before != _states()
+        drew = look.began and states != _states()
         look.began = True
         if drew or look.left <= 0:
             look.over(drew)
-            _looks.pop(self, None)
-        return index
+            _looks.pop(theirs, None)
 
-    return spans.opaque(next_index)
+    return wrapping.opaque(wrapping.around(original, before, after))

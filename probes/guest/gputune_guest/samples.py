@@ -5,10 +5,9 @@ first batches of a process are all sampled, later ones ever more seldom, down to
 varies, so that what the training does each 10th or each 64th time is met as often as it happens.
 """
 
-import os
 import time
 
-from gputune_guest import forward, ring, weights
+from gputune_guest import forward, ring, weights, wrapping
 from gputune_guest.here import LAST_SEQ
 from gputune_guest.words import GUEST
 
@@ -64,4 +63,4 @@ def _forked():
     _seen = 0
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)

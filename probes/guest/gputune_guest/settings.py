@@ -1,11 +1,8 @@
 """The settings of a DataLoader, as they are when it is iterated, and the line of the user's code that built it."""
 
-import functools
 import multiprocessing
-import os
-import weakref
 
-from gputune_guest import places, ring, spans
+from gputune_guest import places, ring, wrapping
 
 MOST = 64  # loaders of one key that are told apart; a script that keeps more alive at once shares their last id
 
@@ -27,16 +24,10 @@ def prepare(torch):
 def remember(original):
     """Wrap `DataLoader.__init__`: remember who called it. `wraps` keeps the signature that frameworks inspect."""
 
-    @spans.opaque
-    @functools.wraps(original)
-    def wrapper(self, *args, **kwargs):
-        try:
-            _remember(self, 2, args[0] if args else kwargs.get("dataset"))
-        except Exception as error:
-            ring.failed(error)
-        return original(self, *args, **kwargs)
+    def before(args, kwargs):
+        _remember(args[0], 1, args[1] if len(args) > 1 else kwargs.get("dataset"))
 
-    return wrapper
+    return wrapping.opaque(wrapping.around(original, before))
 
 
 def _remember(loader, depth, dataset=None):
@@ -71,10 +62,10 @@ def place(loader):
 def built_at(loader, where, file):
     """Remember where a loader, or what stands for one under other settings, was built."""
     key = id(loader)
-    _built[key] = (weakref.ref(loader, functools.partial(_forget, key)), where, file)
+    _built[key] = (wrapping.when_gone(loader, _forget, key), where, file)
 
 
-def _forget(key, _ref):
+def _forget(key):
     _built.pop(key, None)
     _told.pop(key, None)
     _iterated.discard(key)
@@ -216,4 +207,4 @@ def _forked():
     _ids.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)

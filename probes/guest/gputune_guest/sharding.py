@@ -3,11 +3,9 @@
 Who asks for the rest alone, its seed say, shares nothing out by it.
 """
 
-import functools
-import os
 import sys
 
-from gputune_guest import patching, ring
+from gputune_guest import patching, places, ring, wrapping
 
 OWN = "torch.utils.data."  # torch's collate function asks as well, to know where to put a batch
 REST = {"seed", "id", "dataset"}  # what else the description of a worker has
@@ -16,20 +14,15 @@ _asked = False
 
 
 def _get_worker_info(original):
-    @functools.wraps(original)
-    def get_worker_info():
+    def before(_args, _kwargs):
         global _asked
         if not _asked:
-            try:
-                asks = sys._getframe(1)
-                if not asks.f_globals.get("__name__", "").startswith(OWN) and _shares(asks.f_code.co_names):
-                    _asked = True
-                    ring.note(n="shards")
-            except Exception as error:
-                ring.failed(error)
-        return original()
+            asks = places.outside(sys._getframe().f_back)
+            if not asks.f_globals.get("__name__", "").startswith(OWN) and _shares(asks.f_code.co_names):
+                _asked = True
+                ring.note(n="shards")
 
-    return get_worker_info
+    return wrapping.around(original, before)
 
 
 def _shares(names):
@@ -48,5 +41,5 @@ def _forked():
     _asked = False
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 HOOKS = {"torch.utils.data._utils.worker": _hook}

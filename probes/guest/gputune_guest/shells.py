@@ -7,11 +7,10 @@ however it fails, is taken away again, and the script's own settings make the ba
 Over 300 lines because every call that the script can make of an iterator must find it in one of few states.
 """
 
-import os
 import sys
 import weakref
 
-from gputune_guest import loader, making, ring, samplers, settings
+from gputune_guest import loader, making, ring, samplers, settings, wrapping
 from gputune_guest.switching import Change, Refused, object_to
 
 ODD = 0x9E3779B97F4A7C15  # between seeds of workers: 2**64 over the golden ratio, so that they lie far apart
@@ -52,7 +51,7 @@ class Shell:
 
     def __init__(self, theirs, of, maker, orders):
         key = id(theirs)
-        self._gone = weakref.ref(theirs, lambda _ref: _freed(key))
+        self._gone = wrapping.when_gone(theirs, _freed, key)
         self._loader = weakref.ref(of)
         self.maker, self.orders = maker, orders
         self.view = making.View(of)
@@ -119,7 +118,10 @@ class Shell:
                 raise
             failure = error
         if failure is not None:  # outside of the handler: what the script's own settings raise has no other cause
-            self._recover(theirs, failure)
+            try:
+                self._recover(theirs, failure)
+            finally:
+                failure = None  # this frame is in its traceback: else both live, and an iterator with them, as garbage
             return self.take(theirs, original)
         if serving is not theirs:
             serving.delivered()
@@ -463,7 +465,7 @@ def _put(of, iterator, force):
     before = _kept.get(key)
     if before is not None and before[1] is not None and before[1] is not iterator:
         making.farewell(before[1])
-    _kept[key] = (weakref.ref(of, lambda _ref: _left(key)), iterator, force)
+    _kept[key] = (wrapping.when_gone(of, _left, key), iterator, force)
 
 
 def _taken(of, wanted):
@@ -483,27 +485,30 @@ def _taken(of, wanted):
 def _freed(key):
     """Take notice that an iterator of theirs is gone."""
     shell = shells.pop(key, None)
-    try:
-        if shell is not None:
-            shell.freed()
-    except Exception as error:
-        ring.failed(error)
+    if shell is not None:
+        shell.freed()
 
 
 def _left(key):
     """Take notice that a loader is gone, whose next pass will never come."""
     found = _kept.pop(key, None)
-    try:
-        if found is not None and found[1] is not None:
-            making.close(found[1])
-    except Exception as error:
-        ring.failed(error)
+    if found is not None and found[1] is not None:
+        making.close(found[1])
 
 
 def _forked():
+    ours = [shell.behind for shell in shells.values()] + [workers for _loader, workers, _settings in _kept.values()]
+    making.disown([iterator for iterator in ours if iterator is not None])
     _inherited.append((dict(shells), dict(_kept)))
     shells.clear()
     _kept.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+def _let_go():
+    """Keep nothing of theirs: a dataset leads to the whole of a script."""
+    shells.clear()
+    _kept.clear()
+
+
+wrapping.at_last(_let_go)
+wrapping.after_fork(_forked)

@@ -7,10 +7,9 @@ work first: that is a record of its own, before the rest. In a DataLoader worker
 
 import _thread
 import functools
-import os
 import sys
 
-from gputune_guest import places, ring
+from gputune_guest import places, ring, wrapping
 from gputune_guest.words import CHECKPOINT, LOGGING, REPORTING, SPAN, SYNC
 
 now = ring.now
@@ -47,23 +46,7 @@ class _Local(_thread._local):
 local = _Local()
 
 
-def compiling():
-    """Return torch's function that dynamo takes for a constant True while it traces; old ones say False."""
-    compiler = getattr(sys.modules["torch"], "compiler", None)
-    return getattr(compiler, "is_dynamo_compiling", None) or bool
-
-
-def opaque(wrapper):
-    """Return a wrapper marked as `torch.compiler.disable` would: dynamo ends its graph there, as before torch's own.
-
-    For wrappers of what dynamo would not trace either, which need not ask `compiling()`.
-    """
-    wrapper._torchdynamo_disable = True
-    wrapper._torchdynamo_disable_msg = "gputune listens to the DataLoader, which is not traced either"
-    return wrapper
-
-
-def timed(  # noqa: PLR0913, PLR0917 - options
+def timed(  # noqa: C901, PLR0913, PLR0917 - options, and what is decided by them once a call
     code, what, least=0, marked=False, anywhere=True, wanted=None, size=None, joined=False
 ):
     """Return a function for `patching.patch` that puts a span of `code` around the original.
@@ -72,40 +55,37 @@ def timed(  # noqa: PLR0913, PLR0917 - options
     say that it begins, because it may be long; `anywhere`: on all threads; `wanted(args)` decides before the call,
     `size(args, kwargs)` tells the bytes after it.
     """
+    within = READING if code == SYNC else NOTHING
 
-    def make(original):
-        tracing = compiling()
-        within = READING if code == SYNC else NOTHING
+    def before(args, kwargs):
+        if silent or local.depth not in within or (here.waiting and get_ident() == here.trainer):
+            return None
+        if not (anywhere or get_ident() == here.trainer) or not (wanted is None or wanted(args)):
+            return None
+        if local.depth:
+            return _reads()
+        local.depth = code
+        t0 = now()
+        if marked:
+            mark(SPAN, code, t0)
+        return t0, _meets(code), None, (args, kwargs)
 
-        @functools.wraps(original)
-        def wrapper(*args, **kwargs):
-            if tracing() or silent or local.depth not in within or (here.waiting and get_ident() == here.trainer):
-                return original(*args, **kwargs)
-            if not (anywhere or get_ident() == here.trainer) or not (wanted is None or wanted(args)):
-                return original(*args, **kwargs)
-            if local.depth:
-                return _read(original, args, kwargs)
-            local.depth = code
-            t0 = now()
-            if marked:
-                mark(SPAN, code, t0)
-            step = _meets(code)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                t1 = now()
-                local.depth = 0
-                _met(step)
-                if local.waited:
-                    t0 = _waited(t0, what, sys._getframe().f_back)
-                if joined and get_ident() == here.trainer:
-                    prolong(code, t0, t1, what, sys._getframe().f_back)
-                elif t1 - t0 >= least:
-                    write(code, t0, t1, what, sys._getframe().f_back, _measured(size, args, kwargs))
+    def after(begun, _result, _error):
+        t1 = now()
+        t0, step, outer, given = begun
+        if outer is not None:
+            _have_read(begun)
+            return
+        local.depth = 0
+        _met(step)
+        if local.waited:
+            t0 = _waited(t0, what, sys._getframe().f_back)
+        if joined and get_ident() == here.trainer:
+            prolong(code, t0, t1, what, sys._getframe().f_back)
+        elif t1 - t0 >= least:
+            write(code, t0, t1, what, sys._getframe().f_back, _measured(size, *given))
 
-        return wrapper
-
-    return make
+    return functools.partial(wrapping.traced, before=before, after=after)
 
 
 def _meets(code):
@@ -118,17 +98,17 @@ def _met(step):
         meeting.after(step)
 
 
-def _read(original, args, kwargs):
-    """Call what waits for the device inside a log line or a report; what that calls is the same wait."""
+def _reads():
+    """Begin to wait for the device inside a log line or a report; what the call makes in turn is the same wait."""
     outer, local.depth = local.depth, SYNC
-    t0 = now()
-    step = _meets(SYNC)
-    try:
-        return original(*args, **kwargs)
-    finally:
-        local.waited += now() - t0
-        local.depth = outer
-        _met(step)
+    return now(), _meets(SYNC), outer, None
+
+
+def _have_read(begun):
+    t0, step, outer, _given = begun
+    local.waited += now() - t0
+    local.depth = outer
+    _met(step)
 
 
 def _waited(t0, what, frame):
@@ -259,4 +239,4 @@ def _forked():
 
 
 train_here()
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)

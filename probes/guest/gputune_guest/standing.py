@@ -11,10 +11,9 @@ A round ends with the last stand of a backward pass with a collective, and is nu
 """
 
 import collections
-import functools
 import sys
 
-from gputune_guest import device, patching, ring, spans
+from gputune_guest import device, patching, ring, spans, wrapping
 from gputune_guest.words import GATHERED, ON_DEVICE, RENDEZVOUS, STOOD
 
 DENSE = 32  # first rounds that are all timed
@@ -195,22 +194,20 @@ def begin():
 
 def _pass(original):
     """Wrap the run of the autograd engine that `backward()` makes."""
-    tracing = spans.compiling()
 
-    @functools.wraps(original)
-    def wrapper(tensors, *args, **kwargs):
+    def before(args, kwargs):
         mine = here
-        if mine is None or not mine.met or not kwargs.get("accumulate_grad") or tracing() or spans.silent:
-            return original(tensors, *args, **kwargs)
-        before, handle = [], None
+        if mine is None or not mine.met or not kwargs.get("accumulate_grad") or spans.silent:
+            return None
+        marks, handle = [], None
         if mine.reduces and mine.round is not None:
-            handle = _first(mine, tensors, before)
-        try:
-            return original(tensors, *args, **kwargs)
-        finally:
-            _over(mine, before, handle)
+            handle = _first(mine, args[0], marks)
+        return mine, marks, handle
 
-    return wrapper
+    def after(begun, _result, _error):
+        _over(*begun)
+
+    return wrapping.traced(original, before, after)
 
 
 def _first(mine, tensors, before):
@@ -227,9 +224,9 @@ def _first(mine, tensors, before):
                 before.append(mark)
 
         def begun(*_gradients):
-            queue(computed)
+            queue(wrapping.quiet(computed))
 
-        return node.register_prehook(begun)
+        return node.register_prehook(wrapping.quiet(begun))
     except Exception as error:
         mine._failed(error)
         return None
@@ -259,21 +256,19 @@ def gather(original):
 
 def stand(original, gathered=0):
     """Wrap a function in which the stream of the training is made to wait for other ranks."""
-    tracing = spans.compiling()
 
-    @functools.wraps(original)
-    def wrapper(*args, **kwargs):
+    def before(_args, _kwargs):
         mine = here or begin()
-        if mine is None or mine.round is None or tracing() or spans.silent:
-            return original(*args, **kwargs)
-        before = mine.enter()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            if before is not None:
-                mine.leave(before, gathered)
+        if mine is None or mine.round is None or spans.silent:
+            return None
+        mark = mine.enter()
+        return None if mark is None else (mine, mark)
 
-    return wrapper
+    def after(begun, _result, _error):
+        mine, mark = begun
+        mine.leave(mark, gathered)
+
+    return wrapping.traced(original, before, after)
 
 
 def _hook_flat(module):

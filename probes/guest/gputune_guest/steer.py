@@ -4,10 +4,9 @@ What is patched here stays patched when the guest steps back: an iterator that o
 Without the variable this module is not even imported.
 """
 
-import functools
 import os
 
-from gputune_guest import loader, making, ring, samplers, shells
+from gputune_guest import loader, making, ring, samplers, shells, wrapping
 from gputune_guest.orders import Orders
 
 
@@ -21,19 +20,18 @@ def _hook(module):
         return
     loader.describe = shells.described
     base, several = maker.base, maker.several
-    base.__next__ = _next(base.__next__, orders)
-    maker.single.__init__ = _constructed(maker.single.__init__, maker, orders)
-    several.__init__ = _constructed_several(several.__init__, maker, orders)
-    several._reset = _reset(several._reset)
+    wrapping.put(base, "__next__", lambda original: _next(original, orders))
+    wrapping.put(maker.single, "__init__", lambda original: _constructed(original, maker, orders))
+    wrapping.put(several, "__init__", lambda original: _constructed_several(original, maker, orders))
+    wrapping.put(several, "_reset", _reset)
     if live:
-        base._next_index = samplers.watched(base._next_index)
+        wrapping.put(base, "_next_index", samplers.watched)
 
 
 def _next(original, orders):
     known, word = shells.shells, orders.word
 
-    @functools.wraps(original)
-    def following(self):
+    def following(original, self):
         shell = known.get(id(self))
         if shell is None:
             return original(self)
@@ -45,23 +43,25 @@ def _next(original, orders):
             return original(self)
         return shell.take(self, original)
 
-    return following
+    return wrapping.instead(original, following)
 
 
 def _constructed(original, maker, orders):
-    @functools.wraps(original)
-    def init(self, loader, *args, **kwargs):
+    def before(args, _kwargs):
+        theirs, loader = args[:2]
         if orders.live:
-            samplers.observe(self, loader)
-        original(self, loader, *args, **kwargs)
-        _know(self, loader, maker, orders)
+            samplers.observe(theirs, loader)
+        return theirs, loader
 
-    return init
+    def after(begun, _result, error):
+        if error is None:
+            shells.Shell(*begun, maker, orders)
+
+    return wrapping.around(original, before, after)
 
 
 def _constructed_several(original, maker, orders):
-    @functools.wraps(original)
-    def init(self, loader, *args, **kwargs):
+    def init(original, self, loader, *args, **kwargs):
         found = None
         try:
             orders.look()
@@ -78,7 +78,7 @@ def _constructed_several(original, maker, orders):
             order, wanted = found
             shells.Shell(self, loader, maker, orders).begin(self, wanted, order)
 
-    return init
+    return wrapping.instead(original, init)
 
 
 def _know(theirs, of, maker, orders):
@@ -89,14 +89,13 @@ def _know(theirs, of, maker, orders):
 
 
 def _reset(original):
-    @functools.wraps(original)
-    def _reset(self, loader, *args, **kwargs):
+    def again(original, self, loader, *args, **kwargs):
         shell = shells.shells.get(id(self))
         if shell is None:  # inside its construction, or one of ours
             return original(self, loader, *args, **kwargs)
         return shell.reset(self, loader, original)
 
-    return _reset
+    return wrapping.instead(original, again)
 
 
 HOOKS = {"torch.utils.data.dataloader": _hook}

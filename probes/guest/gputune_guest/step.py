@@ -1,10 +1,6 @@
 """Optimizer steps and backward passes: where one round of training ends and the next begins."""
 
-import functools
-import os
-import weakref
-
-from gputune_guest import device, dynamo, evaluation, forward, patching, ring, samples, spans, weights
+from gputune_guest import device, dynamo, evaluation, forward, patching, ring, samples, spans, weights, wrapping
 from gputune_guest.here import Known, fast
 from gputune_guest.words import BACKWARD, NO_NEXT, STEP
 
@@ -37,14 +33,15 @@ def _new(optimizer):
         evaluation.first_optimizer = mine
         spans.train_here()
 
-    def forget(_reference):
-        here.forget()
-        _optimizers.pop(key, None)
-        _references.pop(key, None)
-
-    _references[key] = mine.theirs = weakref.ref(optimizer, forget)
+    _references[key] = mine.theirs = wrapping.when_gone(optimizer, _forget, key)
     _optimizers[key] = mine
     return mine
+
+
+def _forget(key):
+    here.forget()
+    _optimizers.pop(key, None)
+    _references.pop(key, None)
 
 
 def _forked():
@@ -55,7 +52,7 @@ def _forked():
     _references.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 
 
 def _without_loader(mine, t1):
@@ -77,13 +74,13 @@ def _look(mine, t1):
 
 
 def _python_after():
-    tracing = spans.compiling()
+    tracing, swallow = wrapping.compiling(), wrapping.swallow
 
     def after(optimizer, *_more):
         if tracing():  # while torch.compile traces, this is no step, and we leave nothing in the graph
             return
-        t1 = now()
         try:
+            t1 = now()
             mine = _optimizers.get(id(optimizer)) or _new(optimizer)
             mine.count += 1
             here.later(STEP, t1, t1, mine.number)
@@ -92,7 +89,7 @@ def _python_after():
             if here.timing:
                 here.spent += now() - t1
         except Exception as error:
-            ring.failed(error)
+            swallow(error)
 
     return after
 
@@ -100,13 +97,13 @@ def _python_after():
 def _after():
     if fast is None:
         return _python_after()
-    return fast.Stepped(here, _optimizers, _new, _look, ring.failed).after
+    return fast.Stepped(here, _optimizers, _new, _look, wrapping.swallow).after
 
 
 def _step_code(original):
-    tracing, after = spans.compiling(), _after()
+    tracing, after = wrapping.compiling(), _after()
 
-    @functools.wraps(original)
+    @wrapping.wraps(original)
     def _optimizer_step_code(self, after=after):  # a default is nearer than a cell
         after(self)
 
@@ -143,42 +140,23 @@ def _hook_optimizer(module):
         ring.at_farewell(handle.remove)
 
 
-def _passed(t0):
-    try:
-        t1 = now()
-        here.passes += 1
-        here.later(BACKWARD, t0, t1, 0)
-        if here.look:
-            evaluation.on_step()
-        if here.timing:
-            here.spent += now() - t1
-    except Exception as error:
-        ring.failed(error)
+def _began(_args, _kwargs):
+    return now()
+
+
+def _passed(t0, _result, _error):
+    t1 = now()
+    here.passes += 1
+    here.later(BACKWARD, t0, t1, 0)
+    if here.look:
+        evaluation.on_step()
+    if here.timing:
+        here.spent += now() - t1
 
 
 def _backward(original):
-    python = _python_backward(original)
-    if fast is None or dynamo.asked():
-        return python
-    quick = functools.wraps(original)(fast.Passing(original, here, evaluation.on_step, ring.failed))
-    dynamo.at_first(lambda: patching.replace(quick, python))
-    return quick
-
-
-def _python_backward(original):
-    tracing = spans.compiling()
-
-    @functools.wraps(original)
-    def wrapper(*args, **kwargs):
-        if tracing():
-            return original(*args, **kwargs)
-        t0 = now()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            _passed(t0)
-
-    return wrapper
+    quick = None if fast is None else fast.Passing(original, here, evaluation.on_step, wrapping.swallow)
+    return wrapping.traced(original, _began, _passed, quick)
 
 
 def _hook_backward(module):

@@ -4,11 +4,10 @@ Tensor methods are patched only where torch is built for a device, or `GPUTUNE_G
 and record only for tensors on one.
 """
 
-import functools
 import os
 import sys
 
-from gputune_guest import patching, spans
+from gputune_guest import patching, spans, wrapping
 from gputune_guest.words import COPY_H2D, SYNC
 
 PINNED, NON_BLOCKING = 1, 2  # bits of field c of a copy
@@ -45,25 +44,22 @@ def _copy(original):
 
     Any other use is not.
     """
-    tracing = spans.compiling()
     forced = _forced()
     what = "Tensor." + original.__name__
 
-    @functools.wraps(original)
-    def wrapper(self, *args, **kwargs):
-        if tracing() or spans.silent or local.depth or spans.in_next():
-            return original(self, *args, **kwargs)
-        step = _meets(self, args, kwargs)
-        result = None
-        t0 = now()
-        try:
-            result = original(self, *args, **kwargs)
-            return result
-        finally:
-            if result is not None or step is not None:
-                _copied(self, result, (args, kwargs), (t0, now()), (what, forced, step))
+    def before(args, kwargs):
+        if spans.silent or local.depth or spans.in_next():
+            return None
+        given = args[1:], kwargs
+        step = _meets(args[0], *given)
+        return args[0], given, step, now()
 
-    return wrapper
+    def after(begun, result, _error):
+        tensor, given, step, t0 = begun
+        if result is not None or step is not None:
+            _copied(tensor, result, given, (t0, now()), (what, forced, step))
+
+    return wrapping.traced(original, before, after)
 
 
 def _meets(tensor, args, kwargs):
@@ -85,10 +81,10 @@ def _copied(tensor, result, given, times, known):
         if step is not None:
             spans.meeting.after(step, waited=back or bits != PINNED | NON_BLOCKING, dropped=not (back or copied))
         if back:
-            spans.write(SYNC, *times, what, sys._getframe(2))
+            spans.write(SYNC, *times, what, sys._getframe().f_back)
         elif copied:
             size = tensor.element_size() * tensor.nelement()
-            spans.write(COPY_H2D, *times, what, sys._getframe(2), size, bits)
+            spans.write(COPY_H2D, *times, what, sys._getframe().f_back, size, bits)
     except Exception as error:
         spans.ring.failed(error)
 

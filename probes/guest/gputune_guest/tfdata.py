@@ -7,13 +7,11 @@ each took, are those of TensorFlow's own model of an iterator (`tf.data.experime
 for its AUTOTUNE in any case. A reading of it takes 0.1 to 0.4 ms, so it is read seldom.
 """
 
-import functools
-import os
 import sys
 import time
 import weakref
 
-from gputune_guest import patching, places, ring, settings, spans
+from gputune_guest import patching, places, ring, settings, spans, wrapping
 from gputune_guest.loader import numbers
 from gputune_guest.words import BATCH, END, FAILED, FETCH, ITERATOR, LOADER_START, SPAN, TFDATA
 
@@ -55,7 +53,7 @@ class Pipe:
         self.making = 0  # ns of all stages for one batch, between the last two readings
         self.mute = False  # it has no model to read
         key = id(theirs)
-        self.gone = weakref.ref(theirs, lambda _ref: _iterators.pop(key, None))
+        self.gone = wrapping.when_gone(theirs, _iterators.pop, key, None)
         _iterators[key] = self
 
 
@@ -70,32 +68,24 @@ def due(mine, count, t):
 
 
 def _made(original):
-    @functools.wraps(original)
-    def wrapper(self, *args, **kwargs):
-        try:
-            if _eager() and not spans.silent:
-                where, file = places.caller(1)
-                key = id(self)
-                _built[key] = (weakref.ref(self, lambda _ref: _built.pop(key, None)), where, file)
-        except Exception as error:
-            ring.failed(error)
-        return original(self, *args, **kwargs)
+    def before(args, _kwargs):
+        if _eager() and not spans.silent:
+            key = id(args[0])
+            _built[key] = (wrapping.when_gone(args[0], _built.pop, key, None), *places.caller(0))
 
-    return wrapper
+    return wrapping.around(original, before)
 
 
 def _constructed(original):
-    @functools.wraps(original)
-    def wrapper(self, dataset=None, *args, **kwargs):
-        t0 = now()
-        original(self, dataset, *args, **kwargs)
-        try:
-            if dataset is not None and _eager() and not spans.silent:
-                _came(self, dataset, t0)
-        except Exception as error:
-            ring.failed(error)
+    def before(args, kwargs):
+        dataset = args[1] if len(args) > 1 else kwargs.get("dataset")
+        return None if dataset is None else (args[0], dataset, now())
 
-    return wrapper
+    def after(begun, _result, error):
+        if error is None and _eager() and not spans.silent:
+            _came(*begun)
+
+    return wrapping.around(original, before, after)
 
 
 def _came(theirs, dataset, t0):
@@ -155,33 +145,26 @@ def _calls_python(dataset):
 
 
 def _next(original):
-    @functools.wraps(original)
-    def wrapper(self):
-        mine = _iterators.get(id(self))
+    def before(args, _kwargs):
+        mine = _iterators.get(id(args[0]))
         if mine is None or spans.in_next() or not _eager():
-            return original(self)
+            return None
         t0 = now()
         awaited = spans.get_ident() == here.trainer
         if awaited:
             here.waiting = True  # what happens inside is waiting for data, whatever it is
         ring.mark(BATCH, 0, t0)
-        data, code = None, FAILED
-        try:
-            data = original(self)
-            code = 0
-            return data
-        except (StopIteration, *_ends):
-            code = END
-            raise
-        finally:
-            if awaited:
-                here.waiting = False
-            try:
-                _returned(self, mine, code, data, t0, now())
-            except Exception as error:
-                ring.failed(error)
+        return args[0], mine, t0, awaited
 
-    return wrapper
+    def after(begun, data, error):
+        theirs, mine, t0, awaited = begun
+        t1 = now()
+        if awaited:
+            here.waiting = False
+        code = 0 if error is None else END if isinstance(error, (StopIteration, *_ends)) else FAILED
+        _returned(theirs, mine, code, data, t0, t1)
+
+    return wrapping.around(original, before, after)
 
 
 def _returned(theirs, mine, code, data, t0, t1):  # noqa: PLR0913, PLR0917 - one record's fields
@@ -290,7 +273,7 @@ def _forked():
     _notes.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 HOOKS = {
     "tensorflow.python.data.ops.iterator_ops": _hook_iterators,
     "tensorflow.python.data.ops.dataset_ops": _hook_datasets,

@@ -8,12 +8,10 @@ their record says that nothing is known of their wait.
 With Keras's other backends the batches are got in Python, and `tfdata.py` or `loader.py` see them.
 """
 
-import functools
-import os
 import sys
 import weakref
 
-from gputune_guest import patching, ring, spans, tfdata
+from gputune_guest import patching, ring, spans, tfdata, wrapping
 from gputune_guest.words import BATCH, END, EVALUATION, UNTIMED
 
 now = ring.now
@@ -35,7 +33,7 @@ class _Fit:
         self.base = self.told = 0
         self.times = []
         key = id(epochs)
-        self.gone = weakref.ref(epochs, lambda _ref: _fits.pop(key, None))
+        self.gone = wrapping.when_gone(epochs, _fits.pop, key, None)
         _fits[key] = self
 
     @property
@@ -45,28 +43,19 @@ class _Fit:
 
 
 def _epoch_next(original):
-    @functools.wraps(original)
-    def wrapper(self):
-        fit = _fits.get(id(self))
+    def before(args, _kwargs):
+        fit = _fits.get(id(args[0]))
         theirs = fit.iterator() if fit is not None else None  # alive for this call: the epoch's last times are in it
-        t = now()
-        try:
-            result = original(self)
-        except StopIteration:
-            if fit is not None:
-                _guarded(_ended, self, fit, theirs, t)
-            raise
-        _guarded(_begun, self, fit, theirs, result, t)
-        return result
+        return args[0], fit, theirs, now()
 
-    return wrapper
+    def after(call, result, error):
+        epochs, fit, theirs, t = call
+        if error is None:
+            _begun(epochs, fit, theirs, result, t)
+        elif fit is not None and isinstance(error, StopIteration):
+            _ended(epochs, fit, theirs, t)
 
-
-def _guarded(function, *args):
-    try:
-        function(*args)
-    except Exception as error:
-        ring.failed(error)
+    return wrapping.around(original, before, after)
 
 
 def _begun(epochs, fit, theirs, result, t):
@@ -90,28 +79,29 @@ def _begun(epochs, fit, theirs, result, t):
 class _Caught:
     """Stands around what Keras puts around a pass, whose end the steps of a pipeline of unknown length do not tell."""
 
-    __slots__ = ("epochs", "theirs")
+    __slots__ = ("_enter", "_exit")
 
     def __init__(self, theirs, epochs):
-        self.theirs, self.epochs = theirs, epochs
+        def over(_args, _kwargs):
+            t = now()
+            fit = _fits.get(id(epochs))
+            if fit is not None:
+                _ended(epochs, fit, fit.iterator(), t)
+
+        self._enter, self._exit = theirs.__enter__, wrapping.around(theirs.__exit__, over)
 
     def __enter__(self):
-        return self.theirs.__enter__()
+        return self._enter()
 
     def __exit__(self, *error):
-        t = now()
-        fit = _fits.get(id(self.epochs))
-        if fit is not None:
-            _guarded(_ended, self.epochs, fit, fit.iterator(), t)
-        return self.theirs.__exit__(*error)
+        return self._exit(*error)
 
 
 def _catch(original):
-    @functools.wraps(original)
-    def wrapper(self):
+    def caught(original, self):
         return _Caught(original(self), self)
 
-    return wrapper
+    return wrapping.instead(original, caught)
 
 
 def _ended(epochs, fit, theirs, t):
@@ -170,17 +160,13 @@ def _waited(fit, index, gap, t):
 
 
 def _evaluates(original):
-    @functools.wraps(original)
-    def wrapper(*args, **kwargs):
-        if spans.silent:
-            return original(*args, **kwargs)
-        t0 = now()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            spans.write(EVALUATION, t0, now(), original.__name__, sys._getframe().f_back)
+    def before(_args, _kwargs):
+        return None if spans.silent else now()
 
-    return wrapper
+    def after(t0, _result, _error):
+        spans.write(EVALUATION, t0, now(), original.__name__, sys._getframe().f_back)
+
+    return wrapping.around(original, before, after)
 
 
 def _hook(module):
@@ -194,5 +180,5 @@ def _forked():
     _fits.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)
 HOOKS = {"keras.src.backend.tensorflow.trainer": _hook}

@@ -17,7 +17,6 @@ Without the variable this module is not even imported. No other process is ever 
 """
 
 import copy
-import functools
 import json
 import os
 import random
@@ -27,7 +26,7 @@ import threading
 import time
 import weakref
 
-from gputune_guest import device, places, ring
+from gputune_guest import device, places, ring, wrapping
 
 MOST_FILES = 200000  # names kept by one process
 MOST_SEEDS = 1 << 32  # that numpy knows
@@ -197,9 +196,10 @@ def _next(original, trial):
 
     enabled = torch.is_grad_enabled
     firsts = {}  # id of a dataset to (what says whether it lives, its first batch)
+    wrapping.at_last(firsts.clear)
+    wrapping.at_last(trial.counts.clear)
 
-    @functools.wraps(original)
-    def wrapper(self):
+    def following(original, self):
         if not enabled() or os.getpid() != trial.owner or ring.is_worker():  # an evaluation, or somebody else's loader
             return original(self)
         kind = THERE if self in trial.ours else _kind(self)
@@ -217,31 +217,26 @@ def _next(original, trial):
                 ring.note(n="trial", refused="its batches cannot be copied: %s" % str(error)[:200])
         return batch
 
-    return wrapper
+    return wrapping.instead(original, following)
 
 
 def _there(loader, trial):
     """Have the iterators of loaders that are built at `trial.where` known to it."""
-    build, iterate = loader.__init__, loader._get_iterator
     built = weakref.WeakSet()
 
-    @functools.wraps(build)
-    def building(self, *args, **kwargs):
-        build(self, *args, **kwargs)
-        try:
-            if places.caller(1)[0] == trial.where:
-                built.add(self)
-        except Exception as error:
-            ring.failed(error)
+    def itself(args, _kwargs):
+        return args[0]
 
-    @functools.wraps(iterate)
-    def iterating(self):
-        found = iterate(self)
-        if self in built:
+    def is_built(theirs, _result, error):
+        if error is None and places.caller(0)[0] == trial.where:
+            built.add(theirs)
+
+    def iterates(theirs, found, error):
+        if error is None and theirs in built:
             trial.ours.add(found)
-        return found
 
-    loader.__init__, loader._get_iterator = building, iterating
+    wrapping.put(loader, "__init__", lambda original: wrapping.around(original, itself, is_built))
+    wrapping.put(loader, "_get_iterator", lambda original: wrapping.around(original, itself, iterates))
 
 
 def _kind(theirs):
@@ -259,7 +254,7 @@ def _length(theirs):
 def _keep(firsts, dataset, batch):
     key = id(dataset)
     try:
-        life = weakref.ref(dataset, lambda _ref: firsts.pop(key, None))
+        life = wrapping.when_gone(dataset, firsts.pop, key, None)
     except TypeError:  # a list: it is kept alive, so that no other gets its id
         life = dataset
     firsts[key] = (life, Replayed(batch))
@@ -291,7 +286,7 @@ def _listen(trial):
         if len(seen) < MOST_FILES:
             _append(state, trial.files, path)
 
-    sys.addaudithook(hook)
+    wrapping.listen(hook)
 
 
 def _append(state, target, path):
@@ -331,7 +326,7 @@ def _hook(module):
     if trial.where:
         _there(module.DataLoader, trial)
     base = module._BaseDataLoaderIter
-    base.__next__ = _next(base.__next__, trial)
+    wrapping.put(base, "__next__", lambda original: _next(original, trial))
 
 
 def _numpy(module):

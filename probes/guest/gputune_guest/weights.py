@@ -13,11 +13,11 @@ thread, until a module is called, or the step is over. Nothing of theirs is kept
 """
 
 import _thread
-import os
 import sys
 import weakref
 
-from gputune_guest import ring
+from gputune_guest import ring, wrapping
+from gputune_guest.here import fast
 
 now = ring.now
 
@@ -102,18 +102,27 @@ def _make():
     tensor_type = sys.modules["torch"].Tensor
 
     class GputuneLooks(sys.modules["torch.overrides"].TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            t0 = now()
-            result = func(*args, **(kwargs or {}))
-            if _mode is self:
-                try:
-                    _called(tensor_type, func, args, result, (t0, now()))
-                except Exception as error:
-                    _give_up(error)
-            return result
+        pass
 
+    def before(given, _kwargs):
+        return given, now()
+
+    def after(begun, result, error):
+        (mode, func, _types, args), t0 = begun[0][:4], begun[1]
+        if error is None and _mode is mode:
+            try:
+                _called(tensor_type, func, args, result, (t0, now()))
+            except Exception as failure:
+                _give_up(failure)
+
+    through = _through if fast is None else fast.through
+    GputuneLooks.__torch_function__ = wrapping.around(through, before, after, binds=True)
     _made = GputuneLooks()
     return _made
+
+
+def _through(_mode, func, _types, args=(), kwargs=None):
+    return func(*args, **(kwargs or {}))
 
 
 def _give_up(error):
@@ -197,4 +206,4 @@ def _forked():
 
 
 ring.at_farewell(end)
-os.register_at_fork(after_in_child=_forked)
+wrapping.after_fork(_forked)

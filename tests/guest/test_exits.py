@@ -1,0 +1,106 @@
+"""What a script has on stderr is what it would have had: at each end of the interpreter, and where it fails in us."""
+
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from gputune.steering import Orders
+from tests.guest.conftest import GUEST
+from tests.guest.exiting import FAILURES, SERVER, cases
+
+DEADLINE = 110.0  # s
+LEFT_OUT = {
+    "python": {"warned", "without"},  # what torch warns of in C names the innermost line of Python, which is ours then
+    "tune": {"sampler"},  # it was asked earlier than it would have been, and its error says from where
+    "trial": {"torch", "unraisable"},  # what is saved lies elsewhere, and so does what is missing
+}
+EVERY = {"GPUTUNE_GUEST_SYNC": "1"}  # as where torch is built for a device
+
+
+def tuned(folder: Path) -> dict[str, str]:
+    """Return the environment of a training that `watch --tune` has told to use other settings."""
+    orders = Orders(folder / "steer")
+    orders.send({"do": "serve", "set": {"num_workers": 3, "prefetch_factor": 3}, "batches": None})
+    orders.close()
+    return {"GPUTUNE_STEER": str(folder / "steer")}
+
+
+def trial(folder: Path) -> dict[str, str]:
+    """Return the environment of a trial of `sweep-loader`."""
+    asked = {"batches": 10**6, "writes": str(folder / "writes"), "files": str(folder / "files")}
+    Orders(folder / "steer").close()
+    return {"GPUTUNE_TRIAL": json.dumps(asked), "GPUTUNE_STEER": str(folder / "steer")}
+
+
+class Run:
+    """All scripts in a folder of their own, under one kind of guest or none."""
+
+    def __init__(self, folder: Path, scripts: dict[str, str], env: dict[str, str] | None = None) -> None:
+        self.folder, self.scripts = folder, scripts
+        for name, code in scripts.items():
+            (folder / f"case-{name}.py").write_text(code)
+        (folder / "cases.json").write_text(json.dumps(list(scripts)))
+        (folder / "train.py").write_text(SERVER)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
+        own = {} if env is None else {"GPUTUNE_RINGS": str(folder / "rings"), "PYTHONPATH": str(GUEST), **EVERY, **env}
+        (folder / "rings").mkdir()
+        with (folder / "out").open("w") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "train.py"], cwd=folder, env=clean | own, stdout=out, stderr=out
+            )
+
+    def told(self) -> dict[str, tuple[int, str]]:
+        """Return of each script how it ended and what was on stderr; pids and addresses are left out."""
+        try:
+            assert self.process.wait(DEADLINE) == 0, (self.folder / "out").read_text()
+        finally:
+            self.process.kill()
+            self.process.wait()
+        statuses = json.loads((self.folder / "rings" / "statuses.json").read_text())
+        texts = {name: (self.folder / "rings" / f"{name}.err").read_text() for name in self.scripts}
+        return {name: (statuses[name], self._same(text)) for name, text in texts.items()}
+
+    def _same(self, text: str) -> str:
+        """Leave out what differs from process to process."""
+        return re.sub(r"0x[0-9a-f]+|(?<=pid )\d+|(?<=pid\(s\) )[\d, ]+", "", text.replace(str(self.folder), ""))
+
+
+def chosen(scripts: dict[str, str], kind: str) -> dict[str, str]:
+    """Return the scripts for one kind of guest: what ends a trial or is without our C part does so at some loaders."""
+    ends = {"python": ("late-workers",), "trial": ("-workers", "-infinite")}.get(kind, ("-",))
+    failing = FAILURES.keys() - LEFT_OUT.get(kind, set())
+    return {name: code for name, code in scripts.items() if name in failing or any(end in name for end in ends)}
+
+
+def differences(bare: dict[str, tuple[int, str]], run: dict[str, tuple[int, str]]) -> str:
+    """Return what is otherwise than without gputune, as a diff of each script."""
+    lines = []
+    for name, (status, text) in run.items():
+        lines += [] if status == bare[name][0] else [f"{name}: status {status}, not {bare[name][0]}\n"]
+        lines += difflib.unified_diff(bare[name][1].splitlines(True), text.splitlines(True), name, name, n=1)
+    return "".join(lines)
+
+
+def test_stderr_is_what_it_would_have_been(tmp_path: Path) -> None:
+    scripts = cases()
+    kinds = ("bare", "watch", "tune", "trial", "python")
+    folders = {kind: tmp_path / kind for kind in kinds}
+    for folder in folders.values():
+        folder.mkdir()
+    env = {
+        "bare": None,
+        "watch": {},
+        "tune": tuned(folders["tune"]),
+        "trial": trial(folders["trial"]),
+        "python": {"GPUTUNE_GUEST_PURE": "1"},
+    }
+    runs = {kind: Run(folders[kind], chosen(scripts, kind), env[kind]) for kind in kinds}
+    told = {kind: run.told() for kind, run in runs.items()}
+    assert all("gputune" not in text for _status, text in told["bare"].values())
+    assert all(told["bare"][name][1] for name in FAILURES), "a script that is to fail is silent"
+    for kind in kinds[1:]:
+        assert differences(told["bare"], told[kind]) == "", kind
