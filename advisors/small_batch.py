@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from gputune.enlarging import Turn, turn
 from gputune.enough import settled
 from gputune.features import Device, Features, Loader, Process
+from gputune.figures import mean
 from gputune.finding import Finding, Speedup
 from gputune.headroom import times_fit, used_at_most
-from gputune.loaderless import unattended
 from gputune.workload import device_share
 
 CHECKLIST = ("1.7",)
@@ -73,7 +73,7 @@ def _elsewhere(process: Process, loader: Loader) -> float:
     stepping = sum(loader.steps) / max(1, len(loader.steps))
     easily = bool(loader.num_workers) and making / max(1, loader.num_workers) < EASILY * stepping
     spans = PAUSES if easily else (*PAUSES, "loader.wait")
-    before = unattended(process) * process.batches
+    before = mean(process.before_forward) * process.batches  # also launches: they may be a loop over samples
     return (sum(process.in_loop.get(s, 0.0) for s in spans) + before) / process.loop
 
 

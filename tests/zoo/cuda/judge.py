@@ -25,7 +25,7 @@ BARS = (0.10, 0.25)
 SETTINGS = {  # launches that a stream holds, and whether waits burn a core, as they do by default
     "spinning": ["--queue", "1024", "--spin"],
     "sleeping": ["--queue", "1024", "--no-spin"],
-    "short-queue": ["--queue", "64", "--no-spin"],
+    "short-queue": ["--queue", "256", "--no-spin"],
 }
 
 
