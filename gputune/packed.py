@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from gputune import opening
+
 FILE: Final = "share.json"  # in the run folder
 SCHEMA_VERSION: Final = 1
 LOST: Final = "lost"  # how a process is whose launcher was lost: it was ended with it, and nobody saw how
@@ -79,7 +81,7 @@ def to_json(document: Packed) -> bytes:
 def read(folder: Path) -> Packed | None:
     """Return the document in a run folder, None where it was no packed run. It may still be running, or cut off."""
     try:
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=Packed)
+        return opening.document(folder / FILE, Packed)
     except (OSError, msgspec.DecodeError):
         return None
 

@@ -15,7 +15,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from gputune import config
+from gputune import config, opening
 from gputune.errors import BadUsage
 from gputune.feeds import signalling
 from gputune.hygiene import clean
@@ -79,6 +79,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         terminal.check(f"`{_typed(run, nodes, hostfile, credentials)} --json` prints what it would show")
     if nodes or hostfile:
         return _elsewhere(nodes, hostfile, credentials, every, plain=plain, light=light, as_json=as_json)
+    run = run and opening.given(run)
     shown = "" if run is None else _identity(run)  # what is no run is told before there is a screen
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(_once(_feed(run))), indent=2))
