@@ -131,8 +131,18 @@ def rings() -> str:
 
 
 def remove_rings(folder: str) -> None:
-    """Remove the folder of the rings and what is in it. A guest that still runs keeps its mapping, and nothing else."""
+    """Remove the folder of the rings, its spare ones (docs/ring.md), and what is in them.
+
+    A guest that still runs keeps its mapping, and nothing else.
+    """
+    for place in (os.path.dirname(folder), *_temporary()):
+        _remove(os.path.join(place, os.path.basename(folder)))
+
+
+def _remove(folder: str) -> None:
     try:
+        if os.lstat(folder).st_uid != os.geteuid():
+            return
         for entry in os.scandir(folder):
             if not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.path)
@@ -158,14 +168,17 @@ def remove_empty(folder: str) -> None:
 
 def sweep() -> None:
     """Remove the rings of this user's runs whose supervisor and recorder are both gone."""
-    for place in _places():
+    found: dict[str, list[str]] = {}
+    for place in dict.fromkeys([MEMORY, *_temporary()]):
         try:
             names = [name for name in os.listdir(place) if name.startswith(f"{PREFIX}{os.getuid()}-")]
         except OSError:
             continue
         for name in names:
-            if _is_stale(os.path.join(place, name)):
-                remove_rings(os.path.join(place, name))
+            found.setdefault(name, []).append(os.path.join(place, name))
+    for same in found.values():  # a spare folder is nobody's to lock: it lives as long as that of the rings
+        if all(map(_is_stale, same)):
+            remove_rings(same[0])
 
 
 def supervisors() -> "list[int]":
@@ -217,5 +230,10 @@ def _places() -> "list[str]":
             places.append(MEMORY)
     except OSError:
         pass
-    temporary = [os.environ.get("TMPDIR", ""), "/tmp", "/var/tmp"]  # noqa: S108 - as tempfile does, 5 ms cheaper
-    return places + [place for place in temporary if place and os.path.isdir(place)]
+    return places + _temporary()
+
+
+def _temporary() -> "list[str]":
+    """Return the folders for temporary files that are there."""
+    places = [os.environ.get("TMPDIR", ""), "/tmp", "/var/tmp"]  # noqa: S108 - as tempfile does, 5 ms cheaper
+    return [place for place in places if place and os.path.isdir(place)]

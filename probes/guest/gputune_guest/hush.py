@@ -21,7 +21,7 @@ import json
 import os
 import stat
 
-from gputune_guest import astray, hook, natives, ring
+from gputune_guest import astray, hook, natives, ring, spare
 from gputune_guest.overlay import SYSTEM, Overlay, TooLarge, copy, made
 
 MOST = 40  # files that one process tells of
@@ -45,7 +45,7 @@ def begin(finder):
     if not folder or _over is not None:
         return
     rings = os.environ["GPUTUNE_RINGS"]
-    free = [one for one in (rings, asked.get("files")) if one]
+    free = [one for one in (rings, asked.get("files"), *spare.folders(rings)) if one]
     _over = Overlay(folder, os.path.basename(os.path.abspath(rings)), free)
     os.environ.update(SILENT, MLFLOW_TRACKING_URI="file://" + os.path.join(_over.root, "mlruns"))
     builtins.open = io.open = _Stand("io", "open", OPENED, _open)
