@@ -55,6 +55,14 @@ def given(folder: Path) -> Path:
     return folder.resolve() if folder.is_symlink() else folder
 
 
+def is_mine(path: "str | Path") -> bool:
+    """Return whether something is there, and this user's: a link is whoever's made it."""
+    try:
+        return os.lstat(path).st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
 def whose(path: Path) -> str:
     """Return the owner of what lies there, or of what hides it; nothing where that is this user."""
     for each in (path, *path.absolute().parents):

@@ -169,7 +169,7 @@ def remove_empty(folder: str) -> None:
 def sweep() -> None:
     """Remove the rings of this user's runs whose supervisor and recorder are both gone."""
     found: dict[str, list[str]] = {}
-    for place in dict.fromkeys([MEMORY, *_temporary()]):
+    for place in _everywhere():
         try:
             names = [name for name in os.listdir(place) if name.startswith(f"{PREFIX}{os.getuid()}-")]
         except OSError:
@@ -185,12 +185,13 @@ def supervisors() -> "list[int]":
     """Return the pids in the names of this user's rings: the supervisors of runs that go on, and of some that did."""
     start = f"{PREFIX}{os.getuid()}-"
     found = set()
-    for place in _places():
+    for place in _everywhere():
         try:
-            names = os.listdir(place)
+            names = [name for name in os.listdir(place) if name.startswith(start)]
         except OSError:
             continue
-        found |= {name.removeprefix(start).partition("-")[0] for name in names if name.startswith(start)}
+        mine = [name for name in names if _is_mine(os.path.join(place, name))]  # a name is anybody's to choose
+        found |= {name.removeprefix(start).partition("-")[0] for name in mine}
     return sorted(int(pid) for pid in found if pid.isdigit())
 
 
@@ -231,6 +232,19 @@ def _places() -> "list[str]":
     except OSError:
         pass
     return places + _temporary()
+
+
+def _everywhere() -> "list[str]":
+    """Return where rings may have been put, when there was room."""
+    return list(dict.fromkeys([MEMORY, *_temporary()]))
+
+
+def _is_mine(folder: str) -> bool:
+    try:
+        about = os.lstat(folder)
+    except OSError:
+        return False
+    return about.st_uid == os.geteuid() and stat.S_ISDIR(about.st_mode)
 
 
 def _temporary() -> "list[str]":

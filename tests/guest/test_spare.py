@@ -1,7 +1,8 @@
 """Where shared memory is full, a process's ring lies elsewhere, and where it lies nowhere that is said."""
 
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,14 @@ def rings(tmp_path: Path) -> Path:
     """Return a folder called as a recorder calls it, for which a spare one may be made."""
     folder = tmp_path / "shm" / f"{folders.PREFIX}{os.getuid()}-1-{os.urandom(4).hex()}"
     folder.mkdir(parents=True, mode=0o700)
-    (tmp_path / "spare").mkdir()
     return folder
+
+
+@pytest.fixture
+def spare() -> Iterator[Path]:
+    """Return a folder for temporary files with a short name: workers put sockets there, whose names hold 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="g") as folder:
+        yield Path(folder)
 
 
 def training(full: Path | str, workers: int = 0) -> str:
@@ -43,22 +50,22 @@ def training(full: Path | str, workers: int = 0) -> str:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_ring_without_room_is_made_in_the_next_place(
-    watched: Callable[..., Any], rings: Path, tmp_path: Path, workers: int
+    watched: Callable[..., Any], rings: Path, spare: Path, workers: int
 ) -> None:
-    done = watched(training(rings.parent, workers), env={"TMPDIR": str(tmp_path / "spare")}).healthy()
+    done = watched(training(rings.parent, workers), env={"TMPDIR": str(spare)}).healthy()
     assert done.out == "trained\n"
     assert done.guests[done.main].state == "ring"
     assert len(done.workers) == workers
     assert len(done.records(loader.Kind.BATCH)) >= 4
     assert done.left == ["next"]
-    assert list((tmp_path / "spare" / rings.name).iterdir()) == []
-    assert (tmp_path / "spare" / rings.name).stat().st_mode & 0o777 == 0o700
+    assert list((spare / rings.name).iterdir()) == []
+    assert (spare / rings.name).stat().st_mode & 0o777 == 0o700
 
 
 def test_without_room_anywhere_the_process_is_not_seen_and_the_reason_is_said(
-    watched: Callable[..., Any], tmp_path: Path
+    watched: Callable[..., Any], spare: Path
 ) -> None:
-    done = watched(training("/"), env={"TMPDIR": str(tmp_path / "spare")}).healthy()
+    done = watched(training("/"), env={"TMPDIR": str(spare)}).healthy()
     assert (done.out, done.err) == ("trained\n", "")
     (guest,) = done.guests.values()
     assert (guest.state, guest.role) == ("none", "main")
@@ -66,13 +73,11 @@ def test_without_room_anywhere_the_process_is_not_seen_and_the_reason_is_said(
     assert done.left == ["next"]
 
 
-def test_somebody_elses_folder_of_that_name_is_not_used(
-    watched: Callable[..., Any], rings: Path, tmp_path: Path
-) -> None:
-    trap = tmp_path / "spare" / rings.name
+def test_somebody_elses_folder_of_that_name_is_not_used(watched: Callable[..., Any], rings: Path, spare: Path) -> None:
+    trap = spare / rings.name
     trap.mkdir(mode=0o777)
     trap.chmod(0o777)
-    done = watched(training(rings.parent), env={"TMPDIR": str(tmp_path / "spare")}).healthy()
+    done = watched(training(rings.parent), env={"TMPDIR": str(spare)}).healthy()
     assert list(trap.iterdir()) == []
     assert done.guests[done.main].state == "ring"  # in the place after it
     folders.remove_rings(str(rings))
@@ -86,18 +91,18 @@ def test_a_link_to_elsewhere_is_no_ring(rings: Path, tmp_path: Path) -> None:
         loader.Ring(rings / "1-1.ring")
 
 
-def test_spare_folders_go_with_that_of_the_rings(rings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "spare"))
+def test_spare_folders_go_with_that_of_the_rings(rings: Path, spare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(spare))
     monkeypatch.setattr(folders, "MEMORY", str(rings.parent))
-    spare = tmp_path / "spare" / rings.name
-    spare.mkdir(mode=0o700)
-    (spare / "1-1.ring").write_bytes(b"")
-    for folder in (rings, spare):
+    other = spare / rings.name
+    other.mkdir(mode=0o700)
+    (other / "1-1.ring").write_bytes(b"")
+    for folder in (rings, other):
         os.utime(folder, (1, 1))
     held = folders.hold(str(rings))
     folders.sweep()
-    assert spare.exists()
+    assert other.exists()
     os.close(held)
     folders.sweep()
-    assert not spare.exists()
+    assert not other.exists()
     assert not rings.exists()
