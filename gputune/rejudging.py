@@ -112,8 +112,10 @@ def _relived(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
     if (folder / MARK).is_file():
         return _crew(folder, way)
     features, guests = _one(folder, read(folder), way)
-    gone = {RECORDING: ", ".join(f"{file} is damaged" for file in way.lost)} if way.lost else {}
-    return replace(features, unavailable={**features.unavailable, **gone}), guests
+    if not way.lost:
+        return features, guests
+    said = [features.unavailable.get(RECORDING, ""), *(f"{file} is damaged" for file in way.lost)]
+    return replace(features, unavailable={**features.unavailable, RECORDING: ", ".join(filter(None, said))}), guests
 
 
 def _crew(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
@@ -162,7 +164,11 @@ def _command(story: About) -> tuple[str, ...]:
 
 def _unavailable(story: About) -> dict[str, str]:
     unavailable = story.get("unavailable")
-    return {k: str(v) for k, v in unavailable.items()} if isinstance(unavailable, dict) else {}
+    found = {k: str(v) for k, v in unavailable.items()} if isinstance(unavailable, dict) else {}
+    if isinstance(missed := story.get("missed"), list) and missed:
+        whys = {str(gap["why"]): None for gap in missed if isinstance(gap, dict) and "why" in gap}
+        found[RECORDING] = f"for a while it could not be written: {', '.join(whys)}"
+    return found
 
 
 def _price(folder: Path) -> float | None:
