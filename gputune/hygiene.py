@@ -4,6 +4,7 @@ Whatever came from another process (arguments, names, paths, messages) passes `c
 report or a screen: an escape sequence in a process name can write an operator's clipboard.
 """
 
+import json
 import re
 from collections.abc import Iterable
 
@@ -87,6 +88,15 @@ def clean(text: str, limit: int = 200) -> str:
 def is_clean(text: str) -> bool:
     """Return whether `clean` would find nothing to make visible."""
     return _CONTROLS.search(text) is None
+
+
+def escaped(document: bytes) -> bytes:
+    r"""Return a JSON document with what a terminal would obey written as JSON does (`\u009b`): it says the same.
+
+    JSON itself escapes C0 only; C1, DEL, bidi and invisible characters stand in its texts as they are.
+    """
+    text = document.decode("utf-8", "replace")
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in "\n\r\t" else json.dumps(found[0])[1:-1], text).encode()
 
 
 def as_text(value: str) -> str:

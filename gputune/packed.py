@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from gputune import opening
+from gputune.hygiene import escaped
 
 FILE: Final = "share.json"  # in the run folder
 SCHEMA_VERSION: Final = 1
@@ -75,7 +76,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
 
 def to_json(document: Packed) -> bytes:
     """Return the document as indented JSON with a newline at its end."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    return escaped(msgspec.json.format(msgspec.json.encode(document), indent=2)) + b"\n"
 
 
 def read(folder: Path) -> Packed | None:

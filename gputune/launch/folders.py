@@ -42,8 +42,7 @@ def chosen(out: str, command: "tuple[str, ...]" = ()) -> str:
         raise BadUsage(f"`{out}` is not a folder", hint="name a new folder, like `--out run-1`")
     if os.listdir(out):
         raise _refused(out, command)
-    os.chmod(out, 0o700)
-    return os.path.realpath(out)
+    return os.path.realpath(out)  # with the mode that it has: where others work in it, they go on; our files are 0600
 
 
 def _make(out: str) -> None:

@@ -1,11 +1,13 @@
 """What came from elsewhere cannot write to a terminal, and what is secret is not kept."""
 
+import json
 import shlex
 import time
 
+import msgspec
 import pytest
 
-from gputune.hygiene import clean, mask
+from gputune.hygiene import clean, escaped, is_clean, mask
 
 
 def test_plain_text_of_any_language_stays_as_it_is() -> None:
@@ -28,6 +30,15 @@ def test_plain_text_of_any_language_stays_as_it_is() -> None:
 def test_what_a_terminal_would_obey_becomes_visible(text, shown) -> None:
     assert clean(text) == shown
     shown.encode()
+
+
+def test_a_document_says_the_same_without_what_a_terminal_would_obey() -> None:
+    said = {"a": "\x9b31m \u202e \x7f \u200b \U000e0041 größe 訓練", "b": ["\x1b[2J", "two\nlines"]}
+    document = msgspec.json.format(msgspec.json.encode(said), indent=2)
+    shown = escaped(document)
+    assert json.loads(shown) == said
+    assert "größe 訓練" in shown.decode()
+    assert all(is_clean(line) for line in shown.decode().splitlines())
 
 
 @pytest.mark.parametrize("limit", [1, 5, 80])
