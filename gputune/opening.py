@@ -12,8 +12,6 @@ import stat
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 LARGEST = 64 << 20  # B of a file: a segment has 8 MiB of frames, and run.json at its worst 20
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 T = TypeVar("T")
@@ -44,6 +42,8 @@ def read(file: Path, most: int = LARGEST) -> bytes:
 
 def document(file: Path, kind: type[T]) -> T:
     """Return what a file of JSON says. Raises OSError, and msgspec.DecodeError where it says something else."""
+    import msgspec  # noqa: PLC0415 - a recorder that only writes has no need of it
+
     try:
         return msgspec.json.decode(read(file), type=kind)
     except RecursionError:
