@@ -8,11 +8,17 @@ A key at the top is for every command that has such an option; one in a table na
 
 A flag wins over the environment, the environment over the file. A key that no command knows is said, not refused: it
 may be of a newer gputune.
+
+A file above the current folder may be anybody's, as in /tmp: one that is not this user's or root's, or that others may
+write, counts for nothing and is said. What starts programs or names places to write is taken of the project's own only.
 """
 
+import grp
 import os
+import pwd
+import stat
 import sys
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +26,7 @@ from typing import NamedTuple
 
 import click
 
+from gputune import opening
 from gputune.errors import BadUsage
 
 OWN = "gputune.toml"
@@ -27,6 +34,12 @@ SHARED = "pyproject.toml"
 LOADERS = "loader"  # a list of tables for `gputune run`, no option of a command: `gputune/sweep/kept.py`
 FILE = "gputune.config"  # the key of click's `meta` under which the file's path is kept
 UNKNOWN = "gputune.unknown"  # and what of it nobody knows, for a command that speaks later
+PROJECT = (".git", ".hg", SHARED, "setup.py")  # what the top folder of a project has
+# Options that start a program, say whom to trust, or are written to: a file in $HOME or / is not asked about these.
+OWN_ONLY = frozenset(
+    {"python", "remote", "jobs", "ray", "credentials", "json", "out", "write", "csv_file", "log_dir", "state", "socket"}
+)
+LARGEST = 1 << 20  # B of such a file
 HINT = "mend that line, or move the file away"
 
 Settings = Mapping[str, object]  # a TOML table
@@ -47,9 +60,10 @@ def given(command: str, known: Mapping[str, bool], start: Path, commands: Comman
     `known` are its options, and whether each is a switch. Raises BadUsage for a file that cannot be read as TOML, and
     for a value that no option can have.
     """
-    found = _nearest(start)
+    ignored: list[str] = []
+    found = _nearest(start, ignored)
     if found is None:
-        return Given()
+        return Given(unknown=tuple(ignored))
     file, settings = found
     common = {key: value for key, value in settings.items() if not isinstance(value, dict)}
     own = settings.get(command, settings.get(_name(command)))
@@ -61,19 +75,29 @@ def given(command: str, known: Mapping[str, bool], start: Path, commands: Comman
             raise BadUsage(f"`{file}` sets `{_shown(name)}` to what is no text, number or truth", hint=HINT)
         if _is_misfit(known, name, value):
             raise BadUsage(f"`{file}` sets `{_shown(name)}` to a truth, and it takes a value", hint=HINT)
-    strange = [f"`{file}` sets `{key}`, which is {_near(key, known.keys())}" for key in mine if _name(key) not in known]
+    strange = ignored
+    for name in _far(options, file.parent, start):
+        del options[name]
+        strange.append(f"`{file}` sets `{_shown(name)}`, which counts only in the project's own folder")
+    strange += [
+        f"`{file}` sets `{key}`, which is {_near(key, known.keys())}" for key in mine if _name(key) not in known
+    ]
     ours = {*known, _name(command), LOADERS}
     elsewhere = [key for key in settings if key not in mine and _name(key) not in ours]
     if elsewhere:
-        every = commands()
-        names = {_name(option) for options_ in every.values() for option in options_}
-        for key in elsewhere:
-            if isinstance(settings[key], dict):
-                if _name(key) not in {_name(name) for name in every}:
-                    strange.append(f"`{file}` has a table `{key}`, which is {_near(key, every.keys(), 'command')}")
-            elif _name(key) not in names:
-                strange.append(f"`{file}` sets `{key}`, which is {_near(key, names)}")
+        strange += _unknown(file, settings, elsewhere, commands())
     return Given(file, options, tuple(strange))
+
+
+def _unknown(file: Path, settings: Settings, keys: list[str], every: Mapping[str, Set[str]]) -> Iterator[str]:
+    """Yield what of a file no command knows."""
+    names = {_name(option) for options in every.values() for option in options}
+    for key in keys:
+        if isinstance(settings[key], dict):
+            if _name(key) not in {_name(name) for name in every}:
+                yield f"`{file}` has a table `{key}`, which is {_near(key, every.keys(), 'command')}"
+        elif _name(key) not in names:
+            yield f"`{file}` sets `{key}`, which is {_near(key, names)}"
 
 
 def _is_misfit(known: Mapping[str, bool], key: str, value: object) -> bool:
@@ -106,34 +130,87 @@ def _shown(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _nearest(start: Path) -> tuple[Path, Settings] | None:
+def _nearest(start: Path, ignored: list[str]) -> tuple[Path, Settings] | None:
+    """Return the nearest file that may be heeded, and its settings; put down the nearer ones that may not."""
     for folder in (start, *start.parents):
-        if (folder / OWN).is_file():
-            return folder / OWN, _read(folder / OWN)
-        if (folder / SHARED).is_file():
-            tool = _tool(folder / SHARED)
-            if tool is not None:
-                return folder / SHARED, tool
+        for name in (OWN, SHARED):
+            file = folder / name
+            settings = _settings(file, ignored) if file.is_file() else None
+            if settings is not None:
+                return file, settings
     return None
 
 
-def _tool(file: Path) -> Settings | None:
-    """Return `[tool.gputune]`; None without one. A file that never names it is not parsed: it is not ours to check."""
+def _settings(file: Path, ignored: list[str]) -> Settings | None:
+    """Return what a file sets; None where it sets nothing, or is ignored. One that never names us is not checked."""
     try:
-        if b"gputune" not in file.read_bytes():
+        text, why = _held(file)
+    except OSError as error:
+        if file.name == SHARED:
             return None
-    except OSError:
+        raise BadUsage(f"`{file}` cannot be read: {error}", hint=HINT) from None
+    if file.name == SHARED and b"gputune" not in text:
         return None
-    tool = _read(file).get("tool")
+    if why:
+        ignored.append(f"`{file}` is ignored: {why}")
+        return None
+    settings = _parsed(file, text)
+    if file.name == OWN:
+        return settings
+    tool = settings.get("tool")
     own = tool.get("gputune") if isinstance(tool, dict) else None
     return own if isinstance(own, dict) else None
 
 
-def _read(file: Path) -> Settings:
+def _held(file: Path) -> tuple[bytes, str]:
+    """Return what a file holds, and why it may not be heeded: both of the file that is open, not of its name."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    why = _distrust(os.fstat(descriptor)) or _distrust(file.lstat())
+    return opening.content(descriptor, most=LARGEST), why
+
+
+def _distrust(about: os.stat_result) -> str:
+    """Return why somebody else may have said what is in a file; nothing where nobody can have."""
+    if about.st_uid not in {0, os.geteuid()}:
+        return f"it is {opening.name_of(about.st_uid)}'s"
+    if stat.S_ISLNK(about.st_mode):  # whose mode says nothing
+        return ""
+    if about.st_mode & stat.S_IWOTH or (about.st_mode & stat.S_IWGRP and not _is_private(about.st_gid)):
+        return "others may write it (`chmod go-w` makes it yours)"
+    return ""
+
+
+def _is_private(gid: int) -> bool:
+    """Return whether a group is this user's or root's alone: where each has one, files are often writable by it."""
+    try:
+        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid in {0, me.pw_gid} and group.gr_name in {me.pw_name, "root"} and set(group.gr_mem) <= {me.pw_name, "root"}
+
+
+def _far(options: Mapping[str, object], folder: Path, start: Path) -> list[str]:
+    """Return which of the options are not to be heeded, as they stand in a folder that is not the project's own."""
+    named = [name for name, value in options.items() if name in OWN_ONLY and isinstance(value, str)]
+    return named if named and not _is_own(folder, start) else []
+
+
+def _is_own(folder: Path, start: Path) -> bool:
+    """Return whether a folder is that of the project: the current one, or the nearest top of one at or above it."""
+    for each in (start, *start.parents):
+        is_top = any((each / name).exists() for name in PROJECT)
+        if each == folder:
+            return is_top or each == start
+        if is_top:
+            return False
+    return False
+
+
+def _parsed(file: Path, text: bytes) -> Settings:
     toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")  # late: most runs have no file
     try:
-        settings: Settings = toml.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        settings: Settings = toml.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise BadUsage(f"`{file}` cannot be read: {error}", hint=HINT) from None
     return settings
 

@@ -4,6 +4,7 @@ Whatever came from another process (arguments, names, paths, messages) passes `c
 report or a screen: an escape sequence in a process name can write an operator's clipboard.
 """
 
+import json
 import re
 from collections.abc import Iterable
 
@@ -17,29 +18,59 @@ _CONTROLS = re.compile(
 )
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
-# The last word of a name that holds a secret, as the names are written in options, variables and settings.
-_WORD = (
-    r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|cookie|auth(?:orization)?|bearer|"
-    r"(?:api|access|secret|private|signing|encryption|license|account|wandb|hf)[-_.]?key|apikey|pat|dsn|sas)"
+# The last word of a name that holds a secret, as names are written in options, variables and settings: `db_password`,
+# `apiKey`, `PGPASSWORD`. Those of the second kind end harmless words too: they stand alone, or behind a hyphen.
+_END = (
+    r"(?:passw(?:or)?ds?|passphrase|passcode|secrets?|token|credentials?|cookie|authorization|bearer|signature|jwt|"
+    r"(?:api|access|secret|private|signing|encryption|license|account|subscription)[-_.]?keys?)"
 )
-_NAME = re.compile(rf"^-{{0,2}}(?:[\w.\-]*[-_.])?{_WORD}(?:[-_.](?:id|value|string|key))?$", re.IGNORECASE)
+_ALONE = (
+    r"(?:pass|pwd|auth|pat|dsn|sas|"
+    r"(?:wandb|hf|openai|anthropic|comet|neptune|clearml|azure|aws|gcp|google|github|gitlab|kaggle|s3|ssh|master|shared|"
+    r"service|client|storage|app|auth|db|root|admin|user)[-_.]?key)"
+)
+_CAMEL = r"(?-i:Auth|Pat|Pwd|Dsn|Sas)"
+_MORE = r"(?:[-_.](?:id|value|string|key|b64|base64|prod|production|staging|dev|test|live|new|old|primary|secondary))?"
+_WORD = rf"(?:[\w.\-]*(?:{_END}|[a-z0-9]{_CAMEL})|(?:[\w.\-]*[-_.])?{_ALONE}){_MORE}(?:[-_.]?[0-9]{{1,3}})?"
+_NAME = re.compile(rf"^-{{0,2}}{_WORD}$", re.IGNORECASE)
 _PAIR = re.compile(r"^(?P<name>-{0,2}[\w.\-]+)(?P<sign>[=:])(?P<value>.+)$", re.DOTALL)
 # What may stand in front of a word is bound to a place where it can begin: arguments of 100 KB must not take minutes.
-_URL = re.compile(r"(?P<head>[a-z0-9+.\-]://[^\s/:@]*:)[^\s/@]+(?=@)", re.IGNORECASE)
-_URL_ALONE = re.compile(r"(?P<head>[a-z0-9+.\-]://)[^\s/:@]{16,}(?=@)", re.IGNORECASE)  # a token as user name
-_QUERY = re.compile(rf"(?P<head>[?&;][\w.\-]*{_WORD}=)[^&\s#;]+", re.IGNORECASE)
-_INLINE = re.compile(
-    rf"(?P<head>(?<![\w.\-])(?:[\w.\-]*[-_.])?{_WORD}[\"']?\s*[=:]\s*[\"']?)(?!\*\*\*)[^\s\"',;&]+", re.IGNORECASE
+_START = r"(?<![\w.\-])"
+_SIGN = r"(?:\s*(?:=(?!=)|:(?!//))(?:\s*str\s*=)?|%3d)\s*"
+_NOTHING = r"(?:pass|print|return|raise|continue|break|none|true|false|null)\b"  # no secret, whatever stands before it
+_QUOTE = r"[bruf]{0,2}(?P<quote>\\?[\"'])"
+_VALUE = r"(?!\*\*\*)(?:(?!(?P=quote)).)+"  # to the quote that ends it
+_HEADS = (
+    rf"(?P<head>{_START}{_WORD}\\?[\"']?\]?{_SIGN}{_QUOTE}){_VALUE}",  # name='…', environ["NAME"] = "…", {"name": "…"}
+    rf"(?P<head>{_START}{_WORD}\\?[\"']?\]?{_SIGN}\\?[\"']?)(?!\*\*\*|{_NOTHING})[^\s\"'&;]+",  # name=…
+    rf"(?P<head>{_START}-{{1,2}}{_WORD}\s+{_QUOTE}){_VALUE}",  # --name '…'
+    rf"(?P<head>{_START}-{{1,2}}{_WORD}\s+)(?!-|\*\*\*)[^\s\"']+",
+    rf"(?P<head>\b(?:setdefault|putenv|setenv|setattr)\([^\"'()]{{0,80}}[\"']{_WORD}[\"']\s*,\s*{_QUOTE}){_VALUE}",
+    rf"(?P<head>\blogin\(\s*(?:\w{{1,20}}\s*=\s*)?{_QUOTE}){_VALUE}",  # login('…'), login(key='…')
+    r"(?P<head>\b(?:proxy-)?(?:authorization|(?:set-)?cookie)\s*:\s*)(?!\*\*\*)[^\"'\r\n]+",  # a header, to its end
+    r"(?P<head>\b(?:bearer|basic|token)\s+)[\w.~+/=\-]{8,}",
+    r"(?P<head>[a-z0-9+.\-]://[^\s/:@]*:)[^\s/]+(?=@)",  # a password may hold an @
+    r"(?P<head>[a-z0-9+.\-]://)[^\s/:@]{16,}(?=@)",  # a token as user name
+    rf"(?P<head>[?&;](?:{_WORD}|sig|key)=)(?!\*\*\*)[^&\s#;\"']+",
+    r"(?P<head>\bhooks\.slack\.com/services/|\bapi/webhooks/)(?!\*\*\*)[\w/\-]+",
+    r"(?P<head>(?:^|\s)(?:-u|--(?:proxy-)?user)[ =]?[^\s:=\-][^\s:]{0,80}:)(?![0-9]+\b|\*\*\*)[^\s\"']+",
+    r"(?P<head>\b(?:sshpass|mysql(?:dump|admin)?)\s(?:[^|;&\n]{0,200}?\s)?-p\s?)(?!\*\*\*)[^\s\"'\-][^\s\"']*",
+    r"(?P<head>\bredis-cli\s(?:[^|;&\n]{0,200}?\s)?-a\s?)(?!\*\*\*)[^\s\"'\-][^\s\"']*",
+    r"(?P<head>\b(?:docker|podman)\s+login\s(?:[^|;&\n]{0,200}?\s)?-p\s?)(?!\*\*\*)[^\s\"'\-][^\s\"']*",
+    r"(?P<head>-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----)(?!\*\*\*).+?(?P<tail>-----END [A-Z ]{0,20}PRIVATE KEY-----|\Z)",
 )
-_FLAG_INLINE = re.compile(rf"(?P<head>(?<![\w.\-])--(?:[\w.\-]*[-_.])?{_WORD}\s+)(?!-)[^\s\"']+", re.IGNORECASE)
-_BEARER = re.compile(r"(?P<head>\b(?:bearer|basic|token)\s+)[\w.~+/=\-]{8,}", re.IGNORECASE)
+_INSIDE = tuple(re.compile(pattern, re.IGNORECASE | re.DOTALL) for pattern in _HEADS)
+_USERS = frozenset({"-u", "--user", "--proxy-user"})  # `NAME:PASSWORD` follows
+_PLAIN = {"sshpass": "-p", "mysql": "-p", "mysqldump": "-p", "mysqladmin": "-p", "redis-cli": "-a", "login": "-p"}
 # Secrets that are known by their own look, wherever they stand.
 _LOOKS = re.compile(
     r"\b(?:"
     r"sk-[\w\-]{16,}|hf_\w{16,}|gh[pousr]_\w{16,}|github_pat_\w{20,}|glpat-[\w\-]{16,}|xox[abeprs]-[\w\-]{10,}|"
     r"(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w\-]{30,}|npm_\w{20,}|pypi-[\w\-]{20,}|dop_v1_\w{20,}|"
     r"eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*|"
-    r"local-[0-9a-f]{40}|wandb_v1_\w{20,}"
+    r"local-[0-9a-f]{40}|wandb_v1_\w{20,}|"
+    r"[sr]k_(?:live|test)_\w{16,}|gsk_\w{20,}|nvapi-[\w\-]{20,}|dapi[0-9a-f]{32}|ya29\.[\w\-]{16,}|dckr_pat_[\w\-]{20,}|"
+    r"hvs\.[\w\-]{20,}|SG\.[\w\-]{16,}\.[\w\-]{16,}|r8_\w{20,}|glsa_\w{20,}|tskey-[\w\-]{20,}|[0-9]{8,10}:AA[\w\-]{30,}"
     r")"
 )
 _WANDB = re.compile(r"^[0-9a-f]{40}$")  # a bare key of W&B; a git commit looks the same, and loses nothing by a mask
@@ -57,6 +88,15 @@ def clean(text: str, limit: int = 200) -> str:
 def is_clean(text: str) -> bool:
     """Return whether `clean` would find nothing to make visible."""
     return _CONTROLS.search(text) is None
+
+
+def escaped(document: bytes) -> bytes:
+    r"""Return a JSON document with what a terminal would obey written as JSON does (`\u009b`): it says the same.
+
+    JSON itself escapes C0 only; C1, DEL, bidi and invisible characters stand in its texts as they are.
+    """
+    text = document.decode("utf-8", "replace")
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in "\n\r\t" else json.dumps(found[0])[1:-1], text).encode()
 
 
 def as_text(value: str) -> str:
@@ -80,15 +120,29 @@ def mask(arguments: Iterable[str]) -> tuple[str, ...]:
     URLs, and what is a key by its own look. An argument that only holds one (a script after `-c`) keeps the rest.
     """
     masked: list[str] = []
-    hide = False
+    words: set[str] = set()  # those before it
+    before, hide = "", False
     for argument in arguments:
-        if hide and not (argument.startswith("--") and len(argument) > 2):
+        if hide and not (argument.startswith("--") and len(argument) > len("--")):
             masked.append(MASK)
-            hide = False
+            hide, before = False, ""
             continue
-        hide = argument.startswith("-") and bool(_NAME.match(argument))
-        masked.append(_masked(argument))
+        flag = next((option for program, option in _PLAIN.items() if program in words), "")
+        named = argument.startswith("-") or argument.endswith((":", "="))
+        hide = named and (bool(_NAME.match(argument.rstrip(":="))) or argument == flag)
+        if flag and argument.startswith(flag) and not hide:  # -pPASSWORD
+            masked.append(flag + MASK)
+        else:
+            masked.append(_user(argument) if before in _USERS else _masked(argument))
+        words.add(argument.rpartition("/")[2])
+        before = argument
     return tuple(masked)
+
+
+def _user(argument: str) -> str:
+    """Return `NAME:PASSWORD` without the password; numbers are a user and a group."""
+    name, sign, password = argument.partition(":")
+    return _masked(argument) if not sign or password.isdigit() else f"{_masked(name)}:{MASK}"
 
 
 def _masked(argument: str) -> str:
@@ -97,6 +151,10 @@ def _masked(argument: str) -> str:
         return f"{pair['name']}{pair['sign']}{MASK}"
     if _WANDB.match(argument):
         return MASK
-    for pattern in (_URL, _URL_ALONE, _QUERY, _BEARER, _INLINE, _FLAG_INLINE):
-        argument = pattern.sub(rf"\g<head>{MASK}", argument)
+    for pattern in _INSIDE:
+        argument = pattern.sub(_hidden, argument)
     return _LOOKS.sub(MASK, argument)
+
+
+def _hidden(match: "re.Match[str]") -> str:
+    return f"{match['head']}{MASK}{match.groupdict().get('tail') or ''}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gputune import opening
 from gputune.document import Verdict
 from gputune.errors import GputuneError
 from gputune.feeds.places import identity
@@ -108,7 +109,7 @@ def _wait(process: "subprocess.Popen[bytes]", log: Path) -> int:
 def _tell(folder: Path, log: Path) -> None:
     """Say where the output is, and the verdict: what the watch itself has printed is in the log."""
     try:
-        verdict = msgspec.json.decode((folder / FINDINGS).read_bytes(), type=Verdict)
+        verdict = opening.document(folder / FINDINGS, Verdict)
     except (OSError, msgspec.DecodeError):
         verdict = None
     _say(f"the output of the command is in {clean(str(log))}")

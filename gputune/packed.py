@@ -10,6 +10,9 @@ from typing import Final
 
 import msgspec
 
+from gputune import opening
+from gputune.hygiene import escaped
+
 FILE: Final = "share.json"  # in the run folder
 SCHEMA_VERSION: Final = 1
 LOST: Final = "lost"  # how a process is whose launcher was lost: it was ended with it, and nobody saw how
@@ -73,13 +76,13 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
 
 def to_json(document: Packed) -> bytes:
     """Return the document as indented JSON with a newline at its end."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    return escaped(msgspec.json.format(msgspec.json.encode(document), indent=2)) + b"\n"
 
 
 def read(folder: Path) -> Packed | None:
     """Return the document in a run folder, None where it was no packed run. It may still be running, or cut off."""
     try:
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=Packed)
+        return opening.document(folder / FILE, Packed)
     except (OSError, msgspec.DecodeError):
         return None
 

@@ -1,20 +1,23 @@
 """A recording judged again: by this gputune, on this machine, also while the run still goes on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from gputune import judging, recording
+from gputune import judging, opening, recording
 from gputune.document import Sighted, Tuned
+from gputune.errors import GputuneError
 from gputune.events import Event
 from gputune.features import Features
 from gputune.finding import Finding
 from gputune.gathering import Gatherer
 from gputune.joining import Part, joined
 from gputune.launch.job import MARK, seats
-from gputune.recording.about import NotARun, read
+from gputune.recording.about import Damaged, NotARun, read
 from gputune.sample import Guest, Json, Reading, Sample, Stack
 from gputune.units import NS
 from gputune.verdict import Overhead, Verdict, build
@@ -22,8 +25,22 @@ from gputune.windowing import thin, window
 
 About: TypeAlias = dict[str, Json]
 Beside: TypeAlias = Callable[[list[Reading]], None]
+Lost: TypeAlias = dict[str, str] | None
 
 FINDINGS = "findings.json"
+RECORDING = "recording"  # as a word for what could not be measured: files of it that are damaged
+
+
+class Way(NamedTuple):
+    """How a recording is read. `until`: only what was read in the first so many s; `beside` is given each tick of it.
+
+    Files that are damaged are left out and put down in `lost`, with the reason, unless nothing of the training is left
+    then; without `lost` the first of them raises Damaged.
+    """
+
+    until: float | None = None
+    beside: Beside | None = None
+    lost: Lost = None
 
 
 class _Known(msgspec.Struct):
@@ -38,21 +55,26 @@ def rejudge(
     failed: dict[str, str] | None = None,
     *,
     price: float | None = None,
-    until: float | None = None,
-    beside: Beside | None = None,
+    way: Way = Way(),  # noqa: B008 - it never changes
 ) -> Verdict:
     """Return the verdict on what is in a run folder. Raises NotARun, NewerRun or Damaged.
 
-    Of a run that goes on, everything until its last reading counts; with `until` only what was read in the first so
-    many seconds, and `beside` is given each tick of it. Advisors that fail are named in `failed`. Without a `price` the
-    one that it was watched with counts.
+    Of a run that goes on, everything until its last reading counts. Advisors that fail are named in `failed`. Without a
+    `price` the one that it was watched with counts.
     """
-    features, guests = relive(folder, until=until, beside=beside)
-    known = _known(folder)
+    with _whatever(folder):
+        return _rejudged(folder, failed, price, way)
+
+
+def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, way: Way) -> Verdict:
+    features, guests = _relived(folder, way)
+    if way.lost and not any(process.batches or process.optimizer_steps for process in features.processes):
+        raise Damaged(*next(iter(way.lost.items())))  # that no training was seen would be false
+    known, until = _known(folder), way.until
     tuned = _tuned(folder, until)
     judged = features
     if tuned is not None and tuned.since_s is not None:  # before that, its loader was as it is not any more
-        judged = window(thin(relive(folder, until=tuned.since_s)[0]), features)
+        judged = window(thin(_relived(folder, Way(tuned.since_s, lost=way.lost))[0]), features)
     perhaps: list[Finding] = []
     findings = judging.unrefuted(judging.judge(judged, failed, perhaps), tuned)
     verdict = build(
@@ -69,20 +91,40 @@ def rejudge(
     return msgspec.structs.replace(verdict, sighted=known.sighted)
 
 
-def relive(folder: Path, *, until: float | None = None, beside: Beside | None = None) -> tuple[Features, list[Guest]]:
-    """Return what is known of a recorded run, and the processes that were sighted. As `rejudge`, and raises as it."""
+def relive(folder: Path) -> tuple[Features, list[Guest]]:
+    """Return what is known of a recorded run, and the processes that were sighted. Raises as `rejudge`."""
+    with _whatever(folder):
+        return _relived(folder, Way())
+
+
+@contextmanager
+def _whatever(folder: Path) -> Iterator[None]:
+    """Make one Damaged of all that a recording can bring about in those who count it: it may be anybody's."""
+    try:
+        yield
+    except (GputuneError, OSError):
+        raise
+    except Exception as error:
+        raise Damaged(folder.name, f"what it says fits nothing ({type(error).__name__}: {error})") from error
+
+
+def _relived(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
     if (folder / MARK).is_file():
-        return _crew(folder, until, beside)
-    return _one(folder, read(folder), until, beside)
+        return _crew(folder, way)
+    features, guests = _one(folder, read(folder), way)
+    if not way.lost:
+        return features, guests
+    said = [features.unavailable.get(RECORDING, ""), *(f"{file} is damaged" for file in way.lost)]
+    return replace(features, unavailable={**features.unavailable, RECORDING: ", ".join(filter(None, said))}), guests
 
 
-def _crew(folder: Path, until: float | None, beside: Beside | None) -> tuple[Features, list[Guest]]:
+def _crew(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
     """Return what is known of a job that several watches have recorded, each into a seat of its own."""
     parts: list[Part] = []
     guests: list[Guest] = []
     for seat in map(Path, seats(str(folder))):
         story = read(seat)
-        features, sighted = _one(seat, story, until, beside)
+        features, sighted = _one(seat, story, way)
         parts.append(Part(host=str(story.get("host", "")), features=features))
         guests += sighted
     if not parts:
@@ -90,13 +132,14 @@ def _crew(folder: Path, until: float | None, beside: Beside | None) -> tuple[Fea
     return joined(parts), guests
 
 
-def _one(folder: Path, story: About, until: float | None, beside: Beside | None) -> tuple[Features, list[Guest]]:
+def _one(folder: Path, story: About, way: Way) -> tuple[Features, list[Guest]]:
+    until, beside, _ = way
     began = story.get("started")
     gatherer = Gatherer(_command(story), began if isinstance(began, int) else 0)
     end = None if until is None else gatherer.started + int(until * NS)
     guests: dict[int, Guest] = {}
     last = gatherer.started
-    for readings in recording.readings(folder):
+    for readings in recording.readings(folder, way.lost):
         if end is not None and _latest(readings) > end:
             break
         gatherer.take(readings)
@@ -121,7 +164,11 @@ def _command(story: About) -> tuple[str, ...]:
 
 def _unavailable(story: About) -> dict[str, str]:
     unavailable = story.get("unavailable")
-    return {k: str(v) for k, v in unavailable.items()} if isinstance(unavailable, dict) else {}
+    found = {k: str(v) for k, v in unavailable.items()} if isinstance(unavailable, dict) else {}
+    if isinstance(missed := story.get("missed"), list) and missed:
+        whys = {str(gap["why"]): None for gap in missed if isinstance(gap, dict) and "why" in gap}
+        found[RECORDING] = f"for a while it could not be written: {', '.join(whys)}"
+    return found
 
 
 def _price(folder: Path) -> float | None:
@@ -145,7 +192,7 @@ def _tuned(folder: Path, until: float | None) -> Tuned | None:
 def _known(folder: Path) -> _Known:
     """Return what recording cost and who was sighted, as it was known when the run ended; nothing is known before."""
     try:
-        return msgspec.json.decode((folder / FINDINGS).read_bytes(), type=_Known)
+        return opening.document(folder / FINDINGS, _Known)
     except (OSError, msgspec.DecodeError):
         return _Known()
 

@@ -28,7 +28,7 @@ from gputune.exhaustion import ran_out
 from gputune.failing import failed, unused
 from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.finding import Finding
-from gputune.hygiene import as_text
+from gputune.hygiene import as_text, escaped
 from gputune.sample import ATTACHED, Guest, Json
 from gputune.spending import Spending, spending
 from gputune.team import job
@@ -101,7 +101,7 @@ def to_json(verdict: Verdict) -> bytes:
         encoded = msgspec.json.encode(verdict)
     except UnicodeEncodeError:  # an argument or a file name that is no UTF-8
         encoded = msgspec.json.encode(_printable(msgspec.to_builtins(verdict)))
-    return msgspec.json.format(encoded, indent=2) + b"\n"
+    return escaped(msgspec.json.format(encoded, indent=2)) + b"\n"
 
 
 def _printable(value: Json) -> Json:

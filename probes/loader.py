@@ -11,10 +11,12 @@ Over 300 lines because reading a ring, knowing its process and numbering process
 """
 
 import contextlib
+import errno
 import json
 import mmap
 import os
 import select
+import stat
 import struct
 import time
 from collections import deque
@@ -41,6 +43,7 @@ RECORD = struct.Struct("<IHHqqqqqqII")
 U32 = struct.Struct("<I").unpack_from
 U64 = struct.Struct("<Q").unpack_from
 LIVE = struct.Struct("<QIIqQQqq").unpack_from  # at 56: notes, mark kind, code, t0, errors, read, ended, since
+OPENING = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 READ_AT, LIVE_AT, FLAGS_AT, INDEX_AT = 88, 56, 52, 112
 M32 = 0xFFFFFFFF
 MARGIN = 64  # records; after being lapped stay this far from the writer, who goes on writing
@@ -59,11 +62,33 @@ class Foreign(Exception):  # noqa: N818 - a fact about a file
     """A file in the folder is no ring, or a damaged one."""
 
 
+def _opened(path: Path) -> tuple[int, tuple[Path, ...]]:
+    """Return a descriptor of a ring, and its files: the ring, and the link where it lies in a spare folder.
+
+    The guest makes the link where shared memory is full; it leads into a folder of this one's name, and nowhere else.
+    """
+    files: tuple[Path, ...] = (path,)
+    try:
+        fd = os.open(path, OPENING)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        target = path.readlink()
+        if target.parent.name != path.parent.name:
+            raise Foreign("it is a link to elsewhere") from None
+        fd, files = os.open(target, OPENING), (path, target)
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode) or about.st_uid != path.parent.stat().st_uid:
+        os.close(fd)
+        raise Foreign("it is somebody else's, or no file")
+    return fd, files
+
+
 class Ring:
     """The reader of one ring file. `errors`, `since` and the open mark are as of the last `look`."""
 
     def __init__(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd, self.files = _opened(path)
         try:
             size = os.fstat(fd).st_size
             if size < HEADER.size:
@@ -71,7 +96,6 @@ class Ring:
             self._map = mmap.mmap(fd, size)
         finally:
             os.close(fd)
-        self.path = path
         fields = HEADER.unpack_from(self._map)
         magic, version, capacity, self._notes_at, room, self._base, record = fields[:7]
         self.pid, self.ppid, self.created, _hexversion, flags = fields[7:12]
@@ -224,6 +248,7 @@ class Process:
         self.opened = Open(index, 0, 0, 0, 0)
         self.waited_to = now()  # loader.wait is counted up to here
         self.replaced = 0  # when another program took its pid over by exec
+        self.ringless: tuple[str, Path] | None = None  # a role, and the file that says why it has no ring
         try:
             self.fd = os.pidfd_open(pid)
         except (OSError, AttributeError):  # gone already, an old kernel, or one that forbids it
@@ -232,6 +257,8 @@ class Process:
     @property
     def role(self) -> Role:
         """Return what it is: one that imported torch trains, as far as we can know."""
+        if self.ring is None and self.ringless is not None:
+            return "worker" if self.ringless[0] == "worker" else "main"
         if self.ring is None:
             return "other"
         return "worker" if self.ring.worker else "main"
@@ -250,7 +277,18 @@ class Process:
         """Return what is known of it now."""
         ring = self.ring
         ppid = ring.ppid if ring is not None else 0
-        return Guest(self.index, self.pid, ppid, self.started, ended, self.role, "ring" if ring else "hello")
+        return Guest(self.index, self.pid, ppid, self.started, ended, self.role, self.state, self._why())
+
+    @property
+    def state(self) -> str:
+        """Return how much is heard of it, as `Guest` has it."""
+        return "ring" if self.ring else "hello" if self.ringless is None else "none"
+
+    def _why(self) -> str:
+        if self.ring or self.ringless is None:
+            return ""
+        code = int(self.ringless[1].name.split(".")[2])
+        return f"no place for its ring, in shared memory or elsewhere ({os.strerror(code) if code else 'an error'})"
 
     def close(self) -> None:
         """Give everything back."""
@@ -373,6 +411,12 @@ class Rings:
             return
         if names:
             self._meet(names, readings)
+            for name in names:
+                if name.endswith(".none"):
+                    self._without(self._folder / name)
+            for process in self.alive:
+                if process.told is None or process.told.state != process.state:
+                    self._tell(process, 0, readings)
 
     def _meet(self, names: list[str], readings: list[Reading]) -> None:
         rings: list[Ring] = []
@@ -392,9 +436,6 @@ class Rings:
             self._arrive(pid, when, number, path)
         for ring in sorted(rings, key=lambda r: r.created):
             self._own(ring)
-        for process in self.alive:
-            if process.told is None or process.told.state != ("ring" if process.ring else "hello"):
-                self._tell(process, 0, readings)
 
     def _half_made(self, path: Path) -> bool:
         """Return whether a file is so young that its guest may still be making it; it is looked at again then."""
@@ -426,6 +467,14 @@ class Rings:
         self._by_pid[pid] = process
         self.alive.append(process)
         return process
+
+    def _without(self, path: Path) -> None:
+        """Note that a process has no ring; a forked child has not said hello."""
+        pid, role, code = path.name.split(".")[:3]
+        if not (pid.isdigit() and code.isdigit()):
+            return
+        process = self._by_pid.get(int(pid)) or self._arrive(int(pid), now(), -1, None)
+        process.ringless = (role, path)
 
     def _own(self, ring: Ring) -> None:
         """Give a ring to its process: the one that said hello under its pid, or a new one."""
@@ -518,6 +567,7 @@ class Rings:
         ring = process.ring
         ended = process.replaced or now()
         files = [] if process.hello is None or process.replaced else [process.hello]
+        files += [] if process.ringless is None else [process.ringless[1]]
         if ring is not None:
             self._drain(process, ring, now(), readings, beat=False)
             ring.look()
@@ -525,7 +575,7 @@ class Rings:
             self._open(process, ring, readings)
             self._lost += ring.lost
             self._errors += ring.errors
-            files.append(ring.path)
+            files += ring.files
         if ring is not None and process.told is not None and process.told.role != process.role:
             process.told = None  # a worker that lived between two beats
         self._tell(process, ended, readings)

@@ -9,7 +9,7 @@ import msgspec
 from gputune import checks
 from gputune.errors import BadUsage
 from gputune.figures import size
-from gputune.hygiene import clean
+from gputune.hygiene import clean, escaped
 
 if TYPE_CHECKING:
     from gputune.nodes.network import Report  # it imports pyarrow
@@ -60,7 +60,7 @@ def command(
     rows = checks.run(checks.Place(python=python))
     if as_json:
         document = {"schema_version": 1, "checks": rows}
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+        click.echo(escaped(msgspec.json.format(msgspec.json.encode(document), indent=2)))
         return
     _print(rows)
 
@@ -77,7 +77,7 @@ def _network(ends: tuple[str, str], runs: tuple[Path, ...], credentials: Path | 
 
     report = between(source, target, known, runs)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
+        click.echo(escaped(msgspec.json.format(msgspec.json.encode(report), indent=2)))
         return
     _print(_rows(report))
     for note in report.notes:

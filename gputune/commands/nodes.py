@@ -12,7 +12,7 @@ import msgspec
 from gputune import config
 from gputune.errors import BadUsage
 from gputune.figures import size
-from gputune.hygiene import clean
+from gputune.hygiene import clean, escaped
 from gputune.launch import values
 from gputune.recording import lean
 from gputune.scene import Node, RunRow
@@ -109,7 +109,7 @@ def _show(places: list[Address], known: own.Credentials | None, *, as_json: bool
     rows = sorted(update.nodes, key=lambda node: node.name)
     if as_json:
         document = Document(nodes=rows, runs=sorted(update.runs, key=lambda run: run.id), clocks=clocks)
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+        click.echo(escaped(msgspec.json.format(msgspec.json.encode(document), indent=2)))
     else:
         click.echo("\n".join([HEAD, *map(_line, rows)]))
     return feed.leave(0 if any(node.link == "up" for node in rows) else 1)

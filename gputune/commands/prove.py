@@ -17,6 +17,7 @@ from pathlib import Path
 
 import click
 
+from gputune import opening
 from gputune.errors import BadUsage
 from gputune.proving import ceilings, changing, proof, trials
 from gputune.proving.asked import BEST, asked, runnable
@@ -66,11 +67,11 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
             hint=f"`--cache cold --pairs {pairs}` drops them from memory again for each pair",
         )
     lean()
-    what = asked(run, cmd)
+    what = asked(opening.given(run), cmd)
     trials.end_with_us()
     if against is not None:
         chosen = what.finding(finding) if finding else None
-        return _show(changing.against(what, against, chosen), as_json=as_json)
+        return _show(changing.against(what, opening.given(against), chosen), as_json=as_json)
     what = runnable(what)
     effort = Effort(pairs=pairs, batches=batches, tell=_tell)
     if ceiling:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import click
 
-from gputune import config, packed
+from gputune import config, opening, packed
 from gputune.errors import BadUsage
+from gputune.hygiene import clean
 from gputune.launch import values
 from gputune.recording import lean
 from gputune.recording.folder import RUN
-from gputune.rejudging import rejudge
+from gputune.rejudging import FINDINGS, Way, rejudge
 from gputune.report.packed import render as render_packed
 from gputune.report.streams import colour_wanted, encodable
 from gputune.report.terminal import render
@@ -29,12 +30,24 @@ def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     return price
 
 
+def _tell(run: Path, typed: Path, lost: dict[str, str]) -> None:
+    """Say on stderr what is not as the reader may think: whose run it is, and what of it could not be read."""
+    owner = opening.whose(run)
+    if owner:
+        click.echo(f"gputune: `{clean(str(typed))}` is {owner}'s", err=True)
+    for file, why in lost.items():
+        click.echo(f"gputune: `{clean(file)}` is damaged ({clean(why)}): this verdict is without it", err=True)
+    if lost and (run / FINDINGS).is_file():
+        click.echo(f"gputune: the verdict at the end of the run is in `{clean(str(typed / FINDINGS))}`", err=True)
+
+
 @click.command(short_help="the verdict on a run, again", help=__doc__)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_REPORT_JSON", help="Print findings.json instead.")
 @click.option("--price", metavar="N", callback=_price, help="What a device costs an hour, in any currency.")
 def command(run: Path, *, as_json: bool, price: float | None) -> None:
     lean()
+    typed, run = run, opening.given(run)
     together = packed.read(run)
     width = shutil.get_terminal_size().columns
     table = "" if together is None else render_packed(together, width=width, silent=packed.silence(run))
@@ -43,7 +56,9 @@ def command(run: Path, *, as_json: bool, price: float | None) -> None:
         click.echo(encodable(shown, sys.stdout.encoding), nl=False)
         return
     failed: dict[str, str] = {}
-    verdict = rejudge(run, failed, price=price)
+    lost: dict[str, str] = {}
+    verdict = rejudge(run, failed, price=price, way=Way(lost=lost))
+    _tell(run, typed, lost)
     for name, why in failed.items():
         click.echo(f"gputune: advisor `{name}` failed ({why})", err=True)
     if as_json:
@@ -55,7 +70,7 @@ def command(run: Path, *, as_json: bool, price: float | None) -> None:
         verdict,
         width=width,
         colour=colour_wanted(os.environ, terminal=sys.stdout.isatty()),
-        run_folder=str(run) if over else None,
+        run_folder=str(typed) if over else None,
         again=True,
     )
     if table:

@@ -16,7 +16,7 @@ from click.decorators import FC
 
 from gputune import config
 from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.hygiene import clean, escaped
 from gputune.launch import values
 from gputune.launch.link import Link
 from gputune.sharing import jobsfile
@@ -239,7 +239,7 @@ def _rehearse(spec: Spec) -> None:
     from gputune.sharing import planning  # noqa: PLC0415 - a run has no need of it
 
     plan, refused = planning.rehearse(spec)
-    shown = msgspec.json.format(msgspec.json.encode(plan)).decode() if spec.as_json else planning.text(plan)
+    shown = escaped(msgspec.json.format(msgspec.json.encode(plan))).decode() if spec.as_json else planning.text(plan)
     click.echo(shown)
     if refused is not None:
         raise refused

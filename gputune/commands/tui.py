@@ -15,10 +15,10 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from gputune import config
+from gputune import config, opening
 from gputune.errors import BadUsage
 from gputune.feeds import signalling
-from gputune.hygiene import clean
+from gputune.hygiene import clean, escaped
 from gputune.launch import signals, values
 from gputune.scene import Feed, Node, RunRow, Update
 from gputune.tui import terminal
@@ -79,9 +79,10 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         terminal.check(f"`{_typed(run, nodes, hostfile, credentials)} --json` prints what it would show")
     if nodes or hostfile:
         return _elsewhere(nodes, hostfile, credentials, every, plain=plain, light=light, as_json=as_json)
+    run = run and opening.given(run)
     shown = "" if run is None else _identity(run)  # what is no run is told before there is a screen
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(_once(_feed(run))), indent=2))
+        click.echo(escaped(msgspec.json.format(msgspec.json.encode(_once(_feed(run))), indent=2)))
         return 0
     from gputune.tui.showing import Wish, show  # noqa: PLC0415 - only where there is a screen
     from gputune.tui.views import View  # noqa: PLC0415 - as above
@@ -139,7 +140,7 @@ def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
     if as_json:
         feed.settle()
         found = _once(feed)
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        click.echo(escaped(msgspec.json.format(msgspec.json.encode(found), indent=2)))
         return feed.leave(0 if any(node.link == "up" for node in found.nodes) else 1)
     from gputune.tui.showing import Wish, show  # noqa: PLC0415 - only where there is a screen
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from gputune import opening
 from gputune.hygiene import clean
 from gputune.launch.job import MARK
 from gputune.procfs import read_bytes
@@ -44,7 +45,7 @@ def _environment(pid: int, proc: Path) -> dict[str, Json]:
 def _shared(folder: Path) -> str:
     """Return the key that the watches of one job met under, where it cannot be another job's on another machine."""
     try:
-        key = (folder / MARK).read_text()
+        key = opening.read(folder / MARK).decode()
     except (OSError, ValueError):
         return ""
     return "" if any(word in key for word in HERE_ALONE) else clean(key, LONGEST)

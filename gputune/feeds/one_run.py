@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from gputune import opening
 from gputune.document import SCHEMA_VERSION, Verdict
 from gputune.errors import GputuneError
 from gputune.feeds import packs
@@ -166,13 +167,15 @@ class OneRun:
                 lean()
                 self._follower = Follower(self._seat, offset(self._story))
             ticks = self._follower.look()
+            for file, why in self._follower.lost.items():
+                self._trouble = f"a part of its recording cannot be read: `{clean(file)}` ({clean(why)})"
             for tick in ticks:
                 self._historian.take(tick)
                 if self._beside is not None:
                     self._beside(tick)
             if self.ended and not ticks and not self._follower.behind:
                 self._follower, self._drained = None, True
-        except (OSError, GputuneError, ValueError) as error:  # ValueError is what pyarrow says of nonsense
+        except Exception as error:  # noqa: BLE001 - a recording may be anybody's: no nonsense in it ends a screen
             self._trouble = f"its recording cannot be read: {clean(_words(error))}"
 
     def _state(self) -> RunState:
@@ -212,18 +215,18 @@ class OneRun:
         return self._as_of[1]
 
     def _rejudged(self, until: float | None, board: Board | None) -> Verdict | None:
-        from gputune.rejudging import rejudge  # noqa: PLC0415 - with all advisors; most runs have a verdict
+        from gputune.rejudging import Way, rejudge  # noqa: PLC0415 - with all advisors; most runs have a verdict
 
         try:
-            return rejudge(self.folder, {}, until=until, beside=None if board is None else board.take)
-        except (OSError, GputuneError, ValueError) as error:
+            return rejudge(self.folder, {}, way=Way(until, None if board is None else board.take, lost={}))
+        except (OSError, GputuneError, ValueError) as error:  # `rejudge` has made one of all others
             self._trouble = f"it cannot be judged: {clean(_words(error))}"
             return None
 
     def _kept(self, folder: Path, name: str, load: Callable[[Path], T], otherwise: T) -> T:
         """Return what a file says, read anew only where it has changed; `otherwise` where it says nothing now."""
         try:
-            about = (folder / name).stat()
+            about = (folder / name).lstat()
             stamp = (about.st_mtime_ns, about.st_ino)
             known = self._files.get(name)
             if known is None or known[0] != stamp:
@@ -234,14 +237,14 @@ class OneRun:
 
 
 def _live(folder: Path) -> _LiveFile:
-    found = msgspec.json.decode((folder / LIVE).read_bytes(), type=_LiveFile)
+    found = opening.document(folder / LIVE, _LiveFile)
     if found.schema_version > SCHEMA_VERSION:
         raise ValueError("of a newer gputune")
     return found
 
 
 def _findings(folder: Path) -> Verdict | None:
-    found = msgspec.json.decode((folder / FINDINGS).read_bytes(), type=Verdict)
+    found = opening.document(folder / FINDINGS, Verdict)
     if found.schema_version > SCHEMA_VERSION:
         raise ValueError("of a newer gputune")
     return found

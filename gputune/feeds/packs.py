@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from gputune import opening
 from gputune.packed import FILE, SCHEMA_VERSION
 from gputune.scene import RunState, ShareRow, harmless
 
@@ -53,7 +54,7 @@ class Pack(msgspec.Struct, frozen=True, kw_only=True):
 def load(folder: Path) -> Pack | None:
     """Return the document of a run, None where it has none that this gputune understands."""
     try:
-        found = msgspec.json.decode((folder / FILE).read_bytes(), type=Pack)
+        found = opening.document(folder / FILE, Pack)
     except (OSError, msgspec.DecodeError):
         return None
     return found if found.schema_version <= SCHEMA_VERSION else None

@@ -4,6 +4,7 @@ import os
 import time
 from pathlib import Path
 
+from gputune import opening
 from gputune.launch import folders
 from gputune.launch.job import MARK, SEAT
 from gputune.procfs import children_of
@@ -16,17 +17,20 @@ MOST = 64  # runs that are followed at once
 def live_runs(here: Path = Path(), proc: Path = Path("/proc")) -> list[Path]:
     """Return the run folders of all runs that this user's `gputune watch` records now, the newest last.
 
-    Of a job with a watch a rank it is the job's folder. What is not this user's cannot be read, and is left out.
+    Of a job with a watch a rank it is the job's folder. What is not this user's is left out, also where it could be
+    read, as by root: names of rings are anybody's to choose, and a run names processes.
     """
     found = {_whole(folder) for pid in folders.supervisors() for folder in _held(pid, proc)}
     runs = here / folders.RUNS
     if runs.is_dir():
-        found |= {_whole(folder.resolve()) for folder in runs.iterdir() if fresh(folder)}
+        found |= {_whole(folder.resolve()) for folder in runs.iterdir() if opening.is_mine(folder) and fresh(folder)}
     return sorted(found, key=lambda folder: folder.name)[-MOST:]
 
 
 def _held(pid: int, proc: Path) -> list[Path]:
     """Return the run folders that a supervisor's recorder has open."""
+    if not opening.is_mine(f"{proc}/{pid}"):
+        return []
     processes = (pid, *children_of(f"{proc}/{pid}"))
     return [folder for process in processes for folder in _open(f"{proc}/{process}/fd")]
 
@@ -37,7 +41,7 @@ def _open(descriptors: str) -> list[Path]:
     try:
         for descriptor in os.scandir(descriptors):
             target = os.readlink(descriptor.path)  # noqa: PTH115 - dozens of them
-            if target.startswith("/") and os.path.isfile(f"{target}/{RUN}"):  # noqa: PTH113 - as above
+            if target.startswith("/") and os.path.isfile(f"{target}/{RUN}") and opening.is_mine(target):  # noqa: PTH113 - as above
                 found.append(Path(target))
     except OSError:  # it has ended, or is somebody else's: what was seen so far counts
         pass

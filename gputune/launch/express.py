@@ -34,6 +34,7 @@ FLAGS = {
 }
 SCREEN = "--tui"  # a flag that is none of a plain watch
 TUNE = "--tune"  # with a value after a sign, or without one
+LARGEST = 1 << 20  # B of a pyproject.toml
 FASTEST = 100.0  # readings a second: beyond it the reading itself becomes a load
 # Set for the command of an outer watch: no options.
 INHERITED = frozenset({"GPUTUNE_RINGS", "GPUTUNE_HOST_PID", "GPUTUNE_STEER"})
@@ -110,7 +111,12 @@ def _is_configured() -> bool:
 
 def _mentions_us(file: str) -> bool:
     try:
-        with open(file, "rb") as text:
-            return b"gputune" in text.read()
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it may be a FIFO of somebody else's
     except OSError:
         return False
+    try:
+        return b"gputune" in os.read(descriptor, LARGEST)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

@@ -42,8 +42,7 @@ def chosen(out: str, command: "tuple[str, ...]" = ()) -> str:
         raise BadUsage(f"`{out}` is not a folder", hint="name a new folder, like `--out run-1`")
     if os.listdir(out):
         raise _refused(out, command)
-    os.chmod(out, 0o700)
-    return os.path.realpath(out)
+    return os.path.realpath(out)  # with the mode that it has: where others work in it, they go on; our files are 0600
 
 
 def _make(out: str) -> None:
@@ -131,8 +130,18 @@ def rings() -> str:
 
 
 def remove_rings(folder: str) -> None:
-    """Remove the folder of the rings and what is in it. A guest that still runs keeps its mapping, and nothing else."""
+    """Remove the folder of the rings, its spare ones (docs/ring.md), and what is in them.
+
+    A guest that still runs keeps its mapping, and nothing else.
+    """
+    for place in (os.path.dirname(folder), *_temporary()):
+        _remove(os.path.join(place, os.path.basename(folder)))
+
+
+def _remove(folder: str) -> None:
     try:
+        if os.lstat(folder).st_uid != os.geteuid():
+            return
         for entry in os.scandir(folder):
             if not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.path)
@@ -158,26 +167,30 @@ def remove_empty(folder: str) -> None:
 
 def sweep() -> None:
     """Remove the rings of this user's runs whose supervisor and recorder are both gone."""
-    for place in _places():
+    found: dict[str, list[str]] = {}
+    for place in _everywhere():
         try:
             names = [name for name in os.listdir(place) if name.startswith(f"{PREFIX}{os.getuid()}-")]
         except OSError:
             continue
         for name in names:
-            if _is_stale(os.path.join(place, name)):
-                remove_rings(os.path.join(place, name))
+            found.setdefault(name, []).append(os.path.join(place, name))
+    for same in found.values():  # a spare folder is nobody's to lock: it lives as long as that of the rings
+        if all(map(_is_stale, same)):
+            remove_rings(same[0])
 
 
 def supervisors() -> "list[int]":
     """Return the pids in the names of this user's rings: the supervisors of runs that go on, and of some that did."""
     start = f"{PREFIX}{os.getuid()}-"
     found = set()
-    for place in _places():
+    for place in _everywhere():
         try:
-            names = os.listdir(place)
+            names = [name for name in os.listdir(place) if name.startswith(start)]
         except OSError:
             continue
-        found |= {name.removeprefix(start).partition("-")[0] for name in names if name.startswith(start)}
+        mine = [name for name in names if _is_mine(os.path.join(place, name))]  # a name is anybody's to choose
+        found |= {name.removeprefix(start).partition("-")[0] for name in mine}
     return sorted(int(pid) for pid in found if pid.isdigit())
 
 
@@ -217,5 +230,23 @@ def _places() -> "list[str]":
             places.append(MEMORY)
     except OSError:
         pass
-    temporary = [os.environ.get("TMPDIR", ""), "/tmp", "/var/tmp"]  # noqa: S108 - as tempfile does, 5 ms cheaper
-    return places + [place for place in temporary if place and os.path.isdir(place)]
+    return places + _temporary()
+
+
+def _everywhere() -> "list[str]":
+    """Return where rings may have been put, when there was room."""
+    return list(dict.fromkeys([MEMORY, *_temporary()]))
+
+
+def _is_mine(folder: str) -> bool:
+    try:
+        about = os.lstat(folder)
+    except OSError:
+        return False
+    return about.st_uid == os.geteuid() and stat.S_ISDIR(about.st_mode)
+
+
+def _temporary() -> "list[str]":
+    """Return the folders for temporary files that are there."""
+    places = [os.environ.get("TMPDIR", ""), "/tmp", "/var/tmp"]  # noqa: S108 - as tempfile does, 5 ms cheaper
+    return [place for place in places if place and os.path.isdir(place)]

@@ -153,8 +153,10 @@ def _seat(folder: str, job: Job) -> "str | None":
 
 
 def seats(folder: str) -> "list[str]":
-    """Return the seats taken in a job's folder, the lowest rank first."""
-    return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.startswith(SEAT)]
+    """Return the seats taken in a job's folder, the lowest rank first. A link in it is no seat."""
+    with os.scandir(folder) as entries:
+        names = sorted(e.name for e in entries if e.name.startswith(SEAT) and e.is_dir(follow_symlinks=False))
+    return [os.path.join(folder, name) for name in names]
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gputune.nodes.desk import Desk  # it imports pyarrow, which is to come lean
 
 BEAT = 1.0  # s
+STUCK = 10.0  # s from a signal to the end, whatever hangs
 SERVES = "an agent serves at"  # what it says once it does: who started it may wait for that
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -71,16 +72,33 @@ def run(wishes: Wishes) -> int:
         state = places.private(wishes.state or places.state())
         stack.callback(os.close, places.lock(state))
         lean()
+        over = threading.Event()
+        stack.callback(over.set)
         ways = _Ways(wishes, stack)  # what was typed wrong is said before anything is written
         reader = _Reader(wishes, state, stack)
+        own = (os.dup(wakeup), over, ways.sockets)
+        threading.Thread(target=_end_anyway, args=own, name="gputune-end", daemon=True).start()
         reader.read()
         ways.serve(reader.desk)
         _tell(wishes, ways)
         if wishes.hush:
             null(2)
         for _ in beats:
+            reader.desk.beat()
             reader.read()
     return 0
+
+
+def _end_anyway(wakeup: int, over: threading.Event, sockets: Sequence[Path]) -> None:
+    """End the process where it was asked to, and does not: its loop hangs in a read that may never return."""
+    poll = select.poll()
+    poll.register(wakeup, select.POLLIN)
+    poll.poll()
+    os.close(wakeup)
+    if not over.wait(STUCK):
+        for path in sockets:
+            places.leave(path)
+        os._exit(128 + signal.SIGTERM)
 
 
 class _Ways:
@@ -99,6 +117,11 @@ class _Ways:
             self.inside = places.checked(self.socket.with_name(f"{self.socket.stem}.{places.INSIDE}"))
             self.door = Door(host, port, context, self.inside, own.token)
             stack.callback(self.door.close)
+
+    @property
+    def sockets(self) -> tuple[Path, ...]:
+        """Return the sockets that it makes."""
+        return (self.socket,) if self.door is None else (self.socket, self.inside)
 
     def serve(self, desk: "Desk") -> None:
         """Open them."""

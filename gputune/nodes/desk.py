@@ -38,6 +38,7 @@ from gputune.wire.messages import (
 OPEN = 8  # run folders that are held open for whoever reads them
 KNOWN = 4096  # rows that are known at once, of a relay with a rack of nodes
 FEW = 16  # rows that go into one answer without a look: a live run has some 10 kB
+HANGING = 15.0  # s without a beat of the reader, which comes once a second
 FULL = 1 << 20  # B of rows in one answer: also over 10 Mbit/s it comes in time
 
 
@@ -46,6 +47,16 @@ class NoSuchRun(GputuneError):  # noqa: N818 - named for what happened
 
     def __init__(self) -> None:
         super().__init__("there is no such run here", hint="`gputune nodes --json` lists the runs of each node")
+
+
+class Hangs(GputuneError):  # noqa: N818 - as above
+    """The machine is not read any more: what is known of it is old, and must not be shown as what is."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the agent has read nothing for {seconds:.0f} s: its reader hangs",
+            hint="a file system or a driver that does not answer, often; `gputune doctor` there may say more",
+        )
 
 
 class Desk:
@@ -61,6 +72,7 @@ class Desk:
         self._life = os.urandom(8).hex()
         self._lock = threading.Lock()
         self._until = 0
+        self._beaten = time.monotonic()
         self._rows: dict[tuple[str, str], tuple[int, Node | RunRow]] = {}  # kind and name to when it changed, and how
         self._folders: dict[str, Path] = {}
         self._open: OrderedDict[str, Pullable] = OrderedDict()
@@ -71,6 +83,10 @@ class Desk:
             for pullable in self._open.values():
                 pullable.close()
             self._open.clear()
+
+    def beat(self) -> None:
+        """Note that the reader is at work, whether or not it has found anything."""
+        self._beaten = time.monotonic()
 
     def put(self, update: Update) -> None:
         """Take what is new on this node's screen."""
@@ -106,7 +122,11 @@ class Desk:
         """Return the rows that have changed since; all of them to who has heard of none, or of another life's.
 
         What does not go into one answer comes with the next, which is to be asked for at once: `more` says so.
+        Raises Hangs where nothing was read for long.
         """
+        silent = time.monotonic() - self._beaten
+        if silent > HANGING:
+            raise Hangs(silent)
         with self._lock:
             whole = since.life != self._life or not 0 < since.until <= self._until
             rows = sorted((row for row in self._rows.values() if whole or row[0] > since.until), key=itemgetter(0))

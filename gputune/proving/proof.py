@@ -10,7 +10,7 @@ import msgspec
 
 from gputune.document import SpeedupRow
 from gputune.finding import Finding, Setting, Speedup
-from gputune.hygiene import clean
+from gputune.hygiene import clean, escaped
 from gputune.proving.comparing import State
 from gputune.proving.trials import Trial
 from gputune.report.words import number
@@ -136,7 +136,7 @@ def _gain(row: SpeedupRow) -> str:
 
 def to_json(proof: Proof) -> bytes:
     """Return the document as indented JSON with a newline at its end."""
-    return msgspec.json.format(msgspec.json.encode(proof), indent=2) + b"\n"
+    return escaped(msgspec.json.format(msgspec.json.encode(proof), indent=2)) + b"\n"
 
 
 def keep(proof: Proof) -> None:

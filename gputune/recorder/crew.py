@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from gputune import __version__
+from gputune import __version__, opening
 from gputune.features import Features
 from gputune.hygiene import mask
 from gputune.joining import Part, decode, encode, joined
@@ -75,4 +75,4 @@ class Crew:
 
 
 def _part(seat: str) -> Part:
-    return decode(Path(seat, LEARNT).read_bytes())
+    return decode(opening.read(Path(seat, LEARNT)))

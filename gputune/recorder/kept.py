@@ -83,6 +83,9 @@ class Kept:
         """Find out whether everything could be written so far."""
         if self._recording is not None and self._recording.broken not in {"", CLOSED}:
             self.trouble = f"the recording is not whole: {self._recording.broken}"
+        elif self._recording is not None and self._recording.missed:
+            whys = {str(gap["why"]): None for gap in self._recording.missed if isinstance(gap, dict)}
+            self.trouble = f"the recording is not whole: for a while it could not be written ({', '.join(whys)})"
 
     def close(self) -> None:
         """Finish the recording."""

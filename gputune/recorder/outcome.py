@@ -1,6 +1,7 @@
 """What comes of a run: features to findings, `findings.json`, and a few words on stderr."""
 
 import os
+import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -86,7 +87,7 @@ class Outcome:
             if why:
                 self.troubles.append(f"the verdict was not written to stdout ({why})")
         elif self._run.json:
-            why = self._write(self._run.json, os.O_TRUNC, 0o666)
+            why = self._write_named(self._run.json)
             if why:
                 self.troubles.append(why)
 
@@ -149,6 +150,36 @@ class Outcome:
         except OSError as error:
             why = why or f"`{file}` was not written ({error.strerror or error})"
         return why.replace(f"{file}.new", file)
+
+    def _write_named(self, file: str) -> str:
+        """Write the file that was named, in one move: readers see the old document or the new one. Return why not.
+
+        A device or a pipe is written into, and so is a file in a folder where no other can be made. Behind a link of
+        this user's or root's the link stays; anybody else's is replaced.
+        """
+        named = Path(file)
+        try:
+            about, owner = named.stat(), named.lstat().st_uid
+        except OSError:  # it is not there
+            about, owner = None, -1
+        if about is not None and not stat.S_ISREG(about.st_mode):
+            return self._write(file, os.O_TRUNC, 0o666)
+        if owner in {0, os.geteuid()}:
+            named = named.resolve()
+        draft = named.with_name(f".{named.name}.{os.getpid()}")
+        why = self._write(str(draft), os.O_EXCL | os.O_NOFOLLOW, 0o666)
+        try:
+            if not why and about is not None:
+                draft.chmod(stat.S_IMODE(about.st_mode))
+            if not why:
+                draft.replace(named)
+                return ""
+            draft.unlink(missing_ok=True)
+        except OSError as error:
+            why = f"`{file}` was not written ({error.strerror or error})"
+        if about is not None and not os.access(named.parent, os.W_OK):
+            return self._write(str(named), os.O_TRUNC | os.O_NOFOLLOW, 0o666)
+        return why.replace(str(draft), file)
 
     def _write(self, file: str, flags: int, mode: int) -> str:
         """Write the document into a file; return why that was not possible."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from gputune import opening
 from gputune.features import Features
 from gputune.joining import Part, decode, encode, joined
 from gputune.launch.job import seats
@@ -66,6 +67,6 @@ def _short(run: Features) -> Features:
 def _read(seat: Path) -> Part | None:
     """Return what a watch has left, nothing where it has left nothing yet, or no more."""
     try:
-        return decode((seat / FILE).read_bytes())
+        return decode(opening.read(seat / FILE))
     except (OSError, msgspec.DecodeError):
         return None

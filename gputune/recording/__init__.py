@@ -9,6 +9,7 @@ tables and columns are in docs/recording.md. Only this package imports pyarrow, 
  rows       the samples among them, as bytes
  tables     frames to the tables that are kept, and back
  parquet    tables to bytes that were verified
+ gap        when it could not be written, and when to try again
  folder     the files and their names
 """
 

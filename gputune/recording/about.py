@@ -4,12 +4,14 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from gputune import opening
 from gputune.errors import GputuneError
 from gputune.hygiene import clean
 from gputune.recording.folder import RUN
 from gputune.sample import Json
 
 SCHEMA_VERSION = 1
+LONGEST = 1 << 62  # ns, 146 years: with a time of the monotonic clock it is still a 64-bit number
 
 
 class NotARun(GputuneError):  # noqa: N818 - named for what happened
@@ -45,13 +47,13 @@ class NewerRun(GputuneError):  # noqa: N818 - as above
 def read(folder: Path) -> dict[str, Json]:
     """Return run.json. Raises NotARun or NewerRun."""
     try:
-        found = json.loads(Path(folder, RUN).read_bytes())
+        found = json.loads(opening.read(Path(folder, RUN)))
         version = found["schema_version"]
     except FileNotFoundError:
         raise NotARun(folder, "it has no `run.json`") from None
     except OSError as error:
-        raise NotARun(folder, error.strerror or str(error)) from None
-    except (ValueError, KeyError, TypeError):
+        raise NotARun(folder, _refused(folder, error)) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise NotARun(folder, "its `run.json` is damaged") from None
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise NewerRun(folder, version, found.get("gputune"))
@@ -62,6 +64,15 @@ def read(folder: Path) -> dict[str, Json]:
     return dict(found)
 
 
+def _refused(folder: Path, error: OSError) -> str:
+    why = error.strerror or str(error)
+    owner = opening.whose(folder) if isinstance(error, PermissionError) else ""
+    return f"{why}: it is {owner}'s" if owner else why
+
+
 def offset(story: Mapping[str, Json]) -> int:
-    """Return the ns from the monotonic clock to Unix time, as they were when the run began."""
-    return int(str(story["unix_minus_monotonic_ns"]))
+    """Return the ns from the monotonic clock to Unix time, as they were when the run began. Raises ValueError."""
+    found = int(str(story["unix_minus_monotonic_ns"]))
+    if abs(found) > LONGEST:
+        raise ValueError("no clock shows that")
+    return found

@@ -187,8 +187,14 @@ def declaration(metric: Metric, instance: str) -> str:
 
 
 def declared(text: str) -> tuple[Metric, str]:
-    """Return the metric and the instance of a column."""
-    name, unit, says, kind, per, instance = json.loads(text)
+    """Return the metric and the instance of a column. Raises ValueError where the text declares none."""
+    try:
+        words = json.loads(text)
+    except RecursionError:
+        words = None
+    if not isinstance(words, list) or len(words) != 6 or not all(isinstance(word, str) for word in words):
+        raise ValueError("a column declares nothing")
+    name, unit, says, kind, per, instance = words
     return Metric(name, unit, says, kind, per), instance
 
 

@@ -7,15 +7,19 @@
 While `frames-N` is there, part N of every table is ignored: the frames go only when all of them are verified.
 """
 
+import errno
 import os
 import re
 import stat
 from contextlib import suppress
 from pathlib import Path
 
+from gputune import opening
+
 RUN = "run.json"
 TABLES = ("samples", "batches", "fetches", "steps", "gaps", "spans", "events", "notes", "stacks")
 _FRAMES = re.compile(r"frames-(\d{5,})")
+_TABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PART = re.compile(r"(\d{5,})\.parquet")
 
 
@@ -83,14 +87,19 @@ class Folder:
                 raise
 
     def open(self, name: str) -> int:
-        """Return a descriptor for reading a file; FileNotFoundError if it is not there."""
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+        """Return a descriptor for reading a file; FileNotFoundError if it is not there, OSError where it is none."""
+        table, _, base = name.rpartition("/")
+        if not table:
+            return opening.opened(name, self._fd)
+        fd = os.open(table, _TABLE, dir_fd=self._fd)
+        try:
+            return opening.opened(base, fd)
+        finally:
+            os.close(fd)
 
     def read(self, name: str, start: int = 0) -> bytes:
-        """Return a file's content from byte `start` on; FileNotFoundError if it is not there."""
-        with open(self.open(name), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-            file.seek(start)
-            return file.read()
+        """Return a file's content from byte `start` on; FileNotFoundError if it is not there, OSError as `opening`."""
+        return opening.content(self.open(name), start)
 
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
@@ -142,9 +151,11 @@ class Folder:
 
     def _list(self, table: str) -> list[str]:
         try:
-            fd = os.open(table, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+            fd = os.open(table, _TABLE, dir_fd=self._fd)
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:  # a link is no table
+                return []
+            raise
         try:
             return os.listdir(fd)  # noqa: PTH208 - as above
         finally:

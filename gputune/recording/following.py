@@ -13,7 +13,7 @@ from gputune.recording import records, tables
 from gputune.recording.encoding import declared
 from gputune.recording.folder import Folder, frames_name
 from gputune.recording.frames import Table, whole
-from gputune.recording.replaying import marks, merged, numbers, read_segment, replayed
+from gputune.recording.replaying import lose, marks, merged, numbers, read_segment, replayed
 from gputune.sample import Metric, Reading, Sample
 
 US = 1000  # ns: what became Parquet has whole µs
@@ -36,6 +36,7 @@ class Follower:
         self._at = 0  # bytes of its frames that were read; -1: all of it was, as Parquet
         self._raw: tables.Raw | None = None  # what its frames have declared so far
         self._seen = 0  # ns, the last tick
+        self.lost: dict[str, str] = {}  # files that could not be read, and why: the rest is read without them
 
     def look(self) -> list[list[Reading]]:
         """Return the ticks that were added, in their order."""
@@ -69,7 +70,9 @@ class Follower:
             return []
         self._at += found[-1].end
         self._raw = tables.raw(found, self._raw)
-        return list(_ticks(self._raw))
+        if self._raw.trouble:
+            lose(self.lost, frames_name(self._segment), self._raw.trouble)
+        return list(_ticks(self._raw, self.lost))
 
     def _turned(self, folder: Folder) -> list[list[Reading]]:
         """Return what a segment that is Parquet by now has more than was seen of its frames."""
@@ -80,13 +83,13 @@ class Follower:
     def _all_of_it(self, folder: Folder) -> list[list[Reading]]:
         """Return the whole segment, of which nothing can come later."""
         self._at = -1
-        return list(replayed(read_segment(folder, self._segment), self._offset))
+        return list(replayed(read_segment(folder, self._segment, self.lost), self._offset, self.lost))
 
 
-def _ticks(source: tables.Raw) -> Iterator[list[Reading]]:
+def _ticks(source: tables.Raw, lost: dict[str, str]) -> Iterator[list[Reading]]:
     """Yield the ticks of some frames: as `replayed`, for a few rows of many columns."""
     events = records.in_order(records.from_frames(source.table(Table.EVENTS)))
-    said = sorted(marks(source.table(Table.NOTES), source.table(Table.STACKS)), key=lambda mark: mark[:2])
+    said = sorted(marks(source.table(Table.NOTES), source.table(Table.STACKS), lost), key=lambda mark: mark[:2])
     return merged(_samples(source), events, said)
 
 

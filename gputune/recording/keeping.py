@@ -35,6 +35,8 @@ class Keeper:
     def keep(self, segment: int) -> None:
         """Write the segment's parts, verify them, then remove its frames."""
         source = tables.raw(whole(self._folder.read(frames_name(segment))))
+        if source.trouble:
+            raise parquet.Damaged(f"`{frames_name(segment)}` has frames that are none: {source.trouble}")
         self._known.update(tables.names(source))
         for name, table in tables.kept(source, self._offset, self._known).items():
             if name == "samples" or len(table):
@@ -76,8 +78,13 @@ class Keeper:
 
 
 def declarations(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
-    """Return the declarations that a samples part carries in its metadata: column to text."""
-    found = json.loads((metadata or {}).get(KEY, b"{}"))
+    """Return the declarations that a samples part carries in its metadata: column to text. Raises ValueError."""
+    try:
+        found = json.loads((metadata or {}).get(KEY, b"{}"))
+    except RecursionError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError("its columns are not declared")
     return {str(name): str(about) for name, about in found.items()}
 
 

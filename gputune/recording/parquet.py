@@ -1,8 +1,18 @@
 """A table to the bytes of a Parquet file that has been read back and found equal, and those bytes to a table."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gputune.recording.lean import lid
+
+ROWS = 1 << 20  # of a part: a segment's 8 MiB of frames hold a third of it at the most
+CELLS = 1 << 25  # values of a part: ticks of 2000 columns in such a segment come to 28 million
+LARGEST = 256 << 20  # B of a part in memory
+LARGEST_NAME = 1 << 20  # B of a name, and numbers of columns and pages, in what a file says of itself
+OFFSET = 4  # B of a word's place
 LEVEL = 6  # zstd: 9 takes twice the time for one percent
 
 
@@ -43,9 +53,59 @@ def _encoding(field: pa.Field, table: pa.Table) -> str:
 
 
 def decode(data: bytes) -> pa.Table:
-    """Return the table of a Parquet file; a page that was damaged raises."""
-    with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
-        return file.read(use_threads=False).replace_schema_metadata(file.metadata.metadata)
+    """Return the table of a Parquet file; a page that was damaged raises, and what no recorder has ever written.
+
+    A word that stands in all rows is a word and a number in the file, and gigabytes as a column. So columns of words
+    are read as dictionaries, whose size is known before they are made columns.
+    """
+    with lid(), _opened(data) as plain:
+        words = [column.path for column in map(plain.schema.column, range(len(plain.schema))) if _is_text(column)]
+        about = plain.metadata
+        _check(about)
+        with _opened(data, words) as file:
+            table = file.read(use_threads=False)
+        table.validate(full=True)
+        whole = table.schema.empty_table() if not len(table) else table
+        spread = [_spread(whole[field.name]) for field in plain.schema_arrow]
+        if sum(spread) > LARGEST:
+            raise Damaged(f"it would take {sum(spread) >> 20} MiB")
+        return whole.cast(plain.schema_arrow).replace_schema_metadata(about.metadata)
+
+
+def _opened(data: bytes, words: Sequence[str] = ()) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        pa.BufferReader(data),
+        page_checksum_verification=True,
+        read_dictionary=list(words) or None,
+        thrift_string_size_limit=LARGEST_NAME,
+        thrift_container_size_limit=LARGEST_NAME,
+    )
+
+
+def _is_text(column: pq.ColumnSchema) -> bool:
+    return bool(column.physical_type == "BYTE_ARRAY")
+
+
+def _check(about: pq.FileMetaData) -> None:
+    """Raise Damaged where the file says itself that it holds more than a segment can.
+
+    Its columns are not asked: what they say may be nonsense, at which pyarrow ends the process.
+    """
+    groups = [about.row_group(n) for n in range(about.num_row_groups)]
+    size = sum(group.total_byte_size for group in groups)
+    rows = max(about.num_rows, sum(group.num_rows for group in groups))
+    if rows > ROWS or rows * about.num_columns > CELLS or size > LARGEST:
+        raise Damaged(f"it says that it holds {rows} rows of {about.num_columns} columns in {size} B")
+
+
+def _spread(column: pa.ChunkedArray) -> int:
+    """Return how many bytes a column of dictionaries takes as one of words, at the most; others take what they take."""
+    if pa.types.is_list(column.type):
+        column = pa.chunked_array([chunk.flatten() for chunk in column.chunks], column.type.value_type)
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    longest = (pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0 for chunk in column.chunks)
+    return sum(len(chunk) * (each + OFFSET) for chunk, each in zip(column.chunks, longest, strict=True))
 
 
 def metadata(data: bytes) -> dict[bytes, bytes]:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from gputune.isolation import own_python
+from gputune.recording import tables
 from gputune.recording.about import Damaged, offset, read
 from gputune.recording.encoding import declared
 from gputune.recording.folder import Folder, frames_name, part_name
@@ -269,7 +270,10 @@ def _only(batch: pa.RecordBatch, wanted: Set[int]) -> pa.RecordBatch:
 
 
 def _batch(frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.ipc.read_record_batch(pa.py_buffer(frame.payload), schema)
+    try:
+        return tables.checked(frame.payload, schema)
+    except Exception as error:  # noqa: BLE001 - a frame may be anybody's, and pyarrow's words for it are many
+        raise Damaged("frames", str(error).partition("\n")[0]) from None
 
 
 _COLUMNS = pa.schema([("id", pa.uint16()), ("about", pa.string())])

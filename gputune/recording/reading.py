@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gputune import opening
 from gputune.recording.about import offset, read
 from gputune.recording.folder import Folder
 from gputune.sample import Json, Reading
@@ -23,19 +24,24 @@ class Run:
 
 
 def load(folder: Path) -> Run:
-    """Return the run in `folder` with all its tables, also while it is being recorded."""
+    """Return the run in `folder` with all its tables, also while it is being recorded.
+
+    Raises NotARun, NewerRun, and Damaged where any of it cannot be read.
+    """
+    folder = opening.given(folder)
     story = read(folder)
     replaying = importlib.import_module("gputune.recording.replaying")
     with Folder(folder) as opened:
         return Run(story, replaying.whole_tables(opened, offset(story)))
 
 
-def readings(folder: Path) -> Iterator[list[Reading]]:
+def readings(folder: Path, lost: dict[str, str] | None = None) -> Iterator[list[Reading]]:
     """Yield the readings of the run in `folder`, tick by tick in the order of time, also while it is being recorded.
 
     Of a segment that is still frames they are exact; else times are on the grid that docs/recording.md describes.
+    A file that is damaged is left out, and put down in `lost` with the reason; without `lost` it raises Damaged.
     """
     story = read(folder)
     replaying = importlib.import_module("gputune.recording.replaying")
     with Folder(folder) as opened:
-        yield from replaying.replay(opened, offset(story))
+        yield from replaying.replay(opened, offset(story), lost)

@@ -190,11 +190,12 @@ def _named(codes: pa.ChunkedArray, names: Mapping[int, str]) -> pa.ChunkedArray:
     return pc.coalesce(pa.array(list(names.values()), pa.string()).take(place), codes.cast(pa.string()))
 
 
-def join(tables: Mapping[str, pa.Table], offset: int) -> pa.Table:
+TABLES = ("events", *KINDS)
+
+
+def join(parts: Iterable[pa.Table]) -> pa.Table:
     """Return the records of a segment's tables in the order in which they ended; inner ones before outer ones."""
-    parts = [RAW.empty_table()]
-    parts += [_records(table, tables[table], offset) for table in ("events", *KINDS) if table in tables]
-    return in_order(pa.concat_tables(parts))
+    return in_order(pa.concat_tables([RAW.empty_table(), *parts]))
 
 
 def ended(rows: pa.Table) -> pa.ChunkedArray:
@@ -211,7 +212,8 @@ def in_order(rows: pa.Table) -> pa.Table:
     return rows.take(pc.sort_indices(keys, [("ended", "ascending"), ("began", "descending"), ("kind", "descending")]))
 
 
-def _records(table: str, rows: pa.Table, offset: int) -> pa.Table:
+def of_table(table: str, rows: pa.Table, offset: int) -> pa.Table:
+    """Return the records of one of the tables, in its order. Raises what pyarrow raises where it is no such table."""
     height = len(rows)
     nothing = pa.array(array("q", bytes(8 * height)), pa.int64()) if height else pa.array([], pa.int64())
     us = pc.add(pc.multiply(rows["time"].cast(pa.int64()), 1000), rows["us"].cast(pa.int64()))

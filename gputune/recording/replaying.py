@@ -2,23 +2,35 @@
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gputune.events import Event, Record
+from gputune.hygiene import clean
 from gputune.recording import parquet, records, tables
 from gputune.recording.about import Damaged
 from gputune.recording.encoding import declared
 from gputune.recording.folder import TABLES, Folder, frames_name, part_name
 from gputune.recording.frames import Table, whole
 from gputune.recording.keeping import declarations
-from gputune.sample import Guest, Json, Note, Open, Reading, Sample, Stack
+from gputune.sample import Guest, Metric, Note, Open, Reading, Sample, Stack
 
 NO_SAMPLES = pa.schema([("time", tables.US)]).empty_table()
-Segment = tables.Raw | dict[str, pa.Table]
+NO_TABLES: dict[str, pa.Table] = {}
+NO_RECORDS = records.RAW.empty_table()
+FRAMES = "frames"
+MARKED = ("notes", "stacks")
+WORDS = {"role": str, "state": str, "why": str}  # fields that are no numbers
+Lost: TypeAlias = dict[str, str] | None  # files that cannot be read, and why; None: the first of them raises Damaged
+Rows: TypeAlias = tuple[list[int], list[tuple[Metric, str]], list[list[float | None]]]
+NO_ROWS: Rows = ([], [], [])
+T = TypeVar("T")
+R = TypeVar("R", Guest, Open)
 
 
 class Mark(NamedTuple):
@@ -29,34 +41,80 @@ class Mark(NamedTuple):
     reading: Reading
 
 
-def segments(folder: Folder) -> Iterator[Segment]:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A segment as Parquet: its tables, and its number."""
+
+    number: int
+    tables: Mapping[str, pa.Table]
+
+
+Segment = tables.Raw | Parts
+
+
+def lose(lost: Lost, file: str, error: object) -> None:
+    """Put down in `lost` that a file cannot be read, and why; raise Damaged where nobody is there to be told."""
+    why = clean(str(error).partition("\n")[0].partition(". ")[0]) or type(error).__name__
+    if lost is None:
+        raise Damaged(file, why) from None
+    lost.setdefault(file, why)
+
+
+def _tried(lost: Lost, file: str, make: Callable[[], T], otherwise: T) -> T:
+    """Return what is made of a file that anybody may have written; `otherwise` where nothing can be."""
+    try:
+        return make()
+    except Damaged:
+        raise
+    except Exception as error:  # noqa: BLE001 - pyarrow's words for nonsense are many, and Python's as well
+        lose(lost, file, error)
+        return otherwise
+
+
+def segments(folder: Folder, lost: Lost = None) -> Iterator[Segment]:
     """Yield the segments in order, as frames where they still are."""
     for segment in sorted({*folder.frames(), *folder.parts()}):
-        yield read_segment(folder, segment)
+        yield read_segment(folder, segment, lost)
 
 
-def read_segment(folder: Folder, segment: int) -> Segment:
-    """Return one segment, as frames where it still is."""
+def read_segment(folder: Folder, segment: int, lost: Lost = None) -> Segment:
+    """Return one segment, as frames where it still is. What cannot be read is in `lost`; else Damaged is raised."""
+    name = frames_name(segment)
     try:
-        return tables.raw(whole(folder.read(frames_name(segment))))
+        data = folder.read(name)
     except FileNotFoundError:  # they are Parquet, perhaps since a moment ago
-        parts = folder.parts().get(segment, ())
-        return {name: _decoded(folder, part_name(name, segment)) for name in parts}
+        return Parts(segment, dict(_decoded(folder, segment, lost)))
+    except OSError as error:
+        lose(lost, name, error.strerror or error)
+        return tables.Raw()
+    found = tables.raw(whole(data))
+    if found.trouble:
+        lose(lost, name, found.trouble)
+    return found
 
 
-def _decoded(folder: Folder, name: str) -> pa.Table:
-    data = folder.read(name)
-    try:
-        return parquet.decode(data)
-    except (pa.ArrowException, OSError) as error:  # OSError is what pyarrow says of a wrong checksum
-        raise Damaged(name, str(error).partition(". ")[0]) from None
+def _decoded(folder: Folder, segment: int, lost: Lost) -> Iterator[tuple[str, pa.Table]]:
+    for name in folder.parts().get(segment, ()):
+        file = part_name(name, segment)
+        table = _tried(lost, file, partial(_one, folder, name, file), None)
+        if table is not None:
+            yield name, table
+
+
+def _one(folder: Folder, name: str, file: str) -> pa.Table:
+    table = parquet.decode(folder.read(file))
+    tables.check(name, table)
+    return table
 
 
 def whole_tables(folder: Folder, offset: int) -> dict[str, pa.Table]:
     """Return every table of the run, segments put together."""
     found: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
     for segment in segments(folder):
-        kept = tables.kept(segment, offset) if isinstance(segment, tables.Raw) else segment
+        if isinstance(segment, tables.Raw):
+            kept = _tried(None, FRAMES, partial(tables.kept, segment, offset), NO_TABLES)
+        else:
+            kept = dict(segment.tables)
         for name, table in kept.items():
             found[name].append(table.replace_schema_metadata())
     shapes = {**tables.SHAPES, "samples": NO_SAMPLES.schema}
@@ -66,32 +124,53 @@ def whole_tables(folder: Folder, offset: int) -> dict[str, pa.Table]:
     }
 
 
-def replay(folder: Folder, offset: int) -> Iterator[list[Reading]]:
+def replay(folder: Folder, offset: int, lost: Lost = None) -> Iterator[list[Reading]]:
     """Yield the readings of the run, one list a tick."""
-    for segment in segments(folder):
-        yield from replayed(segment, offset)
+    for segment in segments(folder, lost):
+        yield from replayed(segment, offset, lost)
 
 
-def replayed(segment: Segment, offset: int) -> Iterator[list[Reading]]:
+def replayed(segment: Segment, offset: int, lost: Lost = None) -> Iterator[list[Reading]]:
     """Yield the readings of one segment, or of a part of one, one list a tick."""
     if isinstance(segment, tables.Raw):
-        columns = dict(tables.names(segment))
-        samples = tables.samples(segment, offset, columns)
-        events = records.in_order(records.from_frames(segment.table(Table.EVENTS)))
-        notes, stacks = segment.table(Table.NOTES), segment.table(Table.STACKS)
-    else:
-        samples = segment.get("samples", NO_SAMPLES)
-        columns = declarations(samples.schema.metadata)
-        events = records.join(segment, offset)
-        notes, stacks = (
-            _clocked(segment.get(name, tables.SHAPES[name].empty_table()), offset) for name in ("notes", "stacks")
-        )
-    yield from merged(_ticks(samples, columns, offset), events, sorted(marks(notes, stacks), key=lambda m: m[:2]))
+        return _of_frames(segment, offset, lost)
+    return _of_parts(segment, offset, lost)
+
+
+def _of_frames(raw: tables.Raw, offset: int, lost: Lost) -> Iterator[list[Reading]]:
+    columns = dict(tables.names(raw))
+    rows = _tried(lost, FRAMES, lambda: _rows(tables.samples(raw, offset, columns), columns, offset), NO_ROWS)
+    events = _tried(lost, FRAMES, lambda: records.in_order(records.from_frames(raw.table(Table.EVENTS))), NO_RECORDS)
+    said = sorted(marks(raw.table(Table.NOTES), raw.table(Table.STACKS), lost), key=_when)
+    return merged(_ticks(*rows), events, said)
+
+
+def _of_parts(segment: Parts, offset: int, lost: Lost) -> Iterator[list[Reading]]:
+    found = segment.tables
+    samples = found.get("samples", NO_SAMPLES)
+    rows = _tried(
+        lost,
+        part_name("samples", segment.number),
+        lambda: _rows(samples, declarations(samples.schema.metadata), offset),
+        NO_ROWS,
+    )
+    events = [
+        _tried(lost, part_name(name, segment.number), partial(records.of_table, name, found[name], offset), NO_RECORDS)
+        for name in records.TABLES
+        if name in found
+    ]
+    notes, stacks = (_clocked(found.get(name, tables.SHAPES[name].empty_table()), offset) for name in MARKED)
+    files = (part_name(MARKED[0], segment.number), part_name(MARKED[1], segment.number))
+    return merged(_ticks(*rows), records.join(events), sorted(marks(notes, stacks, lost, files), key=_when))
 
 
 def _clocked(table: pa.Table, offset: int) -> pa.Table:
     """Return the table with its time as ns of the monotonic clock in front, as frames have it."""
     return table.set_column(0, "t", tables.monotonic(table["time"], offset))
+
+
+def _when(mark: Mark) -> tuple[int, bool]:
+    return mark.t, mark.late
 
 
 def merged(ticks: Iterator[list[Sample]], events: pa.Table, marks: list[Mark]) -> Iterator[list[Reading]]:
@@ -117,11 +196,17 @@ def merged(ticks: Iterator[list[Sample]], events: pa.Table, marks: list[Mark]) -
             yield tick
 
 
-def _ticks(samples: pa.Table, columns: dict[str, str], offset: int) -> Iterator[list[Sample]]:
-    """Yield the samples of each row."""
+def _rows(samples: pa.Table, columns: Mapping[str, str], offset: int) -> Rows:
+    """Return the times of the ticks, the metrics of the columns, and the columns' values."""
     times = numbers(tables.monotonic(samples["time"], offset))
     names = [declared(columns[name]) for name in samples.column_names[1:]]
-    values = [column.to_pylist() for column in samples.columns[1:]]
+    return times, names, [column.to_pylist() for column in samples.columns[1:]]
+
+
+def _ticks(
+    times: list[int], names: list[tuple[Metric, str]], values: list[list[float | None]]
+) -> Iterator[list[Sample]]:
+    """Yield the samples of each row."""
     for t, row in zip(times, zip(*values, strict=True), strict=False):
         tick = [
             Sample(metric, t, value, instance)
@@ -132,18 +217,34 @@ def _ticks(samples: pa.Table, columns: dict[str, str], offset: int) -> Iterator[
             yield tick
 
 
-def marks(notes: pa.Table, stacks: pa.Table) -> Iterator[Mark]:
-    """Yield what was said and where stacks were, in no order."""
-    for row in notes.to_pylist():
-        fields = json.loads(row["fields"])
-        if row["what"] == "guest":
-            yield Mark(row["t"], late=False, reading=Guest(**fields))
-        elif row["what"] == "open":
-            yield Mark(row["t"], late=True, reading=Open(**fields))
-        else:
-            yield Mark(row["t"], late=False, reading=Note(row["process"], cast("dict[str, Json]", fields)))
-    for row in stacks.to_pylist():
-        yield Mark(row["t"], late=True, reading=Stack(row["t"], row["pid"], tuple(row["frames"]), row["count"]))
+def marks(
+    notes: pa.Table, stacks: pa.Table, lost: Lost = None, files: tuple[str, str] = (FRAMES, FRAMES)
+) -> list[Mark]:
+    """Return what was said and where stacks were, in no order."""
+    found = [_tried(lost, files[0], partial(_said, row), None) for row in notes.to_pylist()]
+    found += [Mark(r["t"], True, Stack(r["t"], r["pid"], tuple(r["frames"]), r["count"])) for r in stacks.to_pylist()]  # noqa: FBT003 - late
+    return [mark for mark in found if mark is not None]
+
+
+def _said(row: Mapping[str, object]) -> Mark | None:
+    """Return a row of the notes as what it was. Raises ValueError, and TypeError, where it was nothing."""
+    fields = json.loads(str(row["fields"]))
+    if not isinstance(fields, dict):
+        raise ValueError("a note that says nothing")
+    t = cast("int", row["t"])
+    if row["what"] == "guest":
+        return Mark(t, late=False, reading=_as_said(Guest(**fields)))
+    if row["what"] == "open":
+        return Mark(t, late=True, reading=_as_said(Open(**fields)))
+    return Mark(t, late=False, reading=Note(cast("int", row["process"]), fields))
+
+
+def _as_said(reading: R) -> R:
+    """Return a reading whose fields are of the kinds that it declares, in which they were written."""
+    for name, value in zip(reading._fields, reading, strict=True):
+        if not isinstance(value, WORDS.get(name, int)):
+            raise ValueError(f"a note with an odd `{name}`")
+    return reading
 
 
 def numbers(column: pa.ChunkedArray) -> list[int]:

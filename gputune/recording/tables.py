@@ -13,12 +13,14 @@ import pyarrow.compute as pc
 from gputune.recording import records
 from gputune.recording.encoding import SCHEMAS, declared
 from gputune.recording.frames import SCHEMA, Frame, Table
+from gputune.recording.lean import lid
 from gputune.sample import Metric
 
 US = pa.timestamp("us", "UTC")
 NOTES = pa.schema([("time", US), ("what", pa.string()), ("process", pa.int32()), ("fields", pa.string())])
 STACKS = pa.schema([("time", US), ("pid", pa.int32()), ("frames", pa.list_(pa.string())), ("count", pa.int32())])
 SHAPES: Mapping[str, pa.Schema] = {**records.SHAPES, "notes": NOTES, "stacks": STACKS}
+NEVER_NULL: Mapping[str, tuple[str, ...]] = {"notes": tuple(NOTES.names), "stacks": tuple(STACKS.names)}
 
 DROPPED_BITS = 13  # of the 24 significant bits of a noisy gauge: 11 stay, an error of 0.05 % at most
 NOISY = frozenset({"ratio", "cores", "W", "degC", "s", "B/s", "Hz"})  # others (bytes, counts, masks) keep all 24 bits
@@ -31,6 +33,30 @@ class Raw:
     columns: dict[int, str] = field(default_factory=dict)  # id to declaration
     schemas: dict[Table, pa.Schema] = field(default_factory=lambda: dict(SCHEMAS))
     batches: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
+    trouble: str = ""  # why frames that came whole were left out: nobody writes such
+
+    def take(self, frame: Frame) -> None:
+        """Take what a frame holds. What is not as it is written is left out, and told as trouble."""
+        try:
+            self._take(frame)
+        except Exception as error:  # noqa: BLE001 - a frame may be anybody's, and pyarrow's words for it are many
+            self.trouble = self.trouble or str(error).partition("\n")[0] or type(error).__name__
+
+    def _take(self, frame: Frame) -> None:
+        if frame.table & SCHEMA:
+            self.schemas[Table(frame.table & ~SCHEMA)] = pa.ipc.read_schema(pa.py_buffer(frame.payload))
+            return
+        table = Table(frame.table)
+        batch = checked(frame.payload, self.schemas[table])
+        if batch.schema != SCHEMAS[table]:
+            raise ValueError(f"{table.name.lower()} of another kind")
+        if table == Table.COLUMNS:
+            said = dict(zip(batch["id"].to_pylist(), batch["about"].to_pylist(), strict=True))
+            for about in said.values():
+                declared(about)
+            self.columns.update(said)
+        else:
+            self.batches.setdefault(table, []).append(batch)
 
     def table(self, table: Table) -> pa.Table:
         """Return all rows of one table of the frames."""
@@ -41,16 +67,48 @@ def raw(frames: Iterable[Frame], before: Raw | None = None) -> Raw:
     """Put the frames of one segment together, or those that came after `before`, what it declared included."""
     found = Raw(dict(before.columns), dict(before.schemas)) if before else Raw()
     for frame in frames:
-        if frame.table & SCHEMA:
-            found.schemas[Table(frame.table & ~SCHEMA)] = pa.ipc.read_schema(pa.py_buffer(frame.payload))
-            continue
-        table = Table(frame.table)
-        batch = pa.ipc.read_record_batch(pa.py_buffer(frame.payload), found.schemas[table])
-        if table == Table.COLUMNS:
-            found.columns.update(zip(batch["id"].to_pylist(), batch["about"].to_pylist(), strict=True))
-        else:
-            found.batches.setdefault(table, []).append(batch)
+        found.take(frame)
     return found
+
+
+def checked(payload: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch of a frame, whose places were all looked at: one that leads out of it would end the process.
+
+    Raises what pyarrow raises, and ValueError where it holds more than its bytes, as no recorder writes it.
+    """
+    with lid():
+        batch = pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
+    batch.validate(full=True)
+    if batch.nbytes > len(payload) or any(map(_holes, batch.columns)):
+        raise ValueError("more than its bytes, or less than a value for each")
+    return batch
+
+
+def _holes(column: pa.Array) -> bool:
+    """Return whether a value is missing; in frames none ever is."""
+    nested = pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)
+    return bool(column.null_count or (nested and column.flatten().null_count))
+
+
+def check(name: str, table: pa.Table) -> None:
+    """Raise ValueError where a table that was read is not as it is kept; of an older gputune it may lack columns."""
+    shape = SHAPES.get(name)
+    always = ("time",) if shape is None else NEVER_NULL.get(name, ("time", "us", "process"))
+    for column in always:
+        if column not in table.column_names or table[column].null_count:
+            raise ValueError(f"it lacks `{column}`")
+    for found in table.schema:
+        known = US if found.name == "time" and shape is None else None
+        if shape is not None and found.name in shape.names:
+            known = shape.field(found.name).type
+        if known is None and shape is not None:
+            continue  # of a newer gputune
+        if found.type != known and (known is not None or not _is_number(found.type)):
+            raise ValueError(f"its `{found.name}` is of another kind")
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 
 def kept(source: Raw, offset: int, known: Mapping[str, str] | None = None) -> dict[str, pa.Table]:

@@ -12,6 +12,7 @@ from gputune.recording.encoding import SCHEMAS, schema_frames
 from gputune.recording.folder import Folder, part_name
 from gputune.recording.frames import Table, frame
 from gputune.recording.keeping import declarations
+from gputune.recording.lean import lean
 from gputune.recording.replaying import numbers
 from gputune.recording.rows import Heads, Rows, packed
 
@@ -46,6 +47,7 @@ def thawed(data: bytes, clocks: int) -> Iterator[bytes]:
 
 def main(arguments: Sequence[str]) -> None:
     """Write the frames of a folder's segment to stdout."""
+    lean()
     folder, segment = arguments
     clocks = offset(read(Path(folder)))
     with Folder(Path(folder)) as opened:

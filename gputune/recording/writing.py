@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from gputune import __version__
 from gputune.recording.about import SCHEMA_VERSION, offset, read
 from gputune.recording.folder import RUN, Folder, frames_name, write_all
 from gputune.recording.frames import whole
+from gputune.recording.gap import Gap
 from gputune.recording.lean import keeping
 from gputune.recording.turning import Turning
 from gputune.sample import Json, Reading, now
@@ -33,12 +35,14 @@ MS = 1_000_000
 class Recording:
     """A run folder that is being written. Made by `create` or `resume`; no method raises.
 
-    When writing fails, `broken` says why and the recording takes nothing more; what is on the disk by then stays
-    readable.
+    While writing fails, `broken` says why, nothing is taken, and it is tried again, after a second and then ever more
+    rarely, up to once a minute: a disk that was full for an hour costs that hour. What was missed is in `missed`, and
+    in run.json; what is on the disk stays readable. Where there is no folder to write into it stays broken.
     """
 
     def __init__(self, about: dict[str, Json], max_size: int) -> None:
         self.broken = ""
+        self._gap = Gap()
         self._folder: Folder | None = None
         self._path = Path()
         self._about = about
@@ -101,7 +105,11 @@ class Recording:
 
     def beat(self, now_ns: int) -> None:
         """Write what was taken, once a second (`now_ns`: the monotonic clock); more frequent calls do nothing."""
-        if now_ns - self._beaten >= BEAT and not self.broken:
+        if now_ns - self._beaten < BEAT:
+            return
+        if self.broken:
+            self._try_again(now_ns)
+        else:
             self._beaten = now_ns
             self._guarded(self._write)
             if self._size >= self._segment_size:
@@ -124,6 +132,7 @@ class Recording:
             return
         if not self.broken:
             self._guarded(self._write)
+        self._miss()
         self._guarded(self._finish)
         self._folder.close()
         self._folder = None
@@ -151,7 +160,38 @@ class Recording:
         except Exception as error:  # noqa: BLE001 - whatever went wrong, what is watched and the verdict go on
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self.broken = self.broken or f"{why or type(error).__name__} (the recording stops here)"
+            self._gap.begin(self._taken[0][0] if self._taken else now(), why or type(error).__name__)
             self._taken.clear()
+
+    def _try_again(self, now_ns: int) -> None:
+        """Go on in a segment of its own where writing is possible again."""
+        if self._folder is None or not self._gap.is_due(now_ns):
+            return
+        self._beaten = now_ns
+        before, self.broken = self.broken, ""
+        self._guarded(self._end_segment)
+        self._guarded(self._mend)
+        if self.broken:
+            self.broken = before
+
+    def _mend(self) -> None:
+        if self._folder is not None:
+            self._open_segment(self._folder)
+            self._due = self._turning is not None
+            self._miss()
+            self._tell()
+
+    def _miss(self) -> None:
+        """Put down what could not be written, if there was anything, and that it is over."""
+        missed = self._about.get("missed")
+        if self._gap.since:
+            self._about["missed"] = [*(missed if isinstance(missed, list) else []), self._gap.end(offset(self._about))]
+
+    @property
+    def missed(self) -> list[Json]:
+        """Return the times that could not be written, as run.json has them: `from`, `to`, `why`."""
+        missed = self._about.get("missed")
+        return missed if isinstance(missed, list) else []
 
     def _write(self) -> None:
         if not self._taken or self._folder is None:
@@ -177,7 +217,8 @@ class Recording:
         try:
             write_all(self._file, data)
         except OSError:
-            os.ftruncate(self._file, self._size)  # half a beat is none
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)  # half a beat is none
             raise
         self._size += len(data)
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gputune import opening
 from gputune.company import ALONE, Company
 from gputune.errors import BadUsage
 from gputune.features import Features
@@ -160,7 +161,7 @@ def _write(file: Path, data: bytes) -> None:
 def _start(folder: Path, told: Mapping[str, Json]) -> Start | None:
     """Return a start as it is remembered, None where its features are lost."""
     try:
-        run = decode((folder / Path(str(told["features"])).name).read_bytes()).features
+        run = decode(opening.read(folder / Path(str(told["features"])).name)).features
         fields = {field: told[field] for field in REMEMBERED if field in told}
         return msgspec.convert({**fields, "state": told["state"]}, Remembered).start(run)
     except (OSError, KeyError, msgspec.DecodeError):
@@ -306,14 +307,14 @@ def _check(entries: Iterable[Entry]) -> None:
 
 def _entries(file: Path) -> list[Entry]:
     try:
-        lines = file.read_bytes().splitlines()
+        lines = opening.read(file).splitlines()
     except OSError:
         return []
     found = []
     for line in lines:
         try:
             fields = json.loads(line)
-        except ValueError:  # cut off by a kill
+        except (ValueError, RecursionError):  # cut off by a kill, or somebody else's
             continue
         if isinstance(fields, dict) and isinstance(fields.get("kind"), str):
             found.append(Entry(fields["kind"], fields))

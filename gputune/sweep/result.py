@@ -11,7 +11,7 @@ from gputune.effects import of_workers
 from gputune.features import Loader
 from gputune.figures import duration, size
 from gputune.finding import Speedup
-from gputune.hygiene import clean
+from gputune.hygiene import clean, escaped
 from gputune.report.words import number, times
 from gputune.sweep.batches import Size
 from gputune.sweep.choosing import Tally
@@ -215,7 +215,7 @@ def _measured(what: Outcomes, tally: Tally) -> TrialRow:
 
 def to_json(sweep: Sweep) -> bytes:
     """Return the document as indented JSON with a newline at its end."""
-    return msgspec.json.format(msgspec.json.encode(sweep), indent=2) + b"\n"
+    return escaped(msgspec.json.format(msgspec.json.encode(sweep), indent=2)) + b"\n"
 
 
 HEAD = ("workers", "prefetch", "pin", "persistent", "batch", "samples/s", "", "predicted", "memory", "in queues", "")

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.hygiene import clean, escaped
 from gputune.launch import folders
 from gputune.report.words import number, times
 from gputune.sweep import drafts
@@ -221,7 +221,7 @@ def as_json(several: Several, done: Sequence[Done]) -> bytes:
     ]
     folder = next((str(Path(one.outcomes.folder).parent) for one in done if one.outcomes is not None), "")
     made = Sweeps(sweeps=rows, stopped=several.stopped, folder=folder)
-    return msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n"
+    return escaped(msgspec.json.format(msgspec.json.encode(made), indent=2)) + b"\n"
 
 
 HEAD = ("script", "node", "best", "samples/s", "")

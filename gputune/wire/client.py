@@ -22,7 +22,7 @@ from gputune.sample import Metric
 from gputune.wire import failing
 from gputune.wire.address import Address
 from gputune.wire.credentials import Credentials
-from gputune.wire.failing import State
+from gputune.wire.failing import State, is_ours
 from gputune.wire.messages import (
     DOCUMENT,
     HELLO,
@@ -230,6 +230,8 @@ class Far:
 
 
 def _client(address: Address, credentials: Credentials | None) -> Any:
+    if address.path and not is_ours(address.path):  # said by `failing.why`
+        raise flight.FlightUnavailableError("somebody else's socket")
     if address.path:
         return flight.FlightClient(flight.Location.for_grpc_unix(address.path), generic_options=OPTIONS)
     if credentials is None:  # said by `failing.why`, without a word to anybody there

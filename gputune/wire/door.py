@@ -26,6 +26,8 @@ MOST_OF_ONE = 16  # of them from one address, so that nobody can take them all f
 HANDSHAKE = 5.0  # s for it, from a peer that may never speak
 STUCK = 10.0  # s that a peer may take no byte of what it has asked for
 IDLE = 300.0  # s without a byte from the peer; a screen asks once a second, and comes again when it was sent away
+UNANSWERED = 10.0  # s after which who was given no answer is sent away: without the token there never is one
+FRAME_HEAD, DATA = 9, 0  # of HTTP/2: B before each frame, and the kind of one that holds data
 BURST = 256 << 10  # B that a peer may send at once ...
 RATE = 64 << 10  # ... and B/s in the long run: ten times what the windows of an answer at 100 MB/s need
 CHUNK = 64 << 10  # B moved at once
@@ -112,11 +114,11 @@ class Door:
             inside.settimeout(STUCK)
             inside.connect(self._inside)
             outside.settimeout(0)
-            allowance = Allowance()
+            allowance, answers = Allowance(), Answers()
             poll = select.poll()
             poll.register(outside, select.POLLIN)
             poll.register(inside, select.POLLIN)
-            heard = time.monotonic()
+            began = heard = time.monotonic()
             while True:
                 ready = {descriptor for descriptor, _ in poll.poll(1000)}
                 if outside.fileno() in ready or outside.pending():
@@ -130,9 +132,35 @@ class Door:
                     answer = inside.recv(CHUNK)
                     if not answer:
                         return
+                    answers.take(answer)
                     _send(outside, answer)
-                if time.monotonic() - heard > IDLE:
+                now = time.monotonic()
+                if now - heard > IDLE or (not answers.any and now - began > UNANSWERED):
                     return
+
+
+class Answers:
+    """Looks for an answer among the frames of HTTP/2 that go out. A call that is refused has none: no frame of data."""
+
+    def __init__(self) -> None:
+        self.any = False
+        self._head = b""
+        self._skip = 0  # bytes of the present frame that are still to come
+
+    def take(self, data: bytes) -> None:
+        """Look at what is sent next."""
+        at = 0
+        while not self.any and at < len(data):
+            step = min(self._skip, len(data) - at)
+            at, self._skip = at + step, self._skip - step
+            if self._skip:
+                return
+            more = data[at : at + FRAME_HEAD - len(self._head)]
+            at, self._head = at + len(more), self._head + more
+            if len(self._head) == FRAME_HEAD:
+                self._skip, kind = int.from_bytes(self._head[:3], "big"), self._head[3]
+                self.any = kind == DATA and self._skip > 0
+                self._head = b""
 
 
 class Allowance:

@@ -4,6 +4,7 @@ Asked only after a call has failed. The way to the agent is tried again, step by
 the reason.
 """
 
+import os
 import re
 import socket
 import ssl
@@ -13,6 +14,7 @@ from gputune.hygiene import clean
 from gputune.wire.address import Address
 from gputune.wire.credentials import Credentials
 
+ROOT = 0
 PATIENCE = 1.0  # s for each step
 GLIMPSE = 0.5  # s in which an agent that dislikes our certificate says so: TLS 1.3 tells it after the handshake
 
@@ -38,7 +40,21 @@ def why(address: Address, credentials: Credentials | None) -> Why:
         return Why("down", clean(error.strerror or str(error)).lower())
 
 
+def is_ours(path: str) -> bool:
+    """Return whether a socket is this user's or root's; one that is not there is nobody's.
+
+    In /tmp anybody may have put one where ours would be: what it says would be shown as what our machine does.
+    """
+    try:
+        owners = {os.lstat(path).st_uid, os.stat(path).st_uid}  # noqa: PTH116 - a link, and what it leads to
+    except OSError:
+        return True
+    return owners <= {ROOT, os.geteuid()}
+
+
 def _unix(path: str) -> Why:
+    if not is_ours(path):
+        return Why("refused", "its socket belongs to another user")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as ours:
         ours.settimeout(PATIENCE)
         try:

@@ -129,7 +129,7 @@ def _step_aside():
     try:
         import sitecustomize  # noqa: F401 - theirs
     except ImportError as error:
-        if error.name != "sitecustomize":
+        if getattr(error, "name", str(error).rpartition(" ")[2]) != "sitecustomize":  # 2.7 tells no name
             raise
         if mine is not None:
             sys.modules["sitecustomize"] = mine  # the import system looks for what it has just loaded

@@ -1,6 +1,8 @@
 """`gputune report`: a recording judged again gives the verdict that its run gave."""
 
 import json
+import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gputune.events import INLINE, Event, Kind, Record, SpanCode
-from gputune.recording import Recording
+from gputune.recording import Damaged, Recording
+from gputune.rejudging import Way, rejudge
 from gputune.sample import Guest, Metric, Note, Reading, Sample, now
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -69,6 +72,62 @@ def test_says_what_the_run_said(gputune: Run, run: Path) -> None:
 def test_names_the_proof_with_the_folder_as_it_was_typed(gputune: Run, run: Path) -> None:
     lines = gputune("report", run.name).stdout.splitlines()
     assert lines[-1] == "next: gputune explain few-workers · gputune prove run"
+
+
+def test_one_damaged_table_costs_that_table(gputune: Run, run: Path) -> None:
+    file = next((run / "fetches").iterdir())
+    (run / "findings.json").write_bytes(b"{}")
+    file.write_bytes(file.read_bytes()[:-10])
+    done = gputune("report", run.name)
+    assert done.returncode == 0
+    assert "python train.py" in done.stdout
+    assert "gputune: `fetches/00001.parquet` is damaged (" in done.stderr
+    assert "the verdict at the end of the run is in `run/findings.json`" in done.stderr
+    told = json.loads(gputune("report", run.name, "--json").stdout)["unavailable"]
+    assert {"probe": "recording", "why": "fetches/00001.parquet is damaged"}.items() <= told[-1].items()
+
+
+def test_without_its_batches_a_run_is_damaged_and_no_run_without_a_training(gputune: Run, run: Path) -> None:
+    for name in ("batches", "steps"):
+        next((run / name).iterdir()).write_bytes(b"")
+    done = gputune("report", run.name)
+    assert done.returncode == 1
+    assert "is damaged" in done.stderr
+    assert "findings.json" in done.stderr
+
+
+def test_cut_or_hit_anywhere_a_recording_is_a_verdict_or_damaged(run: Path) -> None:
+    chance = random.Random(15)
+    refused = 0
+    for file in sorted(run.glob("*/*.parquet")):
+        data = file.read_bytes()
+        for _ in range(20):
+            at, torn = chance.randrange(len(data)), bytearray(data)
+            torn[at] ^= 1 << chance.randrange(8)
+            file.write_bytes(data[:at] if chance.random() < 0.5 else bytes(torn))
+            try:
+                assert rejudge(run, {}, way=Way(lost={})).command == ["python", "train.py"]
+            except Damaged:
+                refused += 1
+        file.write_bytes(data)
+    assert refused <= 20 * 3  # of batches, of steps, of what says that there was a process
+
+
+def test_a_link_to_a_run_is_a_run(gputune: Run, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to(run)
+    done = gputune("report", "latest")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "next: gputune explain few-workers · gputune prove latest"
+    shown = json.loads(gputune("tui", "latest", "--json").stdout)
+    assert shown["runs"][0]["why"] == ""
+    assert gputune("prove", "latest", "--against", "latest").returncode in {0, 3}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
+def test_another_users_run_says_whose(gputune: Run, run: Path) -> None:
+    os.chown(run, 54321, -1)
+    done = gputune("report", run.name)
+    assert done.stderr == "gputune: `run` is user 54321's\n"
 
 
 def test_a_command_that_failed_at_once_is_told_as_its_watch_told_it(gputune: Run, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from gputune.launch import folders
 from gputune.launch.job import MARK
 
 Make = Callable[..., Any]
+SUPERVISORS = folders.supervisors
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +70,45 @@ def test_nothing_is_nothing(tmp_path: Path) -> None:
 
 def test_supervisors_are_told_by_the_names_of_rings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(folders, "_places", lambda: [str(tmp_path), str(tmp_path / "gone")])
+    monkeypatch.setattr(folders, "_everywhere", lambda: [str(tmp_path), str(tmp_path / "gone")])
     for name in (f"{os.getuid()}-123-ab", f"{os.getuid()}-7-cd", f"{os.getuid()}-x-cd", f"{os.getuid() + 1}-9-ef"):
         (tmp_path / f"{folders.PREFIX}{name}").mkdir()
     assert folders.supervisors() == [7, 123]
+
+
+@pytest.fixture
+def theirs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Give something to another user, as far as anybody asks."""
+    lstat = os.lstat
+    owned: set[str] = set()
+
+    def changed(path: object, **options: Any) -> os.stat_result:
+        found = lstat(path, **options)  # type: ignore[call-overload] # whatever a path may be
+        other = os.getuid() + 1 if str(path) in owned else found.st_uid
+        return os.stat_result((*found[:4], other, *found[5:10]))
+
+    monkeypatch.setattr(os, "lstat", changed)
+    return lambda path: owned.add(str(path))
+
+
+def test_another_users_rings_processes_and_runs_are_left_out(
+    tmp_path: Path, alone: list[int], theirs: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may read them, and the name of a folder in shared memory is anybody's to choose."""
+    mine, other = run(tmp_path / "elsewhere" / "mine"), run(tmp_path / "elsewhere" / "other")
+    for pid, folder in ((10, mine), (11, other), (12, mine)):
+        process(tmp_path / "proc", pid, folder=folder)
+    here = run(tmp_path / folders.RUNS / "9-theirs")
+    for path in (other, tmp_path / "proc" / "12", here):
+        theirs(path)
+    alone += [11, 12]
+    assert live_runs(tmp_path, tmp_path / "proc") == []
+    alone += [10]
+    assert live_runs(tmp_path, tmp_path / "proc") == [mine]
+    monkeypatch.setattr(folders, "_everywhere", lambda: [str(tmp_path)])
+    rings = tmp_path / f"{folders.PREFIX}{os.getuid()}-123-ab"
+    rings.mkdir()
+    monkeypatch.setattr(folders, "supervisors", SUPERVISORS)
+    assert folders.supervisors() == [123]
+    theirs(rings)
+    assert folders.supervisors() == []

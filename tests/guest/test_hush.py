@@ -59,6 +59,48 @@ def hushed(folder: Path) -> dict[str, str]:
 
 
 CASES = {
+    "a link that another process has made": """
+import subprocess
+
+def elsewhere(code):
+    write = "def write(p, w):\\n with open(p, 'w') as f: f.write(w)\\n"
+    subprocess.run([sys.executable, "-c", write + "import os; " + code], check=True)
+
+elsewhere("os.symlink('results', 'latest'); os.symlink('results/a.txt', 'best.txt')")
+write("latest/a.txt", "mine")
+assert text("latest/a.txt") == "mine" and text("results/a.txt") == "mine"
+write("best.txt", "best")
+assert text("results/a.txt") == "mine" or text("best.txt") == "best"
+elsewhere("write('latest/old/b.txt', 'other'); write('latest/new.txt', 'new')")
+assert text("results/new.txt") == "new" and text("latest/new.txt") == "new"
+os.remove("latest/old/b.txt")
+elsewhere("os.rename('latest/new.txt', 'latest/a.txt')")
+os.makedirs("latest/made/here")
+torch.save({"step": 1}, "latest/program.pt2")
+torch.save({"step": 1}, "latest/old/b.txt")
+""",
+    "links from and to temporary folders": """
+import errno, tempfile
+with tempfile.TemporaryDirectory() as folder:
+    os.symlink(os.path.abspath("results"), folder + "/link")
+    os.symlink(os.path.abspath("keep.txt"), folder + "/keep")
+    write(folder + "/link/a.txt", "mine")
+    write(folder + "/keep", "mine")
+    assert text("results/a.txt") == "mine" and text("keep.txt") == "mine"
+    try:
+        os.link("notes.txt", folder + "/notes")
+    except OSError as error:
+        assert error.errno == errno.EXDEV
+    else:
+        raise AssertionError("a second name for a file of theirs")
+    shutil.copy("notes.txt", folder + "/notes")
+    write(folder + "/notes", "mine")
+""",
+    "a folder has one name": """
+assert raises(PermissionError, os.link, "results", "hard")
+assert not os.path.exists("hard/a.txt")
+write("hard", "a file")
+""",
     "a new file": """
 write("new.txt", "one")
 write("new.txt", " two", "a")

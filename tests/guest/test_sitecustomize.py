@@ -132,3 +132,13 @@ subprocess.run([sys.executable, "-c", "import torch; torch.autograd.backward()"]
     assert len(run.guests) == 3
     assert all(guest.ended for guest in run.guests.values())
     assert run.left == ["next"]
+
+
+def test_an_interpreter_too_old_for_us_stays_silent(rings: Path) -> None:
+    """A tool in Python 2.7 below a watch: it is not seen from inside, and says what it would have said."""
+    old = next(iter(sorted((Path.home() / ".pyenv" / "versions").glob("2.7*/bin/python"))), None)
+    if old is None:
+        pytest.skip("no Python 2.7 under pyenv")
+    code = "import sys, json; sys.stdout.write(json.dumps([1]))"
+    done = run(code, str(GUEST), str(rings), python=str(old))
+    assert (done.stdout, done.stderr, done.returncode) == ("[1]", "", 0)

@@ -178,3 +178,48 @@ def test_a_relay_answers_for_others_with_rows_but_without_samples(
     with pytest.raises(Failed, match="there is no such run here"):
         far.pull(MACHINE, Place())
     far.close()
+
+
+HANGING = """
+import sys, time
+from pathlib import Path
+from gputune.nodes import agent, desk
+from gputune.scene import Update
+
+class Stuck:  # what it asks does not answer: a mount whose server is gone
+    def __init__(self, *args, **options):
+        self.asked = 0
+    def poll(self, since):
+        self.asked += 1
+        while self.asked > 1:
+            time.sleep(1000)
+        return Update(until=1)
+    def close(self):
+        pass
+
+agent.LocalFeed, agent.STUCK, desk.HANGING = Stuck, 1.0, 2.0
+folder = Path(sys.argv[1])
+places = {"state": folder / "state", "socket": folder / "s" / "a.sock", "announce": folder / "announced"}
+agent.run(agent.Wishes(name="m8", **places))
+"""
+
+
+def test_an_agent_whose_reader_hangs_is_not_up_and_ends_when_it_is_told_to(
+    tmp_path: Path, popen: Callable[..., Any], eventually: Wait
+) -> None:
+    with popen([sys.executable, "-c", HANGING, str(tmp_path)]) as process:
+        eventually((tmp_path / "announced").exists)
+        far = Far(Address("m8", path=str(tmp_path / "s" / "a.sock")))
+
+        def hangs() -> bool:
+            try:
+                far.news(Since())
+            except Failed as failed:
+                return failed.state == "down" and "its reader hangs" in failed.why
+            return False
+
+        eventually(hangs)
+        far.close()
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM
+        assert not (tmp_path / "s").exists()

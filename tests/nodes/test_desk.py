@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gputune.nodes import desk as desks
 from gputune.nodes.desk import Desk, NoSuchRun
 from gputune.recording import Recording
 from gputune.scene import Node, RunRow, Update
@@ -115,3 +116,15 @@ def test_more_runs_than_are_held_open_can_be_read_in_turn(tmp_path: Path) -> Non
     for number in (*range(12), 0, 5):
         assert desk.pull(Ask(run=f"{number}"))[1].rows == 0
     desk.close()
+
+
+def test_what_a_reader_that_hangs_has_left_is_not_told_as_what_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = [100.0]
+    monkeypatch.setattr(desks.time, "monotonic", lambda: at[0])
+    desk = Desk("m8", None)
+    desk.put(Update(until=0, nodes=(Node(name="a"),)))
+    at[0] += desks.HANGING + 1
+    with pytest.raises(desks.Hangs, match="read nothing for 16 s"):
+        desk.news(Since())
+    desk.beat()
+    assert desk.news(Since()).update

@@ -15,7 +15,7 @@ import pytest
 from gputune.events import Event
 from gputune.recording import Recording, load, parquet, readings
 from gputune.recording import folder as folders
-from gputune.sample import Metric, Sample
+from gputune.sample import Metric, Sample, now
 
 A = Metric("a", "1", "")
 
@@ -100,7 +100,7 @@ def test_a_killed_recorder_loses_no_more_than_the_second_it_was_in_and_its_next_
         import os, sys
         from pathlib import Path
         from gputune.recording import Recording
-        from gputune.sample import Metric, Sample
+        from gputune.sample import Metric, Sample, now
         recording = Recording.create(Path(sys.argv[1]), {"command": ["x"]})
         for n in range(25):
             recording.take([Sample(Metric("a", "1", ""), n * 1000, float(n))])
@@ -150,6 +150,56 @@ def test_a_disk_that_fails_ends_the_recording_only_and_what_was_written_stays(un
         recording.close()
     assert recording.broken == first
     assert events(folder) == sound
+
+
+def test_a_disk_that_fails_for_a_while_costs_that_while(unfinished, monkeypatch) -> None:
+    recording, folder = unfinished(2)
+    before = len(events(folder))
+
+    def fails(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(folders.os, "write", fails)
+        for second in range(1, 5):
+            recording.take([Sample(A, now(), float(second))])
+            recording.beat(10**18 + second * 10**9)
+        assert recording.broken
+        assert len(events(folder)) == before
+    for second in range(5, 100):
+        recording.take([Sample(A, now(), float(second))])
+        recording.beat(10**18 + second * 10**9)
+    assert not recording.broken
+    recording.close()
+    assert not recording.broken
+    (missed,) = recording.missed
+    assert missed["why"] == os.strerror(errno.ENOSPC)
+    run = load(folder)
+    assert (run.about["finished"], run.about["missed"]) == (True, [missed])
+    assert str(missed["from"]) <= str(missed["to"])
+    kept = [value for value in run.tables["samples"]["a"].to_pylist() if value is not None]
+    assert kept[-1] == 99.0
+    assert len(kept) >= 99 - 8  # tried after 1, 2, 4 s
+    assert len(events(folder)) == before
+
+
+def test_a_disk_that_stays_full_is_tried_ever_more_rarely(unfinished, monkeypatch) -> None:
+    recording, _folder = unfinished(1)
+    tries = []
+
+    def fails(*_: object) -> int:
+        tries.append(1)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(folders.os, "write", fails)
+    for second in range(1, 3600):
+        recording.take([Sample(A, now(), 1.0)])
+        recording.beat(10**18 + second * 10**9)
+    assert len(tries) < 80
+    monkeypatch.undo()
+    recording.close()
+    assert "stops here" in recording.broken
+    assert len(recording.missed) == 1
 
 
 def test_a_folder_that_cannot_be_made_costs_the_recording_only(tmp_path: Path) -> None:

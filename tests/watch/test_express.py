@@ -1,5 +1,7 @@
 """The short road and the ordinary road of the command line lead to the same wishes."""
 
+import os
+
 import pytest
 
 from gputune import cli, watching
@@ -87,6 +89,11 @@ def test_a_setting_in_a_file_takes_the_ordinary_road(tmp_path, monkeypatch, name
     (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path / "below")
     assert express.wishes(["--", "x"]) is None
+
+
+def test_a_pyproject_that_is_no_file_holds_nobody_up(tmp_path) -> None:
+    os.mkfifo(tmp_path / "pyproject.toml")
+    assert express.wishes(["--", "x"]) is not None
 
 
 def test_a_pyproject_of_somebody_else_does_not(tmp_path) -> None:

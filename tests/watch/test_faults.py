@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+FAKE_TORCH = Path(__file__).resolve().parents[1] / "guest" / "fake_torch"
 TRAIN = """
 import os, sys, time
 time.sleep(0.5)
@@ -221,3 +222,16 @@ def test_the_folder_is_named_for_the_script() -> None:
     }.items():
         assert name_of(command) == name
     assert len(name_of((str(Path("x" * 300)),))) == 40
+
+
+def test_a_training_without_room_for_a_ring_is_not_said_to_do_without_torch(watch, tmp_path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import errno, os\n"
+        "def full(*rest): raise OSError(errno.ENOSPC, 'No space left on device')\n"
+        "os.posix_fallocate = full\n"
+        "import torch\n"
+        "for _ in torch.utils.data.DataLoader(list(range(8))): pass\n"
+    )
+    said = watch("--", sys.executable, "train.py", env={**os.environ, "PYTHONPATH": str(FAKE_TORCH)}).stderr
+    assert "did not use torch" not in said
+    assert "No space left on device" in said

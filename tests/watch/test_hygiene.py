@@ -1,10 +1,13 @@
 """What came from elsewhere cannot write to a terminal, and what is secret is not kept."""
 
+import json
+import shlex
 import time
 
+import msgspec
 import pytest
 
-from gputune.hygiene import clean, mask
+from gputune.hygiene import clean, escaped, is_clean, mask
 
 
 def test_plain_text_of_any_language_stays_as_it_is() -> None:
@@ -27,6 +30,15 @@ def test_plain_text_of_any_language_stays_as_it_is() -> None:
 def test_what_a_terminal_would_obey_becomes_visible(text, shown) -> None:
     assert clean(text) == shown
     shown.encode()
+
+
+def test_a_document_says_the_same_without_what_a_terminal_would_obey() -> None:
+    said = {"a": "\x9b31m \u202e \x7f \u200b \U000e0041 größe 訓練", "b": ["\x1b[2J", "two\nlines"]}
+    document = msgspec.json.format(msgspec.json.encode(said), indent=2)
+    shown = escaped(document)
+    assert json.loads(shown) == said
+    assert "größe 訓練" in shown.decode()
+    assert all(is_clean(line) for line in shown.decode().splitlines())
 
 
 @pytest.mark.parametrize("limit", [1, 5, 80])
@@ -81,8 +93,100 @@ def test_a_secret_is_masked_wherever_it_stands(arguments) -> None:
 
 
 @pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os.environ['HF_TOKEN']='{}'",
+        'os.environ["WANDB_API_KEY"] = "{}"; main()',
+        "os.environ.setdefault('HF_TOKEN', '{}')",
+        "os.putenv('DB_PASSWORD', b'{}')",
+        "os.environ.update(HF_TOKEN='{}')",
+        "import wandb; wandb.login(key='{}')",
+        "wandb.login(key = r'{}')",
+        "huggingface_hub.login('{}')",
+        'login("{}")',
+        "openai.api_key='{}'",
+        "Client(apiKey='{}', retries=3)",
+        "connect(user='me', passwd=f'{}')",
+        "setattr(settings, 'secret', '{}')",
+        "x = dict(clientSecret='{}')",
+        "token: str = '{}'",
+        "curl -u me:{} https://host",
+        "curl -ume:{} https://host",
+        "curl --user me:{} https://host",
+        "curl --proxy-user=me:{} https://host",
+        "curl -H 'Cookie: session={}; other={}' https://host",
+        "curl -H 'Authorization: Digest username=me, response={}' https://host",
+        "curl -H 'Authorization: ApiKey {}' https://host",
+        "curl -H 'X-Goog-Api-Key: {}' https://host",
+        "curl -H 'Ocp-Apim-Subscription-Key: {}' https://host",
+        "curl https://bucket.s3.amazonaws.com/x?X-Amz-Credential={}&X-Amz-Signature={}",
+        "curl https://bucket.s3.amazonaws.com/x?X-Amz-Security-Token={}&X-Amz-Expires=60",
+        "curl https://me.blob.core.windows.net/x?sv=2022&sig={}",
+        "curl https://storage.googleapis.com/x?X-Goog-Signature={}",
+        "curl https://cdn/x?Policy=p&Signature={}&Key-Pair-Id=k",
+        "curl https://maps/api?key={}",
+        "curl https://host/?redirect=a%26token%3D{}",
+        "git clone https://me:p@{}@host/x",
+        "sshpass -p {} ssh host",
+        "sshpass -p{} ssh host",
+        "mysql -u me -p{} db",
+        "redis-cli -h host -a {} ping",
+        "docker login -u me -p {} registry",
+        "docker run -eTOKEN={} image",
+        "docker run -e HF_TOKEN={} image",
+        "docker run --env=TOKEN={} image",
+        "docker build --build-arg=githubPat={} .",
+        "PGPASSWORD={} psql",
+        "export MYSQL_PWD={}; mysqldump",
+        "DB_PASSWORD_PROD={} python train.py",
+        "API_KEY_2={} python train.py",
+        "AZURE='AccountName=me;AccountKey={};EndpointSuffix=core' python train.py",
+        "Endpoint=sb://x/;SharedAccessKeyName=k;SharedAccessKey={}",
+        "SharedAccessSignature={}",
+        "PASSWORD='two words {}' python train.py",
+        'PASSWORD="it, is; {}" python train.py',
+        "PASSWORD=a,{} python train.py",
+        "python train.py --dbPassword {}",
+        "python train.py -password {}",
+        "python train.py --password 'two words {}'",
+        "python train.py --accessToken={}",
+        "python train.py --secretAccessKey {}",
+        "python train.py --jwt {}",
+        "python train.py --openai-key {}",
+        "python train.py --secrets {}",
+        "python train.py logger.authToken={}",
+        'python train.py \'{{"apiKey": "{}"}}\'',
+        'python train.py "{{\\"token\\": \\"{}\\"}}"',
+        "python train.py config.yaml token: {}",
+        "openssl rsa -passin pass:{}",
+        "https://hooks.slack.com/services/T00000000/B00000000/{}",
+        "https://discord.com/api/webhooks/123456789/{}",
+        "-----BEGIN PRIVATE KEY-----\nMIIE{}\n-----END PRIVATE KEY----- --epochs 3",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\\n{}",
+        "-----BEGIN RSA PRIVATE KEY-----\n{}",
+    ],
+)
+def test_a_secret_in_code_or_in_a_shells_line_is_masked(code: str) -> None:
+    text = code.format(*[SECRET] * code.count("{}"))
+    words = [] if any(mark in text for mark in ("-----", "(", " = ")) else shlex.split(text)  # Python is one word
+    for arguments in (["bash", "-c", text], ["python", "-c", text], [text], words):
+        masked = " ".join(mask(arguments))
+        assert SECRET not in masked
+        assert "***" in masked or not words
+
+
+@pytest.mark.parametrize(
     "secret",
     [
+        "sk_live_abcdefghijklmnop1234",
+        "gsk_abcdefghijklmnopqrstuvwx",
+        "nvapi-abcdefghijklmnopqrstuvwx",
+        "dapi0123456789abcdef0123456789abcdef",
+        "ya29.a0AfH6SMBabcdefghijklmnop",
+        "dckr_pat_abcdefghijklmnopqrstuv",
+        "hvs.abcdefghijklmnopqrstuvwx",
+        "SG.abcdefghijklmnop1234.abcdefghijklmnop1234",
+        "123456789:AAabcdefghijklmnopqrstuvwxyz0123456",
         "sk-proj-abcdefghijklmnop1234",
         "hf_abcdefghijklmnopqrst",
         "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
@@ -106,13 +210,40 @@ def test_a_key_is_known_by_its_look(secret) -> None:
         ["https://host:8080/path", "tcp://127.0.0.1:29500"],
         ["python", "-c", "import torch; print(torch.__version__)"],
         ["--rdzv-id=abc", "--monkey", "yes", "--compass=north"],
+        ["python", "-u", "train.py", "--user", "1000:1000", "-p", "8080:80"],
+        ["python", "-c", "sorted(xs, key=len); d['key'] = 3; if x == 'token': pass"],
+        ["python", "-c", "pd.read_csv(f, usecols=['token', 'label'])"],
+        ["--signature-columns", "text", "--bypass", "cache", "--num-tokens=3", "--mode:fast"],
+        ["docker", "run", "-p", "8080:80", "-u", "1000:1000", "-e", "EPOCHS=3", "image"],
+        ["mysql_dataset.py", "-p", "4", "--keys", "a,b"],
     ],
 )
 def test_ordinary_arguments_are_kept_as_they_are(arguments) -> None:
     assert mask(arguments) == tuple(arguments)
 
 
-@pytest.mark.parametrize("part", ["x", "a-", "--a", "a.", "key", "a=", "http://a", "x ", "token "])
+@pytest.mark.parametrize(
+    "part",
+    [
+        *(
+            "x",
+            "a-",
+            "--a",
+            "a.",
+            "key",
+            "a=",
+            "http://a",
+            "x ",
+            "token ",
+            "token='",
+            "mysql ",
+            "-u a:",
+            "Cookie: ",
+            "login('",
+        ),
+        *("-----BEGIN PRIVATE KEY-----", "https://a:b@", "?sig=", "setattr(a,'token',", "--token '", "[[['"),
+    ],
+)
 def test_a_long_argument_takes_no_time_to_mask(part) -> None:
     """A configuration as one argument: a pattern that looks again from each letter would take minutes."""
     before = time.process_time()

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,33 @@ def test_a_nested_watch_puts_the_guest_in_front_once(watch) -> None:
     guest = watch("--quiet", "--", *inner).stdout.strip()
     assert guest.endswith("guest")
     assert ":" not in guest
+
+
+def test_the_named_file_is_replaced_in_one_move(watch, tmp_path) -> None:
+    """Who reads it meanwhile has the old document whole; a link of one's own stays, and so does the file's mode."""
+    (tmp_path / "verdict.json").write_text("old")
+    (tmp_path / "verdict.json").chmod(0o640)
+    (tmp_path / "latest.json").symlink_to("verdict.json")
+    with (tmp_path / "verdict.json").open() as reader:
+        watch("--quiet", "--json", "latest.json", "--", "true")
+        assert reader.read() == "old"
+    assert (tmp_path / "latest.json").is_symlink()
+    assert json.loads((tmp_path / "verdict.json").read_text())["exit_code"] == 0
+    assert (tmp_path / "verdict.json").stat().st_mode & 0o777 == 0o640
+    assert not list(tmp_path.glob(".*verdict*"))
+
+
+def test_a_pipe_that_is_named_is_written_into(watch, tmp_path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor() as reader:
+        read = reader.submit((tmp_path / "pipe").read_text)
+        watch("--quiet", "--json", "pipe", "--", "true")
+        assert json.loads(read.result())["exit_code"] == 0
+
+
+def test_a_folder_that_is_named_keeps_its_mode(watch, tmp_path) -> None:
+    (tmp_path / "shared").mkdir(mode=0o750)
+    (tmp_path / "shared").chmod(0o2770)
+    watch("--quiet", "--out", "shared", "--", "true")
+    assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o2770
+    assert (tmp_path / "shared" / "run.json").stat().st_mode & 0o777 == 0o600

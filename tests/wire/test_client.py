@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -35,6 +36,14 @@ def failed(address: Address, known: Credentials | None = None) -> Failed:
         return error.value
     finally:
         far.close()
+
+
+def test_somebody_elses_socket_is_not_asked(local: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In /tmp anybody may have put one where ours would be."""
+    monkeypatch.setattr(failing.os, "geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr(failing, "ROOT", 10**6)
+    found = failed(local)
+    assert (found.state, found.why) == ("refused", "its socket belongs to another user")
 
 
 def test_an_agent_answers_on_its_socket(local: Address) -> None:

@@ -4,6 +4,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from gputune.errors import BadUsage
 from gputune.wire import credentials, door
 from gputune.wire.address import Address
-from gputune.wire.client import Far
+from gputune.wire.client import Failed, Far
 
 
 def connected(address: Address, folder: Path, alpn: str = "h2") -> ssl.SSLSocket:
@@ -78,6 +79,42 @@ def test_what_does_not_want_to_speak_grpc_is_sent_away(behind_a_door: Callable[.
             assert is_closed(peer)
     except ssl.SSLError:  # where the handshake itself has failed
         pass
+
+
+def test_who_gets_no_answer_is_sent_away_and_makes_room(
+    behind_a_door: Callable[..., Address], made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has no token may shake hands, and say that it is alive for as long as it likes."""
+    monkeypatch.setattr(door, "UNANSWERED", 1.0)
+    monkeypatch.setattr(door, "MOST_OF_ONE", 4)
+    address = behind_a_door(made)
+    known = credentials.read(made, credentials.CLIENT)
+    far = Far(address, known)
+    assert far.hello().host == "m8"
+    strangers = [connected(address, made) for _ in range(3)]
+    for peer in strangers:
+        peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    assert all(is_closed(peer) for peer in strangers)
+    another = Far(address, replace(known, token="wrong" * 8))
+    with pytest.raises(Failed, match="token"):
+        another.hello()
+    assert far.hello().host == "m8"  # whose connection is older than all of theirs
+    for each in (*strangers, far, another):
+        each.close()
+
+
+def test_an_answer_is_found_wherever_it_is_cut() -> None:
+    refused = bytes([0, 0, 6, 4, 0, 0, 0, 0, 0]) + b"\0" * 6 + bytes([0, 0, 3, 1, 5, 0, 0, 0, 1]) + b"\0\0\0"
+    answered = refused + bytes([0, 0, 1, 0, 0, 0, 0, 0, 1]) + b"x"
+    for cut in range(1, len(answered)):
+        answers = door.Answers()
+        for at in range(0, len(refused), cut):
+            answers.take(refused[at : at + cut])
+        assert not answers.any
+        answers = door.Answers()
+        for at in range(0, len(answered), cut):
+            answers.take(answered[at : at + cut])
+        assert answers.any
 
 
 def test_a_port_in_use_is_told_with_the_next_one(made: Path, tmp_path: Path) -> None:

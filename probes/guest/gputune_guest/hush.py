@@ -20,7 +20,7 @@ import json
 import os
 import stat
 
-from gputune_guest import astray, hook, natives, ring, wrapping
+from gputune_guest import astray, hook, natives, ring, spare, wrapping
 from gputune_guest.overlay import SYSTEM, Overlay, TooLarge, copy, made
 
 MOST = 40  # files that one process tells of
@@ -44,7 +44,7 @@ def begin(finder):
     if not folder or _over is not None:
         return
     rings = os.environ["GPUTUNE_RINGS"]
-    free = [one for one in (rings, asked.get("files")) if one]
+    free = [one for one in (rings, asked.get("files"), *spare.folders(rings)) if one]
     _over = Overlay(folder, os.path.basename(os.path.abspath(rings)), free)
     os.environ.update(SILENT, MLFLOW_TRACKING_URI="file://" + os.path.join(_over.root, "mlruns"))
     builtins.open = io.open = _Stand("io", "open", OPENED, _open)
@@ -104,7 +104,7 @@ def _open(original, file, mode="r", *args, **kwargs):
         return original(file, mode, *args, **kwargs)
     if not set(mode) & set("wax+"):
         return _read(original, file, None, mode, *args, **kwargs)
-    at = _theirs(file)
+    at = _theirs(file, opens=True)
     if at is None:
         return original(file, mode, *args, **kwargs)
     place = _writable(at, "open", new="x" in mode, keep="w" not in mode, must="r" in mode, least="a" in mode)
@@ -133,7 +133,7 @@ class FileIO(_io.FileIO, metaclass=_Kind):
 def _os_open(original, path, flags, mode=0o777, *, dir_fd=None):
     if not flags & WRITE or flags & LEFT_ALONE:
         return _read(original, path, dir_fd, flags, mode)
-    at = _theirs(path, dir_fd)
+    at = _theirs(path, dir_fd, opens=True)
     place = None
     if at is not None:
         new = bool(flags & os.O_CREAT and flags & os.O_EXCL)
@@ -146,13 +146,16 @@ def _os_open(original, path, flags, mode=0o777, *, dir_fd=None):
     return original(place, flags, mode)
 
 
-def _theirs(path, dir_fd=None):
-    """Return an absolute path that is the user's to write, or None."""
+def _theirs(path, dir_fd=None, opens=False):
+    """Return an absolute path that is the user's to write, or None; `opens`: not the link there, but what it names."""
     try:
         at = _over.absolute(path, dir_fd)
     except TypeError:  # theirs to be told of
         return None
-    return at if at in _over.made or _over.theirs(at) else None
+    if at in _over.made or _over.theirs(at):
+        return _over.straight(at)
+    beyond = _over.beyond(at, opens)
+    return None if beyond is None else _over.straight(beyond)
 
 
 def _writable(at, what, new, keep, must, least):  # noqa: PLR0913, PLR0917 - what there is to know of an opening
@@ -248,7 +251,7 @@ def _changed(what):
 
 
 def _truncate(original, path, length):
-    at = None if isinstance(path, int) else _theirs(path)
+    at = None if isinstance(path, int) else _theirs(path, opens=True)
     place = None if at is None else _writable(at, "os.truncate", new=False, keep=True, must=True, least=False)
     return original(path if place is None else place, length)
 
@@ -348,14 +351,17 @@ def _moved(source, target):
 
 def _link(original, src, dst, *, src_dir_fd=None, dst_dir_fd=None, **kwargs):
     new = _theirs(dst, dst_dir_fd)
+    at, real = _known(src, src_dir_fd)
     if new is None:
-        at, real = _known(src, src_dir_fd)
+        if at is not None and at not in _over.made:  # under its second name it would be written as ever
+            raise _error(errno.EXDEV, at)
         more = {} if at is not None else {"src_dir_fd": src_dir_fd}
         return original(real, dst, dst_dir_fd=dst_dir_fd, **more, **kwargs)
     if _over.exists(new):
         raise _error(errno.EEXIST, new)
+    if stat.S_ISDIR(SYSTEM["stat"](real).st_mode):
+        raise _error(errno.EPERM, new)
     say("os.link", new)
-    _at, real = _known(src, src_dir_fd)
     return SYSTEM["symlink"](os.path.abspath(real), _over.made_over(new))
 
 
@@ -447,7 +453,7 @@ def _shutil(module):
 
 def _placed(path, does, what):
     """Return where a path lies for one that opens it by itself; `does`: what it does there (`natives.py`)."""
-    at = _theirs(path)
+    at = _theirs(path, opens=True)
     if at is None:
         return path
     if does == natives.READS:

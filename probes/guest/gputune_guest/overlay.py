@@ -37,7 +37,8 @@ class Overlay:
         self._home = os.path.expanduser("~")
         temporary = {os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)}
         self._free = tuple(os.path.abspath(one) for one in (folder, *free, *NOT_THEIRS))
-        self._temporary = tuple(os.path.abspath(one) for one in (*temporary, *TEMPORARY))
+        temporary = [os.path.abspath(one) for one in (*temporary, *TEMPORARY)]
+        self._temporary = (*temporary, *(os.path.realpath(one) for one in temporary))
         for at, folders, files in os.walk(self.root):  # of the process that started this one
             there = at[len(self.root) :]
             self.made.update(there + "/" + name for name in files)
@@ -69,6 +70,44 @@ class Overlay:
             target = os.path.join(os.path.dirname(link), self.links[link])
             path = self.theirs_of(os.path.normpath(target)) + path[len(link) :]
         return path
+
+    def straight(self, path):
+        """Return a path without the links over which another process has put it: what it writes must lie here."""
+        for _ in range(LINKS):
+            at = self._link_in(path)
+            if at is None:
+                return path
+            target = os.path.join(os.path.dirname(self.over(at)), SYSTEM["readlink"](self.over(at)))
+            path = self.followed(self.theirs_of(os.path.normpath(target)) + path[len(at) :])
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+    def _link_in(self, path):
+        """Return the first folder of a path that is a link here, or None."""
+        at = path.find("/", 1)
+        while at > 0:
+            try:
+                mode = SYSTEM["lstat"](self.over(path[:at])).st_mode
+            except OSError:
+                return None
+            if stat.S_ISLNK(mode):
+                return path[:at]
+            at = path.find("/", at + 1)
+        return None
+
+    def beyond(self, path, opens):
+        """Return what of the user's a temporary path leads to by links, None where it leads to nothing of theirs.
+
+        A link that it ends with counts where the path `opens` something: else it is the link itself that is meant.
+        """
+        if not any(_inside(path, one) for one in self._temporary):
+            return None
+        for _ in range(LINKS):
+            link = next((one for one in _ways(path) if (opens or one != path) and _is_link(one)), None)
+            if link is None:
+                return path if self.theirs(path) else None
+            target = os.path.join(os.path.dirname(link), SYSTEM["readlink"](link))
+            path = self.theirs_of(os.path.normpath(target)) + path[len(link) :]
+        return None
 
     def listed(self, path):
         """Return the folder that a path names, though it be a link to one."""
@@ -140,6 +179,9 @@ class Overlay:
 
     def found(self, path):
         """Return where a path lies that another process has put over the user's, or None."""
+        straight = self.straight(path)
+        if straight != path:
+            return self.real(straight) if self.exists(straight) else self.found(straight)
         over = self.over(path)
         try:
             SYSTEM["lstat"](over)
@@ -279,6 +321,22 @@ def copy(source, target):
 
 def _inside(path, folder):
     return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
+
+
+def _ways(path):
+    """Yield the folders of a path, from the root on, and the path."""
+    at = path.find("/", 1)
+    while at > 0:
+        yield path[:at]
+        at = path.find("/", at + 1)
+    yield path
+
+
+def _is_link(path):
+    try:
+        return stat.S_ISLNK(SYSTEM["lstat"](path).st_mode)
+    except OSError:
+        return False
 
 
 def _there(path):

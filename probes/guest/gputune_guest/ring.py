@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 
-from gputune_guest import wrapping
+from gputune_guest import spare, wrapping
 from gputune_guest.here import Here
 
 now = time.monotonic_ns
@@ -192,8 +192,10 @@ def _opened():
         try:
             made, base, capacity = _make()
             here.begin(made, base, capacity)
-        except Exception:  # read-only folder, full disk, no such folder any more: no ring then
+        except Exception as error:  # read-only folder, full disk, no such folder any more: no ring then
             _dead = True
+            with contextlib.suppress(Exception):
+                spare.give_up(os.environ["GPUTUNE_RINGS"], _role, error)
             return None
     for make in _first:
         fields = make()
@@ -212,22 +214,25 @@ def _make():
     size = base + capacity * 64
     created = now()
     pid = os.getpid()
-    path = "%s/%d-%d.ring" % (os.environ["GPUTUNE_RINGS"], pid, created)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(fd, 0, size)  # a full disk is an error here, and never a SIGBUS later
-        made = here.map(fd, size)
-    except Exception:
-        os.unlink(path)
-        raise
-    finally:
-        os.close(fd)
+    made = spare.place(lambda path: _mapped(path, size), os.environ["GPUTUNE_RINGS"], "%d-%d.ring" % (pid, created))
     flags = HAS_TORCH | (IS_WORKER if _role == "worker" else 0)
     header = (VERSION, capacity, NOTES_AT, room, base, 64, pid, os.getppid(), created, sys.hexversion, flags)
     _HEADER.pack_into(made, 0, b"", *header)
     made[0:8] = MAGIC  # last: a reader takes a file without it for one that is being made
     _notes, _room = 0, room
     return made, base, capacity
+
+
+def _mapped(path, size):
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, size)  # a full disk is an error here, and never a SIGBUS later
+        return here.map(fd, size)
+    except Exception:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(fd)
 
 
 def _forked():
