@@ -32,17 +32,18 @@ def error(said: float, true: float) -> float:
     return 100 * (said / true - 1)
 
 
-def proved(kind: str) -> Callable[[Day], Iterator[Check]]:
-    """Return the step that proves a training's finding, and runs both settings bare."""
+def proved(kind: str, finding: str = "", bare_s: float = BARE_S) -> Callable[[Day], Iterator[Check]]:
+    """Return the step that proves a training's finding, and runs both settings bare, for `bare_s` s each."""
+    wanted = finding or TRAININGS[kind]
 
     def made(day: Day) -> Iterator[Check]:
         verdict, run, _ = day.watched(f"windows-{kind}", day.training(kind), GPU_DAY_SECONDS=WATCHED_S)
         found = [finding["id"] for finding in verdict["findings"]]
-        if TRAININGS[kind] not in found:
-            raise Failed(f"gputune found {found or 'nothing'}, not {TRAININGS[kind]}")
-        command = day.ours("prove", "--json", "--pairs", "1", str(run), TRAININGS[kind], "--", *day.training(kind))
+        if wanted not in found:
+            raise Failed(f"gputune found {found or 'nothing'}, not {wanted}")
+        command = day.ours("prove", "--json", "--pairs", "1", str(run), wanted, "--", *day.training(kind))
         proof = json.loads(day.run(command, okay=(0, 3), GPU_DAY_SECONDS=LONG_S))
-        own, changed = both(day, kind, options(proof["change"]))
+        own, changed = both(day, kind, options(proof["change"]), bare_s)
         truth = changed / own
         said = proof["realised"]["likely"]
         rates = "; ".join(f"{row['variant']} {row['rate']:.0f}" for row in proof["trials"])
@@ -52,8 +53,8 @@ def proved(kind: str) -> Callable[[Day], Iterator[Check]]:
     return made
 
 
-def swept(kind: str) -> Callable[[Day], Iterator[Check]]:
-    """Return the step that sweeps a training's loader, and runs its own and the best settings bare."""
+def swept(kind: str, bare_s: float = BARE_S) -> Callable[[Day], Iterator[Check]]:
+    """Return the step that sweeps a training's loader, and runs its own and the best settings bare, `bare_s` s each."""
 
     def made(day: Day) -> Iterator[Check]:
         out = day.out / "work" / f"sweep-{kind}"
@@ -61,7 +62,7 @@ def swept(kind: str) -> Callable[[Day], Iterator[Check]]:
         sweep = day.ours("sweep-loader", "--json", "--write", "-", "--budget", "30s", "--out", str(out))
         found = json.loads(day.run([*sweep, "--python", words[0], *words[1:]], GPU_DAY_SECONDS=LONG_S))
         best = {name: found["best"][name] for name in SETTINGS}
-        own, changed = both(day, kind, options(best))
+        own, changed = both(day, kind, options(best), bare_s)
         for name, row, true in (("own settings", "baseline", own), ("best settings", "best", changed)):
             said = found[row]["samples_per_s"]
             note = f"sweep {said:.0f}, bare {true:.0f} samples/s ({options(best) if row == 'best' else 'as it is'})"
@@ -70,14 +71,14 @@ def swept(kind: str) -> Callable[[Day], Iterator[Check]]:
     return made
 
 
-def both(day: Day, kind: str, changed: list[str]) -> tuple[float, float]:
-    """Return samples/s of bare runs with a training's own settings and with others.
+def both(day: Day, kind: str, changed: list[str], bare_s: float) -> tuple[float, float]:
+    """Return samples/s of bare runs, `bare_s` s each, with a training's own settings and with others.
 
     Raises Failed where two runs of its own, before and after, differ so much that nothing can be held against them.
     """
-    before = day.bare(kind, seconds=BARE_S)["samples_per_s"]
-    other = day.bare(kind, *changed, seconds=BARE_S)["samples_per_s"]
-    after = day.bare(kind, seconds=BARE_S)["samples_per_s"]
+    before = day.bare(kind, seconds=bare_s)["samples_per_s"]
+    other = day.bare(kind, *changed, seconds=bare_s)["samples_per_s"]
+    after = day.bare(kind, seconds=bare_s)["samples_per_s"]
     if abs(error(after, before)) > BAR:
         raise Failed(f"the truth is not known: two equal bare runs gave {before:.0f} and {after:.0f} samples/s")
     return (before + after) / 2, other
