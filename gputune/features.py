@@ -385,11 +385,6 @@ class DeviceStep:
     read_waits: float
     copy_waits: float
 
-    @property
-    def share(self) -> float | None:
-        """Return the share of the time in which kernels ran, None where that was not measured."""
-        return None if self.compute is None or self.whole <= 0 else min(1.0, self.compute / self.whole)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:

@@ -8,7 +8,7 @@ import pytest
 
 from gputune.aftermath import chill
 from gputune.company import Company
-from gputune.features import Device, Epoch, Features, Fetch, Loader, Machine, Process, Reads
+from gputune.features import Device, DeviceStep, Epoch, Features, Fetch, Loader, Machine, Process, Reads
 from gputune.figures import mean
 from gputune.finding import Speedup
 from gputune.moving import left_out, moved_to_workers
@@ -30,7 +30,7 @@ from gputune.prediction import (
     outlooks,
 )
 from gputune.replay import Work
-from gputune.workload import device_time, step_queued_of
+from gputune.workload import device_floor, device_time, step_queued_of
 
 CARD = Device(index="0", name="Pretended")
 
@@ -319,6 +319,15 @@ def test_what_makes_batches_late_for_no_known_reason_is_likely_the_makers_own() 
 def test_the_devices_own_clock_is_believed_before_nvml() -> None:
     mine = outlook(loader(), devices=(replace(CARD, busy=0.9),), works=(0.002, 0.004))
     assert device_time(mine.run, mine.process, 0.010) == pytest.approx(0.003)
+
+
+def test_no_setting_goes_below_a_devices_kernels_and_copies_where_these_were_measured() -> None:
+    mine = outlook(loader())
+    timed = DeviceStep(timed=50, whole=0.05, starved=0.03, copying=0.001, compute=0.012, read_waits=0.0, copy_waits=0.0)
+    process = replace(mine.process, works=(0.02,) * 50, device_step=timed)
+    assert device_floor(mine.run, process, 0.05) == pytest.approx(0.013)
+    gaps = replace(process, device_step=replace(timed, compute=None))
+    assert device_floor(mine.run, gaps, 0.05) == pytest.approx(0.02)
 
 
 def test_the_device_time_is_the_mean_of_the_devices_that_could_be_read() -> None:

@@ -187,6 +187,18 @@ def test_a_busy_machine_takes_no_seconds_from_what_is_wrong_with_the_run() -> No
     ]
 
 
+def test_a_larger_batch_may_bring_more_than_the_devices_idle_time() -> None:
+    busy = run(devices=(replace(GPU, busy=0.5),), works=(0.5,) * 20, gaps=(0.5,) * 20)
+    larger = finding("small-batch", 4.0)
+    assert uncovered(busy, larger) is larger
+    assert uncovered(busy, finding("host-bound", 4.0)).speedup.likely == pytest.approx(2.0)
+
+
+def test_to_read_a_number_less_often_is_the_cheapest_of_equal_changes() -> None:
+    found = [finding("preprocessing-in-loop", 1.5), finding("sync-every-step", 1.45)]
+    assert [f.id for f in settle(run(), found)] == ["sync-every-step"]
+
+
 def test_what_a_device_idles_inside_of_steps_is_for_the_host_to_mend_and_not_for_the_loader() -> None:
     """Its clock is read between steps: from there it was never idle; NVML saw it busy for half of the time."""
     about = run(devices=(replace(GPU, busy=0.5),), works=(0.099,) * 20, gaps=(0.001,) * 20, sync=60.0)

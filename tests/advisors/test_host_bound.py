@@ -69,3 +69,22 @@ def test_what_all_ranks_do_alike_is_said_once(launching) -> None:
     found = launching()
     (process,) = found.processes
     assert len(list(advise(replace(found, processes=(process, replace(process, pid=101)))))) == 1
+
+
+def test_an_optimizer_that_launches_one_by_one_is_told_from_the_rest(launching) -> None:
+    found = launching()
+    (process,) = found.processes
+    (finding,) = advise(replace(found, processes=(replace(process, optimizing=400 * 0.014),)))
+    assert "14 ms of it after the backward pass" in finding.says
+    assert "fused=True" in finding.do
+    assert "compile" not in finding.do
+    assert finding.speedup.likely == pytest.approx(20 / (20 - 0.9 * 14), rel=0.01)
+    assert finding.speedup.low > 1.8
+
+
+def test_an_optimizer_that_takes_the_lesser_part_is_no_cause_of_its_own(launching) -> None:
+    found = launching()
+    (process,) = found.processes
+    (finding,) = advise(replace(found, processes=(replace(process, optimizing=400 * 0.005),)))
+    assert "after the backward pass" not in finding.says
+    assert "torch.compile" in finding.do

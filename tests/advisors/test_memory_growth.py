@@ -123,6 +123,28 @@ def test_what_tensors_hold_of_a_device_is_told_and_what_is_cached_counts_as_left
     assert finding.evidence["left_bytes"] == pytest.approx(78 * GB)
 
 
+def test_what_tensors_hold_is_told_of_a_run_too_short_for_nvml_to_tell(run, device) -> None:
+    card = device(memory_total=80 * GB, memory=None, memory_used=6 * GB)
+    (finding,) = advise(holding(replace(growing(run, None), devices=(card,)), trend(40 * MB)))
+    assert finding.evidence["left_bytes"] == pytest.approx(77 * GB)
+    unknown = device(memory_total=80 * GB, memory=None, memory_used=None)
+    assert list(advise(holding(replace(growing(run, None), devices=(unknown,)), trend(40 * MB)))) == []
+
+
+def test_a_dataset_keeps_nothing_on_a_device_where_workers_make_the_batches(run, device) -> None:
+    told = replace(growing(run, None, epochs=1), devices=(device(memory_total=80 * GB, memory=trend(40 * MB)),))
+    process = told.processes[0]
+    loader = replace(process.loaders[0], samples_in_dataset=32 * 500)
+    first = replace(loader.epochs[0], batches=400, complete=False)
+
+    def of(workers: int) -> Features:
+        made = (replace(loader, epochs=(first,), num_workers=workers),)
+        return holding(replace(told, processes=(replace(process, loaders=made),)), trend(40 * MB))
+
+    assert list(advise(of(workers=0))) == []
+    assert [finding.id for finding in advise(of(workers=2))] == ["memory-growth"]
+
+
 def test_growth_that_a_device_ran_out_of_is_told_whatever_time_it_took(run, device) -> None:
     steps = Trend(rate=GB, low=GB, high=GB, first=2 * GB, last=70 * GB, seconds=68.0)
     found = OutOfMemory(

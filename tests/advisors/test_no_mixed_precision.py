@@ -119,3 +119,30 @@ def test_weights_that_are_sharded_over_ranks_may_be_flat_and_still_matrices(run,
     alone = told(run(devices=(device(**SINGLE),)), replace(PLAIN, products=False))
     sharded = replace(alone, processes=tuple(replace(process, world_size=2) for process in alone.processes))
     assert (len(list(advise(alone))), len(list(advise(sharded)))) == (0, 1)
+
+
+TF32 = {**SINGLE, "tensor_active": 0.3}
+
+
+def test_tensor_cores_that_work_in_tf32_are_told_where_the_guest_knows(run, device) -> None:
+    (finding,) = advise(told(run(devices=(device(**TF32),)), replace(PLAIN, convolutions=True)))
+    assert "its tensor cores compute in TF32, at half of what they do in 16 bits" in finding.says
+    assert finding.speedup.at_least
+
+
+@pytest.mark.parametrize(
+    ("precision", "card"),
+    [
+        (replace(PLAIN, autocast=True), {}),
+        (replace(PLAIN, products=False), {}),
+        (Precision(), {}),
+        (PLAIN, {"busy": 0.6}),
+        (PLAIN, {"capability": 7.5}),  # it has no TF32: something computes in 16 bits
+    ],
+)
+def test_tensor_cores_that_work_are_believed_wherever_that_is_not_sure(run, device, precision, card) -> None:
+    assert list(advise(told(run(devices=(device(**{**TF32, **card}),)), precision))) == []
+
+
+def test_tensor_cores_that_work_for_several_ranks_are_believed(run, device) -> None:
+    assert list(advise(told(run(devices=(device(**TF32),)), PLAIN, world_size=2))) == []

@@ -43,7 +43,6 @@ def test_the_first_steps_are_left_out_and_the_rest_are_means() -> None:
     assert (told.whole, told.starved, told.copying) == pytest.approx((0.010, 0.001, 0.002))
     assert (told.read_waits, told.copy_waits) == pytest.approx((0.003, 0.004))
     assert told.compute is None
-    assert told.share is None
 
 
 def test_work_is_the_sum_of_the_parts_of_a_step_once_each_was_measured() -> None:
@@ -53,7 +52,6 @@ def test_work_is_the_sum_of_the_parts_of_a_step_once_each_was_measured() -> None
     assert clocked.told.compute is None
     clocked.take(part(0b101, 2, 3))
     assert clocked.told.compute == pytest.approx(0.005)
-    assert clocked.told.share == pytest.approx(0.5)
 
 
 def test_kinds_of_steps_weigh_as_often_as_they_come_and_rare_ones_need_not_be_known() -> None:
@@ -65,3 +63,15 @@ def test_kinds_of_steps_weigh_as_often_as_they_come_and_rare_ones_need_not_be_kn
     for number in (0, 1):
         clocked.take(part(0b11, number, 3))
     assert clocked.told.compute == pytest.approx((30 * 0.002 + 10 * 0.006) / 40)
+
+
+def test_steps_of_one_structure_share_their_parts_whether_or_not_each_holds_work() -> None:
+    clocked = fed(gap(0, 10), step(0b110))
+    for _ in range(LEAST):
+        clocked.take(gap(0, 10))
+        clocked.take(step(0b111))
+    clocked.take(part(0b110, 1, 2))
+    clocked.take(part(0b111, 2, 3))
+    clocked.take(part(0b111, 0, 0))
+    assert clocked.told is not None
+    assert clocked.told.compute == pytest.approx(0.005)

@@ -13,12 +13,12 @@ ZOO = {
     "also": ["sync-every-step"],
 }
 NAMES = ("ids", "mask", "kinds", "spans", "starts", "ends", "weights", "labels")
-BATCH, LENGTH, WIDTH = 64, 256, 1024
+BATCH, LENGTH, WIDTH = 96, 256, 1024
 
 
 class Questions(Dataset):
     def __len__(self) -> int:
-        return BATCH * 300
+        return BATCH * 260
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         return {name: torch.full((LENGTH,), (index + len(name)) % 4096) for name in NAMES}

@@ -14,7 +14,7 @@ ZOO = {
     "device": "cuda",
     "also": [],
 }
-BATCH, BLOCK, WIDTH, ACCUMULATE = 32, 256, 512, 4
+BATCH, BLOCK, WIDTH, ACCUMULATE = 32, 256, 512, 2
 
 
 class Mixer(nn.Module):
@@ -22,7 +22,7 @@ class Mixer(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(WIDTH)
         self.attend = nn.MultiheadAttention(WIDTH, 8, batch_first=True)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 16384), nn.ReLU(), nn.Linear(16384, WIDTH))
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 40960), nn.ReLU(), nn.Linear(40960, WIDTH))
 
     def forward(self, x):
         y = self.norm(x)
@@ -47,7 +47,7 @@ def main() -> None:
         np.zeros((4096, WIDTH), np.float16).tofile(file.name)
         data = np.memmap(file.name, np.float16, "r").reshape(-1, WIDTH)
         pace = kit.Pace()
-        for _step in range(330):
+        for _step in range(220):
             for _micro in range(ACCUMULATE):
                 x = get_batch(data, pin_memory=args.pin_memory)
                 with torch.autocast("cuda", torch.bfloat16):
