@@ -6,7 +6,7 @@ page-locked memory and without waiting, the lanes run beside each other, as far 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gputune.features import Copy, Features, Process
 from gputune.figures import TINY
@@ -31,7 +31,16 @@ class Lanes:
     syncing: float  # the host is held by something else that waits for the device
     device: float  # kernels
     least: float  # the loader makes no more than one batch in this time
+    most: float | None = None  # the same with all gaps in them, by the device's clock; None where it did not tell
     measured: bool = False  # `moving` and `device` are of the device's own clock, where it had no gaps
+
+    def at_worst(self, faster: float) -> float | None:
+        """Return how long a step takes so if no gap between kernels goes that may be none; None without a clock.
+
+        Where the kernels were measured by themselves, their gaps are none.
+        """
+        device = self.device if self.measured else self.most
+        return None if device is None else replace(self, device=device).then(faster, unattended=True)
 
     def then(self, faster: float, *, unattended: bool) -> float:
         """Return how long a step takes with copies `faster` times as fast, and `unattended`: nobody waits for them."""
@@ -71,6 +80,7 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
         syncing=process.read_waits / steps,
         device=device,
         least=max((o.fastest(pinned_at) for o in outlooks if o.known), default=0.0) / steps,
+        most=timed and max(0.0, timed.whole - timed.starved - timed.copying),
         measured=process.kernels is not None,
     )
 
@@ -121,10 +131,10 @@ def held(run: Features, process: Process, copies: Sequence[Copy], pinned_at: flo
 def beside(step: Lanes, then: float, best: float, least: float | None = None) -> Speedup:
     """Return what it buys that nobody waits for copies: steps become `then` s long, `best` at best.
 
-    The low end is what is sure of it: steps of `least` s where both lanes were measured; else half of it, for the
-    host's lane may hold a wait that no span shows.
+    The low end is what is sure of it: steps of `least` s where both lanes were measured, or are known to take no
+    longer; else half of it, for the host's lane may hold a wait that no span shows.
     """
     now = step.step
-    sure = least if least is not None and step.measured else now - SURE * (now - then)
+    sure = least if least is not None and step.measured else min(least or now, now - SURE * (now - then))
     ratios = sorted((now / sure * (1 - ERROR), now / then, now / best * (1 + ERROR)))
     return Speedup(low=ratios[0], likely=ratios[1], high=ratios[2])

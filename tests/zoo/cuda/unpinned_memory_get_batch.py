@@ -9,12 +9,12 @@ from torch import nn
 
 ZOO = {
     "cause": "unpinned-memory",
-    "says": "vectors of 8.4 MB cut out of a file for each micro-step and sent from pageable memory",
+    "says": "vectors of 25 MB cut out of a file for each micro-step and sent from pageable memory",
     "fix": {"pin_memory": True},
     "device": "cuda",
     "also": [],
 }
-BATCH, BLOCK, WIDTH, ACCUMULATE = 32, 256, 512, 2
+BATCH, BLOCK, WIDTH, ACCUMULATE = 32, 768, 512, 2
 
 
 class Mixer(nn.Module):
@@ -22,7 +22,7 @@ class Mixer(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(WIDTH)
         self.attend = nn.MultiheadAttention(WIDTH, 8, batch_first=True)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 40960), nn.ReLU(), nn.Linear(40960, WIDTH))
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 8192), nn.ReLU(), nn.Linear(8192, WIDTH))
 
     def forward(self, x):
         y = self.norm(x)
@@ -44,10 +44,10 @@ def main() -> None:
         model = nn.Sequential(*(Mixer() for _ in range(3)), nn.Linear(WIDTH, WIDTH))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     with tempfile.NamedTemporaryFile() as file:
-        np.zeros((4096, WIDTH), np.float16).tofile(file.name)
+        np.zeros((8192, WIDTH), np.float16).tofile(file.name)
         data = np.memmap(file.name, np.float16, "r").reshape(-1, WIDTH)
         pace = kit.Pace()
-        for _step in range(220):
+        for _step in range(280):
             for _micro in range(ACCUMULATE):
                 x = get_batch(data, pin_memory=args.pin_memory)
                 with torch.autocast("cuda", torch.bfloat16):
