@@ -33,7 +33,7 @@ BY = "what the script writes in its trials through Python, torch's savers and pr
 BUT = "but for temporary files and caches"
 OTHER = "what other C code (HDF5, OpenCV, SQLite, Arrow) and other programs"
 NOT = f"{OTHER} write is not kept apart"
-REFUSED = f"{OTHER} would write there is refused"
+REFUSED = f"{OTHER} would change beside these is refused"
 DATABASE = "database"  # of a line: what SQLite opened, which does not say what it was refused
 NOBODYS = ("its dataset cannot be handed", "DataLoader worker", "no batch came", "it was stuck")  # no error of its own
 INSIDE = "inside"  # of a line: a folder of the trial's that the script went into
@@ -69,7 +69,7 @@ def told(writable: Writable) -> str:
     words = [f"{KINDS[kind]} {_names(names)}" for kind, names in seen.items()]
     names = list(dict.fromkeys(name for log in sorted(folder.parent.glob("*.log")) for name in refused(log, writable)))
     if names:
-        words.insert(0, f"it was refused {_names(names)}, which {_allowed(names[0])}")
+        words.insert(0, f"it was refused {_names(names)} ({_allowed(names[0])})")
     rest = NOT if writable.why or writable.allows(writable.cwd) else REFUSED
     return f"{BY} {where}; {rest}" + (f" ({'; '.join(words)})" if words else "")
 
@@ -134,24 +134,27 @@ def reason(log: Path, writable: Writable) -> str:
 
 def _allowed(name: str) -> str:
     """Return what lets a trial change a file: its folder, for what writes it may need another file beside it."""
-    return f"`--may-write {clean(shlex.quote(str(Path(name).parent)), 80)}` allows"
+    return f"`--may-write {clean(shlex.quote(str(Path(name).parent)), 80)}` allows it"
 
 
 def refused(log: Path, writable: Writable, lines: int = LAST) -> Iterator[str]:
     """Yield what the last lines of a log say was not to be changed, where that was the system by our order."""
     for line in () if writable.why else _last(log, lines):
-        names: Iterable[str] = _quoted_first(line) if DENIED.search(line) else ()
+        names: Iterable[str] = _likely(line, writable.cwd) if DENIED.search(line) else ()
         if DENIED_SQL.search(line):
             here = f"{writable.cwd}/"
             names = [name.removeprefix(here) for name in _astray(writable.folder).get(DATABASE, ())]
         yield from [name for name in names if writable.refuses(str(Path(writable.cwd, name)))][:1]
 
 
-def _quoted_first(line: str) -> list[str]:
-    """Return what may be names of files in a line, those in quotes first; a bare word may be anything."""
-    quoted = {word: any(f"{mark}{word}" in line for mark in "'\"`") for word in _words(line)}
-    likely = [word for word in quoted if "/" in word or (quoted[word] and "." in word) or os.path.lexists(word)]
-    return sorted(likely, key=lambda word: not quoted[word])
+def _likely(line: str, cwd: str) -> list[str]:
+    """Return what may be names of files in a line: those in quotes, then others, of which programs name theirs last."""
+    quoted, bare = [], []
+    for word in _words(line):
+        in_quotes = any(f"{mark}{word}" in line for mark in "'\"`")
+        if "/" in word or (in_quotes and "." in word) or os.path.lexists(Path(cwd, word)):
+            (quoted if in_quotes else bare).append(word)
+    return [*quoted, *reversed(bare)]
 
 
 def missed(log: Path, folder: Path, cwd: str) -> str:

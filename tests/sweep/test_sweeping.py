@@ -24,6 +24,7 @@ from gputune.sweep.visiting import NotSteered
 
 GIB = 1 << 30
 OWN, FOUR, EIGHT = (setting(n, 2, pin_memory=False, persistent=False) for n in (0, 4, 8))
+STARTER = {"budget": None, "before": lambda: "nothing is refused", "close": list}
 ROOM = Limits(workers=64, batches=1e9, memory=9.0 * GIB, worker=GIB, batch=0, script=OWN)
 
 
@@ -55,7 +56,7 @@ def sweeper(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Sweeper:
         bench = {"starts": starts, "hangs": (), "noise": 0.01, "remove": list, "know": id}
         monkeypatch.setattr(sweeping, kind, lambda *_, bench=bench: SimpleNamespace(**bench))
     script = Script(command=("python", "train.py"), cwd="/")
-    made = Sweeper(Wishes(script=script, out=str(folder / "out"), starter=lambda **_: SimpleNamespace(budget=None)))
+    made = Sweeper(Wishes(script=script, out=str(folder / "out"), starter=lambda **_: SimpleNamespace(**STARTER)))
     own = SimpleNamespace(
         script=OWN, limits=SimpleNamespace(company=SimpleNamespace(training=2)), settings=list, ceiling=None,
         parts=[100.0] * 5, memory=None, measured=100.0,

@@ -31,7 +31,7 @@ class Overlay:
 
     `run` keeps trials that share a folder apart: none may begin where another has left its checkpoint. What lies in one
     of the folders `free` is nobody's result, and is written as ever. Where the system lets a trial write in `places`
-    alone (None: everywhere), a cache that lies elsewhere cannot be, and lies apart as well.
+    alone (None: everywhere), what lies elsewhere is the user's whatever its name: it could not be written as ever.
     """
 
     def __init__(self, folder, run, free=(), places=None):
@@ -134,10 +134,11 @@ class Overlay:
         """Return whether an absolute path is the user's to write: no device, no cache, no temporary file."""
         if any(_inside(path, one) for one in self._free):
             return False
-        if any(_inside(path, one) and not self._works_in(one, path) for one in self._temporary):
-            return False
-        if self._is_cache(path) and (self._places is None or any(_inside(path, one) for one in self._places)):
-            return False
+        if self._places is None or any(_inside(path, one) for one in self._places):
+            if any(_inside(path, one) and not self._works_in(one, path) for one in self._temporary):
+                return False
+            if self._is_cache(path):
+                return False
         try:
             mode = SYSTEM["stat"](path).st_mode
         except OSError:
