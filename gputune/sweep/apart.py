@@ -149,7 +149,8 @@ def refused(log: Path, writable: Writable, lines: int = LAST) -> Iterator[str]:
 
 def _likely(line: str, cwd: str) -> list[str]:
     """Return what may be names of files in a line: those in quotes, then others, of which programs name theirs last."""
-    quoted, bare = [], []
+    quoted: list[str] = []
+    bare: list[str] = []
     for word in _words(line):
         in_quotes = any(f"{mark}{word}" in line for mark in "'\"`")
         if "/" in word or (in_quotes and "." in word) or os.path.lexists(Path(cwd, word)):

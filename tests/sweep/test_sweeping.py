@@ -1,6 +1,7 @@
 """What a sweep takes in the end: the best of what there is room for."""
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,6 +65,16 @@ def sweeper(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Sweeper:
     monkeypatch.setattr(made, "_profile", lambda *_: own)
     monkeypatch.setattr(made, "_learn", id)
     return made
+
+
+def test_what_is_not_refused_is_said_before_the_first_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = sweeper(tmp_path, monkeypatch)
+    said: list[str] = []
+    made.wishes = replace(made.wishes, tell=said.append)
+    monkeypatch.setattr(made, "_profile", lambda *_: said.append("the first trial") or sys.exit(7))
+    with pytest.raises(SystemExit):
+        made.run()
+    assert (said[0], said[-1]) == ("nothing is refused", "the first trial")
 
 
 def test_a_ctrl_c_in_the_search_by_restarts_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
