@@ -88,6 +88,10 @@ def writable(script: Script, folder: Path, more: Sequence[str] = ()) -> Writable
         why = "trials may write everywhere"
     elif program in BEYOND:
         why = f"Landlock does not reach what `{clean(program, 40)}` starts, or would keep it from that"
+    elif _driver_waits():
+        why = (
+            "CUDA has yet to load a part of its driver, which Landlock would forbid (`nvidia-modprobe -u -c 0` does it)"
+        )
     if why:
         return Writable(folder=folder, cwd=script.cwd, why=why)
     made = tuple(_made())
@@ -111,6 +115,12 @@ def inside(path: str, folder: str) -> bool:
 def _temporary() -> Iterator[str]:
     yield from TEMPORARY
     yield from (os.environ[name] for name in VARIABLES if os.environ.get(name))
+
+
+def _driver_waits(devices: Path = Path("/dev")) -> bool:
+    """Return whether the first program that uses CUDA starts a set-uid one that loads the driver's rest."""
+    there = (devices / "nvidiactl").exists()
+    return there and not (devices / "nvidia-uvm").exists() and os.geteuid() != 0
 
 
 def _whole(path: str) -> str:

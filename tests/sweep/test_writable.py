@@ -178,6 +178,17 @@ def test_what_landlock_would_break_or_does_not_reach_is_left_to_itself(mine: Pat
     assert not found.refuses(str(mine / "results" / "mine.txt"))
 
 
+def test_a_driver_that_is_yet_to_be_loaded_by_a_set_uid_program_is_not_kept_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert not writable._driver_waits(tmp_path)
+    (tmp_path / "nvidiactl").touch()
+    assert writable._driver_waits(tmp_path)
+    (tmp_path / "nvidia-uvm").touch()
+    assert not writable._driver_waits(tmp_path)
+
+
 @needs_landlock
 def test_only_what_the_host_itself_could_write_was_refused_by_landlock(mine: Path) -> None:
     found = writable.writable(Script(command=("python",), cwd=str(mine)), mine.parent / "writes")
