@@ -17,47 +17,21 @@ import os
 import re
 import secrets
 import ssl
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.errors import BadUsage, GputuneError
+from gputune.errors import BadUsage
 from gputune.hygiene import clean
+from gputune.wire import openssl
 from gputune.wire.messages import LINK_ALPN
 
 SERVER, CLIENT, NODES = "server", "client", "nodes"
 TOKENS = 2  # lines of a node's file of tokens, at the most
 LEAST_TOKEN = 16  # characters; those made here have 43
 LARGEST = 1 << 18  # B of any of these files
-AUTHORITY_DAYS, DAYS = 3650, 825  # some systems refuse certificates that are valid for longer than the latter
 _NAME = re.compile(r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9\-]{0,62})(?:\.[A-Za-z0-9][A-Za-z0-9\-]{0,62}){0,9}")
-EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-CONFIG = """
-[req]
-distinguished_name = dn
-prompt = no
-[dn]
-CN = {cn}
-[ca]
-basicConstraints = critical,CA:TRUE,pathlen:0
-keyUsage = critical,keyCertSign,cRLSign
-subjectKeyIdentifier = hash
-[server]
-basicConstraints = critical,CA:FALSE
-keyUsage = critical,digitalSignature
-extendedKeyUsage = serverAuth
-subjectKeyIdentifier = hash
-authorityKeyIdentifier = keyid
-subjectAltName = {names}
-[client]
-basicConstraints = critical,CA:FALSE
-keyUsage = critical,digitalSignature
-extendedKeyUsage = clientAuth
-subjectKeyIdentifier = hash
-authorityKeyIdentifier = keyid
-"""
 
 
 class NoCredentials(BadUsage):
@@ -179,10 +153,10 @@ def make(folder: Path, names: Sequence[str], *, each: bool = False, rotate: bool
     settings = folder / ".openssl.cnf"
     try:
         for place, alternative in {**halves, folder / CLIENT: "DNS:client"}.items():
-            _write(settings, CONFIG.format(cn=f"gputune {secrets.token_hex(4)}", names=alternative).encode())
+            _write(settings, openssl.CONFIG.format(cn=f"gputune {secrets.token_hex(4)}", names=alternative).encode())
             if not ((folder / "ca.key").exists() and (folder / "ca.pem").exists()):
-                _authority(folder, settings)
-            _sign(folder, place, CLIENT if place == folder / CLIENT else SERVER, settings)
+                openssl.authority(folder, settings)
+            openssl.sign(folder, place, CLIENT if place == folder / CLIENT else SERVER, settings)
             _write(place / "ca.pem", (folder / "ca.pem").read_bytes())
             _write(place / "token", "".join(f"{x}\n" for x in tokens[: 1 if place == folder / CLIENT else 2]).encode())
     finally:
@@ -202,7 +176,7 @@ def _there(folder: Path) -> dict[Path, str]:
     """Return the same of all nodes' halves that are there, with the names that their certificates have now."""
     found = {}
     for file in sorted([*folder.glob(f"{SERVER}/server.pem"), *folder.glob(f"{NODES}/*/server.pem")]):
-        said = _openssl("x509", "-noout", "-ext", "subjectAltName", "-in", file).rpartition("\n")[2]
+        said = openssl.run("x509", "-noout", "-ext", "subjectAltName", "-in", file).rpartition("\n")[2]
         names = [name.strip().removeprefix("IP Address:").removeprefix("DNS:") for name in said.split(",")]
         found[file.parent] = ",".join(map(_alternative, names))
     return found
@@ -216,31 +190,6 @@ def _tokens(folder: Path, *, rotate: bool) -> list[str]:
     return [secrets.token_urlsafe(32), *old[:1]] if rotate or not old else old
 
 
-def _authority(folder: Path, settings: Path) -> None:
-    _openssl(
-        "req", "-x509", *EC, "-keyout", folder / "ca.key", "-out", folder / "ca.pem", "-days", str(AUTHORITY_DAYS),
-        "-config", settings, "-extensions", "ca",
-    )  # fmt: skip
-
-
-def _sign(folder: Path, place: Path, side: str, settings: Path) -> None:
-    """Make a key and its certificate for one half, each put in its place in one move."""
-    key, certificate, request = place / f".{side}.key", place / f".{side}.pem", place / ".request"
-    try:
-        _openssl("req", "-new", *EC, "-keyout", key, "-out", request, "-config", settings)
-        _openssl(
-            "x509", "-req", "-in", request, "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-out", certificate,
-            "-days", str(DAYS), "-set_serial", f"0x{secrets.token_hex(16)}", "-sha256", "-extfile", settings,
-            "-extensions", side,
-        )  # fmt: skip
-        for file in (key, certificate):
-            file.chmod(0o600)
-            file.rename(place / file.name.removeprefix("."))
-    finally:
-        for file in (key, certificate, request):
-            file.unlink(missing_ok=True)
-
-
 def _alternative(name: str) -> str:
     """Return a name as openssl's configuration has it. What is neither a host's name nor an address is refused."""
     with suppress(ValueError):
@@ -248,28 +197,6 @@ def _alternative(name: str) -> str:
     if not _NAME.fullmatch(name) or len(name) > 253:
         raise BadUsage(f"`{clean(name)}` is neither the name nor the address of a host", hint="like `--name m8`")
     return f"DNS:{name}"
-
-
-def _openssl(*words: str | Path) -> str:
-    """Return what openssl prints. Raises GputuneError."""
-    try:
-        done = subprocess.run(
-            ["openssl", *map(str, words)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            umask=0o077,
-            timeout=60,
-            check=False,
-        )
-    except FileNotFoundError:
-        hint = "install openssl, or use certificates of your own: docs/agents.md"
-        raise GputuneError("`openssl` is not installed, and it is what makes certificates", hint=hint) from None
-    if done.returncode:
-        said = clean(
-            done.stderr.decode(errors="replace").strip().splitlines()[-1] if done.stderr.strip() else "nothing"
-        )
-        raise GputuneError(f"`openssl {words[0]}` failed: {said}", hint="`openssl version` should say 1.1.1 or later")
-    return done.stdout.decode(errors="replace").strip()
 
 
 def _read(file: Path) -> bytes:
