@@ -36,9 +36,10 @@ FILE = "gputune.config"  # the key of click's `meta` under which the file's path
 UNKNOWN = "gputune.unknown"  # and what of it nobody knows, for a command that speaks later
 PROJECT = (".git", ".hg", SHARED, "setup.py")  # what the top folder of a project has
 # Options that start a program, say whom to trust, or are written to: a file in $HOME or / is not asked about these.
-OWN_ONLY = frozenset(
-    {"python", "remote", "jobs", "ray", "credentials", "json", "out", "write", "csv_file", "log_dir", "state", "socket"}
-)
+OWN_ONLY = frozenset({
+    "python", "remote", "jobs", "ray", "credentials", "json", "out", "write", "csv_file", "log_dir", "state", "socket",
+    "may_write",
+})  # fmt: skip
 LARGEST = 1 << 20  # B of such a file
 HINT = "mend that line, or move the file away"
 

@@ -27,6 +27,8 @@ FILE = click.Path(path_type=Path)
 @click.option("--listen", metavar="HOST:PORT", default="", help="Listen on TCP too, with TLS and a token.")
 @click.option("--init", is_flag=True, envvar=[], help="Make certificates and a token for nodes called --name, and end.")
 @click.option("--name", "names", metavar="NAME", multiple=True, envvar=[], help="What this node is called; see --init.")
+@click.option("--each-node", is_flag=True, envvar=[], help="With --init: a key for each --name, like m8,10.0.0.8.")
+@click.option("--rotate", is_flag=True, envvar=[], help="With --init: a new token and new keys of all that is there.")
 @click.option("--credentials", metavar="DIR", type=FILE, help="Where they lie.  [default: ~/.config/gputune/agent]")
 @click.option("--mutual", is_flag=True, help="Let those in alone who have a certificate of the same authority.")
 @click.option(
@@ -61,6 +63,8 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     cmd: tuple[str, ...],
     *,
     init: bool,
+    each_node: bool,
+    rotate: bool,
     mutual: bool,
     quiet: bool,
     until_eof: bool,
@@ -69,8 +73,10 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     _check(init=init, hosts=bool(hosts), ray=ray is not None, cmd=bool(cmd))
     if mutual and not listen:
         raise BadUsage("`--mutual` goes with `--listen`", hint="`gputune agent --listen 0.0.0.0:7070 --mutual`")
+    if (each_node or rotate) and not init:
+        raise BadUsage("`--each-node` and `--rotate` go with `--init`", hint="`gputune agent --init --rotate`")
     if init:
-        return _init(credentials, names)
+        return _init(credentials, names, each=each_node, rotate=rotate)
     if hosts:
         from gputune.nodes import overssh  # noqa: PLC0415 - not for --help
 
@@ -106,12 +112,18 @@ def _check(**asked: bool) -> None:
         raise BadUsage(f"{words[0]} and {words[1]} do not go together", hint="see `gputune agent --help`")
 
 
-def _init(folder: Path | None, names: tuple[str, ...]) -> int:
+def _init(folder: Path | None, names: tuple[str, ...], *, each: bool, rotate: bool) -> int:
     from gputune.wire import credentials  # noqa: PLC0415 - not for --help
 
     where = folder or credentials.home()
-    credentials.make(where, names)
-    click.echo(f"{where / credentials.SERVER}: copy it to each node, into ~/.config/gputune/agent/", err=True)
+    made = {file.parent for file in credentials.make(where, names, each=each, rotate=rotate)}
+    if where / credentials.SERVER in made:
+        click.echo(f"{where / credentials.SERVER}: copy it to each node, into ~/.config/gputune/agent/", err=True)
+    for node in sorted(place for place in made if place.parent == where / credentials.NODES):
+        click.echo(f"{node}: copy it to that node alone, as ~/.config/gputune/agent/server", err=True)
     click.echo(f"{where / credentials.CLIENT}: copy it to where you look from, likewise", err=True)
     click.echo(f"{where / 'ca.key'}: keep it; who has it can make nodes up", err=True)
+    if rotate:
+        click.echo("nodes first, and start their agents again: they take the token before as well", err=True)
+        click.echo("with `--rotate` once more, and copied again, the token before counts for nothing", err=True)
     return 0

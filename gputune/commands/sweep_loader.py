@@ -57,6 +57,16 @@ def _amount(ctx: click.Context, param: click.Parameter, value: str | None) -> fl
     return found
 
 
+def _places(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    for place in value:
+        if not Path(place).exists():
+            raise BadUsage(
+                f"{config.origin(ctx, param, place)} does not exist, and only what is there can be allowed",
+                hint="name the folder in which it is to be made",
+            )
+    return tuple(str(Path(place).resolve()) for place in value)
+
+
 def _sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> "tuple[int, ...] | str":
     if value is None:
         return ()
@@ -101,6 +111,9 @@ def _left_to_module(args: "list[str]", followed: "set[str]") -> "list[str]":
 @click.option("--where", metavar="FILE:LINE", default="", help="Which loader.  [default: the most waited for]")
 @click.option("--seed", type=int, default=1, show_default=True, help="The seed of torch's random numbers in trials.")
 @click.option("--out", metavar="DIR", help="Folder of the trials: new or empty.  [default: gputune-runs/…]")
+@click.option(
+    "--may-write", metavar="PATH", multiple=True, callback=_places, help="Trials may change your files there; `/`: all."
+)
 @click.option("--resume", is_flag=True, help="Go on with the last sweep of this command that was ended.")
 @click.option("--restarts", is_flag=True, help="Measure each setting in a start of its own.")
 @click.option("--write", metavar="FILE", default="gputune.toml", show_default=True, help="Keep the settings; - for no.")
@@ -126,6 +139,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     where: str,
     seed: int,
     out: str | None,
+    may_write: tuple[str, ...],
     resume: bool,
     restarts: bool,
     write: str,
@@ -155,6 +169,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
         within=within,
         where=where,
         seed=seed,
+        may_write=may_write,
         resume=resume,
         restarts=restarts or ray is not None,
         share=(ray_cpus, ray_gpus),

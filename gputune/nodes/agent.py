@@ -108,14 +108,14 @@ class _Ways:
         self._stack = stack
         self.socket = places.free(wishes.socket or places.socket())
         self.door: Door | None = None
-        self._token = ""
+        self._tokens: tuple[str, ...] = ()
         if wishes.listen:
             host, port = split(wishes.listen, PORT)
             own = credentials.read(wishes.credentials or credentials.home(), credentials.SERVER)
-            self._token = own.token
+            self._tokens = own.accepted
             context = credentials.context(own.folder, mutual=wishes.mutual)
             self.inside = places.checked(self.socket.with_name(f"{self.socket.stem}.{places.INSIDE}"))
-            self.door = Door(host, port, context, self.inside, own.token)
+            self.door = Door(host, port, context, self.inside, own.accepted)
             stack.callback(self.door.close)
 
     @property
@@ -128,10 +128,11 @@ class _Ways:
         from gputune.wire.server import MOST_CALLS, Service  # noqa: PLC0415 - pyarrow comes lean, or not at all
 
         turns = threading.Semaphore(MOST_CALLS)
-        ways = [(self.socket, "")] + ([(self.inside, self._token)] if self.door is not None else [])
-        for path, token in ways:
+        ways: list[tuple[Path, tuple[str, ...]]] = [(self.socket, ())]
+        ways += [(self.inside, self._tokens)] if self.door is not None else []
+        for path, tokens in ways:
             path.unlink(missing_ok=True)
-            service = Service(path, desk, token=token, turns=turns)
+            service = Service(path, desk, tokens=tokens, turns=turns)
             self._stack.callback(places.leave, path)
             self._stack.callback(service.shutdown)
         if self.door is not None:

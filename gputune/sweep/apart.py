@@ -1,25 +1,28 @@
 """What trials keep apart of what the script writes, what they cannot, and whether that broke the script.
 
 The guest keeps it apart (`gputune_guest/hush.py`) and leaves word of what it saw go astray (`gputune_guest/astray.py`).
-What C code and other programs do with files nobody tells, so the words say that these are not kept apart.
+What C code and other programs do with files nobody tells: where the system refuses it (`writable.py`), the logs of the
+trials say of what; where it does not, the words say that it is not kept apart.
 """
 
 import json
 import os
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gputune.errors import GputuneError
 from gputune.hygiene import clean
 from gputune.launch.output import tail
+from gputune.sweep.writable import Writable
 
 WRITES = "writes"  # the folder in the sweep's own for what trials write
 ASTRAY = ".astray"  # ends the name of a file with what one trial could not keep apart
 KINDS = {
     "program": "it started",
     "database": "it opened as a database",
-    "large": "too large to be copied, and so written in place:",
+    "large": "too large to be copied, and so to be written in place:",
     "opened": "it opened for writing",
 }
 SHOWN = 3  # names of a kind
@@ -28,10 +31,15 @@ LAST = 8192  # B of the end of a log
 LINES = 5  # of a log that may tell why the script failed
 BY = "what the script writes in its trials through Python, torch's savers and profiler, safetensors and TensorBoard"
 BUT = "but for temporary files and caches"
-NOT = "what other C code (HDF5, OpenCV, SQLite, Arrow) and other programs write is not kept apart"
+OTHER = "what other C code (HDF5, OpenCV, SQLite, Arrow) and other programs"
+NOT = f"{OTHER} write is not kept apart"
+REFUSED = f"{OTHER} would change beside these is refused"
+DATABASE = "database"  # of a line: what SQLite opened, which does not say what it was refused
 NOBODYS = ("its dataset cannot be handed", "DataLoader worker", "no batch came", "it was stuck")  # no error of its own
 INSIDE = "inside"  # of a line: a folder of the trial's that the script went into
 NOT_FOUND = re.compile(r"no such file|errno ?=? ?2\b", re.IGNORECASE)  # as C says it; h5py says `errno = 2`
+DENIED = re.compile(r"permission denied|errno ?=? ?13\b", re.IGNORECASE)
+DENIED_SQL = re.compile(r"readonly database|unable to open database file", re.IGNORECASE)
 WORD = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"|`([^`\n]+)`|([^\s'\"`,;()\[\]{}]+)")
 
 
@@ -46,9 +54,10 @@ class Broken(GputuneError):  # noqa: N818 - named for what happened
         )
 
 
-def told(folder: Path) -> str:
-    """Return in a sentence what of the trials' writing lies in this folder, and what does not."""
-    if not folder.is_dir():
+def told(writable: Writable) -> str:
+    """Return in a sentence what of the trials' writing lies in their folder, and what does not."""
+    folder = writable.folder
+    if not _trials(folder):
         return "nothing that the script writes in its trials was kept apart: the guest was not there from the beginning"
     found = _astray(folder)
     seen = {kind: found[kind] for kind in KINDS if kind in found}
@@ -58,12 +67,21 @@ def told(folder: Path) -> str:
         else f"is kept apart, {BUT}: it was no file"
     )
     words = [f"{KINDS[kind]} {_names(names)}" for kind, names in seen.items()]
-    return f"{BY} {where}; {NOT}" + (f" ({'; '.join(words)})" if words else "")
+    names = list(dict.fromkeys(name for log in sorted(folder.parent.glob("*.log")) for name in refused(log, writable)))
+    if names:
+        words.insert(0, f"it was refused {_names(names)} ({_allowed(names[0])})")
+    rest = NOT if writable.why or writable.allows(writable.cwd) else REFUSED
+    return f"{BY} {where}; {rest}" + (f" ({'; '.join(words)})" if words else "")
+
+
+def _trials(folder: Path) -> list[Path]:
+    """Return the folders of trials in which there was a guest."""
+    return [trial for trial in folder.iterdir() if trial.is_dir()] if folder.is_dir() else []
 
 
 def _holds(folder: Path) -> bool:
     """Return whether a trial has left a file there."""
-    return any(files for trial in folder.iterdir() if trial.is_dir() for _, _, files in os.walk(trial))
+    return any(files for trial in _trials(folder) for _, _, files in os.walk(trial))
 
 
 def _astray(folder: Path) -> dict[str, list[str]]:
@@ -99,8 +117,12 @@ def own_error(why: str) -> bool:
     return not why.startswith(NOBODYS)
 
 
-def reason(log: Path, folder: Path, cwd: str) -> str:
+def reason(log: Path, writable: Writable) -> str:
     """Return in words what a script that failed has missed because a trial keeps it apart, "" where that is not so."""
+    folder, cwd = writable.folder, writable.cwd
+    if name := next(refused(log, writable, LINES), ""):
+        what = f"C code or another program was refused to change `{clean(name, 80)}`"
+        return f"{what}, for a trial leaves your files as they are: {_allowed(name)}"
     if name := missed(log, folder, cwd):
         why = "and a trial keeps that where C code and other programs do not find it"
         return f"it wrote `{clean(name, 80)}` itself, {why}"
@@ -110,14 +132,38 @@ def reason(log: Path, folder: Path, cwd: str) -> str:
     return ""
 
 
+def _allowed(name: str) -> str:
+    """Return what lets a trial change a file: its folder, for what writes it may need another file beside it."""
+    return f"`--may-write {clean(shlex.quote(str(Path(name).parent)), 80)}` allows it"
+
+
+def refused(log: Path, writable: Writable, lines: int = LAST) -> Iterator[str]:
+    """Yield what the last lines of a log say was not to be changed, where that was the system by our order."""
+    for line in () if writable.why else _last(log, lines):
+        names: Iterable[str] = _likely(line, writable.cwd) if DENIED.search(line) else ()
+        if DENIED_SQL.search(line):
+            here = f"{writable.cwd}/"
+            names = [name.removeprefix(here) for name in _astray(writable.folder).get(DATABASE, ())]
+        yield from [name for name in names if writable.refuses(str(Path(writable.cwd, name)))][:1]
+
+
+def _likely(line: str, cwd: str) -> list[str]:
+    """Return what may be names of files in a line: those in quotes, then others, of which programs name theirs last."""
+    quoted: list[str] = []
+    bare: list[str] = []
+    for word in _words(line):
+        in_quotes = any(f"{mark}{word}" in line for mark in "'\"`")
+        if "/" in word or (in_quotes and "." in word) or os.path.lexists(Path(cwd, word)):
+            (quoted if in_quotes else bare).append(word)
+    return [*quoted, *reversed(bare)]
+
+
 def missed(log: Path, folder: Path, cwd: str) -> str:
     """Return what the last words of a script name that lies apart in a trial and nowhere else, "" where nothing does.
 
     Who looked for it did not ask by Python: it was there. `cwd`: the folder that the script was started in.
     """
-    if not folder.is_dir():
-        return ""
-    trials = [trial for trial in folder.iterdir() if trial.is_dir()]
+    trials = _trials(folder)
     for word in (word for line in _last(log) for word in _words(line)):
         path = os.path.normpath(Path(cwd, word))
         if path == os.path.normpath(cwd) or os.path.lexists(path):
@@ -138,9 +184,9 @@ def mislaid(log: Path, folder: Path) -> str:
     return ""
 
 
-def _last(log: Path) -> list[str]:
+def _last(log: Path, lines: int = LINES) -> list[str]:
     """Return the last lines of a log, the last one first."""
-    return tail(log, LAST).decode("utf-8", "replace").strip().splitlines()[: -LINES - 1 : -1]
+    return tail(log, LAST).decode("utf-8", "replace").strip().splitlines()[: -lines - 1 : -1]
 
 
 def _words(line: str) -> Iterator[str]:
@@ -151,6 +197,9 @@ def _words(line: str) -> Iterator[str]:
             yield word
 
 
-def gone() -> str:
-    """Return the sentence for trials whose writing is not brought back from where they ran."""
-    return f"{BY} is thrown away with them, {BUT}; {NOT}"
+def gone(why: str) -> str:
+    """Return the sentence for trials whose writing is not brought back from where they ran.
+
+    `why`: the system did not refuse there what is not kept apart; "" where it did.
+    """
+    return f"{BY} is thrown away with them, {BUT}; {NOT if why else REFUSED}"

@@ -30,7 +30,7 @@ from gputune.sweep.journal import Remembered, remembered
 from gputune.sweep.script import Script
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
-from gputune.sweep.starting import Start
+from gputune.sweep.starting import Start, State
 
 CODE = "from gputune.sweep.faraway import main; main()"
 LOOK_S = 0.2  # s between looks whether the task was cancelled
@@ -57,6 +57,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Setting | None = None
     replay: bool = False
     judged: bool = False
+    may_write: tuple[str, ...] = ()
     parent: int = 0  # the worker of Ray: when that is gone, so are we
 
 
@@ -68,6 +69,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     log: str = ""
     error: str = ""
     hint: str = ""
+    missed: str = ""  # what a script that failed did not find, or was refused, in words
+    open: str = ""  # why the system does not refuse there what is not kept apart
 
     def run(self) -> Features:
         """Return the features. Raises msgspec.DecodeError."""
@@ -167,19 +170,24 @@ def _report(order: Order, folder: Path, output: int) -> Report:
             error=f"there is no folder `{order.cwd}`",
             hint="the script has to lie on every node under the same path: a folder that they share",
         )
+    starter = _starter(order, folder)
     try:
-        found = _started(order, folder, output)
+        found = _started(order, starter, output)
     except GputuneError as error:
         return Report(error=str(error.args[0]), hint=error.hint)
     except OSError as error:
         return Report(error=f"`{order.command[0]}` cannot be started: {error.strerror}", hint="see `--python`")
+    finally:
+        starter.close()
     run = found.run
     text = encode(Part(host=os.uname().nodename, features=run)).decode() if run is not None else ""
-    return Report(start=remembered(found), features=text, log=tail(found.log, LOG).decode("utf-8", "replace"))
+    log = tail(found.log, LOG).decode("utf-8", "replace")
+    missed = starter.missed(found.log) if found.state is State.FAILED else ""
+    return Report(start=remembered(found), features=text, log=log, missed=missed, open=starter.writable.why)
 
 
-def _started(order: Order, folder: Path, output: int) -> Start:
-    starter = Starter(
+def _starter(order: Order, folder: Path) -> Starter:
+    return Starter(
         script=Script(command=clusters.here(order.command), cwd=order.cwd),
         folder=folder,
         within=order.within,
@@ -187,8 +195,11 @@ def _started(order: Order, folder: Path, output: int) -> Start:
         where=order.where,
         origin=order.origin,
         duplicates=order.duplicates,
+        may_write=order.may_write,
     )
 
+
+def _started(order: Order, starter: Starter, output: int) -> Start:
     def judge(rung: float, rate: float, error: float) -> bool:
         os.write(output, json.dumps([rung, rate, error]).encode() + b"\n")
         return sys.stdin.buffer.readline() != GIVES_UP

@@ -18,11 +18,12 @@ from gputune import rooms
 from gputune.features import Features
 from gputune.gathering import Gatherer
 from gputune.hygiene import mask
-from gputune.launch import family, folders
+from gputune.launch import family, folders, landlock
 from gputune.procfs import read_bytes
 from gputune.sample import Json, Reading, Target, now
 from gputune.sweep.budget import Budget
 from gputune.sweep.timeline import Timeline
+from gputune.sweep.writable import Writable
 from gputune.ticker import ROOM, Ticker
 from gputune.tree import Tree
 
@@ -51,10 +52,17 @@ class Plan:
 class Live:
     """One start that goes on. `special` goes to the guest with the rest of GPUTUNE_TRIAL. `end()` it, whatever comes.
 
-    Raises OSError where it cannot be started.
+    It writes as ever, or where it is `writable`. Raises OSError where it cannot be started.
     """
 
-    def __init__(self, plan: Plan, name: str, rules: Sequence[Mapping[str, Json]] = (), **special: Json) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        name: str,
+        rules: Sequence[Mapping[str, Json]] = (),
+        writable: Writable | None = None,
+        **special: Json,
+    ) -> None:
         self.log = _log(plan.folder, name)
         self.timeline = Timeline()
         self.began = time.monotonic()
@@ -64,12 +72,14 @@ class Live:
         self._interrupted = False
         asked: dict[str, Json] = {"batches": plan.batches, "seconds": plan.seconds, "seed": plan.seed, **special}
         asked["host"] = os.getpid()
+        if writable is not None:
+            asked |= writable.asked()
         with contextlib.ExitStack() as undone:  # nobody ends what is broken off here, by a Ctrl-C say
             undone.callback(self._forget)
             self._lock = folders.hold(self._rings)
             started = now()
             undone.callback(family.end_marked, self._mark)
-            self._process = _started(plan, self.log, self._environment(plan, asked, rules))
+            self._process = _started(plan, self.log, self._environment(plan, asked, rules), writable)
             undone.callback(self._process.wait)
             undone.callback(os.killpg, self._process.pid, signal.SIGKILL)
             self._tree = Tree(self._process.pid)
@@ -225,18 +235,27 @@ def _log(folder: Path, name: str) -> Path:
     return folder / f"{number}-{name.replace(' ', '-')}.log"
 
 
-def _started(plan: Plan, log: Path, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+def _started(
+    plan: Plan, log: Path, environment: Mapping[str, str], writable: Writable | None
+) -> "subprocess.Popen[bytes]":
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(log, flags, 0o600), "wb") as output:
-        process = subprocess.Popen(
-            plan.command,
-            cwd=plan.cwd,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+
+        def start() -> "subprocess.Popen[bytes]":
+            return subprocess.Popen(
+                plan.command,
+                cwd=plan.cwd,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+        if writable is None or writable.why:
+            process = start()
+        else:  # its log too: a script may open /dev/stderr
+            process = landlock.within([*writable.places, str(log), environment["GPUTUNE_RINGS"]], start)
     with contextlib.suppress(OSError):
         Path(f"/proc/{process.pid}/oom_score_adj").write_text(FIRST_TO_GO)
     return process

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from gputune.sweep.rungs import Bell, Rungs
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
 from gputune.sweep.starting import Judge, Start, State
+from gputune.sweep.writable import opened
 
 LOOK_S = 0.5  # s between looks whether somebody wants to leave
 LATE_S = 20.0  # s after which it is said that a trial waits for its turn in the cluster
@@ -84,7 +86,7 @@ class Cluster:
     def __init__(self, ray: Any, share: Share, tell: Tell) -> None:
         self._ray = ray
         self._share = share
-        self._tell = tell
+        self.tell = tell
         self._task = ray.remote(trial)
         self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
@@ -164,7 +166,7 @@ class Cluster:
             return
         self._told_of_waiting = True
         short = clusters.missing(self._ray, asked)
-        self._tell(f"the cluster is busy{f', {short}' if short else ''}: a trial waits for its turn on {node.name}")
+        self.tell(f"the cluster is busy{f', {short}' if short else ''}: a trial waits for its turn on {node.name}")
 
     def close(self) -> None:
         """Let go of the cluster: what still runs of ours ends."""
@@ -183,6 +185,8 @@ class FarStarter(Starter):
     cluster: Cluster
     node: Node
     _seen: bool = field(default=False)  # something ran there: what fails from here on is a row
+    _open: str = field(default="")  # why a node does not refuse what cannot be kept apart
+    _missed: dict[str, str] = field(default_factory=dict)  # log to what a script has missed
 
     @property
     def at_once(self) -> int:
@@ -191,7 +195,15 @@ class FarStarter(Starter):
 
     def apart(self) -> str:
         """Return in a sentence what of the trials' writing was kept apart: its folder is gone with the trial."""
-        return gone()
+        return gone(self._open)
+
+    def before(self) -> str:
+        """Return nothing: a node tells of itself with its first trial."""
+        return ""
+
+    def missed(self, log: Path | str) -> str:
+        """Return in words what a script that failed has missed, as its node has said it."""
+        return self._missed.get(str(log), "")
 
     def judge(self) -> Judge:
         """Return the judge of trials that are compared, who sits in the cluster."""
@@ -222,6 +234,7 @@ class FarStarter(Starter):
             wanted=wanted,
             replay=bool(special.get("replay")),
             judged=judge is not None,
+            may_write=self.may_write,
         )
         nodes = self.cluster.alike(self.node) if spread else [self.node]
         with self.cluster.place(nodes) as node:
@@ -241,9 +254,13 @@ class FarStarter(Starter):
         if report.start is None:
             raise NoTrial(node.name, report.error, report.hint)
         self._seen = True
+        if report.open and not self._open:
+            self._open = report.open
+            self.cluster.tell(f"on {clean(node.name, 64)}: {opened(clean(report.open, 200))}")
         log, descriptor = new_log(self.folder, name)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(report.log)
+        self._missed[str(log)] = report.missed
         return msgspec.structs.replace(report.start, log=str(log), node=node.name).start(report.run())
 
 

@@ -1,17 +1,18 @@
 """How the script is started under settings: the same command, the same seed, and the rules for its loader."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gputune.sample import Json
-from gputune.sweep.apart import WRITES, reason, told
+from gputune.sweep import apart
 from gputune.sweep.budget import Budget
 from gputune.sweep.living import Live, Plan
 from gputune.sweep.rungs import Rungs
 from gputune.sweep.script import Script
 from gputune.sweep.settings import Setting
 from gputune.sweep.starting import Judge, Start, State, refused, start
+from gputune.sweep.writable import Writable, writable
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,6 +27,24 @@ class Starter:
     origin: Setting | None = None
     duplicates: bool = False  # a stream that shares itself out may have more workers
     budget: Budget | None = None  # starts that are under way when it is over are ended
+    may_write: tuple[str, ...] = ()  # where trials may change the user's files
+    _writable: Writable | None = field(default=None, init=False)
+
+    @property
+    def writable(self) -> Writable:
+        """Return where trials may write, the same for all of them."""
+        if self._writable is None:
+            self._writable = writable(self.script, self.folder / apart.WRITES, self.may_write)
+        return self._writable
+
+    def before(self) -> str:
+        """Return what is to be known of the trials' writing before the first one, "" where there is nothing."""
+        return self.writable.before()
+
+    def close(self) -> None:
+        """Leave nothing behind that was made for trials, and was not used."""
+        if self._writable is not None:
+            self._writable.remove()
 
     @property
     def at_once(self) -> int:
@@ -38,11 +57,11 @@ class Starter:
 
     def apart(self) -> str:
         """Return in a sentence what of the trials' writing was kept apart, and what was not."""
-        return told(self.folder / WRITES)
+        return apart.told(self.writable)
 
     def missed(self, log: Path | str) -> str:
         """Return in words what a script that failed has missed by what is kept apart, "" where that was not it."""
-        return reason(Path(log), self.folder / WRITES, self.script.cwd)
+        return apart.reason(Path(log), self.writable)
 
     def plan(self, *, seconds: float, batches: int = 0, environment: Mapping[str, str] | None = None) -> Plan:
         """Return how long a start is."""
@@ -65,7 +84,7 @@ class Starter:
 
     def live(self, plan: Plan, name: str, wanted: Setting | None = None) -> Live:
         """Start the script with these settings, and return it as it goes on. Raises OSError where it cannot be."""
-        return Live(plan, name, self.rules(wanted), writes=str(self.folder / WRITES))
+        return Live(plan, name, self.rules(wanted), self.writable)
 
     def start(
         self,
@@ -79,9 +98,7 @@ class Starter:
     ) -> Start:
         """Start the script with these settings, its own where none are wanted, and wait for its end."""
         rules = self.rules(wanted)
-        writes = str(self.folder / WRITES)
-        found = start(
-            plan, name, where=self.where, rules=rules, within=self.within, judge=judge, writes=writes, **special
-        )
+        where, within, writable = self.where, self.within, self.writable
+        found = start(plan, name, where=where, rules=rules, within=within, judge=judge, writable=writable, **special)
         why = refused(found, rules[0] if rules else {}) if found.state is State.OK else ""
         return replace(found, state=State.FAILED, why=why, rates=()) if why else found

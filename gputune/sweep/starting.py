@@ -22,6 +22,7 @@ from gputune.sweep.choosing import scatter
 from gputune.sweep.living import GRACE_S, Live, Plan
 from gputune.sweep.rungs import RUNGS
 from gputune.sweep.timeline import WARM_UP
+from gputune.sweep.writable import Writable
 
 STUCK_S = 60.0  # s that it may take beyond its own limit: a batch under way, its `finally`, its `atexit`
 ALONE_S = 5.0  # s without a batch after which ranks are ended that may wait for ever for one that has left
@@ -94,15 +95,16 @@ def start(  # noqa: PLR0913 - what a start is made of
     rules: Sequence[Mapping[str, Json]] = (),
     within: float,
     judge: Judge | None = None,
+    writable: Writable | None = None,
     **special: Json,
 ) -> Start:
     """Start the script once, and wait for its end. `special` goes to the guest (`trial.py`).
 
-    `within`: s in which its first batch has to come. `where`: the loader that is timed, else the one that is waited for
-    most. `judge` is asked at each rung whether it goes on (`rungs.py`).
+    `writable`: where it may write. `within`: s in which its first batch has to come. `where`: the loader that is timed,
+    else the one that is waited for most. `judge` is asked at each rung whether it goes on (`rungs.py`).
     """
     told = Hopes(judge, plan.folder / f"stop-{os.urandom(4).hex()}") if judge is not None else None
-    live = Live(plan, name, rules, **special, **({"stop": str(told.file)} if told is not None else {}))
+    live = Live(plan, name, rules, writable, **special, **({"stop": str(told.file)} if told is not None else {}))
     try:
         why, memory = _follow(live, plan, where, within, told)
     finally:

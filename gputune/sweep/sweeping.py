@@ -66,6 +66,7 @@ class Wishes:
     restarts: bool = False  # each setting in a start of its own
     write: Path | None = None  # where the settings go; None: nowhere
     inside: bool = False  # they go to `gputune.toml` in the sweep's own folder, whatever `write` says
+    may_write: tuple[str, ...] = ()  # where trials may change the user's files
     place: str = ""  # the node of a cluster on which it runs
     share: tuple[float | None, ...] = ()  # what each trial asks of it
     starter: Callable[..., Starter] = Starter  # makes what starts the script
@@ -121,6 +122,7 @@ class Sweeper:
             where=wishes.where,
         )
         self._starter.budget = self.budget
+        self._starter.may_write = wishes.may_write
 
     @property
     def starts(self) -> int:
@@ -129,7 +131,15 @@ class Sweeper:
 
     def run(self) -> Outcomes:
         """Sweep, and return what was found. Raises GputuneError where nothing could be measured."""
+        try:
+            return self._swept()
+        finally:
+            self._starter.close()
+
+    def _swept(self) -> Outcomes:
         wishes = self.wishes
+        if says := self._starter.before():
+            wishes.tell(says)
         wishes.tell(f"{wishes.script.name} runs as it is, to see which loader it waits for")
         bench = self._stage(None, restarts=bool(wishes.sizes))
         sizes: Sizes | None = None

@@ -3,56 +3,35 @@
     ca.key, ca.pem                              the authority: it stays where it was made, and signs what is made later
     server/{server.key,server.pem,ca.pem,token} for the nodes
     client/{client.key,client.pem,ca.pem,token} for where you look from
+    nodes/NAME/…                                as server/, with a key of its own: for that node alone
+
+A node's file `token` may hold the one before in a second line: it lets in who has not got the new one yet.
 
 They are made with the system's own openssl (1.1.1 or later), which comes with nearly every system and with its security
 updates: `--init` alone needs it, and certificates of your own do as well. Folders are 0700, files 0600.
 """
 
+import hmac
 import ipaddress
 import os
 import re
 import secrets
 import ssl
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.errors import BadUsage, GputuneError
+from gputune.errors import BadUsage
 from gputune.hygiene import clean
+from gputune.wire import openssl
 from gputune.wire.messages import LINK_ALPN
 
-SERVER, CLIENT = "server", "client"
+SERVER, CLIENT, NODES = "server", "client", "nodes"
+TOKENS = 2  # lines of a node's file of tokens, at the most
 LEAST_TOKEN = 16  # characters; those made here have 43
 LARGEST = 1 << 18  # B of any of these files
-AUTHORITY_DAYS, DAYS = 3650, 825  # some systems refuse certificates that are valid for longer than the latter
 _NAME = re.compile(r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9\-]{0,62})(?:\.[A-Za-z0-9][A-Za-z0-9\-]{0,62}){0,9}")
-EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-CONFIG = """
-[req]
-distinguished_name = dn
-prompt = no
-[dn]
-CN = {cn}
-[ca]
-basicConstraints = critical,CA:TRUE,pathlen:0
-keyUsage = critical,keyCertSign,cRLSign
-subjectKeyIdentifier = hash
-[server]
-basicConstraints = critical,CA:FALSE
-keyUsage = critical,digitalSignature
-extendedKeyUsage = serverAuth
-subjectKeyIdentifier = hash
-authorityKeyIdentifier = keyid
-subjectAltName = {names}
-[client]
-basicConstraints = critical,CA:FALSE
-keyUsage = critical,digitalSignature
-extendedKeyUsage = clientAuth
-subjectKeyIdentifier = hash
-authorityKeyIdentifier = keyid
-"""
 
 
 class NoCredentials(BadUsage):
@@ -71,6 +50,18 @@ class Credentials:
     certificate: bytes = b""
     key: bytes = b""
     folder: Path = Path()
+    former: str = ""  # the token before, which a node still takes
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Return the tokens that an agent takes."""
+        return (self.token, self.former) if self.former else (self.token,)
+
+
+def is_one_of(given: bytes, tokens: Sequence[str]) -> bool:
+    """Return whether what was given is one of the tokens; how long that takes tells nothing of them."""
+    found = [hmac.compare_digest(given, token.encode()) for token in tokens]  # all of them are looked at
+    return any(found)
 
 
 def home() -> Path:
@@ -85,9 +76,10 @@ def read(folder: Path, side: str) -> Credentials:
     Raises NoCredentials where there are none, BadUsage where they are damaged or open to others.
     """
     where = folder / side if (folder / side).is_dir() else folder
-    authority, token = _read(where / "ca.pem"), _read(where / "token").decode(errors="replace").strip()
+    authority, lines = _read(where / "ca.pem"), _read(where / "token").decode(errors="replace").strip().split("\n")
     _private(where / "token")
-    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+    token, former = lines[0], lines[1] if side == SERVER and len(lines) == TOKENS else ""
+    if not all(map(_is_token, (token, former) if former else lines)):
         raise NoCredentials(f"`{where / 'token'}` holds no token of {LEAST_TOKEN} characters or more")
     certificate, key = where / f"{side}.pem", where / f"{side}.key"
     if side == CLIENT:
@@ -95,7 +87,11 @@ def read(folder: Path, side: str) -> Credentials:
     if side == CLIENT and not certificate.exists():
         return Credentials(authority, token, folder=where)
     _private(key)
-    return Credentials(authority, token, _read(certificate), _read(key), where)
+    return Credentials(authority, token, _read(certificate), _read(key), where, former)
+
+
+def _is_token(text: str) -> bool:
+    return len(text) >= LEAST_TOKEN and text.isascii() and text.isprintable() and " " not in text
 
 
 def wanted(folder: Path | None) -> Credentials | None:
@@ -137,59 +133,61 @@ def context(folder: Path, *, mutual: bool) -> ssl.SSLContext:
     return found
 
 
-def make(folder: Path, names: Sequence[str]) -> list[Path]:
+def make(folder: Path, names: Sequence[str], *, each: bool = False, rotate: bool = False) -> list[Path]:
     """Make an authority (unless there is one) and both halves, for nodes of these names; return what was written.
 
-    A token that is there is kept, so that a name can be added. Raises BadUsage for what is no name, GputuneError where
-    openssl is missing or fails.
+    `each`: a half with a key of its own for each of `names`, which joins what one node is called by commas; else one
+    for all of them. `rotate`: a new token, and new keys and certificates of all that is there; nodes take the token
+    before as well, up to the next time. Else a token that is there is kept, so that a name can be added. Raises
+    BadUsage for what is no name, GputuneError where openssl is missing or fails.
     """
-    alternative = ",".join(_alternative(name) for name in names)
-    if not alternative:
+    halves = _halves(folder, names, each=each)
+    if rotate:
+        halves = {**_there(folder), **halves}
+    if not halves:
         raise BadUsage("no name was given for the certificate", hint="`gputune agent --init --name m8 --name 10.0.0.8`")
-    for each in (folder, folder / SERVER, folder / CLIENT):
-        each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        each.chmod(0o700)
+    for place in (folder, folder / CLIENT, *([folder / NODES] if each else []), *halves):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.chmod(0o700)
+    tokens = _tokens(folder, rotate=rotate)
     settings = folder / ".openssl.cnf"
     try:
-        _write(settings, CONFIG.format(cn=f"gputune {secrets.token_hex(4)}", names=alternative).encode())
-        if not ((folder / "ca.key").exists() and (folder / "ca.pem").exists()):
-            _authority(folder, settings)
-        for side in (SERVER, CLIENT):
-            _sign(folder, side, settings)
-            _write(folder / side / "ca.pem", (folder / "ca.pem").read_bytes())
+        for place, alternative in {**halves, folder / CLIENT: "DNS:client"}.items():
+            _write(settings, openssl.CONFIG.format(cn=f"gputune {secrets.token_hex(4)}", names=alternative).encode())
+            if not ((folder / "ca.key").exists() and (folder / "ca.pem").exists()):
+                openssl.authority(folder, settings)
+            openssl.sign(folder, place, CLIENT if place == folder / CLIENT else SERVER, settings)
+            _write(place / "ca.pem", (folder / "ca.pem").read_bytes())
+            _write(place / "token", "".join(f"{x}\n" for x in tokens[: 1 if place == folder / CLIENT else 2]).encode())
     finally:
         settings.unlink(missing_ok=True)
-    old = folder / SERVER / "token"
-    token = old.read_bytes() if old.exists() else secrets.token_urlsafe(32).encode() + b"\n"
-    for side in (SERVER, CLIENT):
-        _write(folder / side / "token", token)
     return sorted(file for file in folder.rglob("*") if file.is_file())
 
 
-def _authority(folder: Path, settings: Path) -> None:
-    _openssl(
-        "req", "-x509", *EC, "-keyout", folder / "ca.key", "-out", folder / "ca.pem", "-days", str(AUTHORITY_DAYS),
-        "-config", settings, "-extensions", "ca",
-    )  # fmt: skip
+def _halves(folder: Path, names: Sequence[str], *, each: bool) -> dict[Path, str]:
+    """Return the folder of each node's half that is asked for, and the names in its certificate."""
+    if not each:
+        return {folder / SERVER: ",".join(map(_alternative, names))} if names else {}
+    groups = [[name.strip() for name in group.split(",")] for group in names]
+    return {folder / NODES / group[0].replace("*", "_"): ",".join(map(_alternative, group)) for group in groups}
 
 
-def _sign(folder: Path, side: str, settings: Path) -> None:
-    """Make a key and its certificate for one side, each put in its place in one move."""
-    place = folder / side
-    key, certificate, request = place / f".{side}.key", place / f".{side}.pem", place / ".request"
-    try:
-        _openssl("req", "-new", *EC, "-keyout", key, "-out", request, "-config", settings)
-        _openssl(
-            "x509", "-req", "-in", request, "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-out", certificate,
-            "-days", str(DAYS), "-set_serial", f"0x{secrets.token_hex(16)}", "-sha256", "-extfile", settings,
-            "-extensions", side,
-        )  # fmt: skip
-        for file in (key, certificate):
-            file.chmod(0o600)
-            file.rename(place / file.name.removeprefix("."))
-    finally:
-        for file in (key, certificate, request):
-            file.unlink(missing_ok=True)
+def _there(folder: Path) -> dict[Path, str]:
+    """Return the same of all nodes' halves that are there, with the names that their certificates have now."""
+    found = {}
+    for file in sorted([*folder.glob(f"{SERVER}/server.pem"), *folder.glob(f"{NODES}/*/server.pem")]):
+        said = openssl.run("x509", "-noout", "-ext", "subjectAltName", "-in", file).rpartition("\n")[2]
+        names = [name.strip().removeprefix("IP Address:").removeprefix("DNS:") for name in said.split(",")]
+        found[file.parent] = ",".join(map(_alternative, names))
+    return found
+
+
+def _tokens(folder: Path, *, rotate: bool) -> list[str]:
+    """Return the tokens that nodes are to take, the one that counts first."""
+    halves = [folder / SERVER, *sorted(folder.glob(f"{NODES}/*"))]
+    files = [place / "token" for place in halves if (place / "token").exists()]
+    old = [line for file in files[:1] for line in file.read_text().split("\n") if line]
+    return [secrets.token_urlsafe(32), *old[:1]] if rotate or not old else old
 
 
 def _alternative(name: str) -> str:
@@ -199,26 +197,6 @@ def _alternative(name: str) -> str:
     if not _NAME.fullmatch(name) or len(name) > 253:
         raise BadUsage(f"`{clean(name)}` is neither the name nor the address of a host", hint="like `--name m8`")
     return f"DNS:{name}"
-
-
-def _openssl(*words: str | Path) -> None:
-    try:
-        done = subprocess.run(
-            ["openssl", *map(str, words)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            umask=0o077,
-            timeout=60,
-            check=False,
-        )
-    except FileNotFoundError:
-        hint = "install openssl, or use certificates of your own: docs/agents.md"
-        raise GputuneError("`openssl` is not installed, and it is what makes certificates", hint=hint) from None
-    if done.returncode:
-        said = clean(
-            done.stderr.decode(errors="replace").strip().splitlines()[-1] if done.stderr.strip() else "nothing"
-        )
-        raise GputuneError(f"`openssl {words[0]}` failed: {said}", hint="`openssl version` should say 1.1.1 or later")
 
 
 def _read(file: Path) -> bytes:

@@ -13,6 +13,7 @@ import ssl
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,9 +48,9 @@ class Door:
     Raises Taken, or BadUsage where that is no address of this machine.
     """
 
-    def __init__(self, host: str, port: int, context: ssl.SSLContext, inside: Path, token: str) -> None:
+    def __init__(self, host: str, port: int, context: ssl.SSLContext, inside: Path, tokens: Sequence[str]) -> None:
         self._context = context
-        self._token = token
+        self._tokens = tokens
         self._inside = str(inside)
         self._listener = _listening(host, port)
         self.host, self.port = host, int(self._listener.getsockname()[1])
@@ -100,7 +101,7 @@ class Door:
                     if wanted == "h2":
                         self._splice(outside)
                     elif wanted == LINK_ALPN:
-                        link_rate.serve(outside, self._token)
+                        link_rate.serve(outside, self._tokens)
         except (OSError, ValueError, GputuneError):  # it left, was no TLS, had no certificate, said nonsense
             pass
         finally:

@@ -9,7 +9,6 @@ send, and neither the receiver's window nor the sender's buffer held it up. Else
 of a CPU mostly, and the link carries at least so much.
 """
 
-import hmac
 import select
 import socket
 import ssl
@@ -24,7 +23,7 @@ import msgspec
 
 from gputune.errors import GputuneError
 from gputune.wire.address import Address
-from gputune.wire.credentials import Credentials
+from gputune.wire.credentials import Credentials, is_one_of
 from gputune.wire.messages import LINK_ALPN, LINK_SECONDS, LONGEST_ASK, PROTOCOL, Link
 
 STREAMS = 4  # connections at once: one alone may be held back by its window, and by one CPU that encrypts
@@ -72,14 +71,14 @@ for _kind in (Wish, Flow):  # by one thread: see the end of messages.py
     msgspec.json.Decoder(_kind)
 
 
-def serve(stream: ssl.SSLSocket, token: str) -> None:
-    """Do what one asking end wants. Raises OSError when it leaves; without the token nothing is said to it."""
+def serve(stream: ssl.SSLSocket, tokens: Sequence[str]) -> None:
+    """Do what one asking end wants. Raises OSError when it leaves; without one of the tokens nothing is said to it."""
     stream.settimeout(STUCK)
     try:
         wish = msgspec.json.decode(_line(stream), type=Wish)
     except (msgspec.DecodeError, UnicodeDecodeError, NoLink):
         return
-    if not hmac.compare_digest(wish.token.encode(errors="replace"), token.encode()) or wish.protocol != PROTOCOL:
+    if not is_one_of(wish.token.encode(errors="replace"), tokens) or wish.protocol != PROTOCOL:
         return
     stream.sendall(ACCEPTED)
     seconds = bounded(wish.seconds)

@@ -5,7 +5,6 @@ over TCP a second one stands behind the door (`gputune/wire/door.py`), with the 
 needs the token, before anything else of the call is looked at.
 """
 
-import hmac
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from gputune.errors import GputuneError
 from gputune.recording.rows import ROWS
+from gputune.wire.credentials import is_one_of
 from gputune.wire.messages import (
     ACTIONS,
     DOCUMENT,
@@ -66,27 +66,29 @@ class Shelf(Protocol):
 
 
 class NoToken(flight.ServerMiddlewareFactory):  # type: ignore[misc] # pyarrow has no types
-    """Refuses every call without the token. It is compared in constant time, so nothing can be learnt by trying."""
+    """Refuses every call without one of the tokens. Compared in constant time: trying tells nothing."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, tokens: Sequence[str]) -> None:
         super().__init__()
-        self._wanted = f"Bearer {token}".encode()
+        self._wanted = [f"Bearer {token}" for token in tokens]
 
     def start_call(self, info: object, headers: Mapping[str, Sequence[str | bytes]]) -> None:  # noqa: ARG002 - pyarrow's signature
         """Let the call through, or raise."""
         given = (headers.get("authorization") or [b""])[0]
         given = given.encode(errors="replace") if isinstance(given, str) else given
-        if not hmac.compare_digest(given, self._wanted):
+        if not is_one_of(given, self._wanted):
             raise flight.FlightUnauthenticatedError("the token is missing or wrong")
 
 
 class Service(flight.FlightServerBase):  # type: ignore[misc] # as above
-    """The service itself, answering as soon as it is made. Without `token` whoever reaches it is answered."""
+    """The service itself, answering as soon as it is made. Without `tokens` whoever reaches it is answered."""
 
-    def __init__(self, path: Path, shelf: Shelf, *, token: str = "", turns: threading.Semaphore | None = None) -> None:
+    def __init__(
+        self, path: Path, shelf: Shelf, *, tokens: Sequence[str] = (), turns: threading.Semaphore | None = None
+    ) -> None:
         self._shelf = shelf
         self._turns = turns or threading.Semaphore(MOST_CALLS)
-        middleware = {"token": NoToken(token)} if token else {}
+        middleware = {"token": NoToken(tokens)} if tokens else {}
         before = os.umask(0o177)  # the socket is made by C code: 0600 from its first moment on
         try:
             super().__init__(flight.Location.for_grpc_unix(str(path)), middleware=middleware)

@@ -17,6 +17,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
     [
         (["--mutual"], "`--mutual` goes with `--listen`"),
         (["--init"], "no name was given"),
+        (["--rotate"], "`--each-node` and `--rotate` go with `--init`"),
         (["--init", "--name", "a b"], "is neither the name nor the address"),
         (["--init", "--hosts", "m8"], "`--init` and `--hosts` do not go together"),
         (["--hosts", "m8", "--", "true"], "`--hosts` and a command do not go together"),

@@ -417,3 +417,11 @@ def test_only_a_sweep_that_came_to_its_end_changes_the_script(
     shown = capsys.readouterr()
     assert ("+x = 2" in shown.out) is (after == "x = 2\n")
     assert says in shown.err
+
+
+def test_a_place_that_is_not_there_cannot_be_allowed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = sweep(tmp_path, "--may-write", "none/runs.db", "train.py")
+    assert done.returncode == 2
+    assert "`--may-write none/runs.db` does not exist" in done.stderr
+    assert "name the folder" in done.stderr

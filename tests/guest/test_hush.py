@@ -428,3 +428,31 @@ def test_every_interpreter_keeps_to_it(watched: Watched, mine: Path, fake_torch:
     run = watched(head + code, python=python, path=(fake_torch,), env=hushed(mine)).healthy()
     assert run.err == "", sys.version
     assert seen(mine) == before
+
+
+AT_THE_END = """
+import builtins
+class Late:
+    def __del__(self, open=open, file=io.FileIO, torch_file=torch.UntypedStorage.from_file, os=os, sys=sys):
+        assert sys.is_finalizing()
+        with open("notes.txt", "a") as notes:
+            notes.write("late")
+        with file("results/a.txt", "w") as results:
+            results.write(b"late")
+        torch_file("results/old/b.txt", True, 1)[0] = 7
+        os.close(os.open("new.txt", os.O_WRONLY | os.O_CREAT))
+        os.replace("program.pt2", "results/moved")
+        os.remove("keep.txt")
+        os.truncate("notes.txt", 0)
+        os.write(1, b"done")
+
+builtins.last = Late()  # goes when the names of all modules were set to None
+"""
+
+
+def test_what_is_written_as_the_interpreter_ends_lies_apart_too(watched: Watched, mine: Path) -> None:
+    before = seen(mine)
+    run = watched(HEAD + AT_THE_END, env=hushed(mine)).healthy()
+    assert run.out == "done", run.err
+    assert seen(mine) == before
+    assert (mine / "trial" / "rings" / str(mine / "results" / "a.txt").lstrip("/")).read_text() == "late"

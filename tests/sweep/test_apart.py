@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gputune.sweep import apart
+from gputune.sweep.writable import Writable
 
 
 def trial(folder: Path, *files: str) -> Path:
@@ -19,21 +20,28 @@ def trial(folder: Path, *files: str) -> Path:
     return folder / "writes"
 
 
+def unrefused(folder: Path) -> Writable:
+    """Where trials write that the system lets write everywhere."""
+    return Writable(folder=folder, cwd=str(folder.parent), why="no Landlock")
+
+
 def test_it_is_said_where_it_lies_and_what_is_not_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    told = apart.told(trial(tmp_path, "ck/last.pt"))
+    told = apart.told(unrefused(trial(tmp_path, "ck/last.pt")))
     assert "is in `writes`" in told
     assert told.endswith(apart.NOT)
 
 
 def test_where_nothing_was_written_nothing_lies_anywhere(tmp_path: Path) -> None:
-    told = apart.told(trial(tmp_path))
+    told = apart.told(unrefused(trial(tmp_path)))
     assert "`" not in told
     assert told.endswith(apart.NOT)
 
 
 def test_without_a_guest_nothing_was_kept_apart(tmp_path: Path) -> None:
-    assert apart.told(tmp_path / "writes").startswith("nothing that the script writes in its trials was kept apart")
+    assert apart.told(unrefused(tmp_path / "writes")).startswith(
+        "nothing that the script writes in its trials was kept apart"
+    )
 
 
 def test_what_went_astray_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +51,7 @@ def test_what_went_astray_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     lines += [{"kind": "database", "name": f"{tmp_path}/x.db"}, {"kind": "odd", "name": "no"}]
     text = "\n".join([*(json.dumps(line) for line in lines), "[1]", '{"kind": "pro'])
     (writes / "rings-1.astray").write_text(text)
-    told = apart.told(writes)
+    told = apart.told(unrefused(writes))
     assert told.endswith("(it started `p1`, `p2`, `p3` and 2 more; it opened as a database `x.db`)")
 
 
@@ -83,5 +91,35 @@ def test_what_lies_beside_a_folder_of_the_trial_s_is_known_to_be_missed(tmp_path
     assert apart.mislaid(log, writes) == ""
     (writes / "rings-1.astray").write_text(json.dumps({"kind": "inside", "name": f"{tmp_path}/runs/one"}))
     assert apart.mislaid(log, writes) == name
-    assert (f"looked for `{name}`" in apart.reason(log, writes, str(tmp_path))) is bool(name)
-    assert "runs" not in apart.told(writes)
+    assert (f"looked for `{name}`" in apart.reason(log, unrefused(writes))) is bool(name)
+    assert "runs" not in apart.told(unrefused(writes))
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        (
+            "PermissionError: [Errno 13] Failed to open local file 'mine.pq'. Detail: [errno 13] Permission denied",
+            0,
+        ),
+        (
+            "OSError: [Errno 13] Unable to open file (name = 'mine.h5', errno = 13, message = 'Permission denied')",
+            0,
+        ),
+        ("rm: cannot remove 'mine': Permission denied", 0),
+        ("sh: 1: cannot create {here}/mine.log: Permission denied", 0),
+        ("PermissionError: [Errno 13] Permission denied: '/dev/shm/x.pt'", None),
+        ("PermissionError: [Errno 13] Permission denied: '{here}/none/x.pt'", None),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'mine.parquet'", None),
+        ("PermissionError: Permission denied (publickey).", None),
+        ("sqlite3.OperationalError: attempt to write a readonly database", "mine.db"),
+    ],
+)
+def test_what_a_trial_was_refused_is_known_by_its_words(tmp_path: Path, said: str, name: str | int | None) -> None:
+    writes = trial(tmp_path)
+    (tmp_path / "mine").write_text("x")
+    (writes / "rings-1.astray").write_text(json.dumps({"kind": "database", "name": f"{tmp_path}/mine.db"}))
+    (log := tmp_path / "1.log").write_text(said.format(here=tmp_path) + "\n")
+    found = list(apart.refused(log, Writable(folder=writes, cwd=str(tmp_path), places=("/dev", str(writes)))))
+    assert [Path(each).name.startswith("mine") for each in found] == ([] if name is None else [True])
+    assert not list(apart.refused(log, unrefused(writes)))

@@ -1,6 +1,7 @@
 """What a sweep takes in the end: the best of what there is room for."""
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from gputune.sweep.visiting import NotSteered
 
 GIB = 1 << 30
 OWN, FOUR, EIGHT = (setting(n, 2, pin_memory=False, persistent=False) for n in (0, 4, 8))
+STARTER = {"budget": None, "before": lambda: "nothing is refused", "close": list}
 ROOM = Limits(workers=64, batches=1e9, memory=9.0 * GIB, worker=GIB, batch=0, script=OWN)
 
 
@@ -55,7 +57,7 @@ def sweeper(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Sweeper:
         bench = {"starts": starts, "hangs": (), "noise": 0.01, "remove": list, "know": id}
         monkeypatch.setattr(sweeping, kind, lambda *_, bench=bench: SimpleNamespace(**bench))
     script = Script(command=("python", "train.py"), cwd="/")
-    made = Sweeper(Wishes(script=script, out=str(folder / "out"), starter=lambda **_: SimpleNamespace(budget=None)))
+    made = Sweeper(Wishes(script=script, out=str(folder / "out"), starter=lambda **_: SimpleNamespace(**STARTER)))
     own = SimpleNamespace(
         script=OWN, limits=SimpleNamespace(company=SimpleNamespace(training=2)), settings=list, ceiling=None,
         parts=[100.0] * 5, memory=None, measured=100.0,
@@ -63,6 +65,16 @@ def sweeper(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Sweeper:
     monkeypatch.setattr(made, "_profile", lambda *_: own)
     monkeypatch.setattr(made, "_learn", id)
     return made
+
+
+def test_what_is_not_refused_is_said_before_the_first_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = sweeper(tmp_path, monkeypatch)
+    said: list[str] = []
+    made.wishes = replace(made.wishes, tell=said.append)
+    monkeypatch.setattr(made, "_profile", lambda *_: said.append("the first trial") or sys.exit(7))
+    with pytest.raises(SystemExit):
+        made.run()
+    assert (said[0], said[-1]) == ("nothing is refused", "the first trial")
 
 
 def test_a_ctrl_c_in_the_search_by_restarts_counts_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,8 +116,8 @@ def behind_a_door(shelf: Shelf, tmp_path: Path) -> Iterator[Callable[..., Addres
     def make(folder: Path, *, mutual: bool = False) -> Address:
         own = credentials.read(folder, credentials.SERVER)
         inside = tmp_path / f"{len(open_)}.sock"
-        service = Service(inside, shelf, token=own.token, turns=threading.Semaphore(4))
-        door = Door("127.0.0.1", 0, credentials.context(own.folder, mutual=mutual), inside, own.token)
+        service = Service(inside, shelf, tokens=own.accepted, turns=threading.Semaphore(4))
+        door = Door("127.0.0.1", 0, credentials.context(own.folder, mutual=mutual), inside, own.accepted)
         door.open()
         open_.append((door, service))
         return Address("m8", "127.0.0.1", door.port)

@@ -129,3 +129,55 @@ def test_a_certificate_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "server" / "server.pem").write_text("no certificate")
     with pytest.raises(credentials.NoCredentials, match="cannot be used"):
         credentials.context(tmp_path / "server", mutual=False)
+
+
+def names_in(certificate: Path) -> set[str]:
+    found = ssl._ssl._test_decode_cert(str(certificate))  # type: ignore[attr-defined]
+    return {name for _, name in found["subjectAltName"]}
+
+
+def test_each_node_may_have_a_key_of_its_own(tmp_path: Path) -> None:
+    credentials.make(tmp_path, ["m8,10.0.0.8", "m9"], each=True)
+    m8, m9 = (credentials.read(tmp_path / "nodes" / name, "server") for name in ("m8", "m9"))
+    client = credentials.read(tmp_path, "client")
+    assert m8.key != m9.key
+    assert {m8.token, m9.token, m8.authority, m9.authority} == {client.token, client.authority}
+    assert names_in(m8.folder / "server.pem") == {"m8", "10.0.0.8"}
+    assert names_in(m9.folder / "server.pem") == {"m9"}
+    assert not (tmp_path / "server").exists()
+    assert all(not stat.S_IMODE(path.stat().st_mode) & 0o077 for path in tmp_path.rglob("*"))
+
+
+def test_a_new_token_and_the_one_before_are_taken_by_nodes_until_the_next(tmp_path: Path) -> None:
+    credentials.make(tmp_path, ["m8", "::1"])
+    credentials.make(tmp_path, ["m9,10.0.0.9"], each=True)
+    sides = (tmp_path / "server", tmp_path / "nodes" / "m9")
+    before = credentials.read(tmp_path, "client")
+    first = [credentials.read(side, "server") for side in sides]
+    credentials.make(tmp_path, [], rotate=True)
+    after = credentials.read(tmp_path, "client")
+    second = [credentials.read(side, "server") for side in sides]
+    assert before.token != after.token
+    assert [each.accepted for each in second] == [(after.token, before.token)] * 2
+    assert after.former == "" != after.key != before.key
+    assert all(one.key != other.key for one, other in zip(first, second, strict=True))
+    assert names_in(sides[0] / "server.pem") == {"m8", "0:0:0:0:0:0:0:1"}
+    assert names_in(sides[1] / "server.pem") == {"m9", "10.0.0.9"}
+    assert after.authority == before.authority
+    credentials.make(tmp_path, ["m7"], each=True)
+    assert credentials.read(tmp_path / "nodes" / "m7", "server").accepted == second[0].accepted
+    credentials.make(tmp_path, [], rotate=True)
+    third = credentials.read(sides[0], "server").accepted
+    assert third[1:] == (after.token,)
+    assert before.token not in third
+
+
+def test_what_is_one_of_the_tokens_is_known() -> None:
+    assert credentials.is_one_of(b"other", ["token", "other"])
+    assert not credentials.is_one_of(b"", ["token", "other"])
+    assert not credentials.is_one_of(b"token", [])
+
+
+def test_nothing_that_is_there_cannot_be_rotated(tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match="no name"):
+        credentials.make(tmp_path, [], rotate=True)

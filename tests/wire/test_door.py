@@ -3,7 +3,7 @@
 import socket
 import ssl
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,7 +122,7 @@ def test_a_port_in_use_is_told_with_the_next_one(made: Path, tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(door.Taken) as refused:
-            door.Door("127.0.0.1", port, context, tmp_path / "x", "token")
+            door.Door("127.0.0.1", port, context, tmp_path / "x", ["token"])
     assert f"port {port} of `127.0.0.1` is in use" in str(refused.value)
     assert f"--listen 127.0.0.1:{port + 1}" in str(refused.value)
 
@@ -131,7 +131,7 @@ def test_a_port_in_use_is_told_with_the_next_one(made: Path, tmp_path: Path) -> 
 def test_an_address_that_is_not_ours_is_refused(made: Path, tmp_path: Path, host: str) -> None:
     context = credentials.context(made / "server", mutual=False)
     with pytest.raises(BadUsage):
-        door.Door(host, 0, context, tmp_path / "x", "token")
+        door.Door(host, 0, context, tmp_path / "x", ["token"])
 
 
 def test_an_allowance_fills_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,3 +143,19 @@ def test_an_allowance_fills_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     at[0] = 1.0
     assert allowance.spend(door.RATE - 1)
     assert not allowance.spend(2)
+
+
+def test_who_has_the_token_before_gets_in_until_the_next_one(
+    behind_a_door: Callable[..., Address], tmp_path: Path
+) -> None:
+    credentials.make(tmp_path / "c", ["127.0.0.1"])
+    known = [credentials.read(tmp_path / "c", credentials.CLIENT)]
+    for _ in range(2):
+        credentials.make(tmp_path / "c", [], rotate=True)
+        known.append(credentials.read(tmp_path / "c", credentials.CLIENT))
+    address = behind_a_door(tmp_path / "c")
+    for own, refused in zip(known, (True, False, False), strict=True):
+        far = Far(address, own)
+        with pytest.raises(Failed, match="token") if refused else nullcontext():
+            assert far.hello().host == "m8"
+        far.close()

@@ -186,7 +186,7 @@ def test_an_agent_that_knows_no_such_thing_is_told(made: Path, tmp_path: Path, k
     own = credentials.read(made, credentials.SERVER)
     context = credentials.context(own.folder, mutual=False)
     context.set_alpn_protocols(["h2"])
-    door = Door("127.0.0.1", 0, context, tmp_path / "nobody.sock", own.token)
+    door = Door("127.0.0.1", 0, context, tmp_path / "nobody.sock", own.accepted)
     door.open()
     with pytest.raises(NoLink, match="older gputune"):
         measure(Address("m8", "127.0.0.1", door.port), known, 0.2)

@@ -2,8 +2,9 @@
 
 `GPUTUNE_TRIAL` holds `"writes": "/…/folder"`. Files that Python opens for writing, folders that it makes, and what it
 removes and renames are the business of `overlay.py`; files that torch and safetensors write and read in C++ are that of
-`natives.py`. What other libraries write in C or Rust, and what other programs write, is not kept apart: docs/trials.md
-has the line. What of it is seen (`astray.py`) is left in a file beside the trial's folder, for the host to say.
+`natives.py`. What other libraries write in C or Rust, and what other programs write, is not kept apart: the system
+refuses it where the host could ask it to, in all but `"places"` (docs/trials.md). What of it is seen (`astray.py`) is
+left in a file beside the trial's folder, for the host to say.
 
 It begins with the interpreter, for a script may open its log before it imports torch. The first change of each file is
 told in a note `hushed` once there is a ring: a process without torch has none.
@@ -45,7 +46,7 @@ def begin(finder):
         return
     rings = os.environ["GPUTUNE_RINGS"]
     free = [one for one in (rings, asked.get("files"), *spare.folders(rings)) if one]
-    _over = Overlay(folder, os.path.basename(os.path.abspath(rings)), free)
+    _over = Overlay(folder, os.path.basename(os.path.abspath(rings)), free, asked.get("places"))
     os.environ.update(SILENT, MLFLOW_TRACKING_URI="file://" + os.path.join(_over.root, "mlruns"))
     builtins.open = io.open = _Stand("io", "open", OPENED, _open)
     for name, ours in _FUNCTIONS.items():

@@ -14,6 +14,11 @@ LINKS = 40  # followed one after the other, as by the system
 NOT_THEIRS = ("/dev", "/proc", "/sys", "/run")
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - named to be left alone
 CACHES = ("__pycache__", ".cache")
+CACHED = (  # variables that name a folder in which libraries keep what they may need again
+    "XDG_CACHE_HOME", "PYTHONPYCACHEPREFIX", "TORCH_HOME", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR",
+    "TRITON_HOME", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH", "HF_HOME", "HF_DATASETS_CACHE", "NUMBA_CACHE_DIR",
+    "MPLCONFIGDIR", "JAX_COMPILATION_CACHE_DIR",
+)  # fmt: skip
 SYSTEM = {name: getattr(os, name) for name in dir(os) if callable(getattr(os, name))}  # as they are without us
 
 
@@ -25,16 +30,19 @@ class Overlay:
     """Which paths lie over the user's (`made`), and which of the user's were removed (`gone`), for this process.
 
     `run` keeps trials that share a folder apart: none may begin where another has left its checkpoint. What lies in one
-    of the folders `free` is nobody's result, and is written as ever.
+    of the folders `free` is nobody's result, and is written as ever. Where the system lets a trial write in `places`
+    alone (None: everywhere), what lies elsewhere is the user's whatever its name: it could not be written as ever.
     """
 
-    def __init__(self, folder, run, free=()):
+    def __init__(self, folder, run, free=(), places=None):
         self.root = os.path.join(os.path.abspath(folder), run)
         self.made = set()
         self.gone = set()
         self.links = {}  # made here, to what each was told to name: what it names lies elsewhere
         self._here = self.absolute(os.getcwd())
         self._home = os.path.expanduser("~")
+        self._places = places
+        self._named = tuple(os.path.abspath(os.environ[name]) for name in CACHED if os.environ.get(name))
         temporary = {os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)}
         self._free = tuple(os.path.abspath(one) for one in (folder, *free, *NOT_THEIRS))
         temporary = [os.path.abspath(one) for one in (*temporary, *TEMPORARY)]
@@ -126,20 +134,25 @@ class Overlay:
         """Return whether an absolute path is the user's to write: no device, no cache, no temporary file."""
         if any(_inside(path, one) for one in self._free):
             return False
-        if any(_inside(path, one) and not self._works_in(one, path) for one in self._temporary):
-            return False
-        parts = path.split("/")
-        if any(part in CACHES for part in parts):
-            return False
-        if _inside(path, self._home) and path != self._home:
-            first = path[len(self._home) :].lstrip("/").split("/", 1)[0]
-            if first.startswith(".") and not _inside(self._here, os.path.join(self._home, first)):
-                return False  # where libraries keep what they may need again
+        if self._places is None or any(_inside(path, one) for one in self._places):
+            if any(_inside(path, one) and not self._works_in(one, path) for one in self._temporary):
+                return False
+            if self._is_cache(path):
+                return False
         try:
             mode = SYSTEM["stat"](path).st_mode
         except OSError:
             return True
         return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+    def _is_cache(self, path):
+        """Return whether it lies where libraries keep what they may need again."""
+        if any(part in CACHES for part in path.split("/")) or any(_inside(path, one) for one in self._named):
+            return True
+        if not _inside(path, self._home) or path == self._home:
+            return False
+        first = path[len(self._home) :].lstrip("/").split("/", 1)[0]
+        return first.startswith(".") and not _inside(self._here, os.path.join(self._home, first))
 
     def _works_in(self, temporary, path):
         """Return whether the script was started in a folder of its own among temporary ones, and `path` lies there."""
