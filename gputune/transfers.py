@@ -80,7 +80,7 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
         syncing=process.read_waits / steps,
         device=device,
         least=max((o.fastest(pinned_at) for o in outlooks if o.known), default=0.0) / steps,
-        most=timed and max(0.0, timed.whole - timed.starved - timed.copying),
+        most=max(0.0, timed.whole - timed.starved - timed.copying) if timed is not None else None,
         measured=process.kernels is not None,
     )
 
