@@ -404,6 +404,19 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """The error that ended a process which used torch, in one line, and the line of the script that it came up at."""
+
+    pid: int
+    rank: int | None
+    what: str  # `ValueError: too many dimensions`
+    where: str  # `train.py:31`; empty where no Python code was to be seen
+    started: int  # ns: when the process was first seen
+    ended: int  # ns: when it ended, 0 while it lives
+    trained: bool  # it had made batches or steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unused:
     """A process that trained by a torch which is built for CUDA, and used no device."""
 
@@ -630,5 +643,6 @@ class Features:
     oom_kills: tuple[int, str] = (0, "")  # processes that the kernel killed for want of memory, and of what: "machine"
     out_of_memory: tuple[OutOfMemory, ...] = ()  # of a device, one a process
     failures: tuple[Failure, ...] = ()  # of CUDA, one a process
+    raised: tuple[Raised, ...] = ()  # errors that ended processes, one a process
     unused: tuple[Unused, ...] = ()  # processes that could have used a device, as far as their torch goes
     stopped: float = 0.0  # s of `wall` in which all training processes stood still, because somebody had stopped them

@@ -124,7 +124,7 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     if verdict.attached is not None:
         return [*drawn, *wrap(attached.sentence(verdict), width)]
     if verdict.abstained:
-        return [*drawn, *wrap(f"{verdict.abstained}; let it run longer", width)]
+        return [*drawn, *wrap(_abstained(verdict), width)]
     if all(finding.offer or finding.id in AROUND for finding in verdict.findings):
         alone = all(finding.offer for finding in verdict.findings)
         said = _healthy(verdict) if alone else f"in the script itself, {_healthy(verdict)}"
@@ -132,6 +132,14 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     if _share(verdict, "startup") >= LONG_STARTUP:
         return [*drawn, *wrap(f"start-up left out, this is about the {duration(verdict.loop_s)} of training:", width)]
     return drawn
+
+
+def _abstained(verdict: Verdict) -> str:
+    """Return why nothing is predicted: that it came to its end too early, where it did, and is not to run longer."""
+    if verdict.exit_code:
+        seen = f"{verdict.batches:,} batch{'' if verdict.batches == 1 else 'es'}"
+        return f"the command {ending.failed(verdict)} after {seen}, too few to predict anything from"
+    return f"{verdict.abstained}; let it run longer"
 
 
 def _on_device(verdict: Verdict, width: int) -> list[str]:
@@ -260,17 +268,15 @@ def _nothing(verdict: Verdict) -> str:
     if unheard:
         return _from_outside(verdict)
     sighted = verdict.sighted
+    if verdict.error is not None or _failed_early(verdict):
+        return f"the command {ending.failed(verdict)} {_before(verdict)}"
     if sighted is None:
         return "no training was seen: no DataLoader was iterated and no optimizer made a step"
-    return f"no training was seen: {_instead(verdict, sighted)}"
+    return f"no training was seen: {_instead(sighted)}"
 
 
-def _instead(verdict: Verdict, sighted: Sighted) -> str:
+def _instead(sighted: Sighted) -> str:
     """Return what was seen where no training was."""
-    if _failed_early(verdict):
-        end = "failed" if (verdict.exit_code or 0) < ending.BY_SIGNAL else "was ended"
-        before = "used torch" if sighted.python else "started a Python that gputune could reach"
-        return f"the command {end} before it {before}"
     if not sighted.python:
         return "the command started no Python that gputune could reach"
     if not sighted.torch:
@@ -279,10 +285,18 @@ def _instead(verdict: Verdict, sighted: Sighted) -> str:
     return "torch was used, but no DataLoader was iterated and no optimizer made a step"
 
 
-def _failed_early(verdict: Verdict) -> bool:
-    """Return whether the command failed and nobody in it had used torch: what it said itself is the reason."""
+def _before(verdict: Verdict) -> str:
+    """Return how far a command that failed had come: what it said itself is the reason."""
     sighted = verdict.sighted
-    return bool(verdict.exit_code) and not verdict.processes and sighted is not None and not sighted.torch
+    if sighted is not None and not sighted.python:
+        return "before it started a Python that gputune could reach"
+    used = verdict.error is not None or (sighted is not None and sighted.torch)
+    return "before it trained" if used else "before it used torch"
+
+
+def _failed_early(verdict: Verdict) -> bool:
+    """Return whether the command failed and nobody in it had trained."""
+    return bool(verdict.exit_code) and not verdict.processes and verdict.sighted is not None
 
 
 def _inner(verdict: Verdict) -> bool:
@@ -310,6 +324,7 @@ def _pythons(count: int) -> str:
 def _notes(verdict: Verdict, width: int) -> list[str]:
     """Return how it ended if that needs words, what was not seen, and what could not be measured."""
     lines = wrap(exhausted.sentence(verdict.out_of_memory), width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
+    lines += wrap(ending.error(verdict), width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
     for said in (troubled.failure(verdict.failures), troubled.unused(verdict.unused)):
         lines += wrap(said, width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
     lines += wrap(ending.cause(verdict), width)

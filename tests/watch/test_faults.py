@@ -235,3 +235,27 @@ def test_a_training_without_room_for_a_ring_is_not_said_to_do_without_torch(watc
     said = watch("--", sys.executable, "train.py", env={**os.environ, "PYTHONPATH": str(FAKE_TORCH)}).stderr
     assert "did not use torch" not in said
     assert "No space left on device" in said
+
+
+CAUGHT = "Traceback (most recent call last)"
+ERRORS = {
+    "raise ValueError('3 classes, 4 labels\\nand more')": "ended by ValueError: 3 classes, 4 labels, at train.py:4",
+    f"raise RuntimeError('Caught it in worker 0.\\n{CAUGHT}:\\nKeyError: 7\\n')": "ended by KeyError: 7, at",
+    "raise OSError('https://me:s3cr3t-word@host refused')": "ended by OSError: https://me:***@host refused",
+}
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_script_that_failed_is_told_with_its_error_and_line(watch, run_folder, tmp_path, error) -> None:
+    (tmp_path / "train.py").write_text(f"import torch\nimport sys\ndef step():\n    {error}\nstep()\n")
+    environment = {**os.environ, "PYTHONPATH": str(FAKE_TORCH)}
+    bare = subprocess.run((sys.executable, "train.py"), check=False, capture_output=True, env=environment, text=True)
+    done = watch("--", sys.executable, "train.py", env=environment)
+    assert done.returncode == bare.returncode == 1
+    assert done.stderr.startswith(bare.stderr)
+    text = " ".join(done.stderr.removeprefix(bare.stderr).split())
+    assert ERRORS[error] in text
+    assert "the command failed before it trained" in text
+    assert "no training was seen" not in text
+    assert json.loads((run_folder() / "findings.json").read_text())["error"]["where"] == "train.py:4"
+    assert not [path for path in run_folder().rglob("*") if path.is_file() and b"s3cr3t" in path.read_bytes()]
