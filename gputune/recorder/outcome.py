@@ -91,6 +91,11 @@ class Outcome:
             if why:
                 self.troubles.append(why)
 
+    def hand(self, verdict: Verdict) -> None:
+        """Keep a verdict that was made elsewhere."""
+        self._json = to_json(verdict)
+        self.keep(verdict)
+
     def speak(self, verdict: Verdict | None, troubles: Sequence[str]) -> None:
         """Print the verdict, and what went wrong on the way to it, in one write."""
         shown, troubles = "", [trouble for trouble in troubles if trouble]

@@ -29,8 +29,9 @@ def failed(verdict: Verdict) -> str:
 def error(verdict: Verdict) -> str:
     """Return the error that ended the command; nothing where none is known, or another sentence has it."""
     row = verdict.error
-    told = [*verdict.out_of_memory, *verdict.failures]
-    if row is None or any(each.ended and each.pid == row.pid for each in told):
+    told = [each.pid for each in verdict.out_of_memory if each.ended]
+    told += [each.pid for each in verdict.failures if each.ended]
+    if row is None or row.pid in told:
         return ""
     return f"ended by {clean(row.what, TEXT)}{_where(row)}{_growth(verdict)}"
 
