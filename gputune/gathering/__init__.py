@@ -156,6 +156,12 @@ class Gatherer:
         for event in waiting:
             self._worker_event(event, self._guests[event.process])
 
+    def _trained(self) -> list[Training]:
+        """Return the processes that train. Who only starts those that do, waits and tries what they learnt is none."""
+        found = [training for training in self._trainings.values() if training.trains]
+        parents = {training.guest.ppid for training in found if training.learns}
+        return [training for training in found if training.learns or training.guest.pid not in parents]
+
     def _errors(self) -> tuple[Raised, ...]:
         """Return what ended processes, as they told it themselves."""
         found = []
@@ -212,7 +218,7 @@ class Gatherer:
         self, until: int, *, exit_code: int | None = None, unavailable: Mapping[str, str] | None = None
     ) -> Features:
         """Return what is known at `until` (ns). Training processes come in the order of their ranks."""
-        trainings = [t for t in self._trainings.values() if t.trains]
+        trainings = self._trained()
         ranks = _at_once(trainings)
         learns = any(t.learns for t in trainings)
         machine = self.host.machine(ranks=ranks)

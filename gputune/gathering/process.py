@@ -107,6 +107,8 @@ class Training:
         self.ledger = Ledger(started)
         self.open: Open | None = None
         self.trains = False
+        self._first_pass = 0  # ns: of a step only the end is told, and one of LBFGS has many passes
+        self._given = 0  # ns: when the last batch was, 0 where none was left
         self.rank: int | None = None
         self.torch = ""
         self._shards = False  # a dataset in this very process asked for its worker
@@ -246,7 +248,7 @@ class Training:
         self._stretches.stepped(record.t1)
         self._rounds.step(record.t1, record.a)
         self.learns = True
-        self._begin(record.t0)
+        self._begin(min(record.t0, self._first_pass or record.t0))
 
     def _measured(self, record: Record) -> None:
         """Take what clocks said of a step: the guest's, the device's, those of passes and meetings."""
@@ -273,8 +275,9 @@ class Training:
     def _passed(self, record: Record) -> None:
         """Take a backward pass: where no optimizer makes steps and no loader gives batches, it is what repeats."""
         self.learns = True
+        self._first_pass = self._first_pass or record.t0
         if self._rounds.backward():
-            self._begin(record.t0)
+            self._begin(self._first_pass)
             self._looped(record)
 
     @property
@@ -371,6 +374,7 @@ class Training:
                 self.fetched(record.a, fetch, -1)
         apart = bool(record.code & APART)  # the training does not stand still for it
         if not apart:
+            self._given = 0 if record.code & END else record.t1
             if iterator is not None and not self._loaders[iterator.loader].evaluates:
                 self._worked_on(record)
             self.meetings.waited(record)
@@ -544,6 +548,9 @@ class Training:
         timed = self._clocked.told
         self._awaited(totals, inclusive, in_loop)
         loop, behind = max(0, self._loop_end - self._loop_began) / NS, self._backlog.left(self._loop_end) / NS
+        if self.guest.ended and (rest := self._teardown(ledger, end, loop, behind)) > 0:
+            totals["teardown"] = min(rest, totals["step"])
+            totals["step"] -= totals["teardown"]
         cores, queued = host.mean("cpu.main"), host.mean("cpu.queued.main")
         frames, samples = stacks.of(self.guest.pid)
         after = stacks.afterwork(self.guest.pid, loaderless=not self._rounds.by_batches)
@@ -629,6 +636,16 @@ class Training:
             works=tuple(self._works),
             device_step=timed,
         )
+
+    def _teardown(self, ledger: Ledger, end: int, loop: float, behind: float) -> float:
+        """Return the s from the last batch, step or span, and what was made of it, to the process's `end` (ns).
+
+        What becomes of a last batch that no step follows is not told: a mean round of the loop (s) is left for it.
+        """
+        if not self._loop_end:
+            return 0.0
+        rest = (end - max(self._loop_end, ledger.latest)) / NS - behind
+        return rest - loop / max(1, self._done) if self._given > self._rounds.last else rest
 
     def _awaited(self, *each: dict[str, float]) -> None:
         """Count as waiting for the device what copies stood before they could begin: that is no copying."""

@@ -36,6 +36,55 @@ def test_a_loop_without_a_loader_has_a_ledger_too(story) -> None:
     assert process.loop == pytest.approx(0.041)
 
 
+def test_start_up_ends_with_the_first_pass_of_a_long_first_step(story) -> None:
+    for _ in range(20):  # a closure that LBFGS calls
+        t0, story.at = story.at, story.at + 50
+        story.record(Kind.BACKWARD, t0 + 20, story.at)
+    story.step(1)
+    story.step(10)
+    (process,) = story.features().processes
+    assert process.ledger["startup"] == pytest.approx(0.120)
+
+
+def test_what_comes_after_the_last_work_of_the_loop_is_teardown(story) -> None:
+    story.iterator()
+    story.epoch(10)
+    story.batch(end=True)
+    story.span(SpanCode.CHECKPOINT, 30)
+    worked = story.at
+    assert "teardown" not in story.features(until=worked + 400).processes[0].ledger  # it lives: more may come
+    story.process(ended=worked + 400)
+    (process,) = story.features(until=worked + 500).processes
+    assert process.ledger["teardown"] == pytest.approx(0.400)
+    assert sum(process.ledger.values()) == pytest.approx(process.wall)
+    assert "teardown" not in process.in_loop
+
+
+def test_what_becomes_of_a_last_batch_is_no_teardown(story) -> None:
+    story.iterator()
+    story.epoch(10, step=99)
+    story.batch()
+    story.process(ended=story.at + 500)
+    (process,) = story.features(until=story.at + 500).processes
+    assert 0.35 < process.ledger["teardown"] < 0.45  # a round is left to it
+
+
+def test_a_parent_that_waits_for_those_who_train_and_tries_the_model_trains_nothing(story) -> None:
+    for number in (1, 2):
+        story.process(number, pid=100 + number, ppid=100)
+        story.loader(number)
+        story.iterator(process=number)
+        story.batch(process=number)
+        story.record(Kind.STEP, story.at, story.at + 5, number, a=1)
+        story.at += 5
+    assert [process.pid for process in story.features().processes] == [101, 102]
+    story.iterator(grad=False)
+    story.batch()
+    assert [process.pid for process in story.features().processes] == [101, 102]
+    story.step()
+    assert [process.pid for process in story.features().processes] == [100, 101, 102]
+
+
 def test_the_ledger_adds_up_after_all_that_can_happen(story) -> None:
     story.iterator(took=3)
     story.epoch(5)
@@ -284,7 +333,7 @@ def test_a_loop_that_updates_by_hand_is_told_by_its_backward_passes(story) -> No
     (process,) = story.features().processes
     assert process.optimizer_steps == 40
     assert process.loop == pytest.approx(0.394)
-    assert process.ledger["step"] == pytest.approx(0.394)
+    assert process.ledger["step"] == pytest.approx(0.474)  # from the first pass on
     story.step()  # one that comes late: the passes gathered their gradients for it
     assert story.features().processes[0].optimizer_steps == 1
 

@@ -367,3 +367,14 @@ def test_says_who_takes_the_batches_where_the_training_does_not(
     assert f"another thread takes its batches, and is in next() {share:.0%} of the time: {said}" in text
     assert "nothing to gain from the loader" not in text
     assert "run longer" not in text
+
+
+def test_a_short_run_shows_its_loop_and_the_rest_as_figures(features: Make, process: Make) -> None:
+    spent = {"startup": 8.0, "step": 6.0, "loader.wait": 2.0, "teardown": 4.0}
+    short = process(ledger=spent, wall=20.0, loop=8.0)
+    text = "\n".join(shown(features(processes=(short,), wall=20.0, devices=())))
+    assert "20.0 s (8.0 s start-up, 4.0 s teardown)" in text
+    assert "█ step 75%  ▓ loader.wait 25%\n" in text
+    long = replace(short, wall=40.0, ledger={name: 2 * seconds for name, seconds in spent.items()})
+    text = "\n".join(shown(features(processes=(long,), wall=40.0, devices=())))
+    assert "█ startup 40%  ▓ step 30%  ▒ teardown 20%  ░ loader.wait 10%\n" in text
