@@ -308,6 +308,7 @@ class Precision:
     """How the model computes, as told from inside when it was called first."""
 
     types: tuple[str, ...] = ()  # of its parameters: ("torch.float32",); () where it was not looked at
+    devices: tuple[str, ...] = ()  # where they lie: ("cuda",); () where it was not looked at, or of older guests
     autocast: bool = False  # was ever entered, or was on at that call
     tf32: bool | None = None  # matrix products may round their factors to TF32
     products: bool = False  # it has matrices
@@ -466,6 +467,7 @@ class Process:
     cpu: float | None = None  # cores that the process itself used, mean over the loop
     queued: float | None = None  # threads of it that were runnable without a CPU, mean over the loop
     torch: str = ""  # version
+    built: str | None = None  # the CUDA or HIP that it is built for; empty for neither, None without torch
     precision: Precision = field(default_factory=Precision)
     folders: Mapping[str, str] = field(default_factory=dict)  # device of the files it reads, to a folder
     copies: tuple[Copy, ...] = ()  # to the device, most time first
@@ -482,6 +484,15 @@ class Process:
     looks: int = 0  # bursts in which those stacks were taken; 0 where the ledger is of spans
     meetings: tuple[Meeting, ...] = ()  # rounds between meetings with other ranks, steady state
     rounds: int = 0  # of these in the whole run, those that were not timed included
+
+    @property
+    def on_host(self) -> bool:
+        """Return whether it is known to compute on the host: its torch runs nowhere else, or its parameters lie there.
+
+        Not where anything of it was seen on a device: parameters may be kept apart from where they are used.
+        """
+        told = self.built == "" or self.precision.devices == ("cpu",)
+        return told and not (self.allocators or self.copies or self.gaps or self.device_step)
 
     @property
     def kernels(self) -> float | None:
@@ -535,6 +546,7 @@ class Device:
     others: Mapping[int, float] = field(default_factory=dict)  # foreign pid to share of SM time (or of presence)
     others_memory: int | None = None
     jobs_busy: float | None = None  # SM share of the job's own processes
+    jobs_memory: int | None = None  # B that these hold, mean
     memory: Trend | None = None  # of the memory in use, all processes
     idle: float | None = None  # s of the whole run without a kernel, before it was the job's included
     energy: float | None = None  # J drawn since it was first read

@@ -254,6 +254,7 @@ class Host:
             others=others,
             others_memory=_whole(self.mean("gpu.others.memory", index)),
             jobs_busy=self.mean("gpu.job.busy", index),
+            jobs_memory=_whole(self.mean("gpu.job.memory", index)),
             memory=self.trend("gpu.memory.used", index),
             idle=meter.idle(started, until),
             energy=meter.energy(until),

@@ -111,6 +111,7 @@ class Training:
         self._given = 0  # ns: when the last batch was, 0 where none was left
         self.rank: int | None = None
         self.torch = ""
+        self.built: str | None = None
         self._shards = False  # a dataset in this very process asked for its worker
         self._draws: bool | None = None  # samples that were made in this very process drew torch's random numbers
         self._filing: Filing | None = None  # of a file that batches made in this very process opened
@@ -166,6 +167,8 @@ class Training:
             self._sites[int(str(fields["id"]))] = _Site(str(fields.get("where", "")), str(fields.get("what", "")))
         elif kind == "process":
             self.torch = str(fields.get("torch") or self.torch)
+            if fields.get("torch"):
+                self.built = str(fields.get("cuda") or "")
             if fields.get("rank") is not None:
                 self.rank = maybe(fields["rank"])
                 self.local_rank = maybe(fields.get("local_rank"))
@@ -627,6 +630,7 @@ class Training:
             cpu=None if cores is None else cores / ranks,
             queued=None if queued is None else queued / ranks,
             torch=self.torch,
+            built=self.built,
             precision=self._precision,
             folders=dict(self._folders),
             copies=self._copies.features(self._site),
