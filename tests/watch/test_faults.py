@@ -100,6 +100,24 @@ def test_a_full_disk_costs_the_recording_only(watch, tmp_path) -> None:
     assert not list(tmp_path.glob("gputune-runs/*/findings.json*"))
 
 
+def test_a_recording_that_is_gone_is_not_named(watch, tmp_path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import shutil, sys, time, torch\n"
+        "class Slow:\n"
+        "    def __len__(self): return 60\n"
+        "    def __getitem__(self, index): time.sleep(0.02); return index\n"
+        "for n, _ in enumerate(torch.utils.data.DataLoader(Slow())):\n"
+        "    if n == 50: shutil.rmtree(sys.argv[1], ignore_errors=True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(FAKE_TORCH)}
+    for taken, named in (("run-1", False), ("nothing", True)):
+        out = "run-1" if taken == "run-1" else "run-2"
+        said = watch("--out", out, "--", sys.executable, "train.py", taken, env=environment).stderr
+        assert "60 batches" in said
+        assert "next: " in said
+        assert (f" {out}\n" in said) == named, said
+
+
 def test_a_full_output_costs_the_verdict_on_it_only(watch) -> None:
     with Path("/dev/full").open("w") as full:
         done = watch(
