@@ -236,6 +236,7 @@ class Place:
     count: int
     seconds: float  # inclusive
     waits_inside: float = 0.0  # loader waits nested in them (evaluation)
+    every: int | None = None  # steps after which they came again, as a rule; None where that differed
     feeds: int = 0  # of them, those after which the training went on with a DataLoader built since (evaluation)
 
 

@@ -13,6 +13,7 @@ from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
 from gputune.gathering.clocked import Clocked
 from gputune.gathering.copies import Copies
+from gputune.gathering.intervals import Intervals
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
 from gputune.gathering.precision import precise
@@ -107,8 +108,10 @@ class Training:
         self.ledger = Ledger(started)
         self.open: Open | None = None
         self.trains = False
-        self._first_pass = 0  # ns: of a step only the end is told, and one of LBFGS has many passes
-        self._given = 0  # ns: when the last batch was, 0 where none was left
+        self._intervals = Intervals()
+        # ns of the first backward pass (of a step only the end is told, and one of LBFGS has many passes), and of when
+        # the last batch was given, 0 where none was left
+        self._first_pass = self._given = 0
         self.rank: int | None = None
         self.torch = ""
         self.built: str | None = None
@@ -248,6 +251,8 @@ class Training:
         self._rollouts.trained(record.t1)
         if record.t1 <= self._asked:  # a guest tells it after the batch that was asked for next
             self._stepped_before = record.t1
+        if not self._rounds.by_batches:
+            self._intervals.round(record.t1, self._rounds.steps)
         self._stretches.stepped(record.t1)
         self._rounds.step(record.t1, record.a)
         self.learns = True
@@ -412,6 +417,7 @@ class Training:
     def _advanced(self, loader: LoaderState, record: Record) -> None:
         """Learn what a batch that the training waited for says of its loop: one of an evaluation nothing, as a rule."""
         if not loader.evaluates:
+            self._intervals.round(record.t1, self._done)
             self._rounds.by_batches = True  # it waited for one that was no evaluation's
             self._rollouts.trained(record.t1)
             self._looped(record)
@@ -514,14 +520,15 @@ class Training:
         """Count a span at its place, and calls that were told with it at theirs."""
         ns, inside = record.t1 - record.t0, claim.self_ns.get("loader.wait", 0)
         if record.code not in JOINED:
-            self._place(name, site, 1, ns, inside)
+            self._place(name, site, record.t0, 1, ns, inside)
             return
-        self._place(name, site, record.c or 1, max(0, ns - record.b), inside)  # a recording rounds
+        self._place(name, site, record.t0, record.c or 1, max(0, ns - record.b), inside)  # a recording rounds
         if record.d:
-            self._place(name, self._sites.get(record.d & SITE), record.d >> SITE_BITS, record.b, 0)
+            self._place(name, self._sites.get(record.d & SITE), record.t0, record.d >> SITE_BITS, record.b, 0)
 
-    def _place(self, name: str, site: _Site | None, count: int, ns: int, inside: int) -> None:
+    def _place(self, name: str, site: _Site | None, at: int, count: int, ns: int, inside: int) -> None:  # noqa: PLR0913, PLR0917 - the sums of an entry
         key = _key(name, site)
+        self._intervals.paused(key, at)
         if key not in self._places and len(self._places) >= PLACES:
             return
         entry = self._places.setdefault(key, [0, 0, 0, 0])
@@ -608,7 +615,16 @@ class Training:
             optimizer_steps=self._rounds.count,
             loaders=loaders,
             places=tuple(
-                Place(span=n, where=w, what=x, count=c, seconds=s / NS, waits_inside=i / NS, feeds=f)
+                Place(
+                    span=n,
+                    where=w,
+                    what=x,
+                    count=c,
+                    seconds=s / NS,
+                    waits_inside=i / NS,
+                    feeds=f,
+                    every=self._intervals.of((n, w, x)),
+                )
                 for (n, w, x), (c, s, i, f) in sorted(self._places.items(), key=lambda item: -item[1][1])
                 if not (infers and n == "evaluation")
             ),

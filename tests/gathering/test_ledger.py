@@ -85,6 +85,30 @@ def test_a_parent_that_waits_for_those_who_train_and_tries_the_model_trains_noth
     assert [process.pid for process in story.features().processes] == [100, 101, 102]
 
 
+@pytest.mark.parametrize("loader", [False, True])
+def test_a_pause_comes_as_often_as_it_was_set_to(story, loader) -> None:
+    """At 0, 25, 50, 75 and 100 of 101 steps: five times, and every 25 steps."""
+    story.note(n="site", id=1, where="train.py:9", what="torch.save")
+    if loader:
+        story.iterator()
+    late = []  # of a loop without batches steps are told late, eight at a time
+    for step in range(101):
+        if step % 25 == 0:
+            story.span(SpanCode.CHECKPOINT, 40, a=1)
+        if loader:
+            story.batch()
+            story.step()
+            continue
+        story.at += 10
+        late.append(story.at)
+        if len(late) == 8:
+            for at in late:
+                story.record(Kind.STEP, at, at, a=1)
+            late.clear()
+    (process,) = story.features().processes
+    assert [(place.count, place.every) for place in process.places] == [(5, 25)]
+
+
 def test_the_ledger_adds_up_after_all_that_can_happen(story) -> None:
     story.iterator(took=3)
     story.epoch(5)
