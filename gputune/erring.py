@@ -32,7 +32,7 @@ def growth(run: Features) -> GrowthRow | None:
     ended = error(run)
     if not killed(run) and not (ended is not None and any(word in ended.what for word in MEMORY)):
         return None
-    own = [(process.memory, "training", process.pid) for process in run.processes]
+    own = [(process.rising, "training", process.pid) for process in run.processes]
     workers = [(x.worker_growth, "worker", p.pid) for p in run.processes for x in p.loaders if x.num_workers]
     sure = [(t, who, pid) for t, who, pid in own + workers if t is not None and t.low * t.seconds >= NOTABLE]
     if not sure:

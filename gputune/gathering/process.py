@@ -23,6 +23,7 @@ from gputune.gathering.settling import Settling
 from gputune.gathering.stops import Stops
 from gputune.gathering.storage import filing
 from gputune.gathering.stretches import Stretches
+from gputune.gathering.trend import LEAST
 from gputune.gathering.trouble import TROUBLES, Trouble
 from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
@@ -48,6 +49,7 @@ FILES = frozenset({"numpy.save", "numpy.savez", "numpy.savez_compressed", "pickl
 JOINED = frozenset({int(SpanCode.LOGGING), int(SpanCode.REPORTING)})  # records of these stand for several calls
 SITE_BITS, SITE = 16, 0xFFFF  # of field d in such records
 WRITES = frozenset({"checkpoint", "logging", "reporting"})
+FEW = 2  # readings, one a second, in each half of a loop that ended early: enough to tell what grew, not what will
 JOIN = 100_000  # ns; writes of one kind that follow each other so closely are one pause, with the work to make them
 
 
@@ -60,7 +62,7 @@ class Means(Protocol):
     def last(self, name: str, instance: str = "") -> float | None:
         """Return the last value of a metric, None where it was not measured."""
 
-    def trend(self, name: str, instance: str = "", since: int | None = 0) -> Trend | None:
+    def trend(self, name: str, instance: str = "", since: int | None = 0, least: int = LEAST) -> Trend | None:
         """Return how an amount of memory moved over the loop from `since` (ns) on, None where that is not known."""
 
     @property
@@ -651,6 +653,7 @@ class Training:
             folders=dict(self._folders),
             copies=self._copies.features(self._site),
             memory=host.trend("memory.main", str(self.guest.pid), self._settling.since),
+            rising=host.trend("memory.main", str(self.guest.pid), least=FEW),
             allocators=self._allocations.features(host.indices, self._loop_began, self._loop_end),
             gaps=tuple(self._gaps),
             works=tuple(self._works),

@@ -384,3 +384,14 @@ def test_backward_passes_are_no_steps_where_a_loader_gives_batches(story) -> Non
         story.at += 5
     (process,) = story.features().processes
     assert (process.batches, process.optimizer_steps) == (30, 0)
+
+
+def test_what_grew_in_a_short_loop_is_known_where_it_ended_for_want_of_memory(story) -> None:
+    for second in range(5):
+        story.sample("memory.main", 1e9 + second * 300e6, "100")
+        story.epoch(10, step=99)
+    (process,) = story.features().processes
+    assert process.memory is None  # too few readings to say what will come
+    assert process.rising is not None
+    assert process.rising.last - process.rising.first == pytest.approx(1.2e9)
+    assert process.rising.low * process.rising.seconds == pytest.approx(1.2e9, rel=0.01)

@@ -42,14 +42,14 @@ def test_of_scripts_one_after_the_other_the_last_one_is(features: Make) -> None:
 
 
 def test_memory_that_ran_out_is_told_with_the_growth_before(features: Make, process: Callable[..., Process]) -> None:
-    growing = process(memory=GROWTH)
+    growing = process(rising=GROWTH)
     run = features(processes=(growing,), exit_code=1, raised=(replace(FIRST, what="MemoryError"),))
     grown = "the training process's own memory had grown from 1 GB to 3 GB in the 40.0 s before"
     assert f"ended by MemoryError, at train.py:31 on rank 0; {grown}" in said(run)
     killed = replace(run, raised=(), exit_code=137, oom_kills=(1, "machine"))
     assert f"for want of memory during the run; {grown}" in said(killed)
     assert growth(replace(run, raised=(FIRST,))) is None  # another error: what grew is not the reason
-    flat = process(memory=replace(GROWTH, low=0.0))
+    flat = process(rising=replace(GROWTH, low=0.0))
     assert growth(replace(killed, processes=(flat,))) is None
 
 
