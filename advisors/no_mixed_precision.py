@@ -10,8 +10,8 @@ all other kernels move half of the bytes. How much a model gains rests on the sh
 tells: what is promised is the least, and what others have gained is said beside it.
 
 What to do: `with torch.autocast("cuda", dtype=torch.bfloat16):` around forward pass and loss (with float16 also a
-`torch.amp.GradScaler`; before compute capability 8 only that runs on tensor cores). If it has to stay 32 bits: `torch.set_float32_matmul_precision("high")` lets matrix products
-round their factors to TF32.
+`torch.amp.GradScaler`; before compute capability 8 only that runs on tensor cores). If it has to stay 32 bits:
+`torch.set_float32_matmul_precision("high")` lets matrix products round their factors to TF32.
 
 When it is wrong: when wrappers cast by themselves (sharded data parallel does: of jobs of several ranks only the
 counters are believed); when the work is no matrix products (simulations, sparse or recurrent scalar work), or when it
