@@ -10,8 +10,8 @@ all other kernels move half of the bytes. How much a model gains rests on the sh
 tells: what is promised is the least, and what others have gained is said beside it.
 
 What to do: `with torch.autocast("cuda", dtype=torch.bfloat16):` around forward pass and loss (with float16 also a
-`torch.amp.GradScaler`). If it has to stay 32 bits: `torch.set_float32_matmul_precision("high")` lets matrix products
-round their factors to TF32.
+`torch.amp.GradScaler`; before compute capability 8 only that runs on tensor cores). If it has to stay 32 bits:
+`torch.set_float32_matmul_precision("high")` lets matrix products round their factors to TF32.
 
 When it is wrong: when wrappers cast by themselves (sharded data parallel does: of jobs of several ranks only the
 counters are believed); when the work is no matrix products (simulations, sparse or recurrent scalar work), or when it
@@ -88,6 +88,12 @@ def _may_round(run: Features, capability: float) -> bool:
     return any(seen.tf32 is not False or (seen.convolutions and capability >= TF32) for seen in each)
 
 
+def _half(device: Device) -> str:
+    """Return what a device has tensor cores for, and what that takes: older ones have none for bfloat16."""
+    old = device.capability is not None and device.capability < TF32
+    return "float16) with a torch.amp.GradScaler" if old else "bfloat16)"
+
+
 def _finding(device: Device, seen: str) -> Finding:
     busy = min(1.0, device.busy or 0.0)
     low, likely, high = (1 / (1 - busy * (1 - 1 / times)) for times in FASTER)
@@ -100,7 +106,7 @@ def _finding(device: Device, seen: str) -> Finding:
     return Finding(
         id="no-mixed-precision",
         says=f"GPU {device.index} ({device.name}) is busy {busy:.0%} of the time, {seen}",
-        do='run forward pass and loss under torch.autocast("cuda", dtype=torch.bfloat16), and compare the loss',
+        do=f'run forward pass and loss under torch.autocast("cuda", dtype=torch.{_half(device)}, and compare the loss',
         share_lost=1 - 1 / likely,
         speedup=speedup,
         basis=f"the busy time x{FASTER[0]:g} to x{FASTER[2]:g} as fast, as published; the rest as it is",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from gputune import __version__
 from gputune.isolation import own_modules_first
 from gputune.launch import express
+from gputune.launch.link import Ended, Link
 
 SUPERVISED = frozenset({"watch", "run", "share"})  # the commands that run somebody else's program in our place
 
@@ -56,7 +57,6 @@ def _said(text: str) -> bool:
 
 
 def _supervised(arguments: list[str]) -> None:
-    from gputune.launch.link import Link  # noqa: PLC0415 - as above
     from gputune.launch.supervisor import supervise  # noqa: PLC0415 - as above
 
     def first(link: Link, _run: dict[str, object]) -> int:
@@ -83,7 +83,15 @@ def _supervised(arguments: list[str]) -> None:
 
         return recorder.record(link, restored(run), resumed=True)
 
-    supervise(first, again, _launcher if arguments[0] == "share" and not TALK & set(arguments) else None)
+    ahead = _launcher if arguments[0] == "share" and not TALK & set(arguments) else None
+    supervise(first, again, ahead, None if arguments[0] == "run" else _hand)
+
+
+def _hand(run: dict[str, object], ended: Ended, why: str) -> None:
+    """Write what is known of a run whose recorder was lost."""
+    from gputune.recorder import last  # noqa: PLC0415 - in a fork
+
+    last.hand(run, ended, why)
 
 
 def _launcher() -> Callable[[], None]:

@@ -145,6 +145,30 @@ class OutOfMemoryRow(msgspec.Struct, frozen=True, kw_only=True):
     growth_bytes_per_step: float | None
 
 
+class ErrorRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The error that ended a command which failed: in one line, and the line of the script that it came up at.
+
+    `trained`: that process had made batches or steps. `others` of the same time ended with an error as well.
+    """
+
+    pid: int
+    rank: int | None
+    what: str
+    where: str
+    trained: bool
+    others: int
+
+
+class GrowthRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What had grown of the host's memory before it ran out: of the `training` process itself, or of each `worker`."""
+
+    pid: int
+    of: str
+    first_bytes: float
+    last_bytes: float
+    seconds: float
+
+
 class FailureRow(msgspec.Struct, frozen=True, kw_only=True):
     """The last error of CUDA's in one process: what it said, and the line where that was noticed.
 
@@ -317,6 +341,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     oom_kills: int = 0
     oom_kills_where: str = ""
     out_of_memory: list[OutOfMemoryRow] = []
+    error: ErrorRow | None = None
+    host_growth: GrowthRow | None = None
     failures: list[FailureRow] = []
     unused: list[UnusedRow] = []
     spent: Spent | None = None

@@ -20,7 +20,9 @@ SPANS = (
     "evaluation",
     "collective",
     "step",
+    "teardown",
 )
+AROUND_LOOP = ("startup", "teardown")  # of these, what lies before the loop and after it
 
 
 class Kind(IntEnum):

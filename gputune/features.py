@@ -236,6 +236,7 @@ class Place:
     count: int
     seconds: float  # inclusive
     waits_inside: float = 0.0  # loader waits nested in them (evaluation)
+    every: int | None = None  # steps after which they came again, as a rule; None where that differed
     feeds: int = 0  # of them, those after which the training went on with a DataLoader built since (evaluation)
 
 
@@ -308,6 +309,7 @@ class Precision:
     """How the model computes, as told from inside when it was called first."""
 
     types: tuple[str, ...] = ()  # of its parameters: ("torch.float32",); () where it was not looked at
+    devices: tuple[str, ...] = ()  # where they lie: ("cuda",); () where it was not looked at, or of older guests
     autocast: bool = False  # was ever entered, or was on at that call
     tf32: bool | None = None  # matrix products may round their factors to TF32
     products: bool = False  # it has matrices
@@ -399,6 +401,19 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """The error that ended a process which used torch, in one line, and the line of the script that it came up at."""
+
+    pid: int
+    rank: int | None
+    what: str  # `ValueError: too many dimensions`
+    where: str  # `train.py:31`; empty where no Python code was to be seen
+    started: int  # ns: when the process was first seen
+    ended: int  # ns: when it ended, 0 while it lives
+    trained: bool  # it had made batches or steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unused:
     """A process that trained by a torch which is built for CUDA, and used no device."""
 
@@ -448,10 +463,12 @@ class Process:
     cpu: float | None = None  # cores that the process itself used, mean over the loop
     queued: float | None = None  # threads of it that were runnable without a CPU, mean over the loop
     torch: str = ""  # version
+    built: str | None = None  # the CUDA or HIP that it is built for; empty for neither, None without torch
     precision: Precision = field(default_factory=Precision)
     folders: Mapping[str, str] = field(default_factory=dict)  # device of the files it reads, to a folder
     copies: tuple[Copy, ...] = ()  # to the device, most time first
     memory: Trend | None = None  # its own (anonymous) resident memory
+    rising: Trend | None = None  # the same of a few readings as well: for a run that ended for want of it
     allocators: tuple[Allocator, ...] = ()  # one a device that it uses
     gaps: tuple[float, ...] = ()  # device idle between steps, on the device's clock
     works: tuple[float, ...] = ()  # device time of the steps' work, on the device's clock
@@ -464,6 +481,15 @@ class Process:
     looks: int = 0  # bursts in which those stacks were taken; 0 where the ledger is of spans
     meetings: tuple[Meeting, ...] = ()  # rounds between meetings with other ranks, steady state
     rounds: int = 0  # of these in the whole run, those that were not timed included
+
+    @property
+    def on_host(self) -> bool:
+        """Return whether it is known to compute on the host: its torch runs nowhere else, or its parameters lie there.
+
+        Not where anything of it was seen on a device: parameters may be kept apart from where they are used.
+        """
+        told = self.built == "" or self.precision.devices == ("cpu",)
+        return told and not (self.allocators or self.copies or self.gaps or self.device_step)
 
     @property
     def kernels(self) -> float | None:
@@ -517,6 +543,7 @@ class Device:
     others: Mapping[int, float] = field(default_factory=dict)  # foreign pid to share of SM time (or of presence)
     others_memory: int | None = None
     jobs_busy: float | None = None  # SM share of the job's own processes
+    jobs_memory: int | None = None  # B that these hold, mean
     memory: Trend | None = None  # of the memory in use, all processes
     idle: float | None = None  # s of the whole run without a kernel, before it was the job's included
     energy: float | None = None  # J drawn since it was first read
@@ -625,5 +652,6 @@ class Features:
     oom_kills: tuple[int, str] = (0, "")  # processes that the kernel killed for want of memory, and of what: "machine"
     out_of_memory: tuple[OutOfMemory, ...] = ()  # of a device, one a process
     failures: tuple[Failure, ...] = ()  # of CUDA, one a process
+    raised: tuple[Raised, ...] = ()  # errors that ended processes, one a process
     unused: tuple[Unused, ...] = ()  # processes that could have used a device, as far as their torch goes
     stopped: float = 0.0  # s of `wall` in which all training processes stood still, because somebody had stopped them

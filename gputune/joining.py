@@ -50,6 +50,7 @@ def joined(parts: Sequence[Part]) -> Features:
         unavailable={probe: why for f in reversed(every) for probe, why in f.unavailable.items()},
         dropped=sum(f.dropped for f in every),
         failures=tuple(each for f in every for each in f.failures),
+        raised=tuple(each for f in every for each in f.raised),
         unused=tuple(each for f in every for each in f.unused),
         out_of_memory=tuple(each for f in every for each in f.out_of_memory),
     )

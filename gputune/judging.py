@@ -1,6 +1,7 @@
 """Every advisor, each alone, over one run: what they found, best gain first."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import cast
 
 from gputune import rivals
@@ -21,6 +22,7 @@ def judge(run: Features, failed: dict[str, str] | None = None, perhaps: list[Fin
     An advisor that raises is left out and named in `failed` (id to reason): it takes no other with it. Where nothing is
     found in the run itself, changes that may help it, without being sure to, are added to `perhaps`.
     """
+    run = _within_reach(run)
     found: list[Finding] = []
     for name in names("gputune.advisors"):
         found.extend(_ask(name, run, failed))
@@ -30,6 +32,16 @@ def judge(run: Features, failed: dict[str, str] | None = None, perhaps: list[Fin
     if perhaps is not None and not any(map(_is_gain, spoken)):
         perhaps += rivals.settle(run, _once(filter(_worth_trying, founded)))
     return spoken
+
+
+def _within_reach(run: Features) -> Features:
+    """Return the run without devices that nothing of it computes on: what they do says nothing of it.
+
+    Where it is known that all processes compute on the host, those count on which NVML has seen a process of the job.
+    """
+    if not run.processes or not all(process.on_host for process in run.processes):
+        return run
+    return replace(run, devices=tuple(each for each in run.devices if each.jobs_busy or each.jobs_memory))
 
 
 def _is_gain(finding: Finding) -> bool:

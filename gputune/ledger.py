@@ -97,6 +97,11 @@ class Ledger:
             self._merge()
         return mine
 
+    @property
+    def latest(self) -> int:
+        """Return when the latest span ended (ns), 0 without any."""
+        return max((claim.t1 for claim in self._open[-2:]), default=0)
+
     def covered(self, t0: int, t1: int) -> int:
         """Return the ns between `t0` and `t1` that spans cover; both lie after all spans but the latest ones."""
         total = 0

@@ -61,13 +61,14 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
     factor = rarer(share / words.affordable)
     gain = pause_gain(run, process, words.span, 1 / factor)
     each = place.seconds / count if count else 0.0
-    every = max(1, round(steps / count)) if count else 1
+    every = place.every or (max(1, round(steps / count)) if count else 1)
     interval = math.ceil(every * factor)
+    often = _often(count, steps, place.every)
     details = ", ".join([f"{each * 1e3:.3g} ms each", *filter(None, [place.what, _waiting(place)])])
     return Finding(
         id=words.id,
         says=(
-            f"{words.one} {_often(count, steps)} takes {share:.0%} of the loop{_whose(run, process, words.span)}"
+            f"{words.one} {often} takes {share:.0%} of the loop{_whose(run, process, words.span)}"
             + (f" ({details})" if place.what else "")
         ),
         do=f"{words.verb} every {_steps(interval)} instead of every {_steps(every)}",
@@ -107,8 +108,10 @@ def _waiting(place: Place) -> str:
     return f"{min(1.0, share):.0%} of it loader.wait" if share > MOSTLY else ""
 
 
-def _often(count: int, steps: int) -> str:
-    """Return how often a pause comes: `every 10 steps`, `8 times a step`."""
+def _often(count: int, steps: int, every: int | None = None) -> str:
+    """Return how often a pause comes: `every 10 steps`, `8 times a step`; `every` is what was counted."""
+    if every is not None and every > 1:
+        return f"every {_steps(every)}"
     if count >= 2 * steps > 0:
         return f"{round(count / steps)} times a step"
     return f"every {_steps(max(1, round(steps / count)) if count else 1)}"

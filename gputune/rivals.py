@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputune import team
+from gputune.events import AROUND_LOOP
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import AROUND, Finding, Speedup
 from gputune.prediction import ERROR
@@ -319,7 +320,7 @@ def capacities(processes: Iterable[Process]) -> dict[str, float]:
     most: dict[str, float] = {}
     for process in processes:
         if process.loop > 0:
-            _raise(most, {name: s / process.loop for name, s in process.ledger.items() if name != "startup"})
+            _raise(most, {name: s / process.loop for name, s in process.ledger.items() if name not in AROUND_LOOP})
     return most
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from gputune import erring
 from gputune.device_ledger import PARTS, device_ledger
 from gputune.document import (
     Attached,
@@ -85,6 +86,8 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         oom_kills=features.oom_kills[0],
         oom_kills_where=features.oom_kills[1],
         out_of_memory=ran_out(features),
+        error=erring.error(features),
+        host_growth=erring.growth(features),
         failures=failed(features),
         unused=unused(features),
         stopped_s=_short(features.stopped),

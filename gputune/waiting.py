@@ -7,6 +7,7 @@ the training neither waited for batches nor wrote anything, that is, in which a 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gputune.events import AROUND_LOOP
 from gputune.features import Features, Process
 
 # In these spans the training thread gives a device nothing to do. Evaluation and collectives do; `sync` waits for one.
@@ -38,7 +39,7 @@ def in_waits(spans: Mapping[str, float], seconds: float) -> float:
 
 
 def waited(run: Features) -> float | None:
-    """Return the s of the whole run in which training processes had nothing for a device, start-up included."""
+    """Return the s of the whole run, not of the loop alone, in which training processes had nothing for a device."""
     heard = [p for p in run.processes if p.guest == "ring" or p.looks]
     if not heard:
         return None
@@ -46,4 +47,4 @@ def waited(run: Features) -> float | None:
 
 
 def _waited(process: Process) -> float:
-    return sum(process.ledger.get(name, 0.0) for name in (*WAITS, "startup"))
+    return sum(process.ledger.get(name, 0.0) for name in (*WAITS, *AROUND_LOOP))

@@ -23,6 +23,7 @@ from collections import deque
 from pathlib import Path
 
 from gputune.events import APART, Event, Kind, Record
+from gputune.hygiene import mask
 from gputune.sample import Guest, Json, Metric, Note, Open, Reading, Role, Sample, Target, Ticks, now
 
 WAIT = Metric("loader.wait", "ratio", "Share of the last second that training processes spent in next(), their mean.")
@@ -226,7 +227,7 @@ class Ring:
             with contextlib.suppress(ValueError):
                 fields = json.loads(line)
                 if isinstance(fields, dict):
-                    notes.append(fields)
+                    notes.append(_masked(fields) if fields.get("n") == "raised" else fields)
         return notes
 
     def close(self) -> None:
@@ -234,6 +235,11 @@ class Ring:
         self._words.release()
         self._view.release()
         self._map.close()
+
+
+def _masked(fields: dict[str, Json]) -> dict[str, Json]:
+    """Return what an error said without secrets: it may name an address with a password in it."""
+    return {**fields, "what": mask([str(fields.get("what") or "")])[0]}
 
 
 class Process:

@@ -17,6 +17,7 @@ SPANS = {  # the words of the ledger, in the colours that the verdict on a termi
     "sync": ("#d77fc0", "#9c3f86"),
     "copy.h2d": ("#7fa6f5", "#3f68c4"),
     "collective": ("#6fd3dc", "#1b8a95"),
+    "teardown": ("#8da9e8", "#5575b5"),
     "other": ("#7b8494", "#737a86"),
 }
 # role: (dark, light), each as Rich writes a style

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gputune.events import Event, Kind
-from gputune.features import Features
+from gputune.features import Features, Raised
 from gputune.gates import Look
 from gputune.gathering.host import Host
 from gputune.gathering.network import network
@@ -54,6 +54,7 @@ class Gatherer:
         self._guests: dict[int, Guest] = {}
         self._trainings: dict[int, Training] = {}
         self._early: dict[int, list[Note]] = {}
+        self._raised: dict[int, Mapping[str, Json]] = {}
         self._workers = _Workers()
         self._lost = 0
         self._stops: dict[int, Stops] = {}  # by pid: a process may be stopped before it trains
@@ -90,6 +91,8 @@ class Gatherer:
             self._stop(note.fields)
         elif note.process < 0:
             self.host.note(note.fields)
+        elif note.fields.get("n") == "raised":  # before it has trained, too
+            self._raised[note.process] = note.fields
         elif note.process in self._trainings:
             self._trainings[note.process].note(note.fields)
         else:
@@ -153,6 +156,32 @@ class Gatherer:
         for event in waiting:
             self._worker_event(event, self._guests[event.process])
 
+    def _trained(self) -> list[Training]:
+        """Return the processes that train. Who only starts those that do, waits and tries what they learnt is none."""
+        found = [training for training in self._trainings.values() if training.trains]
+        parents = {training.guest.ppid for training in found if training.learns}
+        return [training for training in found if training.learns or training.guest.pid not in parents]
+
+    def _errors(self) -> tuple[Raised, ...]:
+        """Return what ended processes, as they told it themselves."""
+        found = []
+        for process, fields in self._raised.items():
+            guest, training = self._guests.get(process), self._trainings.get(process)
+            if guest is None or guest.role != "main":
+                continue
+            what, where = (str(fields.get(name) or "") for name in ("what", "where"))
+            raised = Raised(
+                pid=guest.pid,
+                rank=None if training is None else training.rank,
+                what=what,
+                where=where,
+                started=guest.started,
+                ended=guest.ended,
+                trained=training is not None and training.trains,
+            )
+            found.append(raised)
+        return tuple(found)
+
     def _still(self, until: int) -> float:
         """Return for how long the command stood still, where no training was seen."""
         return max((stops.before(until) / NS for stops in self._stops.values()), default=0.0)
@@ -189,7 +218,7 @@ class Gatherer:
         self, until: int, *, exit_code: int | None = None, unavailable: Mapping[str, str] | None = None
     ) -> Features:
         """Return what is known at `until` (ns). Training processes come in the order of their ranks."""
-        trainings = [t for t in self._trainings.values() if t.trains]
+        trainings = self._trained()
         ranks = _at_once(trainings)
         learns = any(t.learns for t in trainings)
         machine = self.host.machine(ranks=ranks)
@@ -222,6 +251,7 @@ class Gatherer:
             dropped=self._lost,
             oom_kills=self.host.oom_kills,
             failures=tuple(each for each in failures if each is not None),
+            raised=self._errors(),
             unused=tuple(each for each in unused if each is not None),
             out_of_memory=tuple(self.host.beside(each) for each in found if each is not None),
         )

@@ -10,7 +10,7 @@ from gputune.gathering.meter import HELD, Meter
 from gputune.gathering.sampled import Sampled
 from gputune.gathering.stacks import Stacks
 from gputune.gathering.storage import RATES, Rate
-from gputune.gathering.trend import Series
+from gputune.gathering.trend import LEAST, Series
 from gputune.mounts import Mount
 from gputune.sample import ATTACHED, Guest, Json, Sample
 from gputune.units import NS
@@ -153,15 +153,15 @@ class Host:
         mean = self._means.get((name, instance))
         return mean.last if mean and mean.count else None
 
-    def trend(self, name: str, instance: str = "", since: int | None = 0) -> Trend | None:
+    def trend(self, name: str, instance: str = "", since: int | None = 0, least: int = LEAST) -> Trend | None:
         """Return how an amount of memory moved over the loop, from `since` (ns) on.
 
-        None where it was not read often enough, or where it is not known yet from when on it counts.
+        None with fewer than `least` readings in a half of it, or where it is not known yet from when on it counts.
         """
         series = self._series.get((name, instance))
         if series is None or since is None:
             return None
-        return series.trend(max(since, self._loop_began) / NS, self._loop_end / NS)
+        return series.trend(max(since, self._loop_began) / NS, self._loop_end / NS, least)
 
     @property
     def indices(self) -> Mapping[str, str]:
@@ -254,6 +254,7 @@ class Host:
             others=others,
             others_memory=_whole(self.mean("gpu.others.memory", index)),
             jobs_busy=self.mean("gpu.job.busy", index),
+            jobs_memory=_whole(self.mean("gpu.job.memory", index)),
             memory=self.trend("gpu.memory.used", index),
             idle=meter.idle(started, until),
             energy=meter.energy(until),

@@ -13,9 +13,10 @@ def precise(known: Precision, fields: Mapping[str, Json]) -> Precision:
     types = fields.get("types")
     if not isinstance(types, list):
         return replace(known, autocast=autocast)
-    tf32 = fields.get("tf32")
+    tf32, devices = fields.get("tf32"), fields.get("devices")
     return Precision(
         types=tuple(str(name) for name in types),
+        devices=tuple(str(name) for name in devices) if isinstance(devices, list) else (),
         autocast=autocast,
         tf32=tf32 if isinstance(tf32, bool) else None,
         products=fields.get("products") is True,

@@ -13,6 +13,7 @@ from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
 from gputune.gathering.clocked import Clocked
 from gputune.gathering.copies import Copies
+from gputune.gathering.intervals import Intervals
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
 from gputune.gathering.precision import precise
@@ -22,6 +23,7 @@ from gputune.gathering.settling import Settling
 from gputune.gathering.stops import Stops
 from gputune.gathering.storage import filing
 from gputune.gathering.stretches import Stretches
+from gputune.gathering.trend import LEAST
 from gputune.gathering.trouble import TROUBLES, Trouble
 from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
@@ -47,6 +49,7 @@ FILES = frozenset({"numpy.save", "numpy.savez", "numpy.savez_compressed", "pickl
 JOINED = frozenset({int(SpanCode.LOGGING), int(SpanCode.REPORTING)})  # records of these stand for several calls
 SITE_BITS, SITE = 16, 0xFFFF  # of field d in such records
 WRITES = frozenset({"checkpoint", "logging", "reporting"})
+FEW = 2  # readings, one a second, in each half of a loop that ended early: enough to tell what grew, not what will
 JOIN = 100_000  # ns; writes of one kind that follow each other so closely are one pause, with the work to make them
 
 
@@ -59,7 +62,7 @@ class Means(Protocol):
     def last(self, name: str, instance: str = "") -> float | None:
         """Return the last value of a metric, None where it was not measured."""
 
-    def trend(self, name: str, instance: str = "", since: int | None = 0) -> Trend | None:
+    def trend(self, name: str, instance: str = "", since: int | None = 0, least: int = LEAST) -> Trend | None:
         """Return how an amount of memory moved over the loop from `since` (ns) on, None where that is not known."""
 
     @property
@@ -107,8 +110,13 @@ class Training:
         self.ledger = Ledger(started)
         self.open: Open | None = None
         self.trains = False
+        self._intervals = Intervals()
+        # ns of the first backward pass (of a step only the end is told, and one of LBFGS has many passes), and of when
+        # the last batch was given, 0 where none was left
+        self._first_pass = self._given = 0
         self.rank: int | None = None
         self.torch = ""
+        self.built: str | None = None
         self._shards = False  # a dataset in this very process asked for its worker
         self._draws: bool | None = None  # samples that were made in this very process drew torch's random numbers
         self._filing: Filing | None = None  # of a file that batches made in this very process opened
@@ -164,6 +172,8 @@ class Training:
             self._sites[int(str(fields["id"]))] = _Site(str(fields.get("where", "")), str(fields.get("what", "")))
         elif kind == "process":
             self.torch = str(fields.get("torch") or self.torch)
+            if fields.get("torch"):
+                self.built = str(fields.get("cuda") or "")
             if fields.get("rank") is not None:
                 self.rank = maybe(fields["rank"])
                 self.local_rank = maybe(fields.get("local_rank"))
@@ -243,10 +253,12 @@ class Training:
         self._rollouts.trained(record.t1)
         if record.t1 <= self._asked:  # a guest tells it after the batch that was asked for next
             self._stepped_before = record.t1
+        if not self._rounds.by_batches:
+            self._intervals.round(record.t1, self._rounds.steps)
         self._stretches.stepped(record.t1)
         self._rounds.step(record.t1, record.a)
         self.learns = True
-        self._begin(record.t0)
+        self._begin(min(record.t0, self._first_pass or record.t0))
 
     def _measured(self, record: Record) -> None:
         """Take what clocks said of a step: the guest's, the device's, those of passes and meetings."""
@@ -273,8 +285,9 @@ class Training:
     def _passed(self, record: Record) -> None:
         """Take a backward pass: where no optimizer makes steps and no loader gives batches, it is what repeats."""
         self.learns = True
+        self._first_pass = self._first_pass or record.t0
         if self._rounds.backward():
-            self._begin(record.t0)
+            self._begin(self._first_pass)
             self._looped(record)
 
     @property
@@ -371,6 +384,7 @@ class Training:
                 self.fetched(record.a, fetch, -1)
         apart = bool(record.code & APART)  # the training does not stand still for it
         if not apart:
+            self._given = 0 if record.code & END else record.t1
             if iterator is not None and not self._loaders[iterator.loader].evaluates:
                 self._worked_on(record)
             self.meetings.waited(record)
@@ -405,6 +419,7 @@ class Training:
     def _advanced(self, loader: LoaderState, record: Record) -> None:
         """Learn what a batch that the training waited for says of its loop: one of an evaluation nothing, as a rule."""
         if not loader.evaluates:
+            self._intervals.round(record.t1, self._done)
             self._rounds.by_batches = True  # it waited for one that was no evaluation's
             self._rollouts.trained(record.t1)
             self._looped(record)
@@ -507,14 +522,15 @@ class Training:
         """Count a span at its place, and calls that were told with it at theirs."""
         ns, inside = record.t1 - record.t0, claim.self_ns.get("loader.wait", 0)
         if record.code not in JOINED:
-            self._place(name, site, 1, ns, inside)
+            self._place(name, site, record.t0, 1, ns, inside)
             return
-        self._place(name, site, record.c or 1, max(0, ns - record.b), inside)  # a recording rounds
+        self._place(name, site, record.t0, record.c or 1, max(0, ns - record.b), inside)  # a recording rounds
         if record.d:
-            self._place(name, self._sites.get(record.d & SITE), record.d >> SITE_BITS, record.b, 0)
+            self._place(name, self._sites.get(record.d & SITE), record.t0, record.d >> SITE_BITS, record.b, 0)
 
-    def _place(self, name: str, site: _Site | None, count: int, ns: int, inside: int) -> None:
+    def _place(self, name: str, site: _Site | None, at: int, count: int, ns: int, inside: int) -> None:  # noqa: PLR0913, PLR0917 - the sums of an entry
         key = _key(name, site)
+        self._intervals.paused(key, at)
         if key not in self._places and len(self._places) >= PLACES:
             return
         entry = self._places.setdefault(key, [0, 0, 0, 0])
@@ -544,6 +560,9 @@ class Training:
         timed = self._clocked.told
         self._awaited(totals, inclusive, in_loop)
         loop, behind = max(0, self._loop_end - self._loop_began) / NS, self._backlog.left(self._loop_end) / NS
+        if self.guest.ended and (rest := self._teardown(ledger, end, loop, behind)) > 0:
+            totals["teardown"] = min(rest, totals["step"])
+            totals["step"] -= totals["teardown"]
         cores, queued = host.mean("cpu.main"), host.mean("cpu.queued.main")
         frames, samples = stacks.of(self.guest.pid)
         after = stacks.afterwork(self.guest.pid, loaderless=not self._rounds.by_batches)
@@ -598,7 +617,16 @@ class Training:
             optimizer_steps=self._rounds.count,
             loaders=loaders,
             places=tuple(
-                Place(span=n, where=w, what=x, count=c, seconds=s / NS, waits_inside=i / NS, feeds=f)
+                Place(
+                    span=n,
+                    where=w,
+                    what=x,
+                    count=c,
+                    seconds=s / NS,
+                    waits_inside=i / NS,
+                    feeds=f,
+                    every=self._intervals.of((n, w, x)),
+                )
                 for (n, w, x), (c, s, i, f) in sorted(self._places.items(), key=lambda item: -item[1][1])
                 if not (infers and n == "evaluation")
             ),
@@ -620,15 +648,27 @@ class Training:
             cpu=None if cores is None else cores / ranks,
             queued=None if queued is None else queued / ranks,
             torch=self.torch,
+            built=self.built,
             precision=self._precision,
             folders=dict(self._folders),
             copies=self._copies.features(self._site),
             memory=host.trend("memory.main", str(self.guest.pid), self._settling.since),
+            rising=host.trend("memory.main", str(self.guest.pid), least=FEW),
             allocators=self._allocations.features(host.indices, self._loop_began, self._loop_end),
             gaps=tuple(self._gaps),
             works=tuple(self._works),
             device_step=timed,
         )
+
+    def _teardown(self, ledger: Ledger, end: int, loop: float, behind: float) -> float:
+        """Return the s from the last batch, step or span, and what was made of it, to the process's `end` (ns).
+
+        What becomes of a last batch that no step follows is not told: a mean round of the loop (s) is left for it.
+        """
+        if not self._loop_end:
+            return 0.0
+        rest = (end - max(self._loop_end, ledger.latest)) / NS - behind
+        return rest - loop / max(1, self._done) if self._given > self._rounds.last else rest
 
     def _awaited(self, *each: dict[str, float]) -> None:
         """Count as waiting for the device what copies stood before they could begin: that is no copying."""

@@ -10,8 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from gputune.errors import TOO_LOW
-from gputune.launch import family, signals
+from gputune.launch import family, lost, signals
 from gputune.launch.descriptors import close_others, is_open, null, say
 from gputune.launch.folders import hold, remove_rings
 from gputune.launch.link import Ended, Failed, Link, Message, Plan, Spoken, Started, pair
@@ -30,13 +29,20 @@ Load = Callable[[], Callable[[], None]]  # imports a command of our own; what it
 class Supervisor:
     """Starts `first` as the recorder's first life, and `again` as its next ones (with the plan's `run`).
 
-    `ahead` loads the command where that is a part of gputune.
+    `ahead` loads the command where that is a part of gputune. `hand` writes what is known where every life was lost;
+    without it nobody is told of that.
     """
 
-    def __init__(self, first: Record, again: Record, ahead: Load | None = None) -> None:
+    def __init__(
+        self, first: Record, again: Record, ahead: Load | None = None, hand: "lost.Hand | None" = None
+    ) -> None:
         self._first = first
         self._again = again
         self._load = ahead
+        self._hand = hand
+        self._over = False  # the command has ended
+        self._writes = False  # a recorder that nobody waits for writes what was asked for
+        self._lost = ""  # what became of the recorder, if it gave no verdict
         self._lives = 0
         self._recorder = 0
         self._recorder_status = 0
@@ -85,13 +91,15 @@ class Supervisor:
         self._wait_for_recorder(plan, mask)
         if plan.rings and not self._recorder:  # else it still reads them, and removes them itself
             remove_rings(plan.rings)
+        if self._hand is not None and self._lost and not self._spoken():
+            lost.tell(plan.run, ended, self._lost, None if self._writes else self._hand)
         return self._status(plan, ended.code or 0)
 
     def _status(self, plan: Plan, own: int) -> int:
         """Return what to leave with: the command's own status, unless the recorder has judged otherwise."""
         if self._spoken() and self._heard is not None:
             return own if self._heard.status is None else self._heard.status
-        return own or _unjudged(plan)
+        return own or lost.unjudged(plan.run)
 
     def _begin_recorder(self, record: Record, run: "dict[str, object]", mask: Mask) -> None:
         ours, theirs = pair()
@@ -150,7 +158,7 @@ class Supervisor:
         if number in signals.STOPS:
             self._stop_asked = time.monotonic()
             self._stop_signal = number
-            if _is_stopped(self._command):
+            if signals.is_stopped(self._command):
                 self._stop(number)
 
     def _reap(self, plan: Plan, mask: Mask) -> "Ended | None":
@@ -165,14 +173,24 @@ class Supervisor:
             if os.WIFSTOPPED(status):
                 if pid == self._command:
                     self._stopped(os.WSTOPSIG(status))
+                elif self._over:
+                    signals.send(pid, signal.SIGCONT)  # everybody waits for it by now
             elif pid == self._command:
                 cpu = usage.ru_utime + usage.ru_stime
                 code = os.waitstatus_to_exitcode(status)
                 ended = Ended(code, time.monotonic_ns(), cpu, usage.ru_maxrss * 1024)
             elif pid == self._recorder:
-                self._recorder = 0
-                if os.waitstatus_to_exitcode(status) and self._lives < LIVES and not self._spoken():
-                    self._begin_recorder(self._again, plan.run, mask)
+                self._buried(os.waitstatus_to_exitcode(status), plan, mask)
+
+    def _buried(self, code: int, plan: Plan, mask: Mask) -> None:
+        """Start the recorder's next life where it has left without a verdict."""
+        self._recorder = 0
+        if not code or self._spoken():
+            return
+        self._lost = lost.death(code)
+        # one more life once the command has ended: it has nothing left to do but to judge what the others have kept
+        if self._lives < LIVES + self._over:
+            self._begin_recorder(self._again, plan.run, mask)
 
     def _spoken(self) -> bool:
         """Return whether the recorder, now dead, had given its verdict."""
@@ -188,7 +206,7 @@ class Supervisor:
             self._forward(asked)
         elif time.monotonic() - self._stop_asked < STOP_WINDOW:
             self._stop(self._stop_signal)
-        elif _has_terminal():  # a shell waits there: it should see that its job has stopped, and can continue it
+        elif signals.has_terminal():  # a shell waits there: it should see that its job has stopped, and can continue it
             self._stop(number)
 
     def _stop(self, number: int) -> None:
@@ -200,29 +218,47 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
             signal.pthread_sigmask(signal.SIG_BLOCK, {number})
         signal.sigtimedwait({signal.SIGCONT}, 0)  # the one that woke us
-        if _is_stopped(self._command):  # it was sent to us alone
+        if signals.is_stopped(self._command):  # it was sent to us alone
             signals.send(self._command, signal.SIGCONT)
 
     def _wait_for_recorder(self, plan: Plan, mask: Mask) -> None:
         """Wait until the recorder has spoken and closed its files; a signal that asks us to leave is obeyed."""
         ended = time.monotonic()
+        self._over = True
+        if self._lost and not self._recorder:
+            self._begin_recorder(self._again, plan.run, mask)
+        if self._recorder and signals.is_stopped(self._recorder):
+            signals.send(self._recorder, signal.SIGCONT)
         while True:
             self._reap(plan, mask)
             past = time.monotonic() - ended
             if not self._recorder:
                 return
             if past >= PATIENCE:
-                signals.send(self._recorder, signal.SIGKILL)
+                self._give_up(plan, mask)
                 return
             info = signal.sigtimedwait(signals.LEAVES | {signal.SIGCHLD}, PATIENCE - past)
             if info is not None and info.si_signo != signal.SIGCHLD and past > DEAFNESS:
+                self._lost = "it was not waited for"  # the recorder finishes, and writes all that was asked for
+                self._writes = True
                 return
 
+    def _give_up(self, plan: Plan, mask: Mask) -> None:
+        """End a recorder that takes too long, once and for all."""
+        self._lives = LIVES + 1
+        signals.send(self._recorder, signal.SIGKILL)
+        deadline = time.monotonic() + DEAFNESS
+        while self._recorder and time.monotonic() < deadline:
+            signal.sigtimedwait({signal.SIGCHLD}, DEAFNESS)
+            self._reap(plan, mask)
+        self._recorder = 0  # dead, or about to be: it reads no ring any more
+        self._lost = f"the recorder gave none within {PATIENCE:.0f} s of the command's end"
 
-def supervise(first: Record, again: Record, ahead: Load | None = None) -> None:
+
+def supervise(first: Record, again: Record, ahead: Load | None = None, hand: "lost.Hand | None" = None) -> None:
     """Run a command under a recorder and leave as the command left. Does not return."""
     try:
-        code = Supervisor(first, again, ahead).run()
+        code = Supervisor(first, again, ahead, hand).run()
     except BaseException as error:  # noqa: BLE001 - the last line of defence: one sentence, never a traceback
         say(f"error: gputune could not supervise the command: {type(error).__name__}: {error}\n\nhint: try again\n")
         code = OURS
@@ -254,15 +290,6 @@ def _be_recorder(record: Record, run: "dict[str, object]", link: Link, mask: Mas
         os._exit(status)
 
 
-def _unjudged(plan: Plan) -> int:
-    """Return the status of a command that ended well, and no recorder has spoken: a gate that nobody judged failed."""
-    wishes = plan.run.get("wishes")
-    asked = isinstance(wishes, dict) and wishes.get("fail_under") is not None
-    if asked:
-        say("gputune: `--fail-under` failed: the recorder was lost\n")
-    return TOO_LOW if asked else 0
-
-
 def _environment(plan: Plan) -> "dict[str, str]":
     env = dict(os.environ)
     for name, value in plan.env.items():
@@ -271,19 +298,3 @@ def _environment(plan: Plan) -> "dict[str, str]":
         else:
             env[name] = value
     return env
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] == b"T"
-    except (OSError, IndexError):
-        return False
-
-
-def _has_terminal() -> bool:
-    try:
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 BRIEF = 0.3  # s: a command that ends before, and trained nothing, does not wait 60 ms for pyarrow to keep 3 readings
 
+ABOUT = "run.json"
 CLOSED = "closed"  # what a recording says of itself after a good end
 
 # Of the environment only these are kept: what a verdict may depend on, and nothing that could be a secret.
@@ -41,13 +42,20 @@ class Kept:
         self.trouble = ""
         self._folder = Path(run.folder) if run.folder else None
         # an earlier life may have been killed before it wrote anything
-        self._resumed = resumed and self._folder is not None and (self._folder / "run.json").exists()
+        self._resumed = resumed and self._folder is not None and (self._folder / ABOUT).exists()
         self._brief_until = started.t + int(BRIEF * NS)
         self._held: list[list[Reading]] = []
         self._began = False
         self._recording: Recording | None = None
+        self._nothing = False  # what writes it could not be loaded
         if self._folder is not None:
             self._open(self._folder, run, _about(run, command, started))
+
+    @property
+    def there(self) -> bool:
+        """Return whether there is a recording that can be named: its folder may have been taken away meanwhile."""
+        folder = self._folder
+        return self._recording is not None and not self._nothing and folder is not None and (folder / ABOUT).is_file()
 
     def earlier(self) -> Iterator[list[Reading]]:
         """Yield what earlier lives of the recorder kept."""
@@ -116,6 +124,7 @@ class Kept:
 
             lean()
         except Exception as error:  # noqa: BLE001 - the recording will find it missing too, and say so
+            self._nothing = True
             self.trouble = f"nothing was recorded ({_why(error)})"
         for readings in self._held:
             self._recording.take(readings)

@@ -75,6 +75,7 @@ class Life:
         self._kept.about(exit_code=outcome.exit_code, ended=ended.t, unavailable=dict(self._unavailable))
         self._kept.check()
         outcome.keep(verdict, broken=bool(self._kept.trouble))
+        outcome.recorded = self._kept.there
         self._end.status = self._gate.status(outcome.features, outcome.exit_code)
         if self._run.job:
             outcome, verdict = self._together(outcome, verdict)

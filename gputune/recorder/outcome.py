@@ -30,6 +30,7 @@ class Outcome:
         self._silent = alone
         self._json = b""
         self.troubles: list[str] = []
+        self.recorded = True  # there is a recording to be named
         self.features: Features | None = None  # what was measured
         self.tuned: Tuned | None = None  # what became of its loader
         self.since: Features | None = None  # thin: what was known when its loader came to be as it was at the end
@@ -91,6 +92,11 @@ class Outcome:
             if why:
                 self.troubles.append(why)
 
+    def hand(self, verdict: Verdict) -> None:
+        """Keep a verdict that was made elsewhere."""
+        self._json = to_json(verdict)
+        self.keep(verdict)
+
     def speak(self, verdict: Verdict | None, troubles: Sequence[str]) -> None:
         """Print the verdict, and what went wrong on the way to it, in one write."""
         shown, troubles = "", [trouble for trouble in troubles if trouble]
@@ -126,7 +132,7 @@ class Outcome:
 
     def _typed(self) -> str | None:
         """Return the run folder as the user would type it, None where there is none."""
-        if not self._run.folder:
+        if not self._run.folder or not self.recorded:
             return None
         try:
             short = os.path.relpath(self._run.folder)

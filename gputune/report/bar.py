@@ -23,6 +23,7 @@ COLOURS = {
     "sync": "95",
     "copy.h2d": "94",
     "collective": "96",
+    "teardown": "94",
 }
 
 

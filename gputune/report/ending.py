@@ -2,8 +2,11 @@
 
 import signal
 
-from gputune.document import Verdict
+from gputune.document import ErrorRow, Verdict
+from gputune.figures import duration, size
+from gputune.hygiene import clean
 
+NAME, TEXT = 60, 200  # characters of a place, and of a message
 BY_SIGNAL = 128  # a shell shows the death by signal n as 128 + n
 OFTEN = {  # what a signal that nobody sent by hand stands for, as a rule
     "SIGKILL": "often the out-of-memory killer, or a batch system",
@@ -18,12 +21,45 @@ def status(code: int) -> str:
     return f"exit status {code} ({name})" if name else f"exit status {code}"
 
 
+def failed(verdict: Verdict) -> str:
+    """Return the verb for a command with an exit status: it `failed`, or `was ended` by a signal."""
+    return "was ended" if _signal(verdict.exit_code or 0) else "failed"
+
+
+def error(verdict: Verdict) -> str:
+    """Return the error that ended the command; nothing where none is known, or another sentence has it."""
+    row = verdict.error
+    told = [each.pid for each in verdict.out_of_memory if each.ended]
+    told += [each.pid for each in verdict.failures if each.ended]
+    if row is None or row.pid in told:
+        return ""
+    return f"ended by {clean(row.what, TEXT)}{_where(row)}{_growth(verdict)}"
+
+
+def _where(row: ErrorRow) -> str:
+    where = f", at {clean(row.where, NAME)}" if row.where else ""
+    rank = f" on rank {row.rank}" if row.rank is not None else ""
+    more = f"; {row.others} more process{'es' if row.others > 1 else ''} ended with an error" if row.others else ""
+    return f"{where}{rank}{more}"
+
+
+def _growth(verdict: Verdict) -> str:
+    """Return what had grown before the host's memory ran out."""
+    row = verdict.host_growth
+    if row is None:
+        return ""
+    what = "the training process's own memory" if row.of == "training" else "the memory of each worker"
+    grown = f"from {size(row.first_bytes)} to {size(row.last_bytes)}"
+    return f"; {what} had grown {grown} in the {duration(row.seconds)} before"
+
+
 def cause(verdict: Verdict) -> str:
     """Return what is known of an untimely end, or what it often is; nothing where neither is worth a line."""
     if verdict.oom_kills:
         count = "a process" if verdict.oom_kills == 1 else f"{verdict.oom_kills} processes"
         where = "this machine" if verdict.oom_kills_where == "machine" else "the run's control group"
-        return f"the kernel killed {count} of {where} for want of memory during the run"
+        grown = "" if error(verdict) else _growth(verdict)
+        return f"the kernel killed {count} of {where} for want of memory during the run{grown}"
     name = _signal(verdict.exit_code or 0)
     return f"{name} ({verdict.exit_code}): {OFTEN[name]}" if name in OFTEN else ""
 

@@ -12,6 +12,7 @@ from textwrap import wrap
 from gputune.advised import AT
 from gputune.device_ledger import UNKNOWN
 from gputune.document import FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
+from gputune.events import AROUND_LOOP
 from gputune.figures import duration
 from gputune.finding import AROUND, WITHOUT_EDIT, Severity
 from gputune.hygiene import clean
@@ -34,6 +35,9 @@ SIZES = ((FINDINGS, WHOLE), (2, WHOLE), (1, WHOLE), (1, 2), (1, 1))
 TEXT = 300  # characters of any one string from outside
 NAME = 60  # characters of the command in the first line
 LONG_STARTUP = 0.5  # share of the run: above it the ledger says more of importing than of training
+SHORT = 30.0  # s of a run, below which its bar is the loop's: start-up is the most of it, and does not grow with it
+TOLD_AROUND = 0.01  # of such a run, from which on its start-up or teardown is told
+SAID = {"startup": "start-up"}  # words of the ledger that are others in a sentence
 OUTSIDE = 3  # places named of a training that only stacks were taken of
 HOT = 0.5  # share of the stacks outside of next() that makes a place worth naming
 TOLD_STOP = 0.5  # s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too
@@ -87,7 +91,7 @@ def render(
 
 def _header(verdict: Verdict, width: int, paint: Paint) -> list[str]:
     """Return what ran, for how long, and how fast."""
-    facts = [duration(verdict.wall_s)]
+    facts = [duration(verdict.wall_s) + _before_loop(verdict)]
     if verdict.samples_per_s is not None:
         facts.append(f"{number(verdict.samples_per_s)} samples/s")
     elif verdict.steps_per_s is not None:
@@ -106,6 +110,19 @@ def _header(verdict: Verdict, width: int, paint: Paint) -> list[str]:
     return [paint("gputune:", "1") + first.removeprefix("gputune:"), *rest]
 
 
+def _before_loop(verdict: Verdict) -> str:
+    """Return the start-up of a short run as a figure: its bar is the loop's."""
+    told = [f"{duration(s)} {name}" for name, s in _left_out(verdict).items() if s >= TOLD_AROUND * verdict.wall_s]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _left_out(verdict: Verdict) -> dict[str, float]:
+    """Return the s of start-up and teardown where a bar goes without: those of a short run say little of its loop."""
+    if verdict.wall_s >= SHORT or verdict.attached is not None or verdict.loop_s <= 0:
+        return {}
+    return {SAID.get(row.span, row.span): row.seconds for row in verdict.ledger if row.span in AROUND_LOOP}
+
+
 def _flowed(facts: list[str], width: int) -> list[str]:
     """Return the facts in as many lines as they need, none of them broken between unless it is longer than a line."""
     lines = [clip(facts[0], width)]
@@ -117,14 +134,15 @@ def _flowed(facts: list[str], width: int) -> list[str]:
 
 def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     """Return where the time went, and a sentence where no finding says what follows from it."""
-    shown = parts(verdict.ledger, width)
+    loop = [row for row in verdict.ledger if row.span not in AROUND_LOOP] if _left_out(verdict) else verdict.ledger
+    shown = parts(loop or verdict.ledger, width)
     if not shown:
         return wrap(_nothing(verdict), width)
     drawn = [bar(shown, width, colour=colour), legend(shown, colour=colour), *_on_device(verdict, width)]
     if verdict.attached is not None:
         return [*drawn, *wrap(attached.sentence(verdict), width)]
     if verdict.abstained:
-        return [*drawn, *wrap(f"{verdict.abstained}; let it run longer", width)]
+        return [*drawn, *wrap(_abstained(verdict), width)]
     if all(finding.offer or finding.id in AROUND for finding in verdict.findings):
         alone = all(finding.offer for finding in verdict.findings)
         said = _healthy(verdict) if alone else f"in the script itself, {_healthy(verdict)}"
@@ -132,6 +150,14 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     if _share(verdict, "startup") >= LONG_STARTUP:
         return [*drawn, *wrap(f"start-up left out, this is about the {duration(verdict.loop_s)} of training:", width)]
     return drawn
+
+
+def _abstained(verdict: Verdict) -> str:
+    """Return why nothing is predicted: that it came to its end too early, where it did, and is not to run longer."""
+    if verdict.exit_code:
+        seen = f"{verdict.batches:,} batch{'' if verdict.batches == 1 else 'es'}"
+        return f"the command {ending.failed(verdict)} after {seen}, too few to predict anything from"
+    return f"{verdict.abstained}; let it run longer"
 
 
 def _on_device(verdict: Verdict, width: int) -> list[str]:
@@ -210,7 +236,7 @@ def _whole(finding: FindingRow, width: int, each: int) -> list[str]:
 
 
 def _healthy(verdict: Verdict) -> str:
-    after = 1.0 - _share(verdict, "startup")
+    after = 1.0 - _around(verdict)
     step = _share(verdict, "step") / after if after > 0 else 0.0
     waiting = _share(verdict, "loader.wait") / after if after > 0 else 0.0
     nothing = UNSURE if verdict.perhaps else NOTHING
@@ -240,7 +266,7 @@ def _apart(loaders: list[LoaderRow]) -> str:
 
 def _more(verdict: Verdict) -> str:
     """Return what else is to be said of the step: where most of it goes, and which pauses come beside it."""
-    after = 1.0 - _share(verdict, "startup")
+    after = 1.0 - _around(verdict)
     shares = {name: _share(verdict, name) / after for name in PAUSES.values()} if after > 0 else {}
     told = [f"{name} {percent(share)}" for name, share in shares.items() if share >= TOLD_PAUSE]
     return _hot(verdict) + (f"; {', '.join(told)}" if told else "")
@@ -260,17 +286,15 @@ def _nothing(verdict: Verdict) -> str:
     if unheard:
         return _from_outside(verdict)
     sighted = verdict.sighted
+    if verdict.error is not None or _failed_early(verdict):
+        return f"the command {ending.failed(verdict)} {_before(verdict)}"
     if sighted is None:
         return "no training was seen: no DataLoader was iterated and no optimizer made a step"
-    return f"no training was seen: {_instead(verdict, sighted)}"
+    return f"no training was seen: {_instead(sighted)}"
 
 
-def _instead(verdict: Verdict, sighted: Sighted) -> str:
+def _instead(sighted: Sighted) -> str:
     """Return what was seen where no training was."""
-    if _failed_early(verdict):
-        end = "failed" if (verdict.exit_code or 0) < ending.BY_SIGNAL else "was ended"
-        before = "used torch" if sighted.python else "started a Python that gputune could reach"
-        return f"the command {end} before it {before}"
     if not sighted.python:
         return "the command started no Python that gputune could reach"
     if not sighted.torch:
@@ -279,10 +303,18 @@ def _instead(verdict: Verdict, sighted: Sighted) -> str:
     return "torch was used, but no DataLoader was iterated and no optimizer made a step"
 
 
-def _failed_early(verdict: Verdict) -> bool:
-    """Return whether the command failed and nobody in it had used torch: what it said itself is the reason."""
+def _before(verdict: Verdict) -> str:
+    """Return how far a command that failed had come: what it said itself is the reason."""
     sighted = verdict.sighted
-    return bool(verdict.exit_code) and not verdict.processes and sighted is not None and not sighted.torch
+    if sighted is not None and not sighted.python:
+        return "before it started a Python that gputune could reach"
+    used = verdict.error is not None or (sighted is not None and sighted.torch)
+    return "before it trained" if used else "before it used torch"
+
+
+def _failed_early(verdict: Verdict) -> bool:
+    """Return whether the command failed and nobody in it had trained."""
+    return bool(verdict.exit_code) and not verdict.processes and verdict.sighted is not None
 
 
 def _inner(verdict: Verdict) -> bool:
@@ -310,6 +342,7 @@ def _pythons(count: int) -> str:
 def _notes(verdict: Verdict, width: int) -> list[str]:
     """Return how it ended if that needs words, what was not seen, and what could not be measured."""
     lines = wrap(exhausted.sentence(verdict.out_of_memory), width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
+    lines += wrap(ending.error(verdict), width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
     for said in (troubled.failure(verdict.failures), troubled.unused(verdict.unused)):
         lines += wrap(said, width, subsequent_indent=AFTER_LAST, break_on_hyphens=False)
     lines += wrap(ending.cause(verdict), width)
@@ -363,6 +396,11 @@ def _settling(verdict: Verdict, first: FindingRow, folder: str, *, again: bool) 
     if first.change.keys() & WITHOUT_EDIT and not switched:
         return [f"gputune prove {folder}"]
     return [] if again else [f"gputune report {folder}"]
+
+
+def _around(verdict: Verdict) -> float:
+    """Return the share of what comes before the loop and after it."""
+    return sum(_share(verdict, span) for span in AROUND_LOOP)
 
 
 def _share(verdict: Verdict, span: str) -> float:

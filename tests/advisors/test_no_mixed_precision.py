@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.no_mixed_precision import advise
-from gputune.features import Features, Precision
+from gputune.features import Allocator, Features, Precision
+from gputune.judging import judge
 
 SINGLE = {"busy": 1.0, "capability": 9.0, "sm_active": 0.8, "tensor_active": 0.0, "dram_active": 0.4}
 
@@ -146,3 +147,30 @@ def test_tensor_cores_that_work_are_believed_wherever_that_is_not_sure(run, devi
 
 def test_tensor_cores_that_work_for_several_ranks_are_believed(run, device) -> None:
     assert list(advise(told(run(devices=(device(**TF32),)), PLAIN, world_size=2))) == []
+
+
+def found(run: Features) -> bool:
+    return "no-mixed-precision" in [finding.id for finding in judge(run)]
+
+
+@pytest.mark.parametrize("where", [{"built": ""}, {"precision": replace(PLAIN, devices=("cpu",))}])
+def test_a_device_that_the_training_does_not_use_is_none_of_its_matter(run, device, where) -> None:
+    """A neighbour works on it: torch is built for the CPU, or the parameters lie in the host's memory."""
+    others = run(devices=(device(**SINGLE),))
+    assert found(told(others, PLAIN, built="13.0"))
+    assert not found(told(others, **{"precision": PLAIN, **where}))
+
+
+def test_a_device_on_which_the_job_was_seen_counts_wherever_its_parameters_lie(run, device) -> None:
+    kept = replace(PLAIN, devices=("cpu",))
+    assert found(told(run(devices=(device(**SINGLE, jobs_busy=0.9),)), kept))
+    assert found(told(run(devices=(device(**SINGLE, jobs_memory=2**30),)), kept))
+    pool = Allocator(index="0", live=None, last=0, least=0, peak=1, reserved=1)
+    assert found(told(run(devices=(device(**SINGLE),)), kept, allocators=(pool,)))
+
+
+def test_older_tensor_cores_are_offered_what_they_have(run, device) -> None:
+    (finding,) = advise(run(devices=(device(**{**SINGLE, "capability": 7.0}),)))
+    assert "dtype=torch.float16) with a torch.amp.GradScaler" in finding.do
+    (finding,) = advise(run(devices=(device(**SINGLE),)))
+    assert "dtype=torch.bfloat16), and" in finding.do

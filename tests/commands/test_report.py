@@ -132,7 +132,7 @@ def test_another_users_run_says_whose(gputune: Run, run: Path) -> None:
 
 def test_a_command_that_failed_at_once_is_told_as_its_watch_told_it(gputune: Run, tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text("raise SystemExit(3)")
-    says = "\nno training was seen: the command failed before it used torch\n"
+    says = "\nthe command failed before it used torch\n"
     assert says in gputune("watch", "--out", "run", "--", sys.executable, "fails.py").stderr
     assert says in gputune("report", "run").stdout
 

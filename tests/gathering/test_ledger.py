@@ -36,6 +36,79 @@ def test_a_loop_without_a_loader_has_a_ledger_too(story) -> None:
     assert process.loop == pytest.approx(0.041)
 
 
+def test_start_up_ends_with_the_first_pass_of_a_long_first_step(story) -> None:
+    for _ in range(20):  # a closure that LBFGS calls
+        t0, story.at = story.at, story.at + 50
+        story.record(Kind.BACKWARD, t0 + 20, story.at)
+    story.step(1)
+    story.step(10)
+    (process,) = story.features().processes
+    assert process.ledger["startup"] == pytest.approx(0.120)
+
+
+def test_what_comes_after_the_last_work_of_the_loop_is_teardown(story) -> None:
+    story.iterator()
+    story.epoch(10)
+    story.batch(end=True)
+    story.span(SpanCode.CHECKPOINT, 30)
+    worked = story.at
+    assert "teardown" not in story.features(until=worked + 400).processes[0].ledger  # it lives: more may come
+    story.process(ended=worked + 400)
+    (process,) = story.features(until=worked + 500).processes
+    assert process.ledger["teardown"] == pytest.approx(0.400)
+    assert sum(process.ledger.values()) == pytest.approx(process.wall)
+    assert "teardown" not in process.in_loop
+
+
+def test_what_becomes_of_a_last_batch_is_no_teardown(story) -> None:
+    story.iterator()
+    story.epoch(10, step=99)
+    story.batch()
+    story.process(ended=story.at + 500)
+    (process,) = story.features(until=story.at + 500).processes
+    assert 0.35 < process.ledger["teardown"] < 0.45  # a round is left to it
+
+
+def test_a_parent_that_waits_for_those_who_train_and_tries_the_model_trains_nothing(story) -> None:
+    for number in (1, 2):
+        story.process(number, pid=100 + number, ppid=100)
+        story.loader(number)
+        story.iterator(process=number)
+        story.batch(process=number)
+        story.record(Kind.STEP, story.at, story.at + 5, number, a=1)
+        story.at += 5
+    assert [process.pid for process in story.features().processes] == [101, 102]
+    story.iterator(grad=False)
+    story.batch()
+    assert [process.pid for process in story.features().processes] == [101, 102]
+    story.step()
+    assert [process.pid for process in story.features().processes] == [100, 101, 102]
+
+
+@pytest.mark.parametrize("loader", [False, True])
+def test_a_pause_comes_as_often_as_it_was_set_to(story, loader) -> None:
+    """At 0, 25, 50, 75 and 100 of 101 steps: five times, and every 25 steps."""
+    story.note(n="site", id=1, where="train.py:9", what="torch.save")
+    if loader:
+        story.iterator()
+    late = []  # of a loop without batches steps are told late, eight at a time
+    for step in range(101):
+        if step % 25 == 0:
+            story.span(SpanCode.CHECKPOINT, 40, a=1)
+        if loader:
+            story.batch()
+            story.step()
+            continue
+        story.at += 10
+        late.append(story.at)
+        if len(late) == 8:
+            for at in late:
+                story.record(Kind.STEP, at, at, a=1)
+            late.clear()
+    (process,) = story.features().processes
+    assert [(place.count, place.every) for place in process.places] == [(5, 25)]
+
+
 def test_the_ledger_adds_up_after_all_that_can_happen(story) -> None:
     story.iterator(took=3)
     story.epoch(5)
@@ -284,7 +357,7 @@ def test_a_loop_that_updates_by_hand_is_told_by_its_backward_passes(story) -> No
     (process,) = story.features().processes
     assert process.optimizer_steps == 40
     assert process.loop == pytest.approx(0.394)
-    assert process.ledger["step"] == pytest.approx(0.394)
+    assert process.ledger["step"] == pytest.approx(0.474)  # from the first pass on
     story.step()  # one that comes late: the passes gathered their gradients for it
     assert story.features().processes[0].optimizer_steps == 1
 
@@ -311,3 +384,14 @@ def test_backward_passes_are_no_steps_where_a_loader_gives_batches(story) -> Non
         story.at += 5
     (process,) = story.features().processes
     assert (process.batches, process.optimizer_steps) == (30, 0)
+
+
+def test_what_grew_in_a_short_loop_is_known_where_it_ended_for_want_of_memory(story) -> None:
+    for second in range(5):
+        story.sample("memory.main", 1e9 + second * 300e6, "100")
+        story.epoch(10, step=99)
+    (process,) = story.features().processes
+    assert process.memory is None  # too few readings to say what will come
+    assert process.rising is not None
+    assert process.rising.last - process.rising.first == pytest.approx(1.2e9)
+    assert process.rising.low * process.rising.seconds == pytest.approx(1.2e9, rel=0.01)

@@ -65,6 +65,7 @@ def test_autocast_is_told_wherever_it_is_entered(watched: Callable[..., Any]) ->
     )
     assert len(found) == 3
     for notes in found:
+        assert [note["devices"] for note in notes if "devices" in note] == [["cpu"]]
         assert [note["autocast"] for note in notes].count(True) >= 1
         assert len(notes) == 2  # the look, and the first time that it was entered
 

@@ -103,8 +103,10 @@ def test_a_killed_recorder_is_not_noticed(started, eventually, tmp_path, run_fol
     eventually(lambda: not rings_of(running.pid))
 
 
-def test_a_recorder_that_is_killed_again_and_again_is_let_go(started, eventually, tmp_path) -> None:
-    with started(*program(tmp_path)) as running:
+def test_a_recorder_that_is_killed_again_and_again_is_let_go_until_the_end(
+    started, eventually, tmp_path, run_folder
+) -> None:
+    with started("--json", "verdict.json", *program(tmp_path)) as running:
         eventually((tmp_path / "step").exists)
         for _ in range(4):
             eventually(lambda: len(living(running.pid)) == 2)
@@ -115,8 +117,54 @@ def test_a_recorder_that_is_killed_again_and_again_is_let_go(started, eventually
         command_of(running.pid).terminate()
         said = running.communicate(timeout=60)
     assert running.returncode == -signal.SIGTERM
-    assert said[1] == ""
+    assert said[1].count("gputune: ") == 1
+    assert json.loads((tmp_path / "verdict.json").read_text())["exit_code"] == 128 + signal.SIGTERM
+    assert json.loads((run_folder() / "run.json").read_text())["finished"]
     eventually(lambda: not rings_of(running.pid))
+
+
+def hopeless(how: str, tmp_path: Path) -> tuple[str, ...]:
+    """Return what watches a command that leaves 3, with little patience and a recorder that `how` breaks."""
+    lines = ("import os, signal, sys, time", "import gputune.launch.supervisor as s, gputune.recorder.outcome as o")
+    options = ("--out", "run", "--json", "verdict.json", *program(tmp_path))
+    start = (f"sys.argv = {['gputune', 'watch', *options]!r}", "from gputune.__main__ import main", "main()")
+    enough(tmp_path)
+    return (sys.executable, "-c", "\n".join([*lines, "s.PATIENCE = 2.0", how, *start]))
+
+
+AGAIN = "the recorder was killed again and again (SIGKILL)"
+LOSSES = {
+    "o.Outcome.judge = lambda *_: time.sleep(60)": "the recorder gave none within 2 s of the command's end",
+    "o.Outcome.judge = lambda *_: os.kill(os.getpid(), signal.SIGKILL)": AGAIN,
+    "o.Outcome.judge = lambda *_: os._exit(9)": "the recorder failed again and again (status 9)",
+}
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_verdict_that_never_comes_is_missed_aloud(how, tmp_path, popen, eventually) -> None:
+    with popen(hopeless(how, tmp_path), stderr=subprocess.PIPE, text=True) as running:
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 3
+    assert said == f"\ngputune: no verdict: {LOSSES[how]}; `gputune report run` shows what was recorded\n"
+    eventually(lambda: not rings_of(running.pid))
+    known = json.loads((tmp_path / "verdict.json").read_text())
+    assert known["exit_code"] == 3
+    assert [row["probe"] for row in known["unavailable"]] == ["recorder"]
+    shown = subprocess.run((sys.executable, "-m", "gputune", "report", "run"), check=False, capture_output=True)
+    assert shown.returncode == 0
+
+
+def test_a_recorder_that_was_stopped_goes_on_at_the_end(started, eventually, tmp_path) -> None:
+    with started("--json", "verdict.json", *program(tmp_path)) as running:
+        eventually((tmp_path / "step").exists)
+        recorder = recorder_of(running.pid)
+        recorder.suspend()
+        eventually(lambda: recorder.status() == psutil.STATUS_STOPPED)
+        enough(tmp_path)
+        said = running.communicate(timeout=60)
+    assert running.returncode == 3
+    assert "exit status 3" in said[1]
+    assert json.loads((tmp_path / "verdict.json").read_text())["exit_code"] == 3
 
 
 def test_both_killed_leave_the_training_alone(started, eventually, tmp_path) -> None:

@@ -100,6 +100,24 @@ def test_a_full_disk_costs_the_recording_only(watch, tmp_path) -> None:
     assert not list(tmp_path.glob("gputune-runs/*/findings.json*"))
 
 
+def test_a_recording_that_is_gone_is_not_named(watch, tmp_path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import shutil, sys, time, torch\n"
+        "class Slow:\n"
+        "    def __len__(self): return 60\n"
+        "    def __getitem__(self, index): time.sleep(0.02); return index\n"
+        "for n, _ in enumerate(torch.utils.data.DataLoader(Slow())):\n"
+        "    if n == 50: shutil.rmtree(sys.argv[1], ignore_errors=True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(FAKE_TORCH)}
+    for taken, named in (("run-1", False), ("nothing", True)):
+        out = "run-1" if taken == "run-1" else "run-2"
+        said = watch("--out", out, "--", sys.executable, "train.py", taken, env=environment).stderr
+        assert "60 batches" in said
+        assert "next: " in said
+        assert (f" {out}\n" in said) == named, said
+
+
 def test_a_full_output_costs_the_verdict_on_it_only(watch) -> None:
     with Path("/dev/full").open("w") as full:
         done = watch(
@@ -235,3 +253,27 @@ def test_a_training_without_room_for_a_ring_is_not_said_to_do_without_torch(watc
     said = watch("--", sys.executable, "train.py", env={**os.environ, "PYTHONPATH": str(FAKE_TORCH)}).stderr
     assert "did not use torch" not in said
     assert "No space left on device" in said
+
+
+CAUGHT = "Traceback (most recent call last)"
+ERRORS = {
+    "raise ValueError('3 classes, 4 labels\\nand more')": "ended by ValueError: 3 classes, 4 labels, at train.py:4",
+    f"raise RuntimeError('Caught it in worker 0.\\n{CAUGHT}:\\nKeyError: 7\\n')": "ended by KeyError: 7, at",
+    "raise OSError('https://me:s3cr3t-word@host refused')": "ended by OSError: https://me:***@host refused",
+}
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_script_that_failed_is_told_with_its_error_and_line(watch, run_folder, tmp_path, error) -> None:
+    (tmp_path / "train.py").write_text(f"import torch\nimport sys\ndef step():\n    {error}\nstep()\n")
+    environment = {**os.environ, "PYTHONPATH": str(FAKE_TORCH)}
+    bare = subprocess.run((sys.executable, "train.py"), check=False, capture_output=True, env=environment, text=True)
+    done = watch("--", sys.executable, "train.py", env=environment)
+    assert done.returncode == bare.returncode == 1
+    assert done.stderr.startswith(bare.stderr)
+    text = " ".join(done.stderr.removeprefix(bare.stderr).split())
+    assert ERRORS[error] in text
+    assert "the command failed before it trained" in text
+    assert "no training was seen" not in text
+    assert json.loads((run_folder() / "findings.json").read_text())["error"]["where"] == "train.py:4"
+    assert not [path for path in run_folder().rglob("*") if path.is_file() and b"s3cr3t" in path.read_bytes()]

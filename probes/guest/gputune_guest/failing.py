@@ -1,18 +1,22 @@
-"""A device that fails, and one that is not used: what the verdict says of them in one sentence.
+"""What ended a script, a device that fails, and one that is not used: what the verdict says of them in one sentence.
 
-An error of CUDA's is told where the device's clock meets it, and again as the interpreter ends, if it is what ended the
-script: Python has kept it then. Nothing here calls CUDA, which has to stay as the script left it, for a fork as well.
+An error of CUDA's is told where the device's clock meets it. That an error ended the script is told as the interpreter
+ends, any error: Python has kept it then, and no hook of theirs need be replaced to hear of it. Nothing here calls CUDA,
+which has to stay as the script left it, for a fork as well.
 """
 
 import os
 import sys
 
-from gputune_guest import places, ring, sync, wrapping
+from gputune_guest import places, ring, wrapping
 
 FAILED = ("CUDA error", "HIP error", "CUDA driver error", "CUBLAS error", "cuDNN error", "cuBLAS error")
 LONGEST = 200  # characters that are told of a message
 
+HIDDEN = "Traceback (most recent call last)"  # in a message: it tells of another process's error, which stands last
+
 _unused = False
+_listens = False
 
 
 def of_device(error):
@@ -27,12 +31,15 @@ def of_device(error):
 
 def tell(error, frame, ended=False):
     """Tell of an error and where it came up: launches are not waited for, so the reason may lie before that."""
-    where = ""
-    if frame is not None:
-        frame = places.user_frame(frame)
-        where = places.name(frame.f_code.co_filename, frame.f_lineno)
     what = (str(error).splitlines() or [""])[0]
-    ring.note(n="failed", what=what[:LONGEST], where=where, ended=ended)
+    ring.note(n="failed", what=what[:LONGEST], where=_where(frame), ended=ended)
+
+
+def _where(frame):
+    if frame is None:
+        return ""
+    frame = places.user_frame(frame)
+    return places.name(frame.f_code.co_filename, frame.f_lineno)
 
 
 def unused(cuda):
@@ -47,21 +54,37 @@ def unused(cuda):
 
 
 def _last():
-    """Tell of the error that ended the script, if it was the device's."""
-    try:
-        error = getattr(sys, "last_value", None)
-        if error is None or not of_device(error):
-            return
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        tell(error, None if trace is None else trace.tb_frame, ended=True)
-    except Exception as error:
-        ring.failed(error)
+    """Tell of the error that ended the script, if any did. A Ctrl-C is none."""
+    error = getattr(sys, "last_value", None)
+    if error is None or not isinstance(error, Exception):
+        return
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = None if trace is None else trace.tb_frame
+    if of_device(error):
+        tell(error, frame, ended=True)
+    else:
+        ring.note(n="raised", what=line(error), where=_where(frame))
 
 
-def _hook(module):
-    if sync.has_device(sys.modules["torch"]):
+def line(error):
+    """Return an error in one line, as Python prints its first one: what another process raised, where it brings that.
+
+    Such an error (of a DataLoader's worker, of `torch.multiprocessing.spawn`) has the other one's traceback in it.
+    """
+    lines = [each.strip() for each in str(error).splitlines() if each.strip()]
+    if lines and HIDDEN in str(error):
+        return lines[-1][:LONGEST]
+    name = type(error).__name__
+    return (name + ": " + lines[0] if lines else name)[:LONGEST]
+
+
+def _listen(_module):
+    """Listen for the error that ends the script, once, whichever framework was first."""
+    global _listens
+    if not _listens:
+        _listens = True
         wrapping.at_exit(_last)
 
 
@@ -71,4 +94,4 @@ def _forked():
 
 
 wrapping.after_fork(_forked)
-HOOKS = {"torch.cuda": _hook}
+HOOKS = {"torch": _listen, "tensorflow": _listen}

@@ -37,7 +37,7 @@ FAMILIES = (
         "compiling",  # the last one: it marks what the others have defined
     ),
 )
-TENSORFLOW = ("tfdata", "tffit")
+TENSORFLOW = ("tfdata", "tffit", "failing")
 ON_REQUEST = (  # below the others: what they do is seen
     ("GPUTUNE_OVERRIDE", "override"),
     ("GPUTUNE_STEER", "steer"),

@@ -1,4 +1,4 @@
-"""In what precision the model computes, as far as it shows: the types of its parameters, autocast, TF32.
+"""In what precision the model computes, and where: the types of its parameters and their devices, autocast, TF32.
 
 Looked at once, at the first call of a module with parameters in a sampled training step (forward.py). Autocast may be
 entered later than that, inside the model's own forward: its first `with` that is enabled tells, and puts back what it
@@ -23,11 +23,12 @@ def look(module):
     if _looked or parameters is None:
         return
     _looked = True  # whatever comes of it: parameters without a shape yet are not asked twice
-    types, dimensions = set(), set()
+    types, dimensions, devices = set(), set(), set()
     for parameter in itertools.islice(parameters(), MOST):
         if parameter.is_floating_point():
             types.add(str(parameter.dtype))
             dimensions.add(parameter.dim())
+            devices.add(parameter.device.type)
     if not types:
         _looked = False
         return
@@ -36,6 +37,7 @@ def look(module):
     ring.note(
         n="precision",
         types=sorted(types),
+        devices=sorted(devices),
         autocast=bool(enabled()),
         tf32=_tf32(torch),
         products=max(dimensions) > 1,

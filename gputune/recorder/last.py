@@ -1,0 +1,62 @@
+"""The document of a run whose recorder was lost, for whoever waits for the file of `--json`."""
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from gputune.features import Features, Machine
+from gputune.hygiene import mask
+from gputune.launch.link import Ended
+from gputune.launch.run import restored
+from gputune.recorder.live import FILE, Live
+from gputune.recorder.outcome import Outcome
+from gputune.sample import now
+from gputune.units import NS
+from gputune.verdict import Overhead, Verdict, build
+
+RECORDER = "recorder"  # as a word for what could not be measured
+
+
+def hand(fields: "dict[str, object]", ended: Ended, why: str) -> None:
+    """Write what is known: the verdict so far where one was made, how the command ended, and why there is no more.
+
+    A document that a recorder has written since the command's end stays: it had said all but the words.
+    """
+    run = restored(dict(fields))
+    run.folder, folder = "", run.folder  # what the recording has to tell, `gputune report` tells
+    if not run.json or (run.json != "-" and _written_since(run.json, ended)):
+        return
+    outcome = Outcome(run, ended, alone=False)
+    known = _so_far(folder) or _nothing(mask(run.command), why)
+    row = build(_features(known.command, why), [], overhead=Overhead()).unavailable
+    code = outcome.exit_code
+    outcome.hand(msgspec.structs.replace(known, exit_code=code, unavailable=[*known.unavailable, *row]))
+    outcome.speak(None, outcome.troubles)
+
+
+def _written_since(file: str, ended: Ended) -> bool:
+    try:
+        return Path(file).stat().st_mtime >= time.time() - (now() - ended.t) / NS
+    except OSError:
+        return False
+
+
+def _so_far(folder: str) -> Verdict | None:
+    """Return the verdict that was kept up to date while it ran, None where there is none that can be read."""
+    try:
+        return msgspec.json.decode(Path(folder, FILE).read_bytes(), type=Live).whole if folder else None
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _nothing(command: tuple[str, ...], why: str) -> Verdict:
+    verdict = build(_features(command, why), [], overhead=Overhead())
+    return msgspec.structs.replace(verdict, abstained=why, unavailable=[])
+
+
+def _features(command: "tuple[str, ...] | list[str]", why: str) -> Features:
+    cpus = len(os.sched_getaffinity(0))
+    machine = Machine(cpus=cpus, cpus_seen=os.cpu_count() or cpus)
+    return Features(command=tuple(command), wall=0.0, machine=machine, unavailable={RECORDER: why})
