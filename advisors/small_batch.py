@@ -34,6 +34,7 @@ ROOM = 0.8  # of the memory to be used at most, a margin for fragmentation and l
 MOST = 16  # times the batch: beyond it, learning changes too much to advise it from here
 WORTHWHILE = 0.8  # of what an endless batch would buy is enough
 EASILY = 0.5  # of a step to make a batch in: such a loader is never late
+LITTLE = 0.08  # of the loop before the model, or after the optimizer: less is what any loop has there, once a batch
 LEAST_FILLED = 1 / 132  # one multiprocessor of the largest devices: no kernel keeps less busy
 PAUSES = ("checkpoint", "logging", "reporting", "evaluation", "collective")
 
@@ -73,8 +74,9 @@ def _elsewhere(process: Process, loader: Loader) -> float:
     stepping = sum(loader.steps) / max(1, len(loader.steps))
     easily = bool(loader.num_workers) and making / max(1, loader.num_workers) < EASILY * stepping
     spans = PAUSES if easily else (*PAUSES, "loader.wait")
-    before = mean(process.before_forward) * process.batches  # also launches: they may be a loop over samples
-    return (sum(process.in_loop.get(s, 0.0) for s in spans) + before) / process.loop
+    beside = [mean(part) * process.batches for part in (process.before_forward, process.after_step)]
+    own = sum(seconds for seconds in beside if seconds >= LITTLE * process.loop)  # launches too: of each sample, maybe
+    return (sum(process.in_loop.get(s, 0.0) for s in spans) + own) / process.loop
 
 
 def _finding(process: Process, loader: Loader, now: Turn, seen: tuple[str, float, float], fits: int) -> Finding:
