@@ -19,6 +19,7 @@ Sources: PyTorch blog, "Accelerating PyTorch with CUDA Graphs", 2021 (up to x5 a
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gputune.enough import settled
 from gputune.features import Features, Process
@@ -47,10 +48,16 @@ MANY = 'torch.compile(model, mode="reduce-overhead") (CUDA graphs), optimizers w
 def advise(run: Features) -> Iterator[Finding]:
     found = []
     for process in run.processes:
-        busy = device_share(run, process)
-        if busy is not None and UNUSED <= busy < UNDERUSED and (step := _bound(run, process)):
-            found.append(_finding(process, step, busy))
+        busy, moving = device_share(run, process), _moving(process)
+        if busy is not None and busy >= UNUSED and busy + moving < UNDERUSED and (step := _bound(run, process)):
+            found.append(_finding(process, replace(step, device=step.device + moving * step.step), busy + moving))
     yield from sorted(found, key=lambda f: -f.speedup.likely)[:1]  # ranks run the same code
+
+
+def _moving(process: Process) -> float:
+    """Return the share of the loop in which the device stands for copies on the step's own stream, 0 where unknown."""
+    timed = process.device_step
+    return timed.copying / timed.whole if timed is not None and timed.whole > 0 else 0.0
 
 
 def _bound(run: Features, process: Process) -> Lanes | None:

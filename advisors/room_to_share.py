@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from gputune.enough import LEAST_BATCHES
 from gputune.features import Device, Features, Machine, Process
+from gputune.figures import TINY
 from gputune.finding import NO_CHANGE, Finding
 
 CHECKLIST = ("sharing",)
@@ -39,7 +40,8 @@ def advise(run: Features) -> Iterator[Finding]:
     process, device = alone[0], run.devices[0]
     if device.busy is None or not device.memory_used or not device.memory_total or device.others:
         return
-    if (process.batches or process.optimizer_steps) < LEAST_BATCHES or device.busy < UNUSED:
+    works = device.busy >= UNUSED or bool(process.kernels)
+    if (process.batches or process.optimizer_steps) < LEAST_BATCHES or not works:
         return
     limits = _limits(device, run.machine, device.busy, device.memory_used, device.memory_total)
     fits = int(min(MOST, *limits.values()))
@@ -50,7 +52,7 @@ def advise(run: Features) -> Iterator[Finding]:
 def _limits(device: Device, machine: Machine, busy: float, used: int, total: int) -> dict[str, float]:
     """Return how many such trainings the device's time, its memory, the CPUs and the host's memory hold."""
     limits = {
-        "device time": ROOM / max(busy, device.jobs_busy or 0.0),
+        "device time": ROOM / max(busy, device.jobs_busy or 0.0, TINY),
         "device memory": (ROOM * total + CONTEXT) / (used + CONTEXT),
     }
     if machine.job:

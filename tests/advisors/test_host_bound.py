@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.host_bound import advise
-from gputune.features import Features, Frame
+from gputune.features import DeviceStep, Features, Frame
 
 LAUNCHING = Frame(where="net.py:12", function="forward", share=0.9, compute=True)
 COUNTING = Frame(where="train.py:70", function="metrics", share=0.9, compute=False)
@@ -88,3 +88,14 @@ def test_an_optimizer_that_takes_the_lesser_part_is_no_cause_of_its_own(launchin
     (finding,) = advise(replace(found, processes=(replace(process, optimizing=400 * 0.005),)))
     assert "after the backward pass" not in finding.says
     assert "torch.compile" in finding.do
+
+
+def test_a_device_that_copies_between_its_kernels_does_not_wait_for_launches(launching) -> None:
+    found = launching()
+    (process,) = found.processes
+    timed = DeviceStep(timed=50, whole=0.02, starved=0.0, copying=0.013, compute=0.005, read_waits=0.0, copy_waits=0.0)
+    copies = replace(process, device_step=timed)
+    assert list(advise(replace(found, processes=(copies,)))) == []
+    fewer = replace(process, device_step=replace(timed, copying=0.003))
+    (finding,) = advise(replace(found, processes=(fewer,)))
+    assert finding.speedup.likely == pytest.approx(20 / 8, rel=0.01)
