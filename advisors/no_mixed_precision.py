@@ -59,7 +59,7 @@ def _without_gain(process: Process) -> bool:
 def _seen(run: Features, device: Device) -> str:
     """Return by what it shows that a device with tensor cores computes in 32 bits; nothing if it does not, or may not.
 
-    Tensor cores that work may do so in TF32: then it takes the guest's word that nothing has 16 bits.
+    Tensor cores that work may do so in TF32: then it takes the guest's word that nothing there has 16 bits.
     """
     if device.capability is None or device.capability < FIRST or any(w in device.name for w in WITHOUT):
         return ""
@@ -72,7 +72,8 @@ def _seen(run: Features, device: Device) -> str:
     if tensor <= UNUSED * busy:
         seen = f"its multiprocessors are active {active:.0%}, its tensor cores {tensor:.1%}"
         return f"{seen}: everything is computed in 32 bits, past its tensor cores"
-    told = busy >= SURELY and device.capability >= TF32 and _all_single(run)
+    there = all(any(kind != "cpu" for kind in process.precision.devices) for process in run.processes)
+    told = busy >= SURELY and device.capability >= TF32 and there and _all_single(run)
     return f"{TOLD}: its tensor cores compute in TF32, at half of what they do in 16 bits" if told else ""
 
 

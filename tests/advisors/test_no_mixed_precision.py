@@ -123,10 +123,11 @@ def test_weights_that_are_sharded_over_ranks_may_be_flat_and_still_matrices(run,
 
 
 TF32 = {**SINGLE, "tensor_active": 0.3}
+THERE = replace(PLAIN, devices=("cuda",))
 
 
 def test_tensor_cores_that_work_in_tf32_are_told_where_the_guest_knows(run, device) -> None:
-    (finding,) = advise(told(run(devices=(device(**TF32),)), replace(PLAIN, convolutions=True)))
+    (finding,) = advise(told(run(devices=(device(**TF32),)), replace(THERE, convolutions=True)))
     assert "its tensor cores compute in TF32, at half of what they do in 16 bits" in finding.says
     assert finding.speedup.at_least
 
@@ -134,11 +135,13 @@ def test_tensor_cores_that_work_in_tf32_are_told_where_the_guest_knows(run, devi
 @pytest.mark.parametrize(
     ("precision", "card"),
     [
-        (replace(PLAIN, autocast=True), {}),
-        (replace(PLAIN, products=False), {}),
+        (replace(THERE, autocast=True), {}),
+        (replace(THERE, products=False), {}),
         (Precision(), {}),
-        (PLAIN, {"busy": 0.6}),
-        (PLAIN, {"capability": 7.5}),  # it has no TF32: something computes in 16 bits
+        (PLAIN, {}),  # what it knows the precision of is computed elsewhere
+        (replace(PLAIN, devices=("cpu",)), {"jobs_busy": 0.9}),
+        (THERE, {"busy": 0.6}),
+        (THERE, {"capability": 7.5}),  # it has no TF32: something computes in 16 bits
     ],
 )
 def test_tensor_cores_that_work_are_believed_wherever_that_is_not_sure(run, device, precision, card) -> None:
@@ -146,7 +149,7 @@ def test_tensor_cores_that_work_are_believed_wherever_that_is_not_sure(run, devi
 
 
 def test_tensor_cores_that_work_for_several_ranks_are_believed(run, device) -> None:
-    assert list(advise(told(run(devices=(device(**TF32),)), PLAIN, world_size=2))) == []
+    assert list(advise(told(run(devices=(device(**TF32),)), THERE, world_size=2))) == []
 
 
 def found(run: Features) -> bool:
