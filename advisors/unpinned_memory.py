@@ -50,7 +50,7 @@ def _faster(run: Features, found: Held) -> tuple[float, float, float]:
     make its link up.
     """
     links = [rates(device.link)[0] for device in run.devices if device.link is not None]
-    if not links or not min(links) or not found.lanes.moving:
+    if not links or not min(links) or not found.lanes.moving or not found.size:
         return FASTER
     least, usual, _ = FASTER
     most = max(1.0, USABLE * min(links) * found.lanes.moving / found.size)

@@ -67,8 +67,8 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
     outlooks = [Outlook(run, process, x) for x in process.loaders if x.training and x.num_workers]
     moving = min(copying, sum(c.size / c.fastest for c in copies if c.fastest) / steps)
     timed, device = process.device_step, device_time(run, process, step)
-    if timed is not None and timed.copying > 0:
-        moving = timed.copying
+    if timed is not None and timed.copying > 0:  # of all copies there; those in question have their share of the bytes
+        moving = min(copying, timed.copying * sum(c.size for c in copies) / max(1, sum(c.size for c in process.copies)))
     if process.kernels is not None:
         device = device_work(run, process, step)
     elif process.works:  # timed from batch to batch on the device's clock: the copies are a part of that

@@ -255,7 +255,7 @@ class Training:
             self._stepped_before = record.t1
         if not self._rounds.by_batches:
             self._intervals.round(record.t1, self._rounds.steps)
-        self._stretches.stepped(record.t1)
+        self._stretches.stepped(record.t1, self.ledger.covered)
         self._rounds.step(record.t1, record.a)
         self.learns = True
         self._begin(min(record.t0, self._first_pass or record.t0))

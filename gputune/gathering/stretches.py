@@ -4,6 +4,7 @@ From getting a batch to the first module call, through the backward pass, and fr
 """
 
 from collections import deque
+from collections.abc import Callable
 
 from gputune.events import LOOKED, NO_NEXT, Record
 from gputune.units import NS
@@ -37,10 +38,10 @@ class Stretches:
         self._backward += record.t1 - record.t0
         self._backed = record.t1
 
-    def stepped(self, until: int) -> None:
-        """Take the end of an optimizer's step, ns."""
+    def stepped(self, until: int, covered: Callable[[int, int], int]) -> None:
+        """Take the end of an optimizer's step, ns; `covered` tells how much of the time between two is of spans."""
         if self._backed:
-            self._optimizing += max(0, until - self._backed)
+            self._optimizing += max(0, until - self._backed - covered(self._backed, until))
             self._backed = 0
 
     @property
@@ -65,5 +66,5 @@ class Stretches:
 
     @property
     def optimizing(self) -> float:
-        """Return the s from the end of a backward pass to that of the optimizer's step after it."""
+        """Return the s from the end of a backward pass to that of the optimizer's step after it, spans left out."""
         return self._optimizing / NS

@@ -63,7 +63,10 @@ def _typed(folder: str) -> str:
 
 def _apart(write: "Callable[[], None]") -> None:
     """Do it in a process of its own: whatever becomes of it, the supervisor leaves as the command left."""
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:  # no process can be started: nothing more is written
+        return
     if not pid:
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -74,5 +77,5 @@ def _apart(write: "Callable[[], None]") -> None:
     while time.monotonic() < deadline:
         if os.waitpid(pid, os.WNOHANG)[0]:
             return
-        signal.sigtimedwait({signal.SIGCHLD}, deadline - time.monotonic())
+        signal.sigtimedwait({signal.SIGCHLD}, max(0.0, deadline - time.monotonic()))
     os.kill(pid, signal.SIGKILL)

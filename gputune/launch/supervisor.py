@@ -190,7 +190,14 @@ class Supervisor:
         self._lost = lost.death(code)
         # one more life once the command has ended: it has nothing left to do but to judge what the others have kept
         if self._lives < LIVES + self._over:
+            self._begin_again(plan, mask)
+
+    def _begin_again(self, plan: Plan, mask: Mask) -> None:
+        """Begin another life of the recorder. Where no process can be started, the command goes on without one."""
+        try:
             self._begin_recorder(self._again, plan.run, mask)
+        except OSError as error:
+            self._recorder, self._lost = 0, f"no recorder could be started ({error.strerror})"
 
     def _spoken(self) -> bool:
         """Return whether the recorder, now dead, had given its verdict."""
@@ -226,7 +233,7 @@ class Supervisor:
         ended = time.monotonic()
         self._over = True
         if self._lost and not self._recorder:
-            self._begin_recorder(self._again, plan.run, mask)
+            self._begin_again(plan, mask)
         if self._recorder and signals.is_stopped(self._recorder):
             signals.send(self._recorder, signal.SIGCONT)
         while True:

@@ -134,3 +134,25 @@ for number, batch in enumerate(DataLoader(torch.zeros(120, 64), batch_size=4)):
     looked = forwards[4:26]
     assert all(queued <= 0.2 * whole for queued, whole, took in looked if not took)
     assert all(0.3 * took < queued <= took for queued, _, took in looked if took)
+
+
+def test_nothing_of_ours_is_in_place_where_something_is_compiled_or_holds_no_data(watched: Callable[..., Any]) -> None:
+    code = """
+from torch._subclasses.fake_tensor import FakeTensorMode
+def fakes():
+    with FakeTensorMode():
+        for _ in range(150):
+            torch.empty(3) * 2
+def double(x):
+    return x * 2
+for step in range(8):
+    model(torch.randn(4, 64)).square().mean().backward()
+    optimizer.step()
+    if step == 5:
+        fakes()
+assert depth() == 1  # nobody knows yet that no module follows
+torch.compile(double, backend="eager", fullgraph=True)(torch.ones(3))
+assert depth() == 0
+"""
+    run = watched(HEAD + code).healthy()
+    assert not run.err

@@ -170,3 +170,20 @@ def test_what_becomes_of_ours_changes_nothing_of_theirs(tmp_path: Path, pure: st
     env = {**os.environ, "GPUTUNE_GUEST_PURE": pure}
     run = subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, "no instance\n", "")
+
+
+def test_a_collate_function_that_is_bound_keeps_nothing_alive(watched: Callable[..., Any]) -> None:
+    code = """
+import gc, weakref
+from torch.utils.data import DataLoader
+class Trainer:
+    def __init__(self):
+        self.batches = iter(DataLoader(range(8), batch_size=2, collate_fn=self.collate))
+        assert next(self.batches) == [0, 1]
+    def collate(self, samples):
+        return samples
+seen = weakref.ref(Trainer())
+gc.collect()
+assert seen() is None
+"""
+    watched(code).healthy()

@@ -19,7 +19,7 @@ def at_first(change):
     if _asked:
         change()
     else:
-        _waiting.append(change)
+        _waiting.append(wrapping.quiet(change))  # one that fails keeps no other from being made
 
 
 def _first():

@@ -52,7 +52,7 @@ def _constructed(original):
         """Have something stand for the collate function inside of a fetcher, which is torch's own object."""
         if error is None and callable(fetcher.collate_fn):
             collate = _Collate()
-            fetcher.collate_fn = wrapping.around(fetcher.collate_fn, collate.before, collate.after)
+            fetcher.collate_fn = wrapping.collected(fetcher.collate_fn, collate.before, collate.after)
             fetcher._gputune_collate = collate
 
     return wrapping.around(original, before, after)

@@ -9,7 +9,7 @@ imported says nothing: every optimizer does it.)
 
 import sys
 
-from gputune_guest import patching, precision, ring, spans, weights, wrapping
+from gputune_guest import dynamo, patching, precision, ring, spans, weights, wrapping
 from gputune_guest.words import FORWARD, LOOKED
 
 here = ring.here
@@ -29,7 +29,7 @@ def begin(code, whose, count, optimizer=None):
     global _window, _handle
     if here.phase is not None or _register is None or spans.silent or spans.get_ident() != here.trainer:
         return
-    if _compiles or _compiled():
+    if _compiles or dynamo.asked() or _compiled():
         return
     if _handle is None:
         _handle = _register(_hooked)
@@ -75,12 +75,15 @@ def _compile(original):
     def before(_args, _kwargs):
         global _compiles
         _compiles = True
+        _leave()
 
     return wrapping.around(original, before)
 
 
 def _leave():
+    """Wait for no module any more: nothing of ours may be in place while something is compiled, or exported."""
     global _window, _handle
+    weights.end()
     handle, _handle = _handle, None
     _window = None
     if handle is not None:
@@ -94,6 +97,7 @@ def _farewell():
 
 
 ring.at_farewell(_farewell)
+dynamo.at_first(_leave)
 wrapping.after_fork(_leave)
 HOOKS = {
     "torch.nn.modules.module": _hook,

@@ -76,8 +76,12 @@ def begin(inline):
     look.before = _bytes(look.descriptor)
     look.originals = [*_stand_ins(), *locks.stand_ins(look.locks)]
     _look = look
-    for owner, name, _original, ours in look.originals:
-        setattr(owner, name, ours)
+    try:
+        for owner, name, _original, ours in look.originals:
+            setattr(owner, name, ours)
+    except BaseException:
+        stop(look)
+        raise
     return look
 
 

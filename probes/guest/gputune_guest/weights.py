@@ -99,7 +99,8 @@ def _took_out(mine):
 
 def _make():
     global _made
-    tensor_type = sys.modules["torch"].Tensor
+    torch = sys.modules["torch"]
+    plain = frozenset([torch.Tensor, torch.nn.Parameter])  # a subclass may answer for itself, or have no memory
 
     class GputuneLooks(sys.modules["torch.overrides"].TorchFunctionMode):
         pass
@@ -109,9 +110,9 @@ def _make():
 
     def after(begun, result, error):
         (mode, func, _types, args), t0 = begun[0][:4], begun[1]
-        if error is None and _mode is mode:
+        if error is None and _mode is mode and _windows > NEVER:
             try:
-                _called(tensor_type, func, args, result, (t0, now()))
+                _called(plain, func, args, result, (t0, now()))
             except Exception as failure:
                 _give_up(failure)
 
@@ -132,33 +133,33 @@ def _give_up(error):
     ring.failed(error)
 
 
-def _called(tensor_type, func, args, result, times):
+def _called(plain, func, args, result, times):
     global _spent, _queued, _own, _since, _last
     t0, t1 = times
-    touched = _touched(tensor_type, args)
-    kind = WEIGHTS if touched is not None else DEVICE if _on_device(tensor_type, args, result) else None
+    touched = _touched(plain, args)
+    kind = WEIGHTS if touched is not None else DEVICE if _on_device(plain, args, result) else None
     if kind is None:
         _since = 0
     else:
         took = t1 - (_since if _since and _last == kind else t0)
         if kind == WEIGHTS:
             _spent += took
-            _keep(tensor_type, func, args, result, touched)
+            _keep(plain, func, args, result, touched)
         else:
             _queued += took
         _last, _since = kind, now()
     _own += now() - t1
 
 
-def _keep(tensor_type, func, args, result, touched):
+def _keep(plain, func, args, result, touched):
     """Remember what a call on the weights has made or changed: copies of them."""
     if len(_copies) > MOST:
         _copies.clear()
     if _changes(getattr(func, "__name__", "")):
         for tensor in args[0] if isinstance(args[0], (list, tuple)) else args[:1]:
-            if isinstance(tensor, tensor_type):
+            if type(tensor) in plain:
                 _copies[tensor.data_ptr()] = None
-    elif isinstance(result, tensor_type) and result.numel() == touched.numel():
+    elif type(result) in plain and result.numel() == touched.numel():
         _copies[result.data_ptr()] = weakref.ref(result)
 
 
@@ -167,24 +168,24 @@ def _changes(name):
     return name in CHANGES or (name.endswith("_") and not name.endswith("__"))
 
 
-def _tensors(tensor_type, args):
+def _tensors(plain, args):
     """Return the tensors among the first arguments, of a list the first."""
     firsts = [value[0] if isinstance(value, (list, tuple)) and value else value for value in args[:WIDE]]
-    return [value for value in firsts if isinstance(value, tensor_type)]
+    return [value for value in firsts if type(value) in plain]
 
 
-def _touched(tensor_type, args):
+def _touched(plain, args):
     """Return the first argument that lies where weights do, or a copy of them; None without any."""
-    for tensor in _tensors(tensor_type, args) if _weights else ():
+    for tensor in _tensors(plain, args) if _weights else ():
         address = tensor.data_ptr()
         if address in _weights or _is_copy(address):
             return tensor
     return None
 
 
-def _on_device(tensor_type, args, result):
+def _on_device(plain, args, result):
     """Return whether a call queued work for a device, and no copy to it: all that it was handed lies there."""
-    handed = _tensors(tensor_type, args) or _tensors(tensor_type, (result,))
+    handed = _tensors(plain, args) or _tensors(plain, (result,))
     return bool(handed) and all(tensor.device.type not in HOST for tensor in handed)
 
 

@@ -144,6 +144,14 @@ def around(original, before, after=_nothing, binds=None):
     return wraps(original)(python) if binds else Stand(original, python)
 
 
+def collected(original, before, after=_nothing):
+    """Return the same as `around` for a function of the user's own: in Python, for the cycles that it may close.
+
+    What stands for it in C is nothing that the garbage collector can look through.
+    """
+    return wraps(original)(_python_around(original, before, after, bool))
+
+
 def traced(original, before, after=_nothing, quick=None):
     """Return the same for what torch.compile may meet and trace: where it does, ours is not there.
 
