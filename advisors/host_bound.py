@@ -77,7 +77,7 @@ def _finding(process: Process, step: Lanes, busy: float) -> Finding:
     optimizer = min(step.launching, process.optimizing / steps)
     by_optimizer = optimizer >= MOSTLY * step.launching
     part, saved = (optimizer, FUSED) if by_optimizer else (step.launching, SAVED)
-    least, likely, most = (step.without(part * share) for share in saved)
+    least, likely, most = (step.without(part * share, spared=part * share) for share in saved)
     speedup = gain(process, step.step, least, likely, most)
     what = f", {optimizer * 1e3:.3g} ms of it after the backward pass" if by_optimizer else ""
     return Finding(

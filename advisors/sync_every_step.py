@@ -49,10 +49,11 @@ def advise(run: Features) -> Iterator[Finding]:
 def _finding(process: Process, step: Lanes, places: list[Place]) -> Finding:
     steps = process.batches or process.optimizer_steps
     copies = step.copying >= COPIES * step.step
-    then = step.without(step.synced + step.cold + (step.copying if copies else 0.0), pinned=copies)
+    saved = step.synced + step.cold + (step.copying if copies else 0.0)
+    then, best = (step.without(saved, pinned=copies, alone=alone) for alone in (False, True))
     kept = then + (step.step - then) / EVERY
     sure = step.step - (step.step - kept) * (HALF if copies else SURE)
-    speedup = gain(process, step.step, sure, kept, then)
+    speedup = gain(process, step.step, sure, kept, best)
     worst = max((p for p in places if p.count >= steps / EVERY), key=lambda p: p.seconds, default=places[0])
     others = sorted({p.where for p in places if p.where != worst.where and p.count >= steps / EVERY})
     return Finding(

@@ -65,7 +65,12 @@ def _finding(found: Held, rate: float, known: str, faster: tuple[float, float, f
     asked = all(copy.non_blocking >= ASKED for copy in found.copies)
     change = {"pin_memory": True} if asked else {"pin_memory": True, "non_blocking": True}
     speedup, pinned = (
-        beside(step, step.then(likely, unattended=free), step.then(best, unattended=free), sure)
+        beside(
+            step,
+            step.then(likely, unattended=free),
+            step.at_best(best) if free else step.then(best, unattended=False),
+            sure,
+        )
         for free, sure in ((True, step.at_worst(least)), (False, step.then(least, unattended=False)))
     )
     return Finding(

@@ -2,9 +2,9 @@
 
     python tests/simcuda/run.py --no-spin -- python benchmarks/proofs.py [--only WORD] [--seconds 30]
 
-Each loop is watched, its finding proved, its loader swept; then it runs bare, with its own settings, with those that
-were chosen and with its own again, `--seconds` each, the device caught up at both ends. What gputune said may be off by
-3 %. Where the two bare runs of the same settings differ by more, nothing is known, and that is said.
+Each loop is watched, its finding proved, its loader swept; after either it runs bare, with its own settings and with
+those that were chosen in turn, `--seconds` of each in three runs, the device caught up at both ends. What gputune said
+may be off by 3 %. Where equal bare runs differ by more, nothing is known, and that is said.
 """
 
 import argparse
@@ -28,15 +28,16 @@ LOOPS = {  # a finding that a loader's setting mends, if there is one, and the l
     "waiting": ("few-workers", "--waits 0.6"),
     "waiting-item": ("few-workers", "--waits 0.6 --item"),
     "waiting-pinned": ("few-workers", "--waits 1.5 --pin-memory 1 --num-workers 2"),
-    "waiting-small": ("few-workers", "--waits 1 --batch-size 8 --deep 6"),
-    "waiting-large": ("few-workers", "--waits 0.3 --batch-size 128 --wide 4096"),
+    "waiting-small": ("few-workers", "--waits 1 --batch-size 8 --deep 4"),
+    "waiting-large": ("few-workers", "--waits 0.3 --batch-size 128 --deep 4"),
     "computing": ("few-workers", "--computes 0.3 --num-workers 0"),
     "both": ("few-workers", "--waits 0.5 --computes 0.1"),
-    "pageable": ("unpinned-memory", "--size 262144 --batch-size 64 --num-workers 2 --wide 4096"),
-    "pageable-item": ("unpinned-memory", "--size 262144 --batch-size 64 --num-workers 2 --wide 4096 --item"),
+    "pageable": ("unpinned-memory", "--size 131072 --batch-size 64 --num-workers 2 --deep 1"),
+    "pageable-item": ("unpinned-memory", "--size 131072 --batch-size 64 --num-workers 2 --deep 1 --item"),
     "enough": ("", "--waits 0.1 --num-workers 3 --pin-memory 1"),
 }
 STEP_S = 600.0
+SLICES = 3
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ def steps(kind: str, seconds: float) -> list[Step]:
     """Return what is tried on a loop."""
     finding = LOOPS[kind][0]
     rates = tuple(f"{kind}: sweep's rate of the {which} settings" for which in ("own", "best"))
-    proof = [Step((f"{kind}: prove's gain",), 1.0, proved(kind, finding, seconds))] if finding else []
-    return [*proof, Step(rates, 1.0, swept(kind, seconds))]
+    bare = seconds / SLICES, SLICES
+    proof = [Step((f"{kind}: prove's gain",), 1.0, proved(kind, finding, *bare, pairs=2))] if finding else []
+    return [*proof, Step(rates, 1.0, swept(kind, *bare))]
 
 
 def line(check: Check) -> str:
@@ -65,8 +67,8 @@ def line(check: Check) -> str:
 def main() -> int:
     """Try what is asked for. Returns 1 if something did not hold, 77 where there is no card."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--only", default="", help="loops whose name contains this")
-    options.add_argument("--seconds", type=float, default=30.0, help="of each bare run")
+    options.add_argument("--only", default="", help="loops whose name contains this, or ends so: `NAME.`")
+    options.add_argument("--seconds", type=float, default=30.0, help="bare, of either setting")
     options.add_argument("--results", type=Path, help="where the rows go, as JSON")
     asked = options.parse_args()
     if why := no_card():
@@ -77,7 +79,7 @@ def main() -> int:
         environ = environment(Path(folder) / "site")
         gputune, why = find_gputune(environ)
         for kind in LOOPS:
-            if asked.only in kind:
+            if asked.only in f"{kind}.":
                 day = Loops(Path(folder), gputune, why, simulated=simulated(), box=Box(STEP_S), environment=environ)
                 for check in taken(kind, steps(kind, asked.seconds), day, day.box):
                     made.append(check)

@@ -38,7 +38,7 @@ class Samples(Dataset):
 def asked() -> argparse.Namespace:
     """Return what the loop is to be like."""
     options = argparse.ArgumentParser(description=__doc__)
-    for name, usual in (("num-workers", 1), ("prefetch-factor", 2), ("batch-size", 32), ("wide", 2048), ("deep", 12)):
+    for name, usual in (("num-workers", 1), ("prefetch-factor", 2), ("batch-size", 32), ("wide", 8192), ("deep", 2)):
         options.add_argument(f"--{name}", type=int, default=usual)
     options.add_argument("--size", type=int, default=512, help="numbers a sample")
     options.add_argument("--waits", type=float, default=0.0, help="ms a sample")

@@ -5,6 +5,7 @@ until the device is done, and the device idles until the host has queued somethi
 to queue its kernels than the device to run them keeps the device waiting at any rate.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gputune.aftermath import chill
@@ -28,7 +29,7 @@ class Lanes:
     `synced` is the host's waiting for results, `copying` its waiting for copies; `launching` its computing under the
     model, the backward pass and the optimizer; `computing` all of its computing. `device` is the device's work, and
     no step is shorter than `least`, in which the loader makes a batch; `pinned` is the same where a thread pins what
-    comes from pageable memory now.
+    comes from pageable memory now. Of both there are two: if the CPUs were the loader's alone, and beside the host.
     """
 
     step: float
@@ -38,8 +39,8 @@ class Lanes:
     computing: float
     launching: float
     device: float
-    least: float
-    pinned: float = 0.0
+    least: tuple[float, float]
+    pinned: tuple[float, float]
 
     @property
     def cold(self) -> float:
@@ -48,12 +49,15 @@ class Lanes:
         spun = (self.computing - own) / self.synced if self.synced else 0.0
         return chill(self.synced, own, spun)
 
-    def without(self, saved: float, *, pinned: bool = False) -> float:
+    def without(self, saved: float, *, spared: float = 0.0, pinned: bool = False, alone: bool = False) -> float:
         """Return how long a step takes with so many s less on the host: never less than the device works.
 
+        `spared` s of them the host computes now: that CPU is the loader's then; where this is `alone`, all of them are.
         With `pinned` memory for all copies.
         """
-        return min(self.step, max(self.step - saved, self.device, self.pinned if pinned else self.least, TINY))
+        undisturbed, beside = self.pinned if pinned else self.least
+        left = 0.0 if alone else 1 - min(1.0, spared / max(TINY, self.computing))
+        return min(self.step, max(self.step - saved, self.device, undisturbed + left * (beside - undisturbed), TINY))
 
 
 def lanes(run: Features, process: Process) -> Lanes | None:
@@ -68,9 +72,13 @@ def lanes(run: Features, process: Process) -> Lanes | None:
     loader = max((x for x in process.loaders if x.training), key=lambda x: x.batches, default=None)
     held = [c for c in process.copies if min(c.pinned, c.non_blocking) < 1]
     outlooks = [Outlook(run, process, x) for x in process.loaders if x.training and x.num_workers]
+    outlooks = [outlook for outlook in outlooks if outlook.known]
     synced, waiting = _synced(process, loader, steps), process.in_loop.get("loader.wait", 0.0) / steps
     copying = sum(c.seconds * (1 - min(c.pinned, c.non_blocking)) for c in held) / steps
     computing = min(step, _computing(process, loader, steps))
+    working = max(0.0, min(computing, step - synced - waiting))  # a wait may spin
+    apart = max(0.0, working - copying)
+    rate = pinning_rate(run, held)
     return Lanes(
         step=step,
         synced=min(step, synced),
@@ -79,9 +87,13 @@ def lanes(run: Features, process: Process) -> Lanes | None:
         computing=computing,
         launching=min(computing, _launching(process, step - synced - waiting - copying, steps)),
         device=device_work(run, process, whole) * step / whole,
-        least=max((o.fastest() for o in outlooks if o.known), default=0.0) / steps,
-        pinned=max((o.fastest(pinning_rate(run, held)) for o in outlooks if o.known), default=0.0) / steps,
+        least=(_fastest(outlooks) / steps, _fastest(outlooks, computing=working) / steps),
+        pinned=(_fastest(outlooks, rate) / steps, _fastest(outlooks, rate, apart) / steps),
     )
+
+
+def _fastest(outlooks: Sequence[Outlook], rate: float = 0.0, computing: float = 0.0) -> float:
+    return max((outlook.fastest(rate, computing) for outlook in outlooks), default=0.0)
 
 
 def _synced(process: Process, loader: Loader | None, steps: int) -> float:

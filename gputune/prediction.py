@@ -697,13 +697,14 @@ class Outlook:
         pinned = replace(job, pins=(Work(size / rate, 0.0),), taking=job.delivery, delivery=GOTTEN_S)
         return changed(job, pinned)
 
-    def fastest(self, pinned_at: float = 0.0) -> float:
+    def fastest(self, pinned_at: float = 0.0, computing: float = 0.0) -> float:
         """Return the s that this loop's batches would take if no step took any time: what the loader can do at best.
 
-        With `pinned_at`, where no thread pins them yet, one does so with so many B/s.
+        But for `computing` s of a CPU, which the workers may want too. With `pinned_at`, where no thread pins batches
+        yet, one does so with so many B/s.
         """
         pinned = self.pinned_at(self.job, pinned_at)
-        job = changed(pinned, replace(pinned, steps=(Work(0.0, 0.0),), floor=0.0))
+        job = changed(pinned, replace(pinned, steps=(Work(computing, 0.0),), floor=0.0))
         steady = job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order)
         return steady * self.loader.batches + self.loader.fresh
 

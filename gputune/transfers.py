@@ -8,11 +8,11 @@ page-locked memory and without waiting, the lanes run beside each other, as far 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gputune.features import Copy, Features, Process
-from gputune.figures import TINY
+from gputune.features import Copy, Features, Loader, Process
+from gputune.figures import TINY, mean
 from gputune.finding import Speedup
 from gputune.prediction import ERROR, Outlook
-from gputune.workload import device_time, device_work
+from gputune.workload import device_time, device_work, step_cpu_of
 
 BESIDE = 0.5  # of a copy that runs beside the queueing of kernels, where the loop waits for the device once a step
 SYNCED = 0.02  # of the loop waiting for the device elsewhere: then the lanes are joined once a step in any case
@@ -30,7 +30,8 @@ class Lanes:
     moving: float  # what they take on the link alone
     syncing: float  # the host is held by something else that waits for the device
     device: float  # kernels
-    least: float  # the loader makes no more than one batch in this time
+    least: float  # the loader makes no more than one batch in this time, beside what the host computes
+    alone: float  # the same if it had the CPUs for itself
     most: float | None = None  # the same with all gaps in them, by the device's clock; None where it did not tell
     measured: bool = False  # `moving` and `device` are of the device's own clock, where it had no gaps
 
@@ -41,6 +42,10 @@ class Lanes:
         """
         device = self.device if self.measured else self.most
         return None if device is None else replace(self, device=device).then(faster, unattended=True)
+
+    def at_best(self, faster: float) -> float:
+        """Return how long a step takes so if the loader and the host are not in each other's way."""
+        return replace(self, least=self.alone).then(faster, unattended=True)
 
     def then(self, faster: float, *, unattended: bool) -> float:
         """Return how long a step takes with copies `faster` times as fast, and `unattended`: nobody waits for them."""
@@ -62,9 +67,10 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
     known = bool(process.works) or any(d.busy is not None for d in run.devices)
     if not steps or process.loop <= 0 or not known:
         return None
-    step = process.loop / steps
+    step, syncing = process.loop / steps, process.read_waits / steps
     copying = min(step, sum(c.seconds for c in copies) / steps)
-    outlooks = [Outlook(run, process, x) for x in process.loaders if x.training and x.num_workers]
+    found = [Outlook(run, process, x) for x in process.loaders if x.training and x.num_workers]
+    outlooks = [(outlook, _computing(outlook.loader, copying + syncing)) for outlook in found if outlook.known]
     moving = min(copying, sum(c.size / c.fastest for c in copies if c.fastest) / steps)
     timed, device = process.device_step, device_time(run, process, step)
     if timed is not None and timed.copying > 0:  # of all copies there; those in question have their share of the bytes
@@ -77,12 +83,18 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
         step=step,
         copying=copying,
         moving=moving,
-        syncing=process.read_waits / steps,
+        syncing=syncing,
         device=device,
-        least=max((o.fastest(pinned_at) for o in outlooks if o.known), default=0.0) / steps,
+        least=max((outlook.fastest(pinned_at, computing) for outlook, computing in outlooks), default=0.0) / steps,
+        alone=max((outlook.fastest(pinned_at) for outlook, _ in outlooks), default=0.0) / steps,
         most=max(0.0, timed.whole - timed.starved - timed.copying) if timed is not None else None,
         measured=process.kernels is not None,
     )
+
+
+def _computing(loader: Loader, held: float) -> float:
+    """Return the CPU s of a step beside `held` s of copies and waits, in which a thread may spin."""
+    return max(0.0, min(step_cpu_of(loader), mean(loader.steps)) - held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ PAIRS = 2  # to begin with
 MORE_PAIRS = 4  # where the first ones do not agree
 BATCHES = 40  # timed in a trial, where their times vary little
 UNEVEN = 400  # timed at most, where they vary much
-PRECISION = 0.05  # relative, of the mean of a trial's batch times, with a certainty of 95 %
+PRECISION = 0.03  # relative, of the mean of a trial's batch times, with a certainty of 95 %
+LEAST_S = 3.0  # s of batches: fewer tell how fast the machine was at that moment
 TIMED_S = 60.0  # s that this may take
 WARM_UP = 5  # batches until allocators, caches and autotuning have settled
 EPOCHS = 3  # timed at least, where epochs are short or the change is about what happens between them
@@ -56,7 +57,7 @@ def planned(what: Asked, finding: Finding | None, batches: int | None = None) ->
     """Return how long trials of this run have to be, and where they are kept. Makes the folder for them."""
     loader = what.loader(finding)
     change: Mapping[str, Setting] = finding.change if finding else {}
-    skip, timed = max(WARM_UP, _queued(loader, change) + 2), batches or _timed(loader)
+    skip, timed = max(WARM_UP, _queued(loader, change) + 2), batches or _timed(loader, finding)
     epoch = _epoch(loader) if loader and batches is None else 0
     if epoch and ("persistent_workers" in change or epoch < skip + timed):
         skip, timed = _whole(skip, timed, min(epoch, MOST_BATCHES // (1 + EPOCHS)))
@@ -82,14 +83,18 @@ def _queued(loader: Loader | None, change: Mapping[str, Setting]) -> int:
     return max(ahead, workers * int(change.get("prefetch_factor", loader.prefetch_factor or PREFETCH)))
 
 
-def _timed(loader: Loader | None) -> int:
-    """Return how many batches have to be timed: a mean to within e needs (1.96 cv / e)^2 of them."""
+def _timed(loader: Loader | None, finding: Finding | None) -> int:
+    """Return how many batches have to be timed: a mean to within e needs (1.96 cv / e)^2 of them.
+
+    And so many that they take a while even with the change.
+    """
     times = [wait + step for wait, step in zip(loader.waits, loader.steps, strict=False)] if loader else []
     mean = statistics.fmean(times) if times else 0.0
     if mean <= 0:
         return BATCHES
     needed = (1.96 * statistics.pstdev(times) / mean / PRECISION) ** 2
-    return max(BATCHES, round(min(needed, UNEVEN, TIMED_S / mean)))
+    lasting = LEAST_S / mean * (finding.speedup.likely if finding else 1.0)
+    return max(BATCHES, round(min(needed, UNEVEN, TIMED_S / mean)), round(min(lasting, MOST_BATCHES)))
 
 
 def _whole(skip: int, timed: int, epoch: int) -> tuple[int, int]:

@@ -78,3 +78,15 @@ def test_promises_only_the_link_where_the_device_is_busy(run, device) -> None:
 def test_promises_nothing_that_the_loader_cannot_deliver(run, device) -> None:
     starved = run(num_workers=1, blocked=0.039, step=0.040, waits=[0.0005], devices=(device(busy=0.3),))
     assert all(f.speedup.likely < 1.05 for f in advise(copying(starved)))
+
+
+def test_what_workers_and_host_compute_on_few_cpus_bounds_it_and_at_best_they_are_not_in_each_others_way(
+    run, device
+) -> None:
+    roomy, full = (
+        run(num_workers=2, cpu=0.050, step=0.040, step_cpu=0.028, cpus=cpus, devices=(device(busy=0.3),))
+        for cpus in (8.0, 2.0)
+    )
+    (free,), (bound,) = (list(advise(copying(each))) for each in (roomy, full))
+    assert bound.speedup.likely < free.speedup.likely * 0.95
+    assert bound.speedup.high == pytest.approx(free.speedup.high, rel=0.02)

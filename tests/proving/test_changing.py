@@ -85,11 +85,22 @@ def test_a_trial_is_as_long_as_its_queues_and_epochs_need(tmp_path: Path, change
 
 @pytest.mark.parametrize(
     ("waits", "timed"),
-    [((0.01,) * 100, BATCHES), ((0.0, 0.0, 0.0, 0.4) * 25, 400), ((9.0, 0.1) * 50, BATCHES), ((0.0, 0.04) * 50, 125)],
+    [
+        ((0.5,) * 100, BATCHES),
+        ((0.01,) * 100, 50),  # three seconds
+        ((0.0, 0.0, 0.0, 0.4) * 25, 400),
+        ((9.0, 0.1) * 50, BATCHES),
+        ((0.0, 0.04) * 50, 348),
+    ],
 )
 def test_the_more_batches_vary_the_more_of_them_are_timed_within_a_minute(tmp_path: Path, waits, timed) -> None:
     plan = planned(asked(tmp_path, replace(LOADER, waits=waits, steps=(0.05,) * 100)), None)
     assert plan.batches - plan.skip == timed
+
+
+def test_a_trial_lasts_with_the_change_too(tmp_path: Path) -> None:
+    what, found = asked(tmp_path, replace(LOADER, waits=(0.01,) * 100, steps=(0.05,) * 100)), finding(num_workers=2)
+    assert planned(what, found).batches - planned(what, found).skip == 100  # 3 s of 60 ms, twice as fast
 
 
 def test_so_many_batches_as_are_asked_for_are_timed(tmp_path: Path) -> None:
