@@ -2,8 +2,8 @@
 
 The host runs up to a launch queue ahead of the device, so what a step takes on the host's clock is how fast it queues.
 
-A cause is planted by how long host, device and waits take beside each other, and hosts differ several times. What is not
-the host's own takes `ZOO_SLOWER` times as long as the scripts say, where the judge found the host to be so slow.
+A cause is planted by how long host, device and waits take beside each other, and hosts differ several times. What is
+not the host's own takes `ZOO_SLOWER` times as long as the scripts say, where the judge found the host to be so slow.
 """
 
 import os
