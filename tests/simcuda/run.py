@@ -2,9 +2,9 @@
 
 Takes the switches of tests/simgpu/run.py (`--devices`, `--set`, `--fault`, `--stranger` …), and those of the runtime:
 `--queue` (launches that a stream holds), `--spin` or `--no-spin` (waits burn a core, as CUDA's default does), `--trace`
-(a line for each thing that the device did; `%p` in the path is the pid), `--scale` (of all kernels), `--slower` (all that
-is modelled takes so many times as long, a power of two: for a host that is so much slower than another). Leaves with
-CMD's status, or with 77 and one sentence where the CUDA build of torch is not to be had.
+(a line for each thing that the device did; `%p` in the path is the pid), `--scale` (of all kernels), `--slower` (of all
+that is modelled, by a power of two: for a host so much slower than another). Leaves with CMD's status, or with 77 and
+one sentence where the CUDA build of torch is not to be had.
 """
 
 import argparse
