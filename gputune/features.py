@@ -124,7 +124,7 @@ class Epoch:
     """One pass of one iterator: from its creation or reset to its StopIteration (or to the last batch seen)."""
 
     began: float  # s since the run's start
-    start: float  # constructing or resetting the iterator
+    start: float  # constructing or resetting the iterator, without what the batch sampler took of it
     first_wait: float  # the first next()
     shutdown: float  # ending its workers
     batches: int
@@ -135,6 +135,9 @@ class Epoch:
     stored: float | None = None  # mean B a sampled batch that storage was read for
     others_first: float = 0.0  # the next() for the first batches of the other workers, together
     fresh: bool = False  # the first of a DataLoader that was built; also False in recordings of older guests
+    picking: float = (
+        0.0  # s in which the batch sampler was asked as the iterator was made: it is asked however workers live
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -463,6 +466,7 @@ class Process:
     cpu: float | None = None  # cores that the process itself used, mean over the loop
     queued: float | None = None  # threads of it that were runnable without a CPU, mean over the loop
     torch: str = ""  # version
+    native: bool | None = None  # the guest's hooks in it run in C; None where that was not told
     built: str | None = None  # the CUDA or HIP that it is built for; empty for neither, None without torch
     precision: Precision = field(default_factory=Precision)
     folders: Mapping[str, str] = field(default_factory=dict)  # device of the files it reads, to a folder
@@ -478,6 +482,7 @@ class Process:
     world_size: int | None = None  # ranks of the job, on all machines
     host: str = ""  # where it ran, if the run has several machines
     margins: Mapping[str, float] = field(default_factory=dict)  # of `ledger` where only stacks told it: ± share, 95 %
+    step_parts: Mapping[str, float] = field(default_factory=dict)  # of its step, likewise: share of all stacks
     looks: int = 0  # bursts in which those stacks were taken; 0 where the ledger is of spans
     meetings: tuple[Meeting, ...] = ()  # rounds between meetings with other ranks, steady state
     rounds: int = 0  # of these in the whole run, those that were not timed included

@@ -16,7 +16,7 @@ from gputune.sample import ATTACHED, Guest, Json, Sample
 from gputune.units import NS
 
 LACKS = len(Lacking._fields)
-PENDING = 65536  # readings kept back after the last batch; more come only from a loop that has ended
+PENDING = 65536  # readings kept back after the last batch: beyond it every second of a metric stands for two
 
 
 class Host:
@@ -39,7 +39,7 @@ class Host:
         self.lacking: dict[str, tuple[Lacking, ...]] = {}  # probe to the parts of that
         self.driver = 0  # the newest CUDA that it runs (13020 is 13.2), 0 unknown
         self.oom_kills: tuple[int, str] = (0, "")  # how many processes the kernel killed, and of what it counts that
-        self._pending: list[Sample] = []
+        self._pending: list[tuple[Sample, int | None]] = []  # each with the ns that it stands for
         self._pending_from = 0  # ns; the earliest of them
         self.still = False  # somebody has stopped the training: what is read now says nothing of it
         self._stood = 0  # ns; when it was last seen to
@@ -57,11 +57,12 @@ class Host:
             self._stood = max(self._stood, sample.t)
             return
         if self._loop_began and sample.t > self._loop_end:
-            if len(self._pending) < PENDING:
-                self._pending_from = min(self._pending_from, sample.t) if self._pending else sample.t
-                self._pending.append(sample)
+            if len(self._pending) >= PENDING:
+                self._pending = _thinned(self._pending)
+            self._pending_from = min(self._pending_from, sample.t) if self._pending else sample.t
+            self._pending.append((sample, self._span(sample)))
             return
-        self._count(sample)
+        self._count(sample, self._span(sample))
 
     def loop(self, t0: int, t1: int) -> None:
         """Learn that the training loop was at work from `t0` to `t1` (ns)."""
@@ -78,15 +79,14 @@ class Host:
         if t1 > self._loop_end:
             self._loop_end = t1
             if self._pending and t1 >= self._pending_from:  # asked at every batch, true once a tick
-                due = [sample for sample in self._pending if sample.t <= t1]
-                self._pending = [sample for sample in self._pending if sample.t > t1]
-                self._pending_from = min((sample.t for sample in self._pending), default=0)
-                for sample in due:
-                    self._count(sample)
+                due = [(sample, span) for sample, span in self._pending if sample.t <= t1]
+                self._pending = [(sample, span) for sample, span in self._pending if sample.t > t1]
+                self._pending_from = min((sample.t for sample, _ in self._pending), default=0)
+                for sample, span in due:
+                    self._count(sample, span)
 
-    def _count(self, sample: Sample) -> None:
+    def _count(self, sample: Sample, span: int | None) -> None:
         name = sample.metric.name
-        span = self._span(sample)
         self._means.setdefault((name, sample.instance), Mean()).add(sample.value, span)
         if name in RATES:
             self.rates.setdefault((name, sample.instance), Rate()).add(sample.t, sample.value)
@@ -293,6 +293,7 @@ class Host:
             ledger={span: share * wall for span, share in told.shares(network).items()} or {"step": wall},
             margins=told.margins(network),
             looks=told.looks,
+            step_parts=told.steps(),
             inclusive={},
             loop=0.0,
             batches=0,
@@ -336,3 +337,19 @@ def _number(value: Json) -> float | None:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
+
+
+def _thinned(pending: list[tuple[Sample, int | None]]) -> list[tuple[Sample, int | None]]:
+    """Return every second reading of each metric, the newest always: each stands for the one before it, too."""
+    kept: list[tuple[Sample, int | None]] = []
+    waiting: dict[tuple[str, str], int] = {}  # of each metric, the place of the reading that takes the next one's time
+    for sample, span in reversed(pending):
+        key = sample.metric.name, sample.instance
+        place = waiting.pop(key, None)
+        if place is None:
+            waiting[key] = len(kept)
+            kept.append((sample, span))
+        else:
+            later, its = kept[place]
+            kept[place] = later, None if its is None or span is None else its + span
+    return kept[::-1]

@@ -43,6 +43,7 @@ class _Pass:
     end: int = 0
     complete: bool = False
     fresh: bool = False
+    picking: int = 0  # ns of its making in which the batch sampler was asked
     read: Pass = field(default_factory=Pass)
     made: dict[int, int] = field(default_factory=dict)  # batches of it that each worker made
 
@@ -120,8 +121,8 @@ class LoaderState:
         """Return the same with `more` batches of an evaluation that goes on."""
         return max(self.in_evaluation + more, self._without_gradients) * 2 > max(1, self.batches)
 
-    def epoch(self, record: Record, began: float) -> None:
-        """Begin a pass: an iterator was made, or reset."""
+    def epoch(self, record: Record, began: float, picking: int = 0) -> None:
+        """Begin a pass: an iterator was made, or reset. In `picking` ns of that the batch sampler was asked."""
         self.line.begin(record.a, trains=bool(record.e))
         for done in [p for p in self._passes.values() if p.complete and p.iterator != record.a]:
             self._passes.pop(done.iterator)
@@ -137,7 +138,8 @@ class LoaderState:
         fresh = bool(record.code & NEW)
         former = self._passes.pop(record.a, None)
         before = former.before + former.batches if former and record.d else 0  # a reset keeps the workers
-        entry = _Pass(record.a, record.t0, began, record.t1 - record.t0, before=before, end=record.t1, fresh=fresh)
+        start = max(0, record.t1 - record.t0 - picking)
+        entry = _Pass(record.a, record.t0, began, start, before=before, end=record.t1, fresh=fresh, picking=picking)
         self._passes[record.a] = entry
         self._epochs.append(entry)
         self._gradients = bool(record.e)
@@ -411,6 +413,7 @@ class LoaderState:
         return Epoch(
             began=entry.began,
             start=entry.start / NS,
+            picking=entry.picking / NS,
             first_wait=entry.first_wait / NS,
             others_first=entry.others_first / NS,
             fresh=entry.fresh,

@@ -14,6 +14,7 @@ from gputune.gathering.backlog import Backlog
 from gputune.gathering.clocked import Clocked
 from gputune.gathering.copies import Copies
 from gputune.gathering.intervals import Intervals
+from gputune.gathering.introduced import Introduced
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
 from gputune.gathering.precision import precise
@@ -115,8 +116,7 @@ class Training:
         # the last batch was given, 0 where none was left
         self._first_pass = self._given = 0
         self.rank: int | None = None
-        self.torch = ""
-        self.built: str | None = None
+        self._introduced = Introduced()
         self._shards = False  # a dataset in this very process asked for its worker
         self._draws: bool | None = None  # samples that were made in this very process drew torch's random numbers
         self._filing: Filing | None = None  # of a file that batches made in this very process opened
@@ -171,9 +171,7 @@ class Training:
         elif kind == "site":
             self._sites[int(str(fields["id"]))] = _Site(str(fields.get("where", "")), str(fields.get("what", "")))
         elif kind == "process":
-            self.torch = str(fields.get("torch") or self.torch)
-            if fields.get("torch"):
-                self.built = str(fields.get("cuda") or "")
+            self._introduced.take(fields)
             if fields.get("rank") is not None:
                 self.rank = maybe(fields["rank"])
                 self.local_rank = maybe(fields.get("local_rank"))
@@ -372,7 +370,7 @@ class Training:
             self._iterators.pop(min(self._iterators, key=lambda number: self._iterators[number].moved))
         if len(self._of) > LATE:
             self._of.pop(next(iter(self._of)))
-        loader.epoch(record, (record.t0 - self.started) / NS)
+        loader.epoch(record, (record.t0 - self.started) / NS, _picking(record, self._made))
         self._fed(self._rollouts.iterator(record))
 
     def _batch(self, record: Record) -> None:
@@ -538,6 +536,16 @@ class Training:
         entry[1] += ns
         entry[2] += inside
 
+    def _used(self, own: str, together: str, host: Means, ranks: int) -> float | None:
+        """Return the mean cores that this process used, or wanted and had not; None where that was not measured.
+
+        Where it was not read of each process by itself (one alone, or an older recording): its part of all `together`.
+        """
+        of_itself, of_all = host.mean(own, str(self.guest.pid)), host.mean(together)
+        if of_itself is not None and ranks > 1:
+            return of_itself
+        return None if of_all is None else of_all / ranks
+
     def _fed(self, key: Key | None) -> None:
         """Count an evaluation whose loader was built after it."""
         if key in self._places:
@@ -563,13 +571,16 @@ class Training:
         if self.guest.ended and (rest := self._teardown(ledger, end, loop, behind)) > 0:
             totals["teardown"] = min(rest, totals["step"])
             totals["step"] -= totals["teardown"]
-        cores, queued = host.mean("cpu.main"), host.mean("cpu.queued.main")
+        cores, queued = (
+            self._used("main.cpu", "cpu.main", host, ranks),
+            self._used("main.queued", "cpu.queued.main", host, ranks),
+        )
         frames, samples = stacks.of(self.guest.pid)
         after = stacks.afterwork(self.guest.pid, loaderless=not self._rounds.by_batches)
         loaders = tuple(
             state.features(
-                cpu=None if cores is None else cores / ranks,
-                queued=None if queued is None else queued / ranks,
+                cpu=cores,
+                queued=queued,
                 memory=host.last("memory.worker"),  # as what is left of the machine's: both grow
                 growth=host.trend("memory.worker", since=state.settling.since),
                 loop=loop,
@@ -645,10 +656,11 @@ class Training:
             backward=self._stretches.inside_backward,
             optimizing=self._stretches.optimizing,
             batch_gotten=self._stretches.gotten,
-            cpu=None if cores is None else cores / ranks,
-            queued=None if queued is None else queued / ranks,
-            torch=self.torch,
-            built=self.built,
+            cpu=cores,
+            queued=queued,
+            torch=self._introduced.torch,
+            native=self._introduced.native,
+            built=self._introduced.built,
             precision=self._precision,
             folders=dict(self._folders),
             copies=self._copies.features(self._site),

@@ -1,6 +1,7 @@
 """The Pythons of this machine that start. One that is there and starts nothing is none.
 
-A shim of pyenv's is on PATH for every version that was ever installed, and leaves with 127 where that version is not the chosen one.
+A shim of pyenv's is on PATH for every version that was ever installed, and leaves with 127 where that version is not
+the chosen one.
 """
 
 import os
