@@ -141,6 +141,19 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Variety:
+    """How many different files batches are made of: of those that were looked at as they were opened, in one process.
+
+    `held` are the bytes of all files that were open where nobody was seen to open any; 0 where that was not so.
+    """
+
+    looked: int = 0  # openings
+    files: int = 0  # different ones
+    size: float = 0.0  # B of these
+    held: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loader:
     """One DataLoader (or pipeline of tf.data) of one process: its settings as they were, and how it did.
 
@@ -175,6 +188,7 @@ class Loader:
     step_queued: float = 0.0  # s per step that the training process was runnable without a CPU
     fetches: tuple[Fetch, ...] = ()  # how batches were made, steady state
     reads: tuple[Reads, ...] = ()  # what sampled ones of them opened and read
+    variety: Variety | None = None  # of the files that they are made of; None where that was not told
     filing: Filing | None = None  # of one of the files that they open; None where none is small and opened by name
     epochs: tuple[Epoch, ...] = ()
     batch_bytes: int | None = None

@@ -14,7 +14,7 @@ from gputune.gathering.handover import Handed, Handovers
 from gputune.gathering.pinning import Pinning
 from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.settling import Settling
-from gputune.gathering.storage import Kept, Pass
+from gputune.gathering.storage import Kept, Pass, Varieties
 from gputune.replay import TYPICAL_PREFETCH
 from gputune.sample import Json
 from gputune.units import NS
@@ -101,6 +101,7 @@ class LoaderState:
         self._shape: tuple[int, ...] = ()
         self.shards: bool | None = None
         self.filing: Filing | None = None
+        self.varieties = Varieties()
         self._wait_total = 0
         self._apart = self._waited_apart = 0  # batches that another thread took, and ns that it waited for them
         self._taken_apart: deque[int] = deque(maxlen=KEPT)  # when the latest of them came
@@ -358,6 +359,7 @@ class LoaderState:
             fetches=fetches,
             reads=tuple(self._reads.reads),
             filing=self.filing,
+            variety=self.varieties.told,
             epochs=tuple(self._epoch(p) for p in self._epochs),
             batch_bytes=self._bytes or None,
             worker_threads=self.worker_threads,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gputune.company import Companions
 from gputune.events import APART, END, SPAN_NAMES, Kind, Record, SpanCode
-from gputune.features import Filing, Frame, OutOfMemory, Place, Precision, Process, Trend
+from gputune.features import Filing, Frame, Loader, OutOfMemory, Place, Precision, Process, Trend
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
@@ -22,7 +22,7 @@ from gputune.gathering.rollouts import Key, Rollouts
 from gputune.gathering.rounds import Rounds
 from gputune.gathering.settling import Settling
 from gputune.gathering.stops import Stops
-from gputune.gathering.storage import filing
+from gputune.gathering.storage import Varieties, filing
 from gputune.gathering.stretches import Stretches
 from gputune.gathering.trend import LEAST
 from gputune.gathering.trouble import TROUBLES, Trouble
@@ -42,6 +42,7 @@ ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST
 RENDEZVOUS, GAP, PICK, PIN = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK), int(Kind.PIN)
 MEMORY, OOM = int(Kind.MEMORY), int(Kind.OOM)
 CLOCKED = frozenset({GAP, int(Kind.DEVICE), int(Kind.SEGMENT)})
+DIFFERENT = frozenset({"distinct", "held"})  # notes on the files that batches are made of
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
@@ -120,6 +121,7 @@ class Training:
         self._shards = False  # a dataset in this very process asked for its worker
         self._draws: bool | None = None  # samples that were made in this very process drew torch's random numbers
         self._filing: Filing | None = None  # of a file that batches made in this very process opened
+        self._varieties = Varieties()  # likewise: of which files
         self._copies = Copies()
         self._allocations = Allocations()
         self._settling = Settling()
@@ -192,6 +194,8 @@ class Training:
             self._files(fields)
         elif kind == "files":
             self._filing = filing(fields)
+        elif kind in DIFFERENT:
+            self._varieties.take(fields)
         elif kind == "shards":
             self._shards = True
         elif kind == "draws" and fields.get("inline"):
@@ -437,6 +441,8 @@ class Training:
             loader.shards = True
         elif loader is not None and fields.get("n") == "files":
             loader.filing = filing(fields)
+        elif loader is not None and fields.get("n") in DIFFERENT:
+            loader.varieties.take(fields)
         elif fields.get("n") == "reads":
             self._files(fields)
 
@@ -536,6 +542,16 @@ class Training:
         entry[1] += ns
         entry[2] += inside
 
+    def _inline(self, loader: Loader) -> Loader:
+        """Return a loader without workers with what was told of batches that are made in this very process."""
+        return replace(
+            loader,
+            shards=self._shards or loader.shards,
+            draws=loader.draws if self._draws is None else self._draws,
+            variety=self._varieties.told,
+            filing=self._filing or loader.filing,
+        )
+
     def _used(self, own: str, together: str, host: Means, ranks: int) -> float | None:
         """Return the mean cores that this process used, or wanted and had not; None where that was not measured.
 
@@ -594,12 +610,7 @@ class Training:
                 replace(loader, training=not state.evaluates_with(inside.get(number, 0)))
                 for loader, (number, state) in zip(loaders, states, strict=True)
             )
-        if self._shards:
-            loaders = tuple(x if x.num_workers else replace(x, shards=True) for x in loaders)
-        if self._draws is not None:
-            loaders = tuple(x if x.num_workers else replace(x, draws=self._draws) for x in loaders)
-        if self._filing:
-            loaders = tuple(x if x.num_workers else replace(x, filing=self._filing) for x in loaders)
+        loaders = tuple(loader if loader.num_workers else self._inline(loader) for loader in loaders)
         infers = not learns and bool(loaders) and not any(loader.training for loader in loaders)
         if infers:
             loaders = tuple(replace(loader, training=True) for loader in loaders)

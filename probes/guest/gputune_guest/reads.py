@@ -28,6 +28,8 @@ get_ident = _thread.get_ident
 FIRST, EVERY = 5, 16  # batches 1 to 4 of each process that makes them, and each 16th; number 0 imports and warms up
 FEW = 2  # files of a sampled batch that are asked which device they lie on
 MOST_DEVICES = 8  # told a process
+MOST_FILES = 4096  # told apart in a process, by twos of each sampled batch
+FIRST_FILES = 8  # looked at before it is said how many of them are different ones; then whenever they are twice as many
 LARGE = 65536  # bytes; a file held open that is smaller is no data set
 TRIES = 9  # times that one small file is opened and read again, once a process
 SMALL = 65536  # bytes of it at the most
@@ -41,6 +43,9 @@ _O_DIRECT = getattr(os, "O_DIRECT", 0)
 _seen = 0  # batches made here
 _look = None  # the batch that is being looked at
 _told = set()  # devices
+_sizes = {}  # (device, inode) of files that were looked at, to their place among them and their bytes
+_latest = -1  # place of the last one
+_looked = 0  # how often one was
 _searched = False
 _priced = False
 _io = None  # descriptor of this process's own
@@ -245,7 +250,11 @@ def _took(look, ns, fd):
 def _place(look, fd, least):
     """Tell the device and the folder of a regular file of at least `least` bytes, once a device."""
     about = os.fstat(fd)
-    if not stat.S_ISREG(about.st_mode) or about.st_size < least or len(_told) >= MOST_DEVICES:
+    if not stat.S_ISREG(about.st_mode) or about.st_size < least:
+        return
+    if not least:
+        _tell_apart(about)
+    if len(_told) >= MOST_DEVICES:
         return
     if least and fcntl.fcntl(fd, fcntl.F_GETFL) & _O_DIRECT:
         look.code |= DIRECT
@@ -254,6 +263,25 @@ def _place(look, fd, least):
         path = os.readlink("/proc/self/fd/%d" % fd)
         device = "%d:%d" % (os.major(about.st_dev), os.minor(about.st_dev))
         ring.note(n="reads", device=device, folder=os.path.dirname(path))
+
+
+def _tell_apart(about):
+    """Count files that are opened, and the different ones among them: many samples may come from few files.
+
+    A second pass that opens the same ones in the same order tells nothing of that: it is left out.
+    """
+    global _looked, _latest
+    if len(_sizes) >= MOST_FILES:
+        return
+    key = about.st_dev, about.st_ino
+    is_new = key not in _sizes
+    place, _ = _sizes.setdefault(key, (len(_sizes), about.st_size))
+    before, _latest = _latest, place
+    if not is_new and place != before and place == (before + 1) % len(_sizes):
+        return
+    _looked += 1
+    if _looked >= FIRST_FILES and not _looked & (_looked - 1):
+        ring.note(n="distinct", looked=_looked, files=len(_sizes), bytes=sum(size for _, size in _sizes.values()))
 
 
 def _price(reader, original, args, kwargs):
@@ -324,24 +352,31 @@ def _search(look):
 
     Done once a process.
     """
+    sizes = {}
     for entry in os.listdir("/proc/self/fd"):
-        _held(look, int(entry))
+        _held(look, int(entry), sizes)
+    if sizes:
+        ring.note(n="held", bytes=sum(sizes.values()))
 
 
-def _held(look, fd):
+def _held(look, fd, sizes):
     try:
         if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            about = os.fstat(fd)
+            if stat.S_ISREG(about.st_mode) and about.st_size >= LARGE:
+                sizes[about.st_dev, about.st_ino] = about.st_size
             _place(look, fd, LARGE)
     except OSError:  # the descriptor of the listing itself, or one that another thread has closed
         return
 
 
 def _forked():
-    global _seen, _look, _told, _searched, _priced, _io
+    global _seen, _look, _told, _searched, _priced, _io, _sizes, _looked, _latest
     if _look is not None:  # the dataset forks while it makes a batch: the child's is nobody's sample
         stop(_look)
     _seen, _look, _told, _searched, _priced = 0, None, set(), False, False
     _io = spans.local.io = None
+    _sizes, _looked, _latest = {}, 0, -1
 
 
 wrapping.after_fork(_forked)
