@@ -106,7 +106,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filing:
-    """What one small file of a loader costs, in s, opened again as it was opened: a median of a few times, warm.
+    """What one small file of a loader costs, in s, a copy opened as it was opened: a median of a few times, warm.
 
     `naming` is making its path object out of a string, `ending` all that follows: reading it to its end, closing it and
     letting it go, and what `Path.open` adds. `kept` says that the path object lives on after the batch, so that nobody

@@ -168,6 +168,28 @@ def test_a_file_of_bytes_that_was_opened_as_text_has_its_price_too(lightly: Call
     assert len(run.notes("files")) == 1
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("way", [ONE, "pathlib.Path(name).read_bytes()", "open(name).read()"])
+def test_none_of_theirs_is_opened_more_often_than_they_do(
+    lightly: Callable[..., Any], tmp_path: Path, way: str, workers: int
+) -> None:
+    """What a file costs is told of a copy: theirs may lie far away, or count who opens them."""
+    count = """
+import sys
+def seen(event, args):
+    if event == "open" and str(args[0]).endswith(".bin") and ".price-" not in str(args[0]):
+        os.write(LOG, b"%d " % os.getpid())
+LOG = os.open("opened.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+sys.addaudithook(seen)
+class Files"""
+    run = lightly(loop(way, workers).replace("class Files", count, 1)).healthy()
+    assert len(run.notes("files")) == max(1, workers)
+    assert len((tmp_path / "opened.txt").read_text().split()) == 96
+    assert not [entry for entry in run.left if "price" in entry]
+    for record in reads(run):
+        assert record.b < 0 or record.b < 4 * 5000 + 4000  # the copy is none of what they asked for
+
+
 NUMPY = """
 import sys, types
 
