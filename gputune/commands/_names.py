@@ -1,6 +1,6 @@
 """Values that name a file or a folder. One without a letter is a mistake (`--out "$UNSET"`), not the current folder."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -10,12 +10,18 @@ from gputune.errors import BadUsage
 NAMES = frozenset({"DIR", "FILE", "PATH", "RUN"})  # metavars of such options
 
 
-class Name(click.ParamType):
+if TYPE_CHECKING:
+    Kind = click.ParamType[Any]
+else:
+    Kind = click.ParamType  # before click 8.2 there is nothing in brackets
+
+
+class Name(Kind):
     """Refuses a value without a letter, and two dashes in its place; else it is as the type within says."""
 
     name = "name"
 
-    def __init__(self, within: click.ParamType) -> None:
+    def __init__(self, within: Kind) -> None:
         self._within = within
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

@@ -125,9 +125,9 @@ def _init(folder: Path | None, names: tuple[str, ...], *, each: bool, rotate: bo
 
     where = folder or credentials.home()
     if not (names or rotate):
-        from gputune.nodes import places  # noqa: PLC0415 - as above
+        from gputune.nodes import called  # noqa: PLC0415 - as above
 
-        own = places.own_names()
+        own = called.own_names()
         names = (",".join(own),) if each else own
         click.echo(f"for {', '.join(own)}: what this machine is called; `--name` says it of another one", err=True)
     made = {file.parent for file in credentials.make(where, names, each=each, rotate=rotate)}

@@ -1,7 +1,6 @@
 """Where an agent has its things: a folder for what it records, a folder for its sockets, and the lock of both."""
 
 import fcntl
-import ipaddress
 import os
 import socket as socket_module
 import stat
@@ -9,15 +8,10 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
-from gputune.wire import credentials
 from gputune.wire.address import LONGEST_SOCKET
 
-INTERNET = (socket_module.AF_INET, socket_module.AF_INET6)
-NOBODYS = ("localhost", "localhost.localdomain", "localhost6", "ip6-localhost")  # what every machine calls itself
 SOCKET, INSIDE, LOCK = "agent.sock", "door.sock", "lock"
 LONGEST_BASE = LONGEST_SOCKET - len("/gputune/hosts-4194304/9999.sock")  # B, so that every socket of ours fits below it
 
@@ -36,21 +30,6 @@ def host() -> str:
     """Return what this machine calls itself, fit for a file's name."""
     name = clean(os.uname().nodename, 64)
     return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name) or "here"
-
-
-def own_names() -> tuple[str, ...]:
-    """Return what others may call this machine: its name, that with its domain, and its addresses.
-
-    Without those by which no other machine reaches it (loopback, link-local).
-    """
-    names = [os.uname().nodename, socket_module.getfqdn()]
-    found = [
-        address.address for each in psutil.net_if_addrs().values() for address in each if address.family in INTERNET
-    ]
-    addresses = [ipaddress.ip_address(text.partition("%")[0]) for text in found]
-    reached = [str(each) for each in addresses if not (each.is_loopback or each.is_link_local or each.is_unspecified)]
-    named = [name for name in names if credentials.is_name(name) and name not in NOBODYS]
-    return tuple(dict.fromkeys([*named, *reached])) or (NOBODYS[0],)
 
 
 def state() -> Path:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gputune.nodes import places
+from gputune.nodes import called
 from gputune.wire import openssl
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ def test_init_makes_both_halves_and_says_where_they_go(gputune: Run, tmp_path: P
 
 @pytest.mark.parametrize("each", [(), ("--each-node",)])
 def test_init_takes_the_host_s_own_name_and_addresses(gputune: Run, tmp_path: Path, each: tuple[str, ...]) -> None:
-    own = places.own_names()
+    own = called.own_names()
     done = gputune("agent", "--init", *each, "--credentials", str(tmp_path / "c"))
     assert done.returncode == 0
     assert done.stderr.startswith(f"for {', '.join(own)}: ")
@@ -68,23 +68,35 @@ def test_init_takes_the_host_s_own_name_and_addresses(gputune: Run, tmp_path: Pa
     assert "127.0.0.1" not in names
 
 
-def test_names_that_every_machine_has_are_nobody_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    families = {
-        "lo": ["127.0.0.1", "::1"],
-        "eth0": ["10.0.0.8", "fe80::1%eth0", "2001:db8::8"],
-        "wlan0": ["169.254.1.1"],
-    }
-    interfaces = {
-        name: [
-            SimpleNamespace(family=socket.AF_INET6 if ":" in text else socket.AF_INET, address=text) for text in texts
-        ]
-        for name, texts in families.items()
-    }
-    monkeypatch.setattr("psutil.net_if_addrs", lambda: interfaces)
+ROUTES = """Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 10.0.0.0
+        /24 link UNICAST
+     |-- 10.0.0.8
+        /32 host LOCAL
+     |-- 127.0.0.1
+        /32 host LOCAL
+     |-- 169.254.1.1
+        /32 host LOCAL
+Local:
+     |-- 10.0.0.8
+        /32 host LOCAL
+"""
+SIXTH = """00000000000000000000000000000001 01 80 10 80       lo
+fe800000000000000000000000000001 02 40 20 80     eth0
+20010db8000000000000000000000008 02 40 00 80     eth0
+"""
+
+
+def test_names_that_every_machine_has_are_nobody_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fib_trie").write_text(ROUTES)
+    (tmp_path / "if_inet6").write_text(SIXTH)
     monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename="m8"))
     for full, names in (("m8.lan", ("m8", "m8.lan")), ("localhost", ("m8",)), ("a_b", ("m8",))):
         monkeypatch.setattr("socket.getfqdn", lambda full=full: full)
-        assert places.own_names() == (*names, "10.0.0.8", "2001:db8::8")
+        assert called.own_names(tmp_path) == (*names, "10.0.0.8", "2001:db8::8")
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename="localhost"))
+    assert called.own_names(tmp_path / "none") == ("localhost",)
 
 
 def test_a_port_in_use_is_told_with_another(gputune: Run, tmp_path: Path) -> None:
