@@ -95,10 +95,15 @@ class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overhead(msgspec.Struct, frozen=True, kw_only=True):
-    """What gputune itself cost: share of one core for the recorder, µs per batch inside the training; null unknown."""
+    """What gputune itself cost: share of one core for the recorder, µs per batch inside the training; null unknown.
+
+    `in_python` are the parts that ran in Python for want of their build in C: `hooks` (of the training), `processes`
+    (reading them) and `rows` (of the recording).
+    """
 
     sampler_cpu_share: float | None = None
     guest_us_per_batch: float | None = None
+    in_python: list[str] = []
 
 
 class LackingRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,11 +265,19 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     waiting_cost: float | None
 
 
+class StepRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the step as stacks tell it: a pass of the model, or a function of the script; share of all stacks."""
+
+    part: str
+    share: float
+
+
 class Attached(msgspec.Struct, frozen=True, kw_only=True):
-    """How a training that ran before gputune came was looked at: stacks of it, and in how many looks."""
+    """How a training that ran before gputune came was looked at: stacks, in how many looks, and its step's parts."""
 
     stacks: int
     looks: int
+    step: list[StepRow] = []
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

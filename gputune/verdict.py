@@ -20,6 +20,7 @@ from gputune.document import (
     Sighted,
     SpeedupRow,
     Spent,
+    StepRow,
     Tuned,
     UnavailableRow,
     Verdict,
@@ -229,7 +230,14 @@ def _margins(processes: Sequence[Process]) -> dict[str, float]:
 def _attached(processes: Sequence[Process]) -> Attached | None:
     if not processes:
         return None
-    return Attached(stacks=sum(p.stack_samples for p in processes), looks=sum(p.looks for p in processes))
+    stacks = sum(p.stack_samples for p in processes)
+    found: dict[str, float] = {}
+    for process in processes:
+        for part, share in process.step_parts.items():
+            found[part] = found.get(part, 0.0) + share * process.stack_samples / max(1, stacks)
+    largest = sorted(found.items(), key=lambda item: -item[1])[:FRAMES]
+    step = [StepRow(part=as_text(part), share=_short(share)) for part, share in largest]
+    return Attached(stacks=stacks, looks=sum(p.looks for p in processes), step=step)
 
 
 def _findings(findings: Iterable[Finding]) -> list[FindingRow]:

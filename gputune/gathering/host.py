@@ -16,7 +16,7 @@ from gputune.sample import ATTACHED, Guest, Json, Sample
 from gputune.units import NS
 
 LACKS = len(Lacking._fields)
-PENDING = 65536  # readings kept back after the last batch; more come only from a loop that has ended
+PENDING = 65536  # readings kept back after the last batch: beyond it one of two of each metric stands for both
 
 
 class Host:
@@ -40,6 +40,8 @@ class Host:
         self.driver = 0  # the newest CUDA that it runs (13020 is 13.2), 0 unknown
         self.oom_kills: tuple[int, str] = (0, "")  # how many processes the kernel killed, and of what it counts that
         self._pending: list[Sample] = []
+        self._stride = 1  # of the readings of a metric after the last batch, one in so many is kept back
+        self._met: dict[tuple[str, str], int] = {}  # how many there were of each
         self._pending_from = 0  # ns; the earliest of them
         self.still = False  # somebody has stopped the training: what is read now says nothing of it
         self._stood = 0  # ns; when it was last seen to
@@ -57,9 +59,7 @@ class Host:
             self._stood = max(self._stood, sample.t)
             return
         if self._loop_began and sample.t > self._loop_end:
-            if len(self._pending) < PENDING:
-                self._pending_from = min(self._pending_from, sample.t) if self._pending else sample.t
-                self._pending.append(sample)
+            self._keep_back(sample)
             return
         self._count(sample)
 
@@ -82,11 +82,27 @@ class Host:
                 self._pending = [sample for sample in self._pending if sample.t > t1]
                 self._pending_from = min((sample.t for sample in self._pending), default=0)
                 for sample in due:
-                    self._count(sample)
+                    self._count(sample, self._stride)
+                if not self._pending:
+                    self._stride, self._met = 1, {}
 
-    def _count(self, sample: Sample) -> None:
+    def _keep_back(self, sample: Sample) -> None:
+        """Keep a reading until a batch shows that the loop still went on; of very many, evenly, one in so many."""
+        key = sample.metric.name, sample.instance
+        met = self._met.get(key, 0)
+        self._met[key] = met + 1
+        if met % self._stride:
+            return
+        if len(self._pending) >= PENDING:
+            self._stride *= 2
+            self._pending = _every_second(self._pending)
+        self._pending_from = min(self._pending_from, sample.t) if self._pending else sample.t
+        self._pending.append(sample)
+
+    def _count(self, sample: Sample, readings: int = 1) -> None:
+        """Take a reading, which stands for so many."""
         name = sample.metric.name
-        span = self._span(sample)
+        span = self._span(sample, readings)
         self._means.setdefault((name, sample.instance), Mean()).add(sample.value, span)
         if name in RATES:
             self.rates.setdefault((name, sample.instance), Rate()).add(sample.t, sample.value)
@@ -95,13 +111,13 @@ class Host:
         if name.startswith("gpu.") and ":" not in sample.instance:
             self._cards.take(sample, span)
 
-    def _span(self, sample: Sample) -> int | None:
+    def _span(self, sample: Sample, readings: int) -> int | None:
         """Return the ns that a reading stands for: those since the one before it, since the loop began or went on."""
         key = sample.metric.name, sample.instance
         last = self._read.get(key, 0)
         self._read[key] = max(sample.t, last)
         before = max(last, self._loop_began, self._stood if self._stood < sample.t else 0)
-        return min(int(HELD * NS), max(0, sample.t - before)) if before else None
+        return min(int(HELD * NS) * readings, max(0, sample.t - before)) if before else None
 
     def note(self, fields: Mapping[str, Json]) -> None:
         """Take a device's or a neighbour's name, or what a probe can no longer read (later wins)."""
@@ -293,6 +309,7 @@ class Host:
             ledger={span: share * wall for span, share in told.shares(network).items()} or {"step": wall},
             margins=told.margins(network),
             looks=told.looks,
+            step_parts=told.steps(),
             inclusive={},
             loop=0.0,
             batches=0,
@@ -336,3 +353,15 @@ def _number(value: Json) -> float | None:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
+
+
+def _every_second(readings: list[Sample]) -> list[Sample]:
+    """Return the first reading of each metric, its third, its fifth, and so on."""
+    met: dict[tuple[str, str], int] = {}
+    kept: list[Sample] = []
+    for sample in readings:
+        key = sample.metric.name, sample.instance
+        met[key] = met.get(key, 0) + 1
+        if met[key] % 2:
+            kept.append(sample)
+    return kept

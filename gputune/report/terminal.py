@@ -360,6 +360,7 @@ def _notes(verdict: Verdict, width: int) -> list[str]:
         lines += wrap(f"the host of this virtual machine gave {theft} to others, now more, now less", width)
     if not _inner(verdict):
         lines += unmeasured.lines(verdict, width)
+        lines += wrap(unmeasured.in_python(verdict.overhead), width, subsequent_indent=AFTER_LAST)
     return lines
 
 
