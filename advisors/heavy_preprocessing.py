@@ -79,13 +79,14 @@ def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
 def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
     found, bound = remedies(outlook), outlook.without_waiting()
     speedup = _speedup(outlook, found, bound)
+    ceiling = max(speedup.likely, min(MOST, 1 / max(TINY, 1 - outlook.starving)))
     return Finding(
         id="heavy-preprocessing",
         says=(
             f"a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make{_parts(outlook)} and {why}; "
             f"the loop waits {outlook.starving:.0%} of its time, and more workers cannot help"
         ),
-        do=_advice(found, bound),
+        do=_advice(found, ceiling),
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
         basis=_basis(found),
@@ -97,7 +98,7 @@ def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
             "step_cpu_s": outlook.step_cpu,
             "cpus": outlook.run.machine.cpus,
             **evidence,
-            "ceiling": bound.likely,
+            "ceiling": ceiling,
             **{f"remedy.{remedy.name}": remedy.gain.likely for remedy in found},
         },
         where=outlook.loader.where,
@@ -129,11 +130,12 @@ def _speedup(outlook: Outlook, found: Sequence[Remedy], bound: Speedup) -> Speed
     )
 
 
-def _advice(found: Sequence[Remedy], bound: Speedup) -> str:
+def _advice(found: Sequence[Remedy], ceiling: float) -> str:
+    """Return what to do: each remedy with its gain, and what a loop that never waits would be worth."""
     if not found:
         return "make batches cheaper: decode and resize offline, fewer or cheaper transforms, or decode on the GPU"
-    first, *others = (f"{remedy.do} (x{remedy.gain.likely:.2f})" for remedy in found)
-    return f"{'; or '.join((first, *others))}; no more than x{max(bound.likely, found[0].gain.likely):.2f} is there"
+    each = "; or ".join(f"{remedy.do} (x{remedy.gain.likely:.2f})" for remedy in found)
+    return f"{each}; without any wait for batches it were x{ceiling:.2f}"
 
 
 def _basis(found: Sequence[Remedy]) -> str:

@@ -173,8 +173,8 @@ class Gatherer:
         found = []
         for process, fields in self._raised.items():
             guest, training = self._guests.get(process), self._trainings.get(process)
-            if guest is None or guest.role != "main":
-                continue
+            if guest is None or (guest.role != "main" and (guest.state != "hello" or self._trainings)):
+                continue  # of Pythons without torch one may end a command that never trained
             what, where = (str(fields.get(name) or "") for name in ("what", "where"))
             raised = Raised(
                 pid=guest.pid,

@@ -15,14 +15,14 @@ Runs = Callable[..., Features]
 
 def crowded(
     run: Runs, *, threads: int | None, cpus: float, processes: int = 1, cores: float = 1.5, queued: float = 0.3,
-    others: float = 0.0, workers: float = 0.0, device: str = "cpu", **differs: object,
+    others: float = 0.0, workers: float = 0.0, device: str = "cpu", built: str = "",
 ) -> Features:  # fmt: skip
     """Return a run of so many processes, each with a team of threads that uses `cores` CPUs."""
     made = run(num_workers=0, cpu=0.0001, step=0.020, cpus=cpus, others=others, ranks=processes)
     precision = Precision(types=("torch.float32",), devices=(device,), threads=threads)
 
     def teams(process: Process) -> Process:
-        return replace(process, precision=precision, cpu=cores, queued=queued, built="", **differs)
+        return replace(process, precision=precision, cpu=cores, queued=queued, built=built)
 
     machine = replace(made.machine, job=cores * processes + workers)
     return replace(made, machine=machine, processes=tuple(map(teams, made.processes)))
