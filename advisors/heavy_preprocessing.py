@@ -83,8 +83,8 @@ def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
     return Finding(
         id="heavy-preprocessing",
         says=(
-            f"a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make{_parts(outlook)} and {why}; "
-            f"the loop waits {outlook.starving:.0%} of its time, and more workers cannot help"
+            f"a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make and {why}; "
+            f"the loop waits {outlook.starving:.0%} of its time, and more workers cannot help{_parts(outlook)}"
         ),
         do=_advice(found, ceiling),
         share_lost=1 - 1 / speedup.likely,
@@ -113,7 +113,7 @@ def _parts(outlook: Outlook) -> str:
     each = outlook.making_cpu / samples
     parts = [f"{name} {share * each * 1e6:.2g}" for name, share in shares(outlook).items() if share > 0][:PARTS]
     beside = f", and pickling {outlook.job.sending / samples * 1e6:.2g}" if outlook.now.workers else ""
-    return f" ({each * 1e6:.3g} µs a sample: {', '.join(parts)}{beside})"
+    return f"; a sample takes {each * 1e6:.3g} µs: {', '.join(parts)}{beside}"
 
 
 def _speedup(outlook: Outlook, found: Sequence[Remedy], bound: Speedup) -> Speedup:
@@ -135,7 +135,7 @@ def _advice(found: Sequence[Remedy], ceiling: float) -> str:
     if not found:
         return "make batches cheaper: decode and resize offline, fewer or cheaper transforms, or decode on the GPU"
     each = "; or ".join(f"{remedy.do} (x{remedy.gain.likely:.2f})" for remedy in found)
-    return f"{each}; without any wait for batches it were x{ceiling:.2f}"
+    return f"{each}; at most x{ceiling:.2f} without waiting"
 
 
 def _basis(found: Sequence[Remedy]) -> str:

@@ -72,8 +72,8 @@ def _kept(outlook: Outlook) -> Iterator[Remedy]:
         return
     yield Remedy(
         "kept",
-        f"make each sample once and keep all of them as one tensor ({size(whole)}), read a batch at a time by "
-        "`__getitems__`, where a sample is the same in each pass",
+        f"keep all samples as one tensor ({size(whole)}), made once and read by `__getitems__`, where they are the "
+        "same in each pass",
         _with(outlook, saved=1.0, takes=_stacking(loader)),
     )
 
@@ -97,9 +97,9 @@ def _at_once(outlook: Outlook) -> Iterator[Remedy]:
     guided, transforms = _of_kinds(outlook, GUIDED), own + _of_kinds(outlook, TRANSFORM) > 0
     takes = _stacking(loader) + (PASSES * (loader.batch_bytes or 0) / STACK_RATE if transforms else 0.0)
     where = " (or on the device)" if transforms and not outlook.process.on_host else ""
-    what = f"index and transform a whole batch at once{where}" if transforms else "index a whole batch at once"
+    what = f"index and transform whole batches{where}" if transforms else "index whole batches"
     gain = _with(outlook, saved=guided + own, takes=takes).down_to(_with(outlook, saved=guided, takes=takes))
-    yield Remedy("at_once", f"{what}: `__getitems__` of the data set", gain)
+    yield Remedy("at_once", f"{what} in `__getitems__`", gain)
 
 
 def _is_of_calls(outlook: Outlook) -> bool:
@@ -115,7 +115,7 @@ def _decoded(outlook: Outlook) -> Iterator[Remedy]:
     if share > 0:
         takes = PREPARED_S * (outlook.loader.batch_size or 1)
         gain = _with(outlook, saved=share, takes=takes)
-        yield Remedy("decoded", "decode once and cache that, in memory or in one file of arrays", gain)
+        yield Remedy("decoded", "cache what is decoded", gain)
 
 
 def _of_kinds(outlook: Outlook, kinds: frozenset[str]) -> float:

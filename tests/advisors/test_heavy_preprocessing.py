@@ -108,12 +108,14 @@ def made(
 
 def test_what_a_sample_takes_is_told_by_what_is_done_and_so_is_what_would_help(run) -> None:
     (finding,) = advise(made(run))
-    assert "µs a sample: " in finding.says
+    assert "more workers cannot help; a sample takes 90.6 µs: " in finding.says
     assert "PIL 28" in finding.says
     assert "`__getitem__` (data.py:9) 24" in finding.says
     assert "collate 9.4" in finding.says
     assert finding.evidence["ceiling"] >= finding.speedup.likely >= 1.3
-    assert finding.do.startswith("make each sample once and keep all of them as one tensor (188 MB)")
+    assert finding.do.startswith("keep all samples as one tensor (188 MB)")
+    assert "; at most x1.7" in finding.do
+    assert len(finding.do) < 300  # what the terminal shows of a sentence
     assert [name for name in finding.evidence if name.startswith("remedy.")] == [
         "remedy.kept", "remedy.at_once", "remedy.decoded",
     ]  # fmt: skip
