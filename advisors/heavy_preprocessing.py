@@ -70,7 +70,8 @@ def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
     """Return why more workers cannot help, as a clause."""
     cpus = f"the {outlook.job.cpus:g} CPUs of this job"
     if full < SATURATED:
-        return f"{cpus} are {full:.0%} full"
+        handing = "" if outlook.now.workers else f"about {_brief(outlook.job.delivery)} to hand over from a worker, "
+        return f"{handing}{cpus} are {full:.0%} full"
     if alone >= HELPED:
         return f"{cpus} would be {min(1.0, full):.0%} full without the others, who use {others:.2g} of them"
     return f"{cpus} are {min(1.0, full):.0%} full"
@@ -111,9 +112,14 @@ def _parts(outlook: Outlook) -> str:
         return ""
     samples = mean(f.samples for f in outlook.loader.fetches) or 1.0
     each = outlook.making_cpu / samples
-    parts = [f"{name} {share * each * 1e6:.2g}" for name, share in shares(outlook).items() if share > 0][:PARTS]
-    beside = f", and pickling {outlook.job.sending / samples * 1e6:.2g}" if outlook.now.workers else ""
-    return f"; a sample takes {each * 1e6:.3g} µs: {', '.join(parts)}{beside}"
+    parts = [f"{name} {_brief(share * each)}" for name, share in shares(outlook).items() if share > 0][:PARTS]
+    beside = f", and pickling {_brief(outlook.job.sending / samples)}" if outlook.now.workers else ""
+    return f"; a sample takes {_brief(each)}: {', '.join(parts)}{beside}"
+
+
+def _brief(seconds: float) -> str:
+    """Return a short time in words: `28 µs`, `2.5 ms`."""
+    return f"{seconds * 1e6:.2g} µs" if seconds < 0.99e-4 else f"{seconds * 1e3:.2g} ms"
 
 
 def _speedup(outlook: Outlook, found: Sequence[Remedy], bound: Speedup) -> Speedup:
