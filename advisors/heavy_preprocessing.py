@@ -70,7 +70,7 @@ def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
     """Return why more workers cannot help, as a clause."""
     cpus = f"the {outlook.job.cpus:g} CPUs of this job"
     if full < SATURATED:
-        handing = "" if outlook.now.workers else f"about {_brief(outlook.job.delivery)} to hand over from a worker, "
+        handing = "" if outlook.now.workers else f"about {_brief(outlook.job.delivery)} to hand over from a worker, and "
         return f"{handing}{cpus} are {full:.0%} full"
     if alone >= HELPED:
         return f"{cpus} would be {min(1.0, full):.0%} full without the others, who use {others:.2g} of them"
