@@ -7,8 +7,9 @@ making a batch is made of (decoding, transforms, indexing, collating), and so wh
 
 Why it matters: the CPUs set the pace of the training; the device waits for them.
 
-What to do: make a batch cheaper. What fits is named with its gain: keep all samples as one tensor; index and transform
-whole batches (`__getitems__`), on the device if there is one; decode once and cache that. Else decode and resize once,
+What to do: make a batch cheaper. What fits is named with its gain: keep all samples as one tensor, made once and read by
+`__getitems__`; index and transform whole batches there, or on the device; decode once and cache that. The last number is
+what a loop that never waits for batches were worth. Else decode and resize once,
 offline; use faster decoders (libjpeg-turbo, DALI or nvJPEG on the device), fewer or cheaper transforms; or take more
 CPUs per device.
 
@@ -70,7 +71,9 @@ def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
     """Return why more workers cannot help, as a clause."""
     cpus = f"the {outlook.job.cpus:g} CPUs of this job"
     if full < SATURATED:
-        handing = "" if outlook.now.workers else f"about {_brief(outlook.job.delivery)} to hand over from a worker, and "
+        handing = (
+            "" if outlook.now.workers else f"about {_brief(outlook.job.delivery)} to hand over from a worker, and "
+        )
         return f"{handing}{cpus} are {full:.0%} full"
     if alone >= HELPED:
         return f"{cpus} would be {min(1.0, full):.0%} full without the others, who use {others:.2g} of them"
@@ -112,7 +115,7 @@ def _parts(outlook: Outlook) -> str:
         return ""
     samples = mean(f.samples for f in outlook.loader.fetches) or 1.0
     each = outlook.making_cpu / samples
-    parts = [f"{name} {_brief(share * each)}" for name, share in shares(outlook).items() if share > 0][:PARTS]
+    parts = [f"{name} {share:.0%}" for name, share in shares(outlook).items() if share >= 0.01][:PARTS]
     beside = f", and pickling {_brief(outlook.job.sending / samples)}" if outlook.now.workers else ""
     return f"; a sample takes {_brief(each)}: {', '.join(parts)}{beside}"
 
@@ -141,7 +144,7 @@ def _advice(found: Sequence[Remedy], ceiling: float) -> str:
     if not found:
         return "make batches cheaper: decode and resize offline, fewer or cheaper transforms, or decode on the GPU"
     each = "; or ".join(f"{remedy.do} (x{remedy.gain.likely:.2f})" for remedy in found)
-    return f"{each}; at most x{ceiling:.2f} without waiting"
+    return f"{each}; at most x{ceiling:.2f}"
 
 
 def _basis(found: Sequence[Remedy]) -> str:

@@ -47,7 +47,7 @@ def shares(outlook: Outlook) -> dict[str, float]:
     whole = sum(doing.share for doing in others)
     found: dict[str, float] = {"collate": collating}
     for doing in others:
-        name = f"`{doing.what}` ({doing.where})" if doing.where else doing.what
+        name = doing.where or doing.what
         found[name] = found.get(name, 0.0) + doing.share / whole * (1 - collating)
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
@@ -72,8 +72,7 @@ def _kept(outlook: Outlook) -> Iterator[Remedy]:
         return
     yield Remedy(
         "kept",
-        f"keep all samples as one tensor ({size(whole)}), made once and read by `__getitems__`, where they are the "
-        "same in each pass",
+        f"keep all samples, if none is random, as one tensor of {size(whole)}",
         _with(outlook, saved=1.0, takes=_stacking(loader)),
     )
 

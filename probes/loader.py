@@ -251,8 +251,9 @@ def _early(folder: Path, pid: int) -> tuple[Path, dict[str, Json]] | None:
         fields = None
     finally:
         os.close(file)
-    told = isinstance(fields, dict) and fields.get("n") == "raised"
-    return path, _masked(fields) if told else {}
+    if not isinstance(fields, dict) or fields.get("n") != "raised":
+        return path, {}
+    return path, _masked(fields)
 
 
 def _masked(fields: dict[str, Json]) -> dict[str, Json]:

@@ -17,7 +17,7 @@ ZOO = {
 def train(model: nn.Module, threads: int, pace: kit.Pace | None) -> None:
     torch.set_num_threads(threads)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    data = TensorDataset(torch.randn(64 * 200, 1, 28, 28), torch.randint(10, (64 * 200,)))
+    data = TensorDataset(torch.randn(64 * 120, 1, 28, 28), torch.randint(10, (64 * 120,)))
     for x, y in DataLoader(data, batch_size=64, shuffle=True):
         loss = nn.functional.cross_entropy(model(x), y)
         optimizer.zero_grad()
