@@ -26,15 +26,13 @@ from gputune.enough import LEAST_BATCHES, LEAST_SAMPLED
 from gputune.features import Features
 from gputune.figures import TINY, mean
 from gputune.finding import Finding, Speedup
-from gputune.handing import getting_of, unhindered_of
+from gputune.handing import STACK_RATE, STACKED_S, getting_of, unhindered_of
 from gputune.prediction import Outlook, outlooks
 from gputune.replay import DELIVERY_S
 
 CHECKLIST = ("data loading",)
 
 WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
-STACKED_S = 0.0002  # s to stack the samples of a small batch to tensors
-STACK_RATE = 2e9  # B/s at which large samples are stacked, into memory that is new to the process
 WORTH = 1.05  # what assembly alone must promise
 SAVED = 0.75  # of the excess: what at least goes where assembly cannot be made as cheap as stacking
 LATE = 2.0  # times what one piece takes to arrive: it is worth a word

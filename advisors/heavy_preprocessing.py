@@ -1,33 +1,42 @@
-"""Making the batches needs more CPU than this job has: more workers cannot help.
+"""Making the batches costs what it costs in any setting: more workers cannot help, cheaper batches would.
 
-What it sees: CPU seconds per batch, measured in the workers, against the CPUs that the job may use, at the pace that
+What it sees: CPU seconds per batch, measured where it is made, against the CPUs that the job may use, at the pace that
 the loop would have if nobody else used them; the loop waits for batches, and the model finds no number of workers that
-would end it.
+would end it: the CPUs are full, or a batch is made about as fast as a worker could hand it over. Stacks show what
+making a batch is made of (decoding, transforms, indexing, collating), and so what each remedy would bring.
 
 Why it matters: the CPUs set the pace of the training; the device waits for them.
 
-What to do: make a batch cheaper. Decode and resize once, offline; use faster decoders (libjpeg-turbo, DALI or nvJPEG
-on the device), fewer or cheaper transforms, transforms on whole batches on the device; or take more CPUs per device.
+What to do: make a batch cheaper. What fits is named with its gain: keep all samples as one tensor, made once and read by
+`__getitems__`; index and transform whole batches there, or on the device; decode once and cache that. The last number is
+what a loop that never waits for batches were worth. Else decode and resize once,
+offline; use faster decoders (libjpeg-turbo, DALI or nvJPEG on the device), fewer or cheaper transforms; or take more
+CPUs per device.
 
 When it is wrong: when the CPUs are full of something else (then `busy-host` is the cause), or when the time is in a
-library that could use its threads better.
+library that could use its threads better. What comes out of the user's own code is taken for work that needs no doing
+again only where a sample takes a fifth of a millisecond or less. What is drawn anew in each pass cannot be kept.
 
-Sources: Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021 (prep stalls).
+Sources: Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", VLDB 2021 (prep stalls);
+`torch/utils/data/_utils/fetch.py` (`__getitems__`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gputune.features import Features
-from gputune.figures import TINY
+from gputune.figures import TINY, mean
 from gputune.finding import Finding, Speedup
 from gputune.prediction import MOST, Outlook, outlooks
-from gputune.workload import CROWD, entangled
+from gputune.remedies import Remedy, remedies, shares, told
+from gputune.workload import CROWD, entangled, locked
 
 CHECKLIST = ("preprocessing", "2.1")
 
 WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 SATURATED = 0.75  # of the job's CPUs needed at the pace without others: above it they are the limit, save for bursts
 HELPED = 1.05  # what more workers must promise for them to be the better advice, or the end of others to be said
+COMPUTES = 0.5  # of making a batch on a CPU: from here on it is no storage that a loop with CPUs left waits for
+PARTS = 4  # of what a batch is made of that are named
 SAVED = 0.75  # of a batch's CPU time: so much at least goes with work that is done offline, or on the device
 
 
@@ -43,42 +52,102 @@ def advise(run: Features) -> Iterator[Finding]:
         others = (run.machine.others or 0.0) / run.machine.ranks
         alone = _faster_alone(outlook) if others >= CROWD else 1.0
         full = (outlook.making_wanted + outlook.step_cpu) / outlook.job.cpus / outlook.per_batch * alone
-        if full < SATURATED:
-            continue  # it is the others who fill the CPUs
+        if full < SATURATED and (others >= CROWD or not _computes(outlook)):
+            continue  # it is the others who fill the CPUs, or nobody does
         workers, _persistent, more = outlook.best_workers()
         if workers > outlook.loader.num_workers and more.likely >= HELPED:
             continue
         if outlook.now.workers and outlook.best_prefetch()[1].likely >= HELPED:
             continue  # there is time to make batches in, between the bursts
-        bound = outlook.without_waiting()
-        least = outlook.with_cheaper_batches(1 - SAVED)
-        filled = f"are {min(1.0, full):.0%} full"
-        if alone >= HELPED:
-            filled = f"would be {min(1.0, full):.0%} full without the others, who use {others:.2g} of them"
-        yield Finding(
-            id="heavy-preprocessing",
-            says=(
-                f"a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make and the {outlook.job.cpus:g} CPUs of "
-                f"this job {filled}; the loop waits {outlook.starving:.0%} of its time, and more workers cannot help"
-            ),
-            do="make batches cheaper: decode and resize offline, fewer or cheaper transforms, or decode on the GPU",
-            share_lost=1 - 1 / bound.likely,
-            speedup=Speedup(
-                low=min(least.low, bound.likely),
-                likely=bound.likely,
-                high=max(min(bound.high, MOST), bound.likely),
-                steady=min(least.steady, bound.likely),
-            ),
-            basis=f"low: {SAVED:.0%} of a batch's CPU time saved; likely: samples prepared offline, read and collated",
-            falsified_by="the same wait with a dataset that returns one prepared batch again and again",
-            effect="identical",
-            evidence={
-                "waiting": outlook.starving,
-                "batch_cpu_s": outlook.making_cpu,
-                "step_cpu_s": outlook.step_cpu,
-                "cpus": run.machine.cpus,
-                "cpus_full": full,
-                "cpus_others": others,
-            },
-            where=outlook.loader.where,
+        yield _finding(outlook, _why(outlook, full, others, alone), {"cpus_full": full, "cpus_others": others})
+
+
+def _computes(outlook: Outlook) -> bool:
+    """Return whether batches are computed by who makes them, each maker for itself."""
+    return outlook.making_cpu >= COMPUTES * outlook.making and not locked(outlook.loader)[0]
+
+
+def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
+    """Return why more workers cannot help, as a clause."""
+    cpus = f"the {outlook.job.cpus:g} CPUs of this job"
+    if full < SATURATED:
+        handing = (
+            "" if outlook.now.workers else f"about {_brief(outlook.job.delivery)} to hand over from a worker, and "
         )
+        return f"{handing}{cpus} are {full:.0%} full"
+    if alone >= HELPED:
+        return f"{cpus} would be {min(1.0, full):.0%} full without the others, who use {others:.2g} of them"
+    return f"{cpus} are {min(1.0, full):.0%} full"
+
+
+def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
+    found, bound = remedies(outlook), outlook.without_waiting()
+    speedup = _speedup(outlook, found, bound)
+    ceiling = max(speedup.likely, min(MOST, 1 / max(TINY, 1 - outlook.starving)))
+    return Finding(
+        id="heavy-preprocessing",
+        says=(
+            f"a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make and {why}; "
+            f"the loop waits {outlook.starving:.0%} of its time, and more workers cannot help{_parts(outlook)}"
+        ),
+        do=_advice(found, ceiling),
+        share_lost=1 - 1 / speedup.likely,
+        speedup=speedup,
+        basis=_basis(found),
+        falsified_by="the same wait with a dataset that returns one prepared batch again and again",
+        effect="identical",
+        evidence={
+            "waiting": outlook.starving,
+            "batch_cpu_s": outlook.making_cpu,
+            "step_cpu_s": outlook.step_cpu,
+            "cpus": outlook.run.machine.cpus,
+            **evidence,
+            "ceiling": ceiling,
+            **{f"remedy.{remedy.name}": remedy.gain.likely for remedy in found},
+        },
+        where=outlook.loader.where,
+    )
+
+
+def _parts(outlook: Outlook) -> str:
+    """Say what a sample takes, by what is done to it, where stacks tell."""
+    if not told(outlook):
+        return ""
+    samples = mean(f.samples for f in outlook.loader.fetches) or 1.0
+    each = outlook.making_cpu / samples
+    parts = [f"{name} {share:.0%}" for name, share in shares(outlook).items() if share >= 0.01][:PARTS]
+    beside = f", and pickling {_brief(outlook.job.sending / samples)}" if outlook.now.workers else ""
+    return f"; a sample takes {_brief(each)}: {', '.join(parts)}{beside}"
+
+
+def _brief(seconds: float) -> str:
+    """Return a short time in words: `28 µs`, `2.5 ms`."""
+    return f"{seconds * 1e6:.2g} µs" if seconds < 0.99e-4 else f"{seconds * 1e3:.2g} ms"
+
+
+def _speedup(outlook: Outlook, found: Sequence[Remedy], bound: Speedup) -> Speedup:
+    """Return what the best remedy brings; where none is known, from cheaper batches to samples that are prepared."""
+    if found:
+        best = found[0].gain
+        return Speedup(low=best.low, likely=best.likely, high=max(best.high, bound.likely), steady=best.steady)
+    least = outlook.with_cheaper_batches(1 - SAVED)
+    return Speedup(
+        low=min(least.low, bound.likely),
+        likely=bound.likely,
+        high=max(min(bound.high, MOST), bound.likely),
+        steady=min(least.steady, bound.likely),
+    )
+
+
+def _advice(found: Sequence[Remedy], ceiling: float) -> str:
+    """Return what to do: each remedy with its gain, and what a loop that never waits would be worth."""
+    if not found:
+        return "make batches cheaper: decode and resize offline, fewer or cheaper transforms, or decode on the GPU"
+    each = "; or ".join(f"{remedy.do} (x{remedy.gain.likely:.2f})" for remedy in found)
+    return f"{each}; at most x{ceiling:.2f}"
+
+
+def _basis(found: Sequence[Remedy]) -> str:
+    if found:
+        return "the loop replayed without what each remedy spares of a batch's making, by stacks, with what it takes"
+    return f"low: {SAVED:.0%} of a batch's CPU time saved; likely: samples prepared offline, read and collated"

@@ -49,11 +49,12 @@ def advise(run: Features) -> Iterator[Finding]:
 def _without_gain(process: Process) -> bool:
     """Return whether 16 bits are no cure, as was told: the digits of float64 are wanted, or nothing has matrices.
 
+    A torch that is built for the CPU casts nothing on a device: what of the job computes there is another library's.
     What shards its weights over ranks may hold each layer's as one flat vector: then its shape says nothing.
     """
     seen = process.precision
     flat = bool(seen.types) and not seen.products
-    return "torch.float64" in seen.types or (flat and (process.world_size or 1) == 1)
+    return process.built == "" or "torch.float64" in seen.types or (flat and (process.world_size or 1) == 1)
 
 
 def _seen(run: Features, device: Device) -> str:

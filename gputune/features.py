@@ -275,6 +275,20 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """What stacks met while batches were made: by workers, or by the training itself where there are none.
+
+    `kind` is `decode`, `transform`, `index`, `collate`, `between` (torch's own loop over the samples of a batch), or
+    `own` for code of the user's, of which `where` is the line. `share` is of the stacks in which a batch was made.
+    """
+
+    kind: str
+    what: str
+    where: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Afterwork:
     """A line of the user's loop that runs between the optimizer's step and the next batch.
 
@@ -331,6 +345,7 @@ class Precision:
     tf32: bool | None = None  # matrix products may round their factors to TF32
     products: bool = False  # it has matrices
     convolutions: bool = False  # it has convolutions over pictures
+    threads: int | None = None  # of torch, for one operation on the host (intra-op); None: of older guests
 
     @property
     def single(self) -> bool:
@@ -462,6 +477,8 @@ class Process:
     places: tuple[Place, ...] = ()
     frames: tuple[Frame, ...] = ()
     stack_samples: int = 0
+    making: tuple[Doing, ...] = ()  # what making its batches is made of, most first
+    making_stacks: int = 0  # that the shares of `making` are of
     letting_go: float = 0.0  # share of these at a line that asks for batches, with nothing under it: the last one goes
     before_forward: tuple[float, ...] = ()  # s of a step before its first module call, spans left out, sampled steps
     on_weights: float | None = None  # share of these s in which torch works on the weights; None: nobody looked

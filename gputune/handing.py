@@ -13,6 +13,8 @@ from gputune.features import Features, Loader, Process
 from gputune.figures import TINY, mean
 from gputune.replay import DELIVERY_S
 
+STACKED_S = 0.0002  # s to stack the samples of a small batch to tensors, or to pick them out of one
+STACK_RATE = 2e9  # B/s at which large samples are stacked, into memory that is new to the process
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
 SENDING_S = 0.0008  # CPU s in which a worker passes a small batch on (measured: 0.6 to 1.1 ms)
 SENDING_RATE = 1e10  # B/s of a large one (0.95 to 2.1 ms for 6 MB, 2.1 for 13, 2.4 for 18)

@@ -540,13 +540,16 @@ class Outlook:
         """Return what samples that were prepared offline would buy: about the bound of all that can be done to them.
 
         They lie in as many files as before: what it takes to open these stays, and so does putting them together.
+        Without workers, a worker may make them, or the training itself: to hand over small ones takes longer.
         """
         wanted = storage.demand(self.run, self.loader)
         files = wanted.handling if wanted else 0.0
         pairs = zip(self.job.fetches, self.loader.fetches, strict=True)
         prepared = tuple(Work(min(work.cpu, files + self._ready(fetch)), 0.0) for work, fetch in pairs)
         job = replace(_handing(self.job, min(self.handing, DELIVERY_S)), fetches=prepared)
-        return self.gain(Setting(max(1, self.now.workers), self.now.prefetch, persistent=True), job)
+        numbers = {self.now.workers, max(1, self.now.workers)}
+        gains = [self.gain(Setting(number, self.now.prefetch, persistent=True), job) for number in sorted(numbers)]
+        return max(gains, key=lambda gain: gain.likely)
 
     def _ready(self, fetch: Fetch) -> float:
         """Return the CPU s of a batch whose samples are prepared: reading each of them, and collating as now."""

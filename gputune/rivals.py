@@ -51,6 +51,7 @@ LOADING = Rivals(
 SAMPLING = Rivals(("slow-sampler",), ("loader.wait",), apart=True)  # no worker has a part in it: LOADING's are others'
 HOST = Rivals(
     (
+        "oversubscribed-threads",
         "sync-every-step",
         "work-after-step",
         "preprocessing-in-loop",

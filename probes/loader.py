@@ -54,6 +54,7 @@ YOUNG = 10 * BEAT  # ns; so long everything is read on every tick, and the role 
 PRESSING = 8  # a ring with an eighth of its records unread is read at once
 SETTLE = 0.1  # s; a folder that changed this short ago may change again within one tick of its time stamp
 MOST_NOTES = 1 << 20  # bytes of notes that are believed
+EARLY = 4096  # bytes of an error that ended a script without torch: several times what a guest tells
 
 BATCH = int(Kind.BATCH)  # looked up for every record, and an enum's members are slow to look up
 new = tuple.__new__  # what Event(...) and Record(...) do, without their calls
@@ -235,6 +236,24 @@ class Ring:
         self._words.release()
         self._view.release()
         self._map.close()
+
+
+def _early(folder: Path, pid: int) -> tuple[Path, dict[str, Json]] | None:
+    """Return what a process left that an error ended before it had a ring, and its file; None where it left none."""
+    path = folder / f"{pid}.raised"
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fields = json.loads(os.read(file, EARLY)) if stat.S_ISREG(os.fstat(file).st_mode) else None
+    except (OSError, ValueError):
+        fields = None
+    finally:
+        os.close(file)
+    if not isinstance(fields, dict) or fields.get("n") != "raised":
+        return path, {}
+    return path, _masked(fields)
 
 
 def _masked(fields: dict[str, Json]) -> dict[str, Json]:
@@ -574,6 +593,10 @@ class Rings:
         ended = process.replaced or now()
         files = [] if process.hello is None or process.replaced else [process.hello]
         files += [] if process.ringless is None else [process.ringless[1]]
+        early = _early(self._folder, process.pid) if ring is None else None
+        if early is not None:
+            files.append(early[0])
+            readings += [Note(process.index, early[1])] if early[1] else []
         if ring is not None:
             self._drain(process, ring, now(), readings, beat=False)
             ring.look()

@@ -1,5 +1,7 @@
 """What the training thread is doing, from outside: py-spy looks at it in short bursts, ever more rarely.
 
+And, more rarely still, what one of the workers is doing that make its batches: they all do the same.
+
 py-spy runs as a process of its own and does not stop the one it looks at (`--nonblocking`: a third of its looks may
 fail, which costs samples, not time). Measured with 0.4.3: a burst of 61 looks is 30 ms of CPU, beside a training on a
 busy machine up to 120 ms, a single `py-spy dump` 12 to 28 ms, so bursts. Their rate is a prime number of Hz, so that
@@ -27,6 +29,7 @@ BURST = 1  # s; py-spy takes whole seconds
 FIRST = 1.5  # s from the first sight of a training to the first burst: its warm-up is of no interest
 GROWTH = 2.0  # each pause is that much longer than the one before
 LONGEST = 240.0  # s; 120 ms of CPU in 4 min are 0.05 % of a core; by then five bursts have said where the time goes
+MAKERS = 4.0  # times as long as the one before is a pause between looks at a worker: five of them in ten minutes
 OUTSIDE = 1.0  # s between bursts where stacks are all there is: some fifteen looks a minute, for 2 % of a core
 CALMER = 1.05  # they grow like that then, so that an hour of it costs a tenth
 SHARED = 80.0  # s; with many training processes the pauses grow, so that all bursts together cost no more than three
@@ -43,6 +46,7 @@ class _Training:
     due: float
     pause: float = FIRST
     failures: int = 0
+    growth: float = GROWTH
 
 
 @dataclass(slots=True)
@@ -82,16 +86,20 @@ class _Looker:
         self._target = target
         self._program = program
         self._trainings: dict[int, _Training] = {}
+        self._maker: _Training | None = None  # a worker: another one once it has ended, at the pace of those before it
         self._burst: _Burst | None = None
         self._worked = False
 
     def tick(self, at: float) -> list[Reading]:
         """Return the stacks of a burst that is over; begin the next one that is due."""
-        mains = [pid for pid, role in self._target.pids().items() if role == "main"]
+        roles = self._target.pids()
+        mains = [pid for pid, role in roles.items() if role == "main"]
         self._trainings = {pid: self._trainings.get(pid) or self._met(pid, at) for pid in mains}
+        self._choose([pid for pid, role in roles.items() if role == "worker"], at)
         stacks = self._collect(at)
         if self._burst is None:
-            due = [t for t in self._trainings.values() if at >= t.due and t.failures < GIVE_UP]
+            makers = () if self._maker is None else (self._maker,)
+            due = [t for t in (*self._trainings.values(), *makers) if at >= t.due and t.failures < GIVE_UP]
             if due:
                 self._begin(min(due, key=lambda t: t.due), at)
         return stacks
@@ -99,6 +107,16 @@ class _Looker:
     def _met(self, pid: int, at: float) -> _Training:
         """Return when to look at a new process: after its warm-up, or at once where it ran before we came."""
         return _Training(pid, at + FIRST) if self._target.heard else _Training(pid, at, OUTSIDE)
+
+    def _choose(self, workers: list[int], at: float) -> None:
+        """Have a worker that lives for the next look at one. Without a guest nobody knows which processes are any."""
+        maker = self._maker
+        if not workers or not self._target.heard:
+            return
+        if maker is None:
+            self._maker = _Training(workers[0], at + FIRST * MAKERS, growth=MAKERS)
+        elif maker.pid not in workers:
+            maker.pid = workers[0]
 
     def close(self) -> None:
         """End a burst that is under way: it never stopped its target, so nothing has to be set going again."""
@@ -147,10 +165,11 @@ class _Looker:
     def _judge(self, burst: _Burst, at: float) -> list[Reading]:
         """Plan the next burst by how this one went."""
         training = burst.training
-        growth = GROWTH if self._target.heard else CALMER
-        training.pause = min(training.pause * growth, max(LONGEST, SHARED * len(self._trainings)))
-        training.due = at + training.pause
         stacks = list(training_stacks(burst.said.decode(errors="replace"), training.pid))
+        growth = training.growth if self._target.heard else CALMER
+        if stacks or training is not self._maker:  # workers come and go: one that has ended is none that was looked at
+            training.pause = min(training.pause * growth, max(LONGEST, SHARED * len(self._trainings)))
+        training.due = at + training.pause
         if stacks:
             self._worked = True
             training.failures = 0

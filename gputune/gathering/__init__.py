@@ -5,10 +5,10 @@ It knows what records mean; it judges nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gputune.events import Event, Kind
-from gputune.features import Features, Raised
+from gputune.features import Features, Process, Raised
 from gputune.gates import Look
 from gputune.gathering.host import Host
 from gputune.gathering.network import network
@@ -162,13 +162,19 @@ class Gatherer:
         parents = {training.guest.ppid for training in found if training.learns}
         return [training for training in found if training.learns or training.guest.pid not in parents]
 
+    def _with_making(self, training: Training, process: Process) -> Process:
+        """Return a process with what stacks show of making its batches, its own and those of its workers."""
+        workers = (pid for pid, owner in self._workers.owner.items() if owner[0] == training.guest.process)
+        makings = self.stacks.making((training.guest.pid, *workers))
+        return replace(process, making=makings.told(), making_stacks=makings.total)
+
     def _errors(self) -> tuple[Raised, ...]:
         """Return what ended processes, as they told it themselves."""
         found = []
         for process, fields in self._raised.items():
             guest, training = self._guests.get(process), self._trainings.get(process)
-            if guest is None or guest.role != "main":
-                continue
+            if guest is None or (guest.role != "main" and (guest.state != "hello" or self._trainings)):
+                continue  # of Pythons without torch one may end a command that never trained
             what, where = (str(fields.get(name) or "") for name in ("what", "where"))
             raised = Raised(
                 pid=guest.pid,
@@ -222,7 +228,8 @@ class Gatherer:
         ranks = _at_once(trainings)
         learns = any(t.learns for t in trainings)
         machine = self.host.machine(ranks=ranks)
-        processes = [t.features(until, self.host, self.stacks, ranks=ranks, learns=learns) for t in trainings]
+        told = [t.features(until, self.host, self.stacks, ranks=ranks, learns=learns) for t in trainings]
+        processes = [self._with_making(t, process) for t, process in zip(trainings, told, strict=True)]
         processes.sort(key=lambda p: (p.rank if p.rank is not None else -1, p.pid))
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
         watched = [g._replace(started=max(self.started, g.started)) for g in unseen]

@@ -13,7 +13,7 @@ def precise(known: Precision, fields: Mapping[str, Json]) -> Precision:
     types = fields.get("types")
     if not isinstance(types, list):
         return replace(known, autocast=autocast)
-    tf32, devices = fields.get("tf32"), fields.get("devices")
+    tf32, devices, threads = fields.get("tf32"), fields.get("devices"), fields.get("threads")
     return Precision(
         types=tuple(str(name) for name in types),
         devices=tuple(str(name) for name in devices) if isinstance(devices, list) else (),
@@ -21,4 +21,5 @@ def precise(known: Precision, fields: Mapping[str, Json]) -> Precision:
         tf32=tf32 if isinstance(tf32, bool) else None,
         products=fields.get("products") is True,
         convolutions=fields.get("convolutions") is True,
+        threads=threads if isinstance(threads, int) else None,
     )

@@ -1,12 +1,13 @@
 """The part of the gatherer that listens to stacks: what the training thread did where no span covers it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gputune.features import Frame
 from gputune.gathering.afterwork import Behind, Paths
+from gputune.gathering.making import Makings
 from gputune.gathering.sampled import Sampled, part, word
 from gputune.sample import Stack
 
@@ -114,6 +115,7 @@ class Stacks:
         self._all: dict[int, _Pile] = {}
         self._paths: dict[int, Paths] = {}
         self._sampled: dict[int, Sampled] = {}
+        self._makings: dict[int, Makings] = {}
         self.taken = 0
 
     def take(self, stack: Stack) -> None:
@@ -121,6 +123,7 @@ class Stacks:
         parts = [_split(f) for f in stack.frames]
         self.taken += stack.count
         self._sampled.setdefault(stack.pid, Sampled()).add(stack.t, word(parts), stack.count, part(parts))
+        self._makings.setdefault(stack.pid, Makings()).add(parts, stack.count)
         found = _innermost(parts)
         if found is None:
             return
@@ -144,6 +147,13 @@ class Stacks:
         """Return what a process's stacks show after the optimizer's step; `loaderless` if it asks for no batches."""
         paths = self._paths.get(pid)
         return Behind() if paths is None else paths.lines(loaderless=loaderless)
+
+    def making(self, pids: Iterable[int]) -> Makings:
+        """Return what processes that make the batches of one loop do for them, as far as their stacks show it."""
+        found = Makings()
+        for pid in pids:
+            found = found.merged(self._makings.get(pid, Makings()))
+        return found
 
     def letting_go(self, pid: int) -> float:
         """Return the share of a process's stacks outside of spans in which the last batch goes."""

@@ -3,9 +3,11 @@
 We are a guest here. The interpreter is theirs, its packages are theirs, and it may be as old as Python 3.8. So this
 file
 
-- imports nothing that the interpreter has not loaded already, and does nothing unless `GPUTUNE_RINGS` names a folder
-  (in a trial, a run of gputune's own, it may begin to keep what the script writes apart: `gputune_guest.hush`);
+- imports nothing that the interpreter has not loaded already but `atexit`, and does nothing unless `GPUTUNE_RINGS`
+  names a folder (in a trial, a run of gputune's own, it may begin to keep what the script writes apart:
+  `gputune_guest.hush`);
 - leaves `PID.hello` there, so that the recorder can tell "no torch" from "no guest";
+- leaves `PID.raised` there where an error ends the script before that, so that it can be told;
 - takes its folder off `sys.path` again, and runs the `sitecustomize` that we stand in front of, as it would have run;
 - patches nothing: it waits, by import hook, until *they* import torch or TensorFlow; then it hands over to
   `gputune_guest.hook`.
@@ -113,6 +115,7 @@ def arrive():
         os.close(os.open("%s/%d.hello" % (folder, os.getpid()), flags, 0o600))
         finder = _Finder()
         sys.meta_path.insert(0, finder)
+        _listen(folder)
         if '"writes"' in os.environ.get("GPUTUNE_TRIAL", ""):  # a run of ours, which is to leave no trace
             from gputune_guest import hush
 
@@ -120,6 +123,32 @@ def arrive():
     except Exception:
         return None
     return finder
+
+
+def _listen(folder):
+    """Have the error told that ends a script before it has imported torch: from then on the guest's ring tells it."""
+    import atexit
+
+    pid = os.getpid()
+
+    def tell():
+        error = getattr(sys, "last_value", None)
+        if os.getpid() != pid or not isinstance(error, Exception) or _PACKAGE + ".ring" in sys.modules:
+            return
+        try:
+            import json
+
+            from gputune_guest import raising
+
+            told = {"n": "raised", "what": raising.line(error), "where": raising.where(raising.innermost(error))}
+            flags = os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = os.open("%s/%d.raised" % (folder, pid), flags, 0o600)
+            os.write(file, json.dumps(told).encode())
+            os.close(file)
+        except Exception:
+            return
+
+    atexit.register(tell)
 
 
 def _step_aside():

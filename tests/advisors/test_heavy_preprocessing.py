@@ -1,8 +1,13 @@
 """heavy-preprocessing speaks when the CPUs set the pace and more workers cannot help."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
+from gputune.advisors.few_workers import advise as more_workers
 from gputune.advisors.heavy_preprocessing import advise
+from gputune.features import Doing, Features
 
 # Two CPUs, 40 ms of CPU a batch, a step of 5 ms: 20 ms a batch at best.
 FULL = {"num_workers": 2, "cpu": 0.040, "step": 0.005, "cpus": 2}
@@ -80,3 +85,87 @@ def test_others_are_in_the_way_as_far_as_batches_stand_in_line(run) -> None:
     (finding,) = advise(run(**crowd, queued=0.064, others=0.53))
     assert 0.75 < finding.evidence["cpus_full"] < 1.0
     assert list(advise(run(**crowd, queued=0.0, others=0.53))) == []
+
+
+# No workers: 2.9 ms to make a batch of small pictures, 4 ms a step on both CPUs. Handing one over takes 1.1 ms.
+SMALL = {"num_workers": 0, "cpu": 0.0029, "collate": 0.0003, "step": 0.004, "cpus": 2, "batch_bytes": 100_352}
+MADE = (("own", "__getitem__", 0.30), ("decode", "PIL", 0.35), ("transform", "to_tensor", 0.35))
+
+
+def made(
+    run: Callable[..., Features], *, of: tuple[tuple[str, str, float], ...] = MADE, stacks: int = 60,
+    free: int = 8_000_000_000, samples: int | None = 60_000, draws: bool | None = False, **differs: object,
+) -> Features:  # fmt: skip
+    """Return a run that shows what its batches are made of, over a data set of so many samples."""
+    found = run(**{**SMALL, "step_cpu": 0.0079, **differs})
+    doings = tuple(Doing(kind=k, what=w, where="data.py:9" if k == "own" else "", share=s) for k, w, s in of)
+    (process,) = found.processes
+    (loader,) = process.loaders
+    loader = replace(loader, samples_in_dataset=samples, draws=draws)
+    process = replace(process, loaders=(loader,), making=doings, making_stacks=stacks, built="")
+    return replace(found, processes=(process,), machine=replace(found.machine, memory_free=free))
+
+
+def test_what_a_sample_takes_is_told_by_what_is_done_and_so_is_what_would_help(run) -> None:
+    (finding,) = advise(made(run))
+    assert "more workers cannot help; a sample takes 91 µs: " in finding.says
+    assert "PIL 31%, to_tensor 31%, data.py:9 27%, collate 10%" in finding.says
+    assert finding.evidence["ceiling"] >= finding.speedup.likely >= 1.3
+    assert finding.do.startswith("keep all samples, if none is random, as one tensor of 188 MB")
+    assert "; at most x1.7" in finding.do
+    assert len(finding.says) + len(finding.do) < 380  # what the terminal has room for
+    assert [name for name in finding.evidence if name.startswith("remedy.")] == ["remedy.kept", "remedy.at_once"]
+
+
+def test_a_gain_is_that_of_the_best_remedy_and_each_has_its_own(run) -> None:
+    """Of 7 ms a batch, 2.9 are made; all but 0.25 go with a tensor, two thirds with what is done at once."""
+    (finding,) = advise(made(run))
+    assert finding.speedup.likely == finding.evidence["remedy.kept"] == pytest.approx(6.9 / 4.25, rel=0.1)
+    assert finding.evidence["remedy.at_once"] == pytest.approx(6.9 / (4.25 + 0.91 + 0.15), rel=0.1)
+
+
+def test_samples_that_do_not_fit_or_are_drawn_anew_are_not_kept(run) -> None:
+    for differs in ({"free": 300_000_000}, {"draws": True}, {"samples": None}, {"iterable": True}):
+        (finding,) = advise(made(run, **differs))
+        assert "remedy.kept" not in finding.evidence
+
+
+def test_a_stream_has_no_index_to_make_batches_of(run) -> None:
+    (finding,) = advise(made(run, iterable=True))
+    assert "remedy.at_once" not in finding.evidence
+
+
+def test_long_work_of_ones_own_is_not_taken_for_calls_that_go(run) -> None:
+    """6 ms a sample in the user's own function: to do so for a whole batch at once takes as long."""
+    long = made(run, of=(("own", "augment", 1.0),), num_workers=2, cpu=0.2, collate=0.0003, samples=None)
+    (finding,) = advise(long)
+    assert not [name for name in finding.evidence if name.startswith("remedy.")]
+    assert finding.do.startswith("make batches cheaper")
+
+
+def test_without_enough_stacks_nothing_is_told_of_what_a_batch_is_made_of(run) -> None:
+    (finding,) = advise(made(run, stacks=10))
+    assert "a sample" not in finding.says
+    assert not [name for name in finding.evidence if name.startswith("remedy.")]
+
+
+def test_a_loop_that_workers_do_not_help_though_cpus_are_left_hears_of_cheaper_batches(run) -> None:
+    """1 ms to make, 1.1 to hand over: with a step of 1.5 ms a loop waits 40 % and gains nothing by workers."""
+    quick = {"cpu": 0.0010, "collate": 0.0002, "step": 0.0015, "step_cpu": 0.0015, "cpus": 2}
+    assert all(finding.speedup.likely < 1.05 for finding in more_workers(made(run, **quick)))
+    (finding,) = advise(made(run, **quick))
+    assert finding.evidence["cpus_full"] < 0.75
+    assert finding.speedup.likely > 1.3
+
+
+def test_is_silent_where_makers_wait_for_something_or_for_each_other(run) -> None:
+    waits = {"cpu": 0.0002, "blocked": 0.0011, "step": 0.0015, "step_cpu": 0.0015, "cpus": 2, "collate": 0.0}
+    assert list(advise(made(run, **waits))) == []
+
+
+def test_what_takes_long_to_decode_is_worth_a_cache_though_not_all_samples_fit(run) -> None:
+    decoding = (("decode", "PIL", 0.8), ("transform", "resize", 0.2))
+    (finding,) = advise(made(run, of=decoding, samples=10**9, num_workers=2, cpu=0.080))
+    assert next(name for name in finding.evidence if name.startswith("remedy.")) == "remedy.decoded"
+    assert finding.do.startswith("cache what is decoded (x")
+    assert ", and pickling " in finding.says

@@ -172,6 +172,12 @@ def test_a_device_on_which_the_job_was_seen_counts_wherever_its_parameters_lie(r
     assert found(told(run(devices=(device(**SINGLE),)), kept, allocators=(pool,)))
 
 
+def test_a_torch_for_the_cpu_casts_nothing_whoever_of_the_job_is_on_the_device(run, device) -> None:
+    seen = run(devices=(device(**SINGLE, jobs_busy=0.9, jobs_memory=2**30),))
+    assert found(told(seen, PLAIN, built="13.0"))
+    assert not found(told(seen, PLAIN, built=""))
+
+
 def test_older_tensor_cores_are_offered_what_they_have(run, device) -> None:
     (finding,) = advise(run(devices=(device(**{**SINGLE, "capability": 7.0}),)))
     assert "dtype=torch.float16) with a torch.amp.GradScaler" in finding.do

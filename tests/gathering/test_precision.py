@@ -29,6 +29,12 @@ def test_what_a_note_lacks_is_unknown() -> None:
     assert precise(Precision(), {"types": ["torch.float32"]}).tf32 is None
 
 
+def test_threads_are_told_or_unknown_and_outlive_autocast() -> None:
+    assert precise(Precision(), LOOKED).threads is None
+    looked = precise(Precision(), {**LOOKED, "threads": 8})
+    assert (looked.threads, precise(looked, {"autocast": True}).threads) == (8, 8)
+
+
 def test_a_process_carries_it(story) -> None:
     story.process()
     story.loader()

@@ -191,7 +191,56 @@ for i, batch in enumerate(train):
     assert len(found) == 4
     steps = run.records(Kind.STEP)
     assert all(span.t1 + 50_000_000 <= step.t0 for span, step in zip(found, steps, strict=True))
-    assert {note["what"]: note["where"] for note in run.notes("site")}["evaluation"] == "train.py:14"
+    assert {note["what"]: note["where"] for note in run.notes("site")}["evaluation"] == "train.py:17"
+
+
+HELPERS = {
+    "eval() in a helper": """
+def estimate():
+    model.eval()
+    with torch.no_grad(): validate()
+    model.train()
+for batch in train:
+    estimate()
+    step()
+""",
+    "a pass of its own beside one that trains": """
+def train_one():
+    model.train()
+    for batch in train: step()
+def test():
+    model.eval()
+    with torch.no_grad(): validate()
+for epoch in range(2):
+    train_one()
+    test()
+""",
+    "without a loader, after the first steps": """
+def estimate():
+    model.eval()
+    with torch.no_grad(): model()
+    model.train()
+for i in range(9):
+    if i % 4 == 3: estimate()
+    step()
+""",
+    "eval() in the loop itself": """
+for batch in train:
+    step()
+    model.eval()
+    with torch.no_grad(): validate()
+    model.train()
+""",
+}
+
+
+@pytest.mark.parametrize("case", HELPERS, ids=lambda case: case.replace(" ", "-"))
+def test_its_place_is_where_the_training_calls_for_it(watched: Callable[..., Any], fake_torch: Path, case: str) -> None:
+    called = {"eval() in a helper": 21, "a pass of its own beside one that trains": 24, "eval() in the loop itself": 18}
+    run = watched(HEAD + HELPERS[case], path=(fake_torch,)).healthy()
+    assert run.spans(SpanCode.EVALUATION)
+    found = {note["where"] for note in run.notes("site") if note["what"] == "evaluation"}
+    assert found == {f"train.py:{called.get(case, 21)}"}
 
 
 def test_a_pass_beside_environments_is_called_a_rollout(watched: Callable[..., Any], fake_torch: Path) -> None:

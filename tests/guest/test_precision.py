@@ -54,6 +54,7 @@ def test_a_model_is_told_once_by_its_parameters(watched: Callable[..., Any]) -> 
     assert plain["tf32"] in {True, False}
     assert short["types"] == ["torch.bfloat16"]
     assert off["autocast"] is False
+    assert plain["threads"] >= 1
 
 
 def test_autocast_is_told_wherever_it_is_entered(watched: Callable[..., Any]) -> None:

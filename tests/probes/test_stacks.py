@@ -72,9 +72,31 @@ def test_only_processes_that_train_are_looked_at(machine, spy, at_once, tmp_path
     ticks = stacks.attach(machine.target())
     assert collect(ticks, bool) == [Stack(pytest.approx(time.monotonic_ns(), rel=1), 101, ("f (x.py:1)",), 3)]
     ticks.close()
-    (call,) = (tmp_path / "calls").read_text().splitlines()
-    assert call.endswith("--pid 101")
-    assert "--nonblocking" in call
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert {call.rpartition(" ")[2] for call in calls} <= {"101", "102"}
+    assert all("--nonblocking" in call for call in calls)
+
+
+def test_a_worker_that_lives_is_looked_at_ever_more_seldom(machine) -> None:
+    machine.roles = {101: "main", 102: "worker", 103: "worker"}
+    looker = stacks._Looker(machine.target(), "/bin/false")
+    looker._choose([102, 103], 0.0)
+    maker = looker._maker
+    assert (maker.pid, maker.due) == (102, 6.0)
+    burst = stacks._Burst(maker, subprocess.Popen(["true"]), 6.0)
+    looker._judge(burst, 7.0)  # it had ended: another one is due as soon
+    assert (maker.due, maker.failures) == (7.0 + stacks.FIRST, 0)
+    looker._choose([103], 8.0)
+    assert (maker.pid, looker._maker) == (103, maker)
+    burst.said += b"thread (103): MainThread;f (x.py:1) 3\n"
+    assert [stack.pid for stack in looker._judge(burst, 9.0)] == [103]
+    assert maker.pause == stacks.FIRST * stacks.MAKERS
+
+
+def test_without_a_guest_no_process_is_known_to_be_a_worker(machine) -> None:
+    looker = stacks._Looker(replace(machine.target(), heard=False), "/bin/false")
+    looker._choose([102], 0.0)
+    assert looker._maker is None
 
 
 def test_the_first_burst_waits_and_the_pauses_grow(machine, clock) -> None:

@@ -255,6 +255,23 @@ def test_a_training_without_room_for_a_ring_is_not_said_to_do_without_torch(watc
     assert "No space left on device" in said
 
 
+def test_a_script_that_failed_before_it_used_torch_is_told_with_its_error(watch, run_folder, tmp_path) -> None:
+    (tmp_path / "train.py").write_text("import sys\n\nimport no_such_module_of_mine\n")
+    done = watch("--", "sh", "-c", f"'{sys.executable}' train.py")
+    assert done.returncode == 1
+    text = " ".join(done.stderr.split())
+    assert "the command failed before it used torch" in text
+    assert "ended by ModuleNotFoundError: No module named 'no_such_module_of_mine', at train.py:3" in text
+    assert json.loads((run_folder() / "findings.json").read_text())["error"]["where"] == "train.py:3"
+
+
+def test_an_error_that_a_helper_without_torch_ended_with_is_none_of_a_command_that_went_on(watch, tmp_path) -> None:
+    helper = "import subprocess, sys; subprocess.run([sys.executable, '-c', '1 / 0'], stderr=subprocess.DEVNULL)"
+    done = watch("--", sys.executable, "-c", helper)
+    assert done.returncode == 0
+    assert "ZeroDivisionError" not in done.stderr
+
+
 CAUGHT = "Traceback (most recent call last)"
 ERRORS = {
     "raise ValueError('3 classes, 4 labels\\nand more')": "ended by ValueError: 3 classes, 4 labels, at train.py:4",

@@ -10,11 +10,14 @@ Nobody says "evaluation", so it is concluded, and doubt means that there was non
   teacher in eval mode.
 - A phase with neither an iterator in it nor gradients off counts only if it comes less often than every step, which
   a generator put into eval mode for each discriminator step does not.
+
+Its place is where the training calls for it, and not the line of a helper that says `eval()`: the innermost frame of a
+function under which steps were made, or batches asked for with gradients on, as well.
 """
 
 import sys
 
-from gputune_guest import patching, ring, spans, wrapping
+from gputune_guest import patching, places, ring, spans, wrapping
 from gputune_guest.words import END, EVALUATION, SPAN
 
 now = ring.now
@@ -25,6 +28,9 @@ SELDOM = 2  # steps of the first optimizer between two phases that nothing else 
 ROLLOUT = "rollout"  # of a phase where these are loaded: such scripts let a model act to get what it learns from
 ENVIRONMENTS = ("gymnasium", "gym", "pettingzoo", "dm_env", "envpool", "isaacgym", "mujoco", "pyspiel", "torchrl")
 
+LOOKS, DEEP = 8, 64  # steps and iterators whose callers are learnt, and frames of each
+_callers = {}  # id of a user's code object that lay around a step or a training iterator, to the object
+_looks = 0
 _trains = set()  # ids of loaders between whose batches a step was made
 first_optimizer = None  # what step.py keeps of it
 _steps_before = 0  # at the end of the last phase that had no iterator in it
@@ -44,8 +50,30 @@ class _Phase:
 
 def _open(t0, first, certain, frame):
     here.look = True
-    here.phase = _Phase(t0, first, certain, spans.site(frame, _kind()))
+    here.phase = _Phase(t0, first, certain, spans.site(_called(frame), _kind()))
     ring.since(t0)
+
+
+def _called(frame):
+    """Return the innermost frame, from `frame` outwards, whose function the training runs in as well, else `frame`."""
+    found = frame
+    for _ in range(DEEP):
+        if found is None or id(found.f_code) in _callers:
+            break
+        found = found.f_back
+    return found if found is not None and id(found.f_code) in _callers else frame
+
+
+def _learn(frame):
+    """Take the user's functions that lie around a step."""
+    global _looks
+    _looks += 1
+    for _ in range(DEEP):
+        if frame is None:
+            return
+        if places.is_users(frame):
+            _callers[id(frame.f_code)] = frame.f_code
+        frame = frame.f_back
 
 
 def _kind():
@@ -90,6 +118,8 @@ def on_iterator(mine, t0, frame):
     if here.phase is None:
         if not mine.grad:
             _open(t0, _born, True, frame)
+        elif _looks < LOOKS:
+            _learn(frame)  # an evaluation may come before the first step
     elif mine.grad and mine.loader in _trains:
         _close(t0)
 
@@ -102,6 +132,8 @@ def on_other(mine):
 
 def on_step():
     """Take notice of an optimizer step or a backward pass, while `here.look` asks for it."""
+    if _looks < LOOKS:
+        _learn(sys._getframe())
     if here.last is not None:
         _trains.add(here.last.loader)
         here.look = False  # until a phase opens or another iterator comes
@@ -141,9 +173,10 @@ def _mode(training, frame):
 
 
 def _forked():
-    global _steps_before, _born, first_optimizer
+    global _steps_before, _born, _looks, first_optimizer
     first_optimizer = None
-    _steps_before = _born = 0
+    _steps_before = _born = _looks = 0
+    _callers.clear()
     _trains.clear()
 
 

@@ -8,12 +8,10 @@ which has to stay as the script left it, for a fork as well.
 import os
 import sys
 
-from gputune_guest import places, ring, wrapping
+from gputune_guest import raising, ring, wrapping
+from gputune_guest.raising import LONGEST
 
 FAILED = ("CUDA error", "HIP error", "CUDA driver error", "CUBLAS error", "cuDNN error", "cuBLAS error")
-LONGEST = 200  # characters that are told of a message
-
-HIDDEN = "Traceback (most recent call last)"  # in a message: it tells of another process's error, which stands last
 
 _unused = False
 _listens = False
@@ -32,14 +30,7 @@ def of_device(error):
 def tell(error, frame, ended=False):
     """Tell of an error and where it came up: launches are not waited for, so the reason may lie before that."""
     what = (str(error).splitlines() or [""])[0]
-    ring.note(n="failed", what=what[:LONGEST], where=_where(frame), ended=ended)
-
-
-def _where(frame):
-    if frame is None:
-        return ""
-    frame = places.user_frame(frame)
-    return places.name(frame.f_code.co_filename, frame.f_lineno)
+    ring.note(n="failed", what=what[:LONGEST], where=raising.where(frame), ended=ended)
 
 
 def unused(cuda):
@@ -58,26 +49,11 @@ def _last():
     error = getattr(sys, "last_value", None)
     if error is None or not isinstance(error, Exception):
         return
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    frame = None if trace is None else trace.tb_frame
+    frame = raising.innermost(error)
     if of_device(error):
         tell(error, frame, ended=True)
     else:
-        ring.note(n="raised", what=line(error), where=_where(frame))
-
-
-def line(error):
-    """Return an error in one line, as Python prints its first one: what another process raised, where it brings that.
-
-    Such an error (of a DataLoader's worker, of `torch.multiprocessing.spawn`) has the other one's traceback in it.
-    """
-    lines = [each.strip() for each in str(error).splitlines() if each.strip()]
-    if lines and HIDDEN in str(error):
-        return lines[-1][:LONGEST]
-    name = type(error).__name__
-    return (name + ": " + lines[0] if lines else name)[:LONGEST]
+        ring.note(n="raised", what=raising.line(error), where=raising.where(frame))
 
 
 def _listen(_module):

@@ -75,6 +75,11 @@ def _kind_of(frame):
     return kind
 
 
+def is_users(frame):
+    """Return whether a frame is of the user's own code."""
+    return _kind_of(frame) == _USER
+
+
 def in_library(depth):
     """Return whether it is a framework that is calling, `depth` frames above the caller of this function."""
     frame = outside(sys._getframe(depth + 1))  # several of our wraps may lie around one call

@@ -1,4 +1,4 @@
-"""In what precision the model computes, and where: the types of its parameters and their devices, autocast, TF32.
+"""In what precision, where and by how many threads the model computes: types, devices, autocast, TF32, threads.
 
 Looked at once, at the first call of a module with parameters in a sampled training step (forward.py). Autocast may be
 entered later than that, inside the model's own forward: its first `with` that is enabled tells, and puts back what it
@@ -42,6 +42,7 @@ def look(module):
         tf32=_tf32(torch),
         products=max(dimensions) > 1,
         convolutions=max(dimensions) >= CONVOLUTION,
+        threads=torch.get_num_threads(),
     )
 
 
