@@ -2,13 +2,14 @@
 
 Measured where one batch was handed out again and again both from pageable and from page-locked memory: what differs
 between the two is what the copies cost the loop, whatever the script waits for. Else by the lanes of a step, as
-`unpinned-memory` predicts it. What pinning then takes of the loader is the replay's.
+`unpinned-memory` predicts it, and no faster than a thread pins at the rate of the copies that are staged now: that is
+the least that it does. Where the gain was measured it is hoped for instead, for a visit tells what the thread does.
 """
 
 from dataclasses import replace
 
 from gputune.features import Features, Process
-from gputune.pinning import pageable, pinning_rate
+from gputune.pinning import measured_rate, pageable, pinning_rate
 from gputune.prediction import Outlook
 from gputune.replay import Job, Work
 from gputune.transfers import ASKED, lanes, times_faster
@@ -31,12 +32,13 @@ def saved(run: Features, process: Process) -> float:
     return max(0.0, step.step - replace(step, least=0.0).then(likely, unattended=unattended))
 
 
-def pinned(outlook: Outlook, seconds: float) -> Job:
+def pinned(outlook: Outlook, seconds: float, *, measured: bool) -> Job:
     """Return the loop with page-locked batches, which save `seconds` of a step, and of what the device does of it.
 
-    What held the training thread waited or span: it goes of either.
+    `measured`: they were seen to. What held the training thread waited or span: it goes of either.
     """
-    job = outlook.pinned_at(outlook.job, pinning_rate(outlook.run, outlook.process.copies))
+    run, copies = outlook.run, outlook.process.copies
+    job = outlook.pinned_at(outlook.job, measured_rate(run) if measured else pinning_rate(run, copies))
     steps = tuple(_shorter(work, seconds) for work in job.steps)
     return replace(job, steps=steps, floor=max(0.0, job.floor - seconds))
 

@@ -176,8 +176,9 @@ class Profile:
         if not (wanted.pin_memory and self.may_pin):
             return self.outlook.job
         if self.unpinned is None or self.ceiling is None:
-            return pinned(self.outlook, saved(self.run, self.outlook.process))
-        return pinned(self.outlook, self.batch * self.ranks * (1 / self.unpinned - 1 / self.ceiling))
+            return pinned(self.outlook, saved(self.run, self.outlook.process), measured=False)
+        found = self.batch * self.ranks * (1 / self.unpinned - 1 / self.ceiling)
+        return pinned(self.outlook, found, measured=True)
 
     def settings(self) -> Iterator[Setting]:
         """Yield the whole grid: every setting that nothing forbids, and the script's own."""
