@@ -71,7 +71,8 @@ def advise(run: Features) -> Iterator[Finding]:
             ),
             basis=f"low: {SAVED:.0%} of a batch's CPU time saved; likely: samples prepared offline, read and collated",
             falsified_by="the same wait with a dataset that returns one prepared batch again and again",
-            effect="identical",
+            effect="unknown",
+            because="what is prepared offline stays as it is; other decoders and other transforms make other samples",
             evidence={
                 "waiting": outlook.starving,
                 "batch_cpu_s": outlook.making_cpu,

@@ -92,6 +92,7 @@ class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
     due_s: float | None = None
     offer: str = ""
     steady: float = 0.0
+    because: str = ""
 
 
 class Overhead(msgspec.Struct, frozen=True, kw_only=True):

@@ -241,6 +241,20 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """What the pauses of one kind do to the random generators that everybody shares, and those of the loaders.
+
+    Compared before and after some of them. `unsure`: the state after one was only seen once the training went on.
+    """
+
+    of: frozenset[str] = (
+        frozenset()
+    )  # generators that such a pause moves: "torch", "torch.cuda", "random", "numpy", "own"
+    shared: frozenset[str] = frozenset()  # of these, those that the training was seen to move as well
+    unsure: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """A place in the user's code that stacks of the training thread met outside of all spans.
 
@@ -443,6 +457,7 @@ class Process:
     optimizer_steps: int  # without a DataLoader: of the optimizer that makes most, where others step in turn with it
     loaders: tuple[Loader, ...] = ()
     places: tuple[Place, ...] = ()
+    draws: Mapping[str, Drawn] = field(default_factory=dict)  # by the span of a kind of pauses that was looked at
     frames: tuple[Frame, ...] = ()
     stack_samples: int = 0
     letting_go: float = 0.0  # share of these at a line that asks for batches, with nothing under it: the last one goes

@@ -257,6 +257,7 @@ def _finding(finding: Finding) -> FindingRow:
         due_s=None if finding.due is None else _short(finding.due),
         offer=finding.offer,
         steady=_short(gain.sure),
+        because=finding.because,
     )
 
 

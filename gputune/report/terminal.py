@@ -58,6 +58,7 @@ EFFECTS = {
     "changes-rounding": "numbers are rounded differently: compare the loss",
     "changes-learning": "the training learns differently: check the learning rate",
     "may-duplicate": "samples may come twice unless the dataset shards itself",
+    "unknown": "not known: compare the loss",
 }
 COLOURS = {"high": "31", "medium": "33", "low": "36"}
 Paint = Callable[[str, str], str]
@@ -231,7 +232,7 @@ def _whole(finding: FindingRow, width: int, each: int) -> list[str]:
     if finding.risk or finding.offer:
         lines += indented(clean(finding.risk or finding.offer, TEXT), width, most=each)
     lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=each)
-    effect = EFFECTS[finding.effect]
+    effect = ": ".join(filter(None, [EFFECTS[finding.effect], clean(finding.because, TEXT)]))
     return [*lines, *indented(f"results: {effect}", width, most=WHOLE)] if effect else lines
 
 
