@@ -539,6 +539,9 @@ class Link:
     lanes_most: int
 
 
+COVERED = 0.8  # of the loop: with less, what a device did in it is not known
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One device that the job uses."""
@@ -572,6 +575,12 @@ class Device:
     sent: float | None = None
     xids: Mapping[int, int] = field(default_factory=dict)  # number of an Xid event to how often it came, whole run
     ecc: int | None = None  # uncorrected memory errors since the first reading of the run
+    coverage: float = 1.0  # share of the loop in which it was read: one that is lost, or hangs, is read no more
+
+    @property
+    def throughout(self) -> bool:
+        """Return whether its means are those of the loop, and not of the part in which it could be read."""
+        return self.coverage >= COVERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
