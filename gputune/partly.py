@@ -1,7 +1,7 @@
 """Devices that were read in a part of the loop only, or never as far as their use goes: what is promised beside them.
 
-One that is lost in the first seconds, or hangs, leaves means of these seconds. No advisor is shown them as those of the
-loop, and no gain beside such a device is said to be known but for its low end: what it may do meanwhile nobody has seen.
+One that is lost in the first seconds, or hangs, leaves means of these seconds. No advisor is shown them as those of
+the loop, and of a gain beside such a device no more than the low end is said: what it did meanwhile nobody has seen.
 """
 
 from dataclasses import replace

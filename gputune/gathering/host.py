@@ -285,7 +285,7 @@ class Host:
     def _coverage(self, index: str) -> float:
         """Return the share of the loop in which a device was read, by whichever of its gauges was read most.
 
-        A reading stands for at most `HELD` s, before it and, at the end, after it. Before a loop there is none to cover.
+        A reading stands for at most `HELD` s, before it and, at the end, after it. Before a loop nothing has to be.
         """
         loop = self._loop_end - self._loop_began - self._stood_still
         read = [self._means[key].span for name in ALIVE if (key := (name, index)) in self._means]

@@ -20,7 +20,8 @@ def times(gain: "SpeedupRow", steady: float = 0.0) -> str:
     """Return a speed-up and its interval as a person reads them: `×2.2 (1.9–2.3)`, `×1.10 (1.05–1.15)`.
 
     Where only its low end is known: `at least ×1.17`, or `at least ×1.1, ×15 elsewhere`. `steady` is the low end if
-    steps keep the pace that they have: it stands for one that is a loss only because two runs differ, whatever is changed.
+    steps keep the pace that they have: it stands for one that is a loss only because two runs differ, whatever is
+    changed.
     """
     if gain.at_least:
         if gain.likely == gain.low:
