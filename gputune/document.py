@@ -15,11 +15,17 @@ SCHEMA_VERSION: Final = 1
 
 
 class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices that the job uses, together. `busy` is a share, 0 to 1; both are null where nothing was measured."""
+    """The devices that the job uses, together. `busy` is a share, 0 to 1; both are null where nothing was measured.
+
+    `coverage` is the share of the loop in which that device was read which was read least, and `why` the reason where
+    that is too little for `busy` to be the loop's; null without a device.
+    """
 
     name: str | None
     busy: float | None
     count: int = 0
+    coverage: float | None = None
+    why: str = ""
 
 
 class LoaderRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +98,7 @@ class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
     due_s: float | None = None
     offer: str = ""
     steady: float = 0.0
+    because: str = ""
 
 
 class Overhead(msgspec.Struct, frozen=True, kw_only=True):

@@ -258,6 +258,20 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """What the pauses of one kind do to the random generators that everybody shares, and those of the loaders.
+
+    Compared before and after some of them. `unsure`: the state after one was only seen once the training went on.
+    """
+
+    of: frozenset[str] = (
+        frozenset()
+    )  # generators that such a pause moves: "torch", "torch.cuda", "random", "numpy", "own"
+    shared: frozenset[str] = frozenset()  # of these, those that the training was seen to move as well
+    unsure: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """A place in the user's code that stacks of the training thread met outside of all spans.
 
@@ -475,6 +489,7 @@ class Process:
     optimizer_steps: int  # without a DataLoader: of the optimizer that makes most, where others step in turn with it
     loaders: tuple[Loader, ...] = ()
     places: tuple[Place, ...] = ()
+    draws: Mapping[str, Drawn] = field(default_factory=dict)  # by the span of a kind of pauses that was looked at
     frames: tuple[Frame, ...] = ()
     stack_samples: int = 0
     making: tuple[Doing, ...] = ()  # what making its batches is made of, most first
@@ -560,6 +575,9 @@ class Link:
     lanes_most: int
 
 
+COVERED = 0.8  # of the loop: with less, what a device did in it is not known
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One device that the job uses."""
@@ -593,6 +611,12 @@ class Device:
     sent: float | None = None
     xids: Mapping[int, int] = field(default_factory=dict)  # number of an Xid event to how often it came, whole run
     ecc: int | None = None  # uncorrected memory errors since the first reading of the run
+    coverage: float = 1.0  # share of the loop in which it was read: one that is lost, or hangs, is read no more
+
+    @property
+    def throughout(self) -> bool:
+        """Return whether its means are those of the loop, and not of the part in which it could be read."""
+        return self.coverage >= COVERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

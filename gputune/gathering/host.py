@@ -45,6 +45,9 @@ class Host:
         self._pending_from = 0  # ns; the earliest of them
         self.still = False  # somebody has stopped the training: what is read now says nothing of it
         self._stood = 0  # ns; when it was last seen to
+        self._stopped = self._stood_still = (
+            0  # ns; when it was stopped last, and for how long in all since the loop began
+        )
         self._loop_began = 0
         self._loop_end = 0
 
@@ -62,6 +65,14 @@ class Host:
             self._keep_back(sample)
             return
         self._count(sample)
+
+    def stand(self, t: int, *, still: bool) -> None:
+        """Learn that somebody has stopped the training at `t` (ns), or that it goes on."""
+        if still and not self.still:
+            self._stopped = t
+        elif self.still and not still and self._loop_began:
+            self._stood_still += max(0, t - max(self._stopped, self._loop_began))
+        self.still = still
 
     def loop(self, t0: int, t1: int) -> None:
         """Learn that the training loop was at work from `t0` to `t1` (ns)."""
@@ -284,7 +295,20 @@ class Host:
             sent=card.rate("gpu.pcie.tx"),
             xids=dict(errors.xids),
             ecc=errors.risen,
+            coverage=self._coverage(index),
         )
+
+    def _coverage(self, index: str) -> float:
+        """Return the share of the loop in which a device was read, by whichever of its gauges was read most.
+
+        A reading stands for at most `HELD` s, before it and, at the end, after it. Before a loop nothing has to be.
+        """
+        loop = self._loop_end - self._loop_began - self._stood_still
+        read = [self._means[key].span for name in ALIVE if (key := (name, index)) in self._means]
+        if loop <= 0 or not read:
+            return 1.0
+        after = self._loop_end - max(self._read[name, index] for name in ALIVE if (name, index) in self._means)
+        return min(1.0, (max(read) + min(HELD * NS, max(0, after))) / loop)
 
     def _others(self, index: str) -> dict[int, float]:
         """Return the foreign processes of a card: by pid where the probe names them, else together as pid 0."""
@@ -343,6 +367,7 @@ SLOW = frozenset(
 )
 
 
+ALIVE = ("gpu.busy", "gpu.memory.used", "gpu.power")  # what is read of a device at every tick, as far as it has it
 METERED = frozenset({"gpu.busy", "gpu.power", "gpu.energy"})
 CREEPS = frozenset({"memory.main", "memory.worker", "gpu.memory.used"})
 

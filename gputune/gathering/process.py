@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gputune.company import Companions
 from gputune.events import APART, END, SPAN_NAMES, Kind, Record, SpanCode
-from gputune.features import Filing, Frame, Loader, OutOfMemory, Place, Precision, Process, Trend
+from gputune.features import Drawn, Filing, Frame, Loader, OutOfMemory, Place, Precision, Process, Trend
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
@@ -120,6 +120,7 @@ class Training:
         self._introduced = Introduced()
         self._shards = False  # a dataset in this very process asked for its worker
         self._draws: bool | None = None  # samples that were made in this very process drew torch's random numbers
+        self._pauses_draw: dict[str, Drawn] = {}
         self._filing: Filing | None = None  # of a file that batches made in this very process opened
         self._varieties = Varieties()  # likewise: of which files
         self._copies = Copies()
@@ -128,8 +129,7 @@ class Training:
         self._precision = Precision()
         self.local_rank: int | None = None
         self.world_size: int | None = None
-        self.meetings = Meetings()
-        self._rollouts = Rollouts()
+        self.meetings, self._rollouts = Meetings(), Rollouts()
         self._sites: dict[int, _Site] = {}
         self._places: dict[Key, list[int]] = {}  # calls, ns, ns of waits inside, calls that made what is trained on
         self._loaders: dict[int, LoaderState] = {}
@@ -188,7 +188,7 @@ class Training:
             self._made_here(fields)
 
     def _made_here(self, fields: dict[str, Json]) -> None:
-        """Take what datasets do where their samples are made in this very process."""
+        """Take what datasets do where their samples are made in this very process, and what pauses draw there."""
         kind, drawn = fields.get("n"), fields.get("of")
         if kind == "reads":
             self._files(fields)
@@ -198,6 +198,8 @@ class Training:
             self._varieties.take(fields)
         elif kind == "shards":
             self._shards = True
+        elif kind == "drew":
+            self._pauses_draw[SPAN_NAMES.get(int(str(fields.get("span"))), "")] = _drawn(fields)
         elif kind == "draws" and fields.get("inline"):
             self._draws = bool(self._draws) or (isinstance(drawn, list) and "torch" in drawn)
 
@@ -652,6 +654,7 @@ class Training:
                 for (n, w, x), (c, s, i, f) in sorted(self._places.items(), key=lambda item: -item[1][1])
                 if not (infers and n == "evaluation")
             ),
+            draws=dict(self._pauses_draw),
             frames=frames,
             stack_samples=samples,
             letting_go=stacks.letting_go(self.guest.pid),
@@ -727,6 +730,15 @@ class Training:
         if opened.since:
             inside = ledger.span("evaluation", opened.since, end).batches
         return ledger, inside
+
+
+def _drawn(fields: Mapping[str, Json]) -> Drawn:
+    """Return what a note says of the random generators that a kind of pause moves."""
+    of, shared = (
+        frozenset(map(str, names)) if isinstance(names, list) else frozenset[str]()
+        for names in (fields.get("of"), fields.get("shared"))
+    )
+    return Drawn(of=of, shared=shared, unsure=bool(fields.get("unsure")))
 
 
 def _picking(record: Record, made: Iterable[Record]) -> int:
