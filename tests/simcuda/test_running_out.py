@@ -17,7 +17,7 @@ TRAIN = """
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-def held(mib): return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+def held(mib): return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")  # asks
 model = nn.Linear(64, 64).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 data = TensorDataset(torch.randn(60 * 8, 64))
@@ -36,16 +36,16 @@ for _ in range(5):
     del large
     kept.append(held(300))  # a piece of what is cached: the rest of it is good for nothing larger
 def each(n):
-    if n == 50: held(1800)  # ran out
+    if n == 50: held(1800)
 """
 GROWING = """
 def each(n):
-    kept.append(held(200))  # ran out
+    kept.append(held(200))
 """
 CAUGHT = """
 def each(n):
     if n % 10 == 5:
-        try: held(9000)  # ran out
+        try: held(9000)
         except torch.OutOfMemoryError: print("caught", n)
 """
 
@@ -61,7 +61,7 @@ def watched(made: Any, code: str) -> tuple[int, dict[str, Any], str]:
         command, env=made.environment(), cwd=made.folder, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     (row,) = json.loads(verdict.read_text())["out_of_memory"]
-    line = next(n for n, text in enumerate(script.read_text().splitlines(), 1) if "# ran out" in text)
+    line = next(n for n, text in enumerate(script.read_text().splitlines(), 1) if text.endswith("# asks"))
     assert row["where"] == f"train.py:{line}"
     assert row["total_bytes"] == TOTAL
     return done.returncode, row, " ".join(done.stderr.split())
