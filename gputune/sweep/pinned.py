@@ -22,7 +22,7 @@ def on_device(run: Features, process: Process) -> bool:
 
 
 def holding(outlook: Outlook) -> float:
-    """Return the share of the time between two batches, waiting for them left out, in which such copies hold the host."""
+    """Return the share of a step, waiting for its batch left out, for which copies from pageable memory hold it."""
     process = outlook.process
     seconds = sum(copy.seconds for copy in pageable(process.copies))
     return seconds / max(1, process.batches or process.optimizer_steps) / max(TINY, outlook.stepping)
