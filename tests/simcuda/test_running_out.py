@@ -14,7 +14,7 @@ PATIENCE = 120.0  # s
 MIB = 1 << 20
 TOTAL = 8192 * MIB
 TRAIN = """
-import torch
+import time, torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 def held(mib): return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")  # asks
@@ -34,12 +34,13 @@ IN_PIECES = """
 for _ in range(5):
     large = held(1200)
     del large
-    kept.append(held(300))  # a piece of what is cached: the rest of it is good for nothing larger
+    kept.append(held(700))  # a piece of what is cached: the rest of it is good for nothing larger
 def each(n):
     if n == 50: held(1800)
 """
 GROWING = """
 def each(n):
+    time.sleep(0.05)  # so that the allocator's numbers, which are read seldom, are read in some steps
     kept.append(held(200))
 """
 CAUGHT = """
@@ -71,7 +72,7 @@ def test_memory_that_lies_in_pieces_is_told_with_what_would_have_been_enough(mac
     status, row, report = watched(machine(), IN_PIECES)
     assert (status, row["ended"], row["fragmented"]) == (1, True, True)
     assert row["asked_bytes"] == 1800 * MIB
-    assert row["live_bytes"] == pytest.approx(1500 * MIB, rel=0.01)
+    assert row["live_bytes"] == pytest.approx(3500 * MIB, rel=0.01)
     assert row["reserved_bytes"] == pytest.approx(6000 * MIB, rel=0.02)
     assert row["growth_bytes_per_step"] is None
     assert "in one piece it would have been enough: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in report
