@@ -124,7 +124,7 @@ def test_a_check_that_stumbles_takes_no_other_with_it(machine: Place, monkeypatc
         (["--network", "m8", "unix:/run/a.sock"], 2, "through a Unix socket"),
         (["--network", "m 8", "m9"], 2, "not the name or address of a host"),
         (["--network", "unix:/none/a.sock", "m9"], 1, "no agent runs there"),
-        (["--network", "unix:/none/a.sock", "m9", "--run", "no-such-run"], 1, "no-such-run"),
+        (["--network", "unix:/none/a.sock", "m9", "--run", "no-such-run"], 2, "no-such-run"),
         (["--run", "x"], 2, "`--run` goes with `--network`"),
     ],
 )
