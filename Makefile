@@ -45,7 +45,7 @@ help:
 
 # torch comes first: whatever else is installed then has to agree with it. pip would compile all of it on one core, the tests
 # of each package too; what some package ships for another Python cannot be compiled, and need not be.
-$(READY): pyproject.toml gputune/_proc.c gputune/_rows.c probes/guest/gputune_guest/_fast.c
+$(READY): pyproject.toml bin/gputune bin/gputune-python gputune/_proc.c gputune/_rows.c probes/guest/gputune_guest/_fast.c
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --no-compile "$(TORCH)"
 	$(PIP) --no-compile --editable ".[dev,demo]"
