@@ -7,11 +7,10 @@ making a batch is made of (decoding, transforms, indexing, collating), and so wh
 
 Why it matters: the CPUs set the pace of the training; the device waits for them.
 
-What to do: make a batch cheaper. What fits is named with its gain: keep all samples as one tensor, made once and read by
-`__getitems__`; index and transform whole batches there, or on the device; decode once and cache that. The last number is
-what a loop that never waits for batches were worth. Else decode and resize once,
-offline; use faster decoders (libjpeg-turbo, DALI or nvJPEG on the device), fewer or cheaper transforms; or take more
-CPUs per device.
+What to do: make a batch cheaper. What fits is named with its gain: keep all samples as one tensor, made once and read
+by `__getitems__`; index and transform whole batches there, or on the device; decode once and cache that. The last
+number is what a loop were worth that never waits for batches. Else decode and resize once, offline; use faster decoders
+(libjpeg-turbo, DALI or nvJPEG on the device), fewer or cheaper transforms; or take more CPUs per device.
 
 When it is wrong: when the CPUs are full of something else (then `busy-host` is the cause), or when the time is in a
 library that could use its threads better. What comes out of the user's own code is taken for work that needs no doing
