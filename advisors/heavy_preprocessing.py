@@ -82,7 +82,7 @@ def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
 def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
     found, bound = remedies(outlook), outlook.without_waiting()
     speedup = _speedup(outlook, found, bound)
-    ceiling = max(speedup.likely, min(MOST, 1 / max(TINY, 1 - outlook.starving)))
+    ceiling = max(speedup.likely, _ceiling(outlook))
     return Finding(
         id="heavy-preprocessing",
         says=(
@@ -106,6 +106,12 @@ def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
         },
         where=outlook.loader.where,
     )
+
+
+def _ceiling(outlook: Outlook) -> float:
+    """Return what a loop were worth that never waits for batches, with its steps as they are, or its device's work."""
+    stays = max(outlook.per_batch * (1 - outlook.starving), outlook.job.floor)
+    return min(MOST, outlook.per_batch / max(TINY, stays))
 
 
 def _parts(outlook: Outlook) -> str:
