@@ -22,11 +22,12 @@ ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda loops gpu-day simcuda causes fmt clean
+.PHONY: help demo test interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda loops gpu-day simcuda causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
 	@echo "make test    every gate and every test, on the tree and on the built wheel"
+	@echo "make interpreters  the guest under each Python from 3.8 upwards that starts here, on PATH or under pyenv"
 	@echo "make test-long  the tests that take minutes each"
 	@echo "make zoo     training scripts with planted causes (ONLY=name for some of them)"
 	@echo "make zoo-cuda  the zoo's trainings with the CUDA build of torch, on simulated cards (ONLY=name, ONLY=name@sleeping)"
@@ -74,6 +75,10 @@ types: $(READY)
 
 test-tree: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/twice.py $(SECOND_TRIES)/tree $(AT_A_TIME) -m "not long"
+
+# In `make test` too, with what starts there: CI runs that where no other Python does, and this where all are.
+interpreters: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/twice.py $(SECOND_TRIES)/interpreters $(AT_A_TIME) -m interpreters tests/guest
 
 # Whole trainings that are tuned, launchers, two hosts of namespaces: minutes, and best with nothing beside them.
 test-long: $(READY)

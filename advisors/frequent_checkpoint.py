@@ -31,7 +31,6 @@ WORDS = Words(
     verb="save",
     change="checkpoint_interval",
     least=0.05,  # of the loop; five times what a checkpoint should cost
-    effect="identical",
 )
 
 

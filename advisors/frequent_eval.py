@@ -32,7 +32,6 @@ WORDS = Words(
     verb="evaluate",
     change="eval_interval",
     least=0.20,  # of the loop; a pass over a validation set of a fifth of the data, once an epoch, is good practice
-    effect="identical",
     affordable=0.05,  # of the loop: validation is worth more than a log line, and one step in twenty buys a lot of it
 )
 

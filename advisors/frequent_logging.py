@@ -28,7 +28,6 @@ WORDS = Words(
     verb="log",
     change="log_interval",
     least=0.05,  # of the loop; ordinary logging takes below one percent
-    effect="identical",
 )
 
 

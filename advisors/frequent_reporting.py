@@ -27,7 +27,6 @@ WORDS = Words(
     verb="report",
     change="report_interval",
     least=0.05,  # of the loop; ordinary reporting takes below one percent
-    effect="identical",
 )
 
 

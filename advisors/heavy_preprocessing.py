@@ -94,7 +94,8 @@ def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
         speedup=speedup,
         basis=_basis(found),
         falsified_by="the same wait with a dataset that returns one prepared batch again and again",
-        effect="identical",
+        effect="unknown",
+        because="what is prepared offline stays as it is; other decoders and other transforms make other samples",
         evidence={
             "waiting": outlook.starving,
             "batch_cpu_s": outlook.making_cpu,

@@ -4,7 +4,9 @@ What it sees: the time that workers were runnable but had no CPU (`/proc/PID/sch
 job may use: affinity, cgroup quota, ranks on the node. `os.cpu_count()` shows none of these.
 
 Why it matters: beyond the CPUs, a worker adds no batches, but takes time to start, memory, caches, and turns at the
-CPU that the training's own thread needs to feed the device.
+CPU that the training's own thread needs to feed the device. Where fewer workers make the batches in time, each one more
+takes such turns without ever queueing for long: then the number is named that the replay finds as good as any, as in a
+sweep.
 
 What to do: set `num_workers` to the number named. Where workers use threads of their own (OpenMP, BLAS, OpenCV), set
 these to one (`OMP_NUM_THREADS=1`, `cv2.setNumThreads(0)`).
@@ -18,7 +20,7 @@ from collections.abc import Iterator
 
 from gputune.effects import of_workers
 from gputune.features import Features
-from gputune.finding import Finding
+from gputune.finding import Finding, Speedup
 from gputune.prediction import Outlook, Setting, outlooks
 
 CHECKLIST = ("data loading", "1.4")
@@ -31,10 +33,12 @@ def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         loader = outlook.loader
         fits = outlook.fitting_workers()
-        if loader.num_workers < 2 or loader.num_workers < CROWDED * fits:
-            continue
-        if outlook.queued >= QUEUED:
+        if loader.num_workers >= max(2, CROWDED * fits) and outlook.queued >= QUEUED:
             yield _finding(outlook, fits)
+            continue
+        workers, _persistent, speedup = outlook.best_workers()
+        if workers < loader.num_workers:
+            yield _more_than_needed(outlook, workers, speedup)
 
 
 def _finding(outlook: Outlook, fits: int) -> Finding:
@@ -68,4 +72,32 @@ def _finding(outlook: Outlook, fits: int) -> Finding:
         },
         where=loader.where,
         change={"num_workers": fits, **({"worker_threads": 1} if threads > 1 else {})},
+    )
+
+
+def _more_than_needed(outlook: Outlook, workers: int, speedup: Speedup) -> Finding:
+    """Return the finding on workers that make no batch earlier, and slow the step down."""
+    loader = outlook.loader
+    return Finding(
+        id="oversubscribed-workers",
+        says=(
+            f"{loader.num_workers} workers share {outlook.job.cpus:g} CPU{'' if outlook.job.cpus == 1 else 's'} with "
+            f"the training, and {workers} would make its batches in time: one takes {outlook.making * 1e3:.3g} ms to "
+            f"make, a step {outlook.stepping * 1e3:.3g} ms"
+        ),
+        do=f"set num_workers={workers}",
+        share_lost=max(0.0, 1 - 1 / speedup.likely),
+        speedup=speedup,
+        basis="DataLoader replayed over the measured times of its batches and steps, within the CPUs of this job",
+        falsified_by=f"samples/s with num_workers={workers} below x{speedup.low:.2f} of this run's",
+        effect=of_workers(loader, workers, persistent=loader.persistent_workers),
+        evidence={
+            "queued": outlook.queued,
+            "num_workers": loader.num_workers,
+            "batch_s": outlook.making,
+            "step_s": outlook.stepping,
+            "cpus": outlook.job.cpus,
+        },
+        where=loader.where,
+        change={"num_workers": workers},
     )

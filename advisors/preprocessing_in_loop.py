@@ -26,6 +26,7 @@ Sources: the checklist of causes in docs/causes.md (preprocessing coupled with t
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputune.effects import of_moved_work
 from gputune.enough import sure
 from gputune.features import Features, Process
 from gputune.finding import Finding
@@ -110,7 +111,8 @@ def _finding(run: Features, process: Process, each: float, steps: int) -> Findin
         speedup=speedup,
         basis="that work moved to workers, replayed within the CPUs of this job",
         falsified_by="samples/s that stay the same when one prepared batch is used again and again",
-        effect="same-order",
+        effect=of_moved_work(next((x for x in process.loaders if x.training), None), workers),
+        because="where that work draws random numbers, or makes the batch itself",
         evidence={"share": share, "before_forward_s": each, "steps": steps, "workers": workers, **_left_out(process)},
         where=frame.where if frame else "",
     )

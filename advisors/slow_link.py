@@ -53,7 +53,10 @@ def _finding(run: Features, device: Device, link: Link, used: float) -> Finding:
             f"PCIe {link.generation_most} x{link.lanes_most}: its copies take {used:.0%} of the time and could take "
             f"{used * now / most:.0%}"
         ),
-        do="have slot, riser and BIOS setting of the card looked at; until then send uint8, and convert on the device",
+        do=(
+            "have slot, riser and BIOS setting of the card looked at; until then send uint8, and convert on the device "
+            "(which may round otherwise)"
+        ),
         share_lost=saved,
         speedup=Speedup(low=(1 / (1 - saved * HIDDEN)) * (1 - ERROR), likely=likely, high=likely * (1 + ERROR)),
         basis="the bytes over the link at its rate now and at its best, within the time that the device idles",

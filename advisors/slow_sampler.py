@@ -41,6 +41,7 @@ def advise(run: Features) -> Iterator[Finding]:
 
 def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
     share = outlook.picking / outlook.per_batch
+    settled = outlook.loader.order in {"fixed", "own"}  # nothing of it is drawn from a generator that others use
     return Finding(
         id="slow-sampler",
         says=(
@@ -52,7 +53,10 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
         speedup=speedup,
         basis="DataLoader replayed with a batch sampler that takes no time; low: with half of it",
         falsified_by="the same pace with `batch_sampler=list(batch_sampler)`, which is drawn up before the loop",
-        effect="identical",
+        effect="identical" if settled else "changes-order",
+        because=""
+        if settled
+        else "what a sampler draws ahead of time it draws before the training's own random numbers",
         evidence={"share": share, "sampler_s": outlook.picking, "step_s": outlook.stepping, "waiting": outlook.waiting},
         where=outlook.loader.where,
     )

@@ -71,7 +71,8 @@ def _finding(outlook: Outlook, wanted: Demand) -> Finding:
         speedup=speedup,
         basis="batches replayed without the measured time to open their files and what goes with it; decoding stays",
         falsified_by=f"samples/s below x{speedup.low:.2f} of this run's with the same samples in one file",
-        effect="identical",
+        effect="changes-order",
+        because="shards that are read in runs give another one; one pack that is read by index keeps it",
         evidence={
             "waiting": outlook.starving,
             "opens_per_sample": wanted.opens / wanted.samples,

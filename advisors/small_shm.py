@@ -19,9 +19,10 @@ were tried (docs/evidence.md).
 
 from collections.abc import Iterator
 
+from gputune.effects import of_workers
 from gputune.features import Features, Loader, Machine
 from gputune.figures import size
-from gputune.finding import NO_CHANGE, Finding, Setting
+from gputune.finding import NO_CHANGE, Effect, Finding, Setting
 from gputune.replay import TYPICAL_PREFETCH
 
 FULL = 0.95  # of what was free: batches of one loader differ by some percent
@@ -74,7 +75,8 @@ def _finding(run: Features, loader: Loader, need: int, free: int) -> Finding:
         speedup=NO_CHANGE,
         basis="workers x prefetch_factor x the largest batch that was measured x ranks on this machine",
         falsified_by="shared memory less full than that while the loop does not wait for batches",
-        effect="identical",
+        effect=_effect(loader, change),
+        because="not with a larger /dev/shm" if "num_workers" in change else "",
         evidence={
             "needed_bytes": need,
             "free_bytes": free,
@@ -86,6 +88,14 @@ def _finding(run: Features, loader: Loader, need: int, free: int) -> Finding:
         where=loader.where,
         change=change,
     )
+
+
+def _effect(loader: Loader, change: dict[str, Setting]) -> Effect:
+    """Return what the settings do; a larger /dev/shm does nothing."""
+    fewer = change.get("num_workers")
+    if fewer is None:
+        return "identical"
+    return of_workers(loader, int(fewer), persistent=loader.persistent_workers)
 
 
 def _fitting(loader: Loader, batches: int) -> dict[str, Setting]:

@@ -19,18 +19,14 @@ Sources: "A guide on good usage of non_blocking and pin_memory() in PyTorch" (py
 Optimize Data Transfers in CUDA C/C++" (pageable and pinned rates side by side); docs/evidence.md.
 """
 
-import math
 from collections.abc import Iterator
 
 from gputune.features import Features
 from gputune.finding import Finding
-from gputune.pcie import USABLE, rates
 from gputune.pinning import measured_rate, pageable, pinning_rate
-from gputune.transfers import ASKED, Held, beside, held
+from gputune.transfers import ASKED, Held, beside, held, times_faster
 
 CHECKLIST = ("1.6",)
-
-FASTER = (1.5, 2.0, 4.0)  # times, at the least, likely, at best: a copy from page-locked memory, of an unknown link
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -40,21 +36,7 @@ def advise(run: Features) -> Iterator[Finding]:
         found = held(run, process, copies, rate)
         if found is not None:
             known = "as other batches are" if measured_rate(run) else "as fast as these copies"
-            yield _finding(found, rate, known, _faster(run, found))
-
-
-def _faster(run: Features, found: Held) -> tuple[float, float, float]:
-    """Return how many times as fast copies from page-locked memory are: at the least, likely and at best.
-
-    At best what the link carries, likely halfway there (on a scale of times) from what is usual: a virtual machine may
-    make its link up.
-    """
-    links = [rates(device.link)[0] for device in run.devices if device.link is not None]
-    if not links or not min(links) or not found.lanes.moving or not found.size:
-        return FASTER
-    least, usual, _ = FASTER
-    most = max(1.0, USABLE * min(links) * found.lanes.moving / found.size)
-    return min(least, most), min(math.sqrt(usual * most), most), most
+            yield _finding(found, rate, known, times_faster(run, found.lanes.moving, found.size))
 
 
 def _finding(found: Held, rate: float, known: str, faster: tuple[float, float, float]) -> Finding:

@@ -53,6 +53,7 @@ APART = 0.25  # of a line's stacks that show a library under it: the rest is its
 SEEN = 0.5  # of what was timed that stacks must show at the most: with less, it is something else
 TORCH = 0.1  # of a line's stacks with torch in them: from here on it may be work on the weights, or training
 LOOKED_AT = re.compile(r"^[^+]*$|\+(cpu|cu|rocm)")  # version of a torch whose devices, if any, are looked at
+WHAT_FOR = "nothing tells what that work is for: what only reports changes nothing"
 NORMAL = 1.96  # standard errors of a 95 % interval
 
 
@@ -229,7 +230,6 @@ def _either(run: Features, process: Process, line: Afterwork, sure: float, likel
             f"if it makes the next batch, have a DataLoader do it ahead, with num_workers={workers}"
         ),
         basis="the loop without that work; at the low end moved to workers, replayed within the CPUs of this job",
-        effect="changes-learning",
         following="round",
     )
 
@@ -247,7 +247,7 @@ def _finding(  # noqa: PLR0913 - what the three differ in
     *,
     do: str,
     basis: str,
-    effect: Effect = "identical",
+    effect: Effect = "unknown",
     following: str = "batch",
 ) -> Finding:
     steps = process.batches or process.optimizer_steps
@@ -264,6 +264,7 @@ def _finding(  # noqa: PLR0913 - what the three differ in
         basis=basis,
         falsified_by=f"samples/s without {line.where} below x{speedup.low:.2f} of this run's",
         effect=effect,
+        because=WHAT_FOR if effect == "unknown" else "",
         evidence={
             "share": share,
             "each_s": each,

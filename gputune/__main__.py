@@ -4,6 +4,7 @@ It imports next to nothing, because under `watch` this process becomes the super
 at once and stay small. What is parsed and printed happens in `gputune/cli.py`, there in a forked process.
 """
 
+import signal
 import sys
 from collections.abc import Callable
 
@@ -25,6 +26,8 @@ TALK = frozenset({"--help", "-h", "--dry-run"})  # of `share`: nothing runs
 
 def main() -> None:
     """Run the command line. Does not return."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a Ctrl-C ends us in silence, until the command line is read
     arguments = sys.argv[1:]
     own_modules_first()
     if arguments == ["--version"] and _said(f"gputune {__version__}\n"):

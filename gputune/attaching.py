@@ -15,7 +15,9 @@ from pathlib import Path
 
 from gputune import ptrace
 from gputune.errors import BadUsage, GputuneError
+from gputune.gathering.sampled import LEAST_LOOKS
 from gputune.launch import folders
+from gputune.launch.descriptors import say
 from gputune.launch.link import Started
 from gputune.launch.run import Run, Wishes
 from gputune.procfs import children_of, is_python, maps, read_bytes, stat_of
@@ -27,6 +29,10 @@ from gputune.watching import check_json
 
 PROC = Path("/proc")
 ENOUGH = 60.0  # s that it is looked at where no time is given: some fifteen looks, a share to about five points
+PACE = 4.0  # s from one look to the next at first: py-spy's start, its burst of a second, and a pause
+NAMED = 3  # processes in a hint
+LISTS = "`pgrep -af python` lists those that may be meant"
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "busybox"})
 TORCH = b"libtorch"  # in the name of a mapped file; every build of torch has it
 SPAWNED = ("multiprocessing.spawn", "multiprocessing.forkserver")  # in the command of a process not made by fork
 # by every DataLoader worker from its first line on, to say what has killed it (`torch/csrc/DataLoader.cpp`)
@@ -38,7 +44,7 @@ class NoSuchProcess(BadUsage):
     """Nobody has that pid, or it has ended."""
 
     def __init__(self, pid: int) -> None:
-        super().__init__(f"there is no process {pid}", hint="`pgrep -af python` lists those that may be meant")
+        super().__init__(f"there is no process {pid}", hint=LISTS)
 
 
 class NotPython(BadUsage):
@@ -47,7 +53,18 @@ class NotPython(BadUsage):
     def __init__(self, pid: int, name: str) -> None:
         super().__init__(
             f"process {pid} (`{name}`) is not Python, and started none",
-            hint="`pgrep -af python` lists those that may be meant",
+            hint=LISTS,
+        )
+
+
+class Shell(BadUsage):
+    """It is a shell: whatever is typed in it next would be looked at as well, this gputune included."""
+
+    def __init__(self, pid: int, name: str, pythons: Sequence[int]) -> None:
+        below = " or ".join(f"`gputune watch --pid {python}`" for python in pythons[:NAMED])
+        super().__init__(
+            f"process {pid} is a shell (`{name}`), and no training",
+            hint=f"the Python that it started: {below}" if below else LISTS,
         )
 
 
@@ -93,6 +110,9 @@ def attach(wishes: Wishes, seconds: float | None, troubles: Sequence[str] = ()) 
     run = Run(wishes, folder=_folder(wishes, said), rings="", troubles=said)
     if wishes.all_devices:
         os.environ["GPUTUNE_ALL_DEVICES"] = "1"  # read by the NVML probe
+    short = too_short(seconds) if seconds is not None and wishes.stacks else ""
+    if short:
+        say(f"gputune: {short}\n")  # now, while it can be mended
     started = Started(pid, now())
     leave = Leave(pid, ENOUGH if seconds is None else seconds)
     Life(run, started, leave, resumed=False).live()
@@ -111,19 +131,35 @@ def check(proc: Path, pid: int) -> None:
         raise SomebodyElses(pid, _name_of(owner))
     if _is_watch(command_of(proc, pid)):
         raise Ourselves(pid)
-    tree = Tree(pid, proc)
-    tree.refresh()
-    family = sorted(tree.pids())
-    tree.close()
-    pythons = [member for member in family if is_python(proc, member)]
+    name = os.path.basename(command_of(proc, pid)[0]).removeprefix("-")  # noqa: PTH119 - a word, not a path of ours
+    pythons = _pythons(proc, pid)
+    if name in SHELLS:
+        raise Shell(pid, name, pythons)
     if not pythons:
-        raise NotPython(pid, os.path.basename(command_of(proc, pid)[0]))  # noqa: PTH119 - a word, not a path of ours
+        raise NotPython(pid, name)
     parent = _parent_of_worker(proc, pid)
     if parent:
         raise Worker(pid, parent)
     if not all(ptrace.allowed(proc, member) for member in pythons):
         why, hint = ptrace.refusal(proc)
         raise GputuneError(why, hint=hint)
+
+
+def _pythons(proc: Path, pid: int) -> list[int]:
+    """Return the processes of a tree that are Pythons, without this very one: a terminal has it below it, too."""
+    tree = Tree(pid, proc)
+    tree.refresh()
+    family = sorted(tree.pids())
+    tree.close()
+    return [member for member in family if is_python(proc, member) and (member != os.getpid() or proc != PROC)]
+
+
+def too_short(seconds: float) -> str:
+    """Return in a sentence that so many s are too few for shares with a margin; nothing where they are enough."""
+    if seconds >= LEAST_LOOKS * PACE:
+        return ""
+    enough = f"`--for {LEAST_LOOKS * PACE:.0f}s`"
+    return f"{seconds:.3g} s are too short to tell how sure the shares of its time are: that takes about {enough}"
 
 
 def command_of(proc: Path, pid: int) -> tuple[str, ...]:
@@ -146,7 +182,7 @@ def watched_already(proc: Path, pid: int) -> list[str]:
 
 def _is_watch(command: tuple[str, ...]) -> bool:
     """Return whether a command line is `gputune watch …` or `python -m gputune watch …`."""
-    names = [word.rpartition("/")[2] for word in command[:4]]
+    names = [word.rpartition("/")[2] for word in command[:5]]
     return any(pair == ("gputune", "watch") for pair in pairwise(names))
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from gputune import cgroup
+from gputune import cgroup, native
 from gputune.isolation import own_python
 
 State = Literal["ok", "limited", "missing"]
@@ -134,6 +134,15 @@ def guest(place: Place) -> Iterator[Check]:
     else:
         with_torch = "with torch" if torch == "True" else "without torch"
         yield Check("guest", "ok", f"Python {version} at `{python}`, {with_torch}")
+
+
+def compiled(_place: Place) -> Iterator[Check]:
+    """Look for the parts that are built in C: without them gputune records the same, and costs more."""
+    slow = [*([] if native.hooks_are_built() else [native.HOOKS]), *native.unbuilt()]
+    if slow:
+        yield Check("compiled", "limited", f"{', '.join(slow)} run in Python, and cost more than in C", native.FIX)
+    else:
+        yield Check("compiled", "ok", "what costs most runs in C: hooks, reading of processes, rows")
 
 
 def nvml(_place: Place) -> Iterator[Check]:
@@ -266,6 +275,7 @@ def folder(place: Place) -> Iterator[Check]:
 
 CHECKS: tuple[tuple[str, Callable[[Place], Iterator[Check]]], ...] = (
     ("guest", guest),
+    ("compiled", compiled),
     ("nvml", nvml),
     ("stacks", stacks),
     ("cpus", cpus),

@@ -8,6 +8,7 @@ Status: 0, 2 for what was typed, 1 for a failure of gputune. Errors are `error: 
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -35,7 +36,10 @@ class Rooms(click.Group):
             return None
         command: click.Command = import_module(f"gputune.commands.{cmd_name.replace('-', '_')}").command
         command.name = cmd_name
+        from gputune.commands._names import strict  # noqa: PLC0415 - what parses a command line comes with its command
+
         for option in command.params:
+            strict(option)
             if isinstance(option, click.Option) and option.envvar is None and option.name:
                 name = option.name.upper()
                 option.envvar = [f"{PREFIX}_{cmd_name.upper().replace('-', '_')}_{name}", f"{PREFIX}_{name}"]
@@ -86,6 +90,7 @@ def group() -> None:
 def run(arguments: list[str], link: object = None) -> int:
     """Run the command line and return the exit status. `link` leads to the supervisor, where there is one."""
     try:
+        _hear_ctrl_c()
         status = group.main(args=arguments, prog_name="gputune", standalone_mode=False, obj=link)
         sys.stdout.flush() if sys.stdout is not None else None
     except BrokenPipeError:  # the reader has what it wanted
@@ -98,6 +103,13 @@ def run(arguments: list[str], link: object = None) -> int:
         os.kill(os.getpid(), signal.SIGINT)
         return 128 + signal.SIGINT
     return status if isinstance(status, int) else 0
+
+
+def _hear_ctrl_c() -> None:
+    """Have a Ctrl-C raise KeyboardInterrupt from here on; before, it simply ended us (`gputune/__main__.py`)."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _explain(error: Exception, arguments: list[str]) -> int:

@@ -37,8 +37,8 @@ UNKNOWN = "gputune.unknown"  # and what of it nobody knows, for a command that s
 PROJECT = (".git", ".hg", SHARED, "setup.py")  # what the top folder of a project has
 # Options that start a program, say whom to trust, or are written to: a file in $HOME or / is not asked about these.
 OWN_ONLY = frozenset({
-    "python", "remote", "jobs", "ray", "credentials", "json", "out", "write", "csv_file", "log_dir", "state", "socket",
-    "may_write",
+    "python", "remote", "hosts", "jobs", "ray", "credentials", "json", "json_file", "out", "write", "csv_file",
+    "log_dir", "keep", "announce", "state", "socket", "may_write",
 })  # fmt: skip
 LARGEST = 1 << 20  # B of such a file
 HINT = "mend that line, or move the file away"

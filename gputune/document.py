@@ -15,11 +15,17 @@ SCHEMA_VERSION: Final = 1
 
 
 class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The devices that the job uses, together. `busy` is a share, 0 to 1; both are null where nothing was measured."""
+    """The devices that the job uses, together. `busy` is a share, 0 to 1; both are null where nothing was measured.
+
+    `coverage` is the share of the loop in which that device was read which was read least, and `why` the reason where
+    that is too little for `busy` to be the loop's; null without a device.
+    """
 
     name: str | None
     busy: float | None
     count: int = 0
+    coverage: float | None = None
+    why: str = ""
 
 
 class LoaderRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,13 +98,19 @@ class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
     due_s: float | None = None
     offer: str = ""
     steady: float = 0.0
+    because: str = ""
 
 
 class Overhead(msgspec.Struct, frozen=True, kw_only=True):
-    """What gputune itself cost: share of one core for the recorder, µs per batch inside the training; null unknown."""
+    """What gputune itself cost: share of one core for the recorder, µs per batch inside the training; null unknown.
+
+    `in_python` are the parts that ran in Python for want of their build in C: `hooks` (of the training), `processes`
+    (reading them) and `rows` (of the recording).
+    """
 
     sampler_cpu_share: float | None = None
     guest_us_per_batch: float | None = None
+    in_python: list[str] = []
 
 
 class LackingRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,11 +272,19 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     waiting_cost: float | None
 
 
+class StepRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the step as stacks tell it: a pass of the model, or a function of the script; share of all stacks."""
+
+    part: str
+    share: float
+
+
 class Attached(msgspec.Struct, frozen=True, kw_only=True):
-    """How a training that ran before gputune came was looked at: stacks of it, and in how many looks."""
+    """How a training that ran before gputune came was looked at: stacks, in how many looks, and its step's parts."""
 
     stacks: int
     looks: int
+    step: list[StepRow] = []
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

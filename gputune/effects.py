@@ -1,7 +1,21 @@
 """What a loader's settings do to what the training learns from: the order and the number of its samples."""
 
+from dataclasses import replace
+
 from gputune.features import Loader
 from gputune.finding import Effect
+
+
+def of_moved_work(loader: Loader | None, workers: int) -> Effect:
+    """Return what it does to have `workers` workers of a loader (None: there is none) do what the loop does to batches.
+
+    A worker draws from a generator of its own: what the loop has drawn from that of the process, the sampler then draws
+    otherwise. A loop that takes its own batches draws them there.
+    """
+    if loader is None:
+        return "changes-order"
+    effect = of_workers(replace(loader, draws=None), workers, persistent=loader.persistent_workers)
+    return "changes-order" if effect == "same-order" and loader.order not in {"fixed", "own"} else effect
 
 
 def of_workers(loader: Loader, workers: int, *, persistent: bool) -> Effect:

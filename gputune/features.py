@@ -106,7 +106,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filing:
-    """What one small file of a loader costs, in s, opened again as it was opened: a median of a few times, warm.
+    """What one small file of a loader costs, in s, a copy opened as it was opened: a median of a few times, warm.
 
     `naming` is making its path object out of a string, `ending` all that follows: reading it to its end, closing it and
     letting it go, and what `Path.open` adds. `kept` says that the path object lives on after the batch, so that nobody
@@ -124,7 +124,7 @@ class Epoch:
     """One pass of one iterator: from its creation or reset to its StopIteration (or to the last batch seen)."""
 
     began: float  # s since the run's start
-    start: float  # constructing or resetting the iterator
+    start: float  # constructing or resetting the iterator, without what the batch sampler took of it
     first_wait: float  # the first next()
     shutdown: float  # ending its workers
     batches: int
@@ -135,6 +135,22 @@ class Epoch:
     stored: float | None = None  # mean B a sampled batch that storage was read for
     others_first: float = 0.0  # the next() for the first batches of the other workers, together
     fresh: bool = False  # the first of a DataLoader that was built; also False in recordings of older guests
+    picking: float = (
+        0.0  # s in which the batch sampler was asked as the iterator was made: it is asked however workers live
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variety:
+    """How many different files batches are made of: of those that were looked at as they were opened, in one process.
+
+    `held` are the bytes of all files that were open where nobody was seen to open any; 0 where that was not so.
+    """
+
+    looked: int = 0  # openings
+    files: int = 0  # different ones
+    size: float = 0.0  # B of these
+    held: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +188,7 @@ class Loader:
     step_queued: float = 0.0  # s per step that the training process was runnable without a CPU
     fetches: tuple[Fetch, ...] = ()  # how batches were made, steady state
     reads: tuple[Reads, ...] = ()  # what sampled ones of them opened and read
+    variety: Variety | None = None  # of the files that they are made of; None where that was not told
     filing: Filing | None = None  # of one of the files that they open; None where none is small and opened by name
     epochs: tuple[Epoch, ...] = ()
     batch_bytes: int | None = None
@@ -238,6 +255,20 @@ class Place:
     waits_inside: float = 0.0  # loader waits nested in them (evaluation)
     every: int | None = None  # steps after which they came again, as a rule; None where that differed
     feeds: int = 0  # of them, those after which the training went on with a DataLoader built since (evaluation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """What the pauses of one kind do to the random generators that everybody shares, and those of the loaders.
+
+    Compared before and after some of them. `unsure`: the state after one was only seen once the training went on.
+    """
+
+    of: frozenset[str] = (
+        frozenset()
+    )  # generators that such a pause moves: "torch", "torch.cuda", "random", "numpy", "own"
+    shared: frozenset[str] = frozenset()  # of these, those that the training was seen to move as well
+    unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -458,6 +489,7 @@ class Process:
     optimizer_steps: int  # without a DataLoader: of the optimizer that makes most, where others step in turn with it
     loaders: tuple[Loader, ...] = ()
     places: tuple[Place, ...] = ()
+    draws: Mapping[str, Drawn] = field(default_factory=dict)  # by the span of a kind of pauses that was looked at
     frames: tuple[Frame, ...] = ()
     stack_samples: int = 0
     making: tuple[Doing, ...] = ()  # what making its batches is made of, most first
@@ -480,6 +512,7 @@ class Process:
     cpu: float | None = None  # cores that the process itself used, mean over the loop
     queued: float | None = None  # threads of it that were runnable without a CPU, mean over the loop
     torch: str = ""  # version
+    native: bool | None = None  # the guest's hooks in it run in C; None where that was not told
     built: str | None = None  # the CUDA or HIP that it is built for; empty for neither, None without torch
     precision: Precision = field(default_factory=Precision)
     folders: Mapping[str, str] = field(default_factory=dict)  # device of the files it reads, to a folder
@@ -495,6 +528,7 @@ class Process:
     world_size: int | None = None  # ranks of the job, on all machines
     host: str = ""  # where it ran, if the run has several machines
     margins: Mapping[str, float] = field(default_factory=dict)  # of `ledger` where only stacks told it: ± share, 95 %
+    step_parts: Mapping[str, float] = field(default_factory=dict)  # of its step, likewise: share of all stacks
     looks: int = 0  # bursts in which those stacks were taken; 0 where the ledger is of spans
     meetings: tuple[Meeting, ...] = ()  # rounds between meetings with other ranks, steady state
     rounds: int = 0  # of these in the whole run, those that were not timed included
@@ -541,6 +575,9 @@ class Link:
     lanes_most: int
 
 
+COVERED = 0.8  # of the loop: with less, what a device did in it is not known
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One device that the job uses."""
@@ -574,6 +611,12 @@ class Device:
     sent: float | None = None
     xids: Mapping[int, int] = field(default_factory=dict)  # number of an Xid event to how often it came, whole run
     ecc: int | None = None  # uncorrected memory errors since the first reading of the run
+    coverage: float = 1.0  # share of the loop in which it was read: one that is lost, or hangs, is read no more
+
+    @property
+    def throughout(self) -> bool:
+        """Return whether its means are those of the loop, and not of the part in which it could be read."""
+        return self.coverage >= COVERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
-Effect = Literal["identical", "same-order", "changes-order", "changes-rounding", "changes-learning", "may-duplicate"]
+Effect = Literal[
+    "identical", "same-order", "changes-order", "changes-rounding", "changes-learning", "may-duplicate", "unknown"
+]
 Setting = int | float | bool | str
 # What can be set as a DataLoader is built, without an edit of the script; every other change is one of the script.
 WITHOUT_EDIT = frozenset(
@@ -69,7 +71,8 @@ class Finding:
     A finding knows nothing of terminals, files or thresholds. The advisor decides whether to speak, the
     report and the screen decide how it looks. `share_lost` is the share of the training's wall time that
     the change would give back. `basis` says how the speed-up was computed, `falsified_by` what would prove
-    the finding wrong, `effect` what the change does to the training's results.
+    the finding wrong, `effect` what the change does to the training's results, and `because` on what of this run that
+    rests, where it does (docs/effects.md).
 
     Not every finding is about speed. `risk` is what will happen and when, in words with numbers, and `due` the same
     in s from the end of what was measured: 0 once it has happened, None where it hangs on the data and not on time.
@@ -87,6 +90,7 @@ class Finding:
     basis: str
     falsified_by: str
     effect: Effect
+    because: str = ""
     evidence: Mapping[str, float]
     where: str = ""
     risk: str = ""

@@ -43,7 +43,18 @@ def grows(trend: Trend | None) -> bool:
 
 def used_at_most(run: Features, device: Device) -> int:
     """Return the B of a device that were ever used, less what torch's allocators had only cached; 0 unmeasured."""
-    return max(0, (device.memory_used or 0) - sum(max(0, pool.reserved - pool.peak) for pool in _pools(run, device)))
+    pools = _pools(run, device)
+    found = (device.memory_used or 0) - sum(max(0, pool.reserved - pool.peak) for pool in pools)
+    return max(0, found, sum(pool.peak for pool in pools))
+
+
+def held_before(run: Features, device: Device) -> int | None:
+    """Return the B of `used_at_most` that do not grow with the batch, None where no allocator tells of the device.
+
+    What is there between two steps at the least, parameters mostly, and what others and contexts take.
+    """
+    pools = _pools(run, device)
+    return used_at_most(run, device) - sum(pool.peak - pool.least for pool in pools) if pools else None
 
 
 def times_fit(run: Features, device: Device, share: float) -> int:

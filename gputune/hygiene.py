@@ -129,8 +129,9 @@ def mask(arguments: Iterable[str]) -> tuple[str, ...]:
             continue
         flag = next((option for program, option in _PLAIN.items() if program in words), "")
         named = argument.startswith("-") or argument.endswith((":", "="))
-        hide = named and (bool(_NAME.match(argument.rstrip(":="))) or argument == flag)
-        if flag and argument.startswith(flag) and not hide:  # -pPASSWORD
+        attached = flag != "" and argument.startswith(flag) and argument != flag  # -pPASSWORD, whatever that looks like
+        hide = named and not attached and (bool(_NAME.match(argument.rstrip(":="))) or argument == flag)
+        if attached:
             masked.append(flag + MASK)
         else:
             masked.append(_user(argument) if before in _USERS else _masked(argument))

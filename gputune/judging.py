@@ -8,6 +8,7 @@ from gputune import rivals
 from gputune.document import Settings, Tuned
 from gputune.features import Features
 from gputune.finding import AROUND, Finding
+from gputune.partly import as_read, unread
 from gputune.rooms import identity, load, names
 from gputune.verdict import abstained
 
@@ -22,11 +23,12 @@ def judge(run: Features, failed: dict[str, str] | None = None, perhaps: list[Fin
     An advisor that raises is left out and named in `failed` (id to reason): it takes no other with it. Where nothing is
     found in the run itself, changes that may help it, without being sure to, are added to `perhaps`.
     """
-    run = _within_reach(run)
+    seen = _within_reach(run)
+    run = as_read(seen)
     found: list[Finding] = []
     for name in names("gputune.advisors"):
         found.extend(_ask(name, run, failed))
-    founded = [rivals.uncovered(run, f) for f in _founded(run, found)]
+    founded = [unread(run, rivals.uncovered(run, f), seen) for f in _founded(run, found)]
     worth = [f for f in founded if rivals.is_told(f) or f.speedup.sure >= WORTH_SAYING]
     spoken = _healthy_offers(rivals.settle(run, _once(worth)))
     if perhaps is not None and not any(map(_is_gain, spoken)):

@@ -12,6 +12,7 @@ from gputune.workload import device_between
 
 AFFORDABLE = 0.01  # of the loop: a pause that takes less is nobody's problem
 ROUND = (1, 2, 5)  # intervals people type
+OWN = "that of its DataLoader"  # a generator
 EACH = 0.9  # of the steps: with pauses in so many, each step has them
 MOSTLY = 0.5  # of a pause, or of what a rank loses to it: from here on the sentence says so
 
@@ -26,7 +27,6 @@ class Words:
     verb: str  # "save"
     change: str  # the setting's name in `change`
     least: float  # share of the loop from which on it is worth saying
-    effect: Effect
     affordable: float = AFFORDABLE  # share of the loop that the advised interval leaves it
 
 
@@ -64,6 +64,7 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
     every = place.every or (max(1, round(steps / count)) if count else 1)
     interval = math.ceil(every * factor)
     often = _often(count, steps, place.every)
+    effect, because = effect_of_rarer(process, words)
     details = ", ".join([f"{each * 1e3:.3g} ms each", *filter(None, [place.what, _waiting(place)])])
     return Finding(
         id=words.id,
@@ -76,11 +77,39 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
         speedup=gain,
         basis=f"the measured pauses, all but one in {factor}, taken off the loop, down to what its loader can deliver",
         falsified_by=f"samples/s with an interval of {_steps(interval)} below x{gain.low:.2f} of this run's",
-        effect=words.effect,
+        effect=effect,
+        because=because,
         evidence={"share": share, "count": count, "each_s": each, "steps": steps, "factor": factor},
         where=place.where,
         change={words.change: interval},
     )
+
+
+def effect_of_rarer(process: Process, words: Words) -> tuple[Effect, str]:
+    """Return what it does to the training's results that such pauses come more rarely, and why.
+
+    Nothing, where the random generators were looked at and none was moved by one. Else what is drawn after it is other:
+    the order of samples, what falls out, augmentations. Where nobody looked, that is not known.
+    """
+    drawn = process.draws.get(words.span)
+    if drawn is None:
+        return "unknown", f"whether {words.one} draws random numbers was not seen"
+    if drawn.of:
+        same = "the same generator as the training" if drawn.shared else "a generator that the training may use"
+        return (
+            "changes-order",
+            f"{words.one} draws from {same} ({', '.join(map(_generator, sorted(drawn.shared or drawn.of)))})",
+        )
+    if drawn.unsure:
+        return (
+            "unknown",
+            f"whether {words.one} draws random numbers was not seen apart from what the training draws after it",
+        )
+    return "identical", ""
+
+
+def _generator(name: str) -> str:
+    return OWN if name == "own" else name
 
 
 def _pauses(process: Process, place: Place, steps: int) -> int:

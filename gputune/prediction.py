@@ -115,7 +115,7 @@ class Outlook:
     def between(self) -> float:
         """Return the s of the loop that lie between its rounds: evaluations, other loaders."""
         young = self.youth or 0.0
-        epochs = sum(e.start + e.first_wait + e.shutdown + young for e in self.loader.epochs if e.batches)
+        epochs = sum(e.start + e.picking + e.first_wait + e.shutdown + young for e in self.loader.epochs if e.batches)
         return max(0.0, self.whole - self.per_batch * self.batches - epochs)
 
     @cached_property

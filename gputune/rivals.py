@@ -184,7 +184,7 @@ def _device_share(run: Features, process: Process) -> float:
     worked, idled = sum(process.works), sum(process.gaps)
     inside = worked / (worked + idled) if worked + idled else 0.0
     epochs = [epoch for loader in process.loaders if loader.training for epoch in loader.epochs if epoch.batches]
-    between = sum(epoch.start + epoch.first_wait + epoch.shutdown for epoch in epochs) / process.loop
+    between = sum(epoch.start + epoch.picking + epoch.first_wait + epoch.shutdown for epoch in epochs) / process.loop
     return max(0.0, min(inside, max(known, inside * max(0.0, 1 - between))) - others)
 
 

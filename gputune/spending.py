@@ -44,13 +44,14 @@ def spending(run: Features, *, price: float | None = None, samples_per_s: float 
     """Return what was spent; None where no device was read and nothing is known of its price.
 
     Energy while waiting is the idle seconds at the power that an idle device drew. Samples per joule are those of the
-    training loop, at its mean power.
+    training loop, at its mean power. Nothing of it is said where a device was read in a part of the loop only.
     """
     devices = [d for d in run.devices if d.idle is not None]
     if not devices:
         return None if price is None else _of_training(run, price)
     energies = [d.energy for d in devices if d.energy is not None]
-    drawn = sum(energies) if len(energies) == len(devices) else None
+    throughout = all(d.throughout for d in devices)  # else they are those of a part of the loop
+    drawn = sum(energies) if throughout and len(energies) == len(devices) else None
     idle = [min(d.energy, (d.idle or 0.0) * d.idle_power) for d in devices if d.energy is not None and d.idle_power]
     watts = [d.power for d in devices if d.power]
     every = len(watts) == len(devices)
@@ -58,10 +59,10 @@ def spending(run: Features, *, price: float | None = None, samples_per_s: float 
         by="device",
         devices=len(devices),
         device_s=run.wall * len(devices),
-        waiting_s=sum(min(run.wall, d.idle or 0.0) for d in devices),
+        waiting_s=sum(min(run.wall, d.idle or 0.0) for d in devices) if throughout else None,
         energy_j=drawn,
-        waiting_j=sum(idle) if len(idle) == len(devices) else None,
-        samples_per_j=samples_per_s / sum(watts) if samples_per_s and every else None,
+        waiting_j=sum(idle) if throughout and len(idle) == len(devices) else None,
+        samples_per_j=samples_per_s / sum(watts) if samples_per_s and every and throughout else None,
         price=price,
     )
 

@@ -5,11 +5,12 @@ Three things are told apart in the time for which the making of a batch neither 
 nothing to do with storage, like a sleep or a remote service.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gputune.aftermath import chill
-from gputune.features import Features, Loader, Process, Reads, Storage
+from gputune.features import Features, Loader, Process, Reads, Storage, Variety
 from gputune.figures import mean
 from gputune.mounts import Mount, holding
 from gputune.replay import Job, Work
@@ -27,6 +28,8 @@ AROUND = 1.5  # times: at most it is so much more, for what is done with a file,
 NOISE = 4096  # B a batch: reading the counters is counted as well
 CACHE_RATE = 4e9  # B/s at which one thread copies from the page cache
 NEAR_RATE = 1e9  # B/s of an ordinary local disk of today, or a page cache that is warm every other time
+SPREADS = 2.0  # standard deviations of a count that are allowed for
+HALVINGS = 60  # of an interval: to the last digit
 ROOM = 0.8  # of the free memory that a data set may take
 MIXED = 0.1  # of what batches ask for from a disk here: from there on it may be what they wait for, beside a server
 
@@ -172,10 +175,45 @@ def _allowed(run: Features, stored: float) -> float:
 
 
 def data_set(loader: Loader, wanted: Demand) -> float | None:
-    """Return the bytes of the whole data set as its files have them, None where its length is not known."""
+    """Return the bytes of the whole data set as its files have them, None where its length is not known.
+
+    All that its samples read, but no more than there is in its files: many samples may be read out of few of them.
+    """
     if not loader.samples_in_dataset or not wanted.asked or not wanted.samples:
         return None
-    return loader.samples_in_dataset * wanted.asked / wanted.samples
+    return min(loader.samples_in_dataset * wanted.asked / wanted.samples, _in_files(loader.variety))
+
+
+def _in_files(variety: Variety | None) -> float:
+    """Return the bytes that all its files have, as far as those say that were looked at: infinite where it is open."""
+    if variety is None:
+        return math.inf
+    if not variety.looked:
+        return variety.held or math.inf
+    return _many(variety.looked, variety.files) * variety.size / max(1, variety.files)
+
+
+def _many(looked: int, files: int) -> float:
+    """Return how many files there surely are no more of, where so many openings met that many different ones.
+
+    Of D files that are opened by chance n openings meet D·(1 - exp(-n/D)), give or take what such a count varies by.
+    """
+    if files >= looked:
+        return math.inf
+    low, high = float(files), 2.0 * files
+    while _met_at_least(high, looked) <= files:
+        low, high = high, 2 * high
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _met_at_least(middle, looked) > files else (middle, high)
+    return high
+
+
+def _met_at_least(many: float, looked: int) -> float:
+    """Return how many different ones of `many` files so many openings meet, all but surely."""
+    missed = math.exp(-looked / many)
+    spread = math.sqrt(max(0.0, many * missed * (1 - (1 + looked / many) * missed)))
+    return many * (1 - missed) - SPREADS * spread
 
 
 def room(run: Features) -> float | None:

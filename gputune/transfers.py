@@ -5,12 +5,14 @@ until the device has done all before it, and the device has nothing to do until 
 page-locked memory and without waiting, the lanes run beside each other, as far as nothing else joins them.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gputune.features import Copy, Features, Loader, Process
 from gputune.figures import TINY, mean
 from gputune.finding import Speedup
+from gputune.pcie import USABLE, rates
 from gputune.prediction import ERROR, Outlook
 from gputune.workload import device_time, device_work, step_cpu_of
 
@@ -18,6 +20,7 @@ BESIDE = 0.5  # of a copy that runs beside the queueing of kernels, where the lo
 SYNCED = 0.02  # of the loop waiting for the device elsewhere: then the lanes are joined once a step in any case
 ASKED = 0.5  # of the bytes of a place without waiting: then most of it is right already
 NOTABLE = 0.03  # of the loop held by such copies: below it, there is nothing to win
+FASTER = (1.5, 2.0, 4.0)  # times, at the least, likely, at best: a copy from page-locked memory, of an unknown link
 SURE = 0.5  # of what is saved: waits for the device that no span shows (a masked index) may take the rest
 
 
@@ -138,6 +141,20 @@ def held(run: Features, process: Process, copies: Sequence[Copy], pinned_at: flo
     if step is None or not copies or step.copying < NOTABLE * step.step:
         return None
     return Held(process, tuple(copies), step)
+
+
+def times_faster(run: Features, moving: float, size: float) -> tuple[float, float, float]:
+    """Return how many times as fast copies from page-locked memory are: at the least, likely and at best.
+
+    `moving`: the s that copies of `size` B take on the link now. At best what the link carries, likely halfway there
+    (on a scale of times) from what is usual: a virtual machine may make its link up.
+    """
+    links = [rates(device.link)[0] for device in run.devices if device.link is not None]
+    if not links or not min(links) or not moving or not size:
+        return FASTER
+    least, usual, _ = FASTER
+    most = max(1.0, USABLE * min(links) * moving / size)
+    return min(least, most), min(math.sqrt(usual * most), most), most
 
 
 def beside(step: Lanes, then: float, best: float, least: float | None = None) -> Speedup:

@@ -20,6 +20,7 @@ from gputune.document import (
     Sighted,
     SpeedupRow,
     Spent,
+    StepRow,
     Tuned,
     UnavailableRow,
     Verdict,
@@ -27,7 +28,7 @@ from gputune.document import (
 from gputune.enough import LEAST_BATCHES, too_few
 from gputune.exhaustion import ran_out
 from gputune.failing import failed, unused
-from gputune.features import Device, Features, Loader, Machine, Process
+from gputune.features import Features, Loader, Machine, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text, escaped
 from gputune.sample import ATTACHED, Guest, Json
@@ -67,7 +68,7 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         wall_s=_short(features.wall),
         samples_per_s=rate,
         batches=sum(p.batches for p in heard),
-        device=_device(features.devices),
+        device=_device(features),
         loaders=_loaders(heard),
         device_ledger=_device_ledger(heard),
         ledger=_ledger(heard or [p for p in attached if p.looks]),
@@ -140,10 +141,27 @@ def _together(features: Features) -> float | None:
     return _rate(sum(p.samples for p in ranks), max((p.through for p in ranks), default=0.0))
 
 
-def _device(devices: Sequence[Device]) -> DeviceRow:
+def _device(run: Features) -> DeviceRow:
+    devices = run.devices
     names = list(dict.fromkeys(d.name for d in devices))
     busy = _mean([d.busy for d in devices if d.busy is not None])
-    return DeviceRow(name=", ".join(names) or None, busy=busy, count=len(devices))
+    coverage = min((d.coverage for d in devices), default=None)
+    return DeviceRow(
+        name=", ".join(names) or None,
+        busy=busy,
+        count=len(devices),
+        coverage=None if coverage is None else _short(coverage),
+        why=_why_not_read(run),
+    )
+
+
+def _why_not_read(run: Features) -> str:
+    """Return why a device was read in a part of the loop only, where that is known."""
+    if all(device.throughout for device in run.devices):
+        return ""
+    gone = {f"device {device.index}" for device in run.devices if not device.throughout}
+    told = [row.why for row in run.lacking.get("nvml", ()) if row.what in gone]
+    return told[0] if told else run.unavailable.get("nvml", "")
 
 
 def _loaders(processes: Sequence[Process]) -> list[LoaderRow]:
@@ -229,7 +247,14 @@ def _margins(processes: Sequence[Process]) -> dict[str, float]:
 def _attached(processes: Sequence[Process]) -> Attached | None:
     if not processes:
         return None
-    return Attached(stacks=sum(p.stack_samples for p in processes), looks=sum(p.looks for p in processes))
+    stacks = sum(p.stack_samples for p in processes)
+    found: dict[str, float] = {}
+    for process in processes:
+        for part, share in process.step_parts.items():
+            found[part] = found.get(part, 0.0) + share * process.stack_samples / max(1, stacks)
+    largest = sorted(found.items(), key=lambda item: -item[1])[:FRAMES]
+    step = [StepRow(part=as_text(part), share=_short(share)) for part, share in largest]
+    return Attached(stacks=stacks, looks=sum(p.looks for p in processes), step=step)
 
 
 def _findings(findings: Iterable[Finding]) -> list[FindingRow]:
@@ -257,6 +282,7 @@ def _finding(finding: Finding) -> FindingRow:
         due_s=None if finding.due is None else _short(finding.due),
         offer=finding.offer,
         steady=_short(gain.sure),
+        because=finding.because,
     )
 
 

@@ -23,7 +23,7 @@ class Use(NamedTuple):
 
 def use(run: Features) -> Use | None:
     """Return how well a run uses what it was given; None where neither a device nor a training loop was measured."""
-    busy = [d.busy for d in run.devices if d.busy is not None]
+    busy = [d.busy for d in run.devices if d.busy is not None and d.throughout]
     if busy:
         return Use(sum(busy) / len(busy), "device")
     loops = [p for p in run.processes if p.loop > 0]

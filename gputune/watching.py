@@ -15,7 +15,8 @@ from gputune.launch.run import Run, Wishes
 RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")  # set by a job's launcher
 # GPUTUNE_ONLY is that of an outer `gputune run`, whose guests measure nothing: inside of this watch they do.
 # GPUTUNE_STEER is the channel of an outer watch, which hears nothing of what is listened to here.
-CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_WATCH_JSON", "GPUTUNE_JSON", "GPUTUNE_ONLY", "GPUTUNE_STEER")
+FILES = ("GPUTUNE_WATCH_JSON", "GPUTUNE_JSON", "GPUTUNE_WATCH_JSON_FILE", "GPUTUNE_JSON_FILE")
+CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_ONLY", "GPUTUNE_STEER", *FILES)
 
 
 def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
@@ -115,13 +116,13 @@ def _channel(wishes: Wishes, rings: str, job: str, troubles: list[str]) -> str:
 
 
 def check_json(file: str | None) -> None:
-    """Raise BadUsage where `--json` names what cannot be a file."""
+    """Raise BadUsage where `--json-file` names what cannot be a file."""
     if not file or file == "-":
         return
     parent = os.path.dirname(file) or "."
     if os.path.isdir(file) or not os.path.isdir(parent):
         what = "is a folder" if os.path.isdir(file) else f"lies in `{parent}`, which does not exist"
-        raise BadUsage(f"`--json {file}` {what}", hint="name a file, or `-` for stdout after the run")
+        raise BadUsage(f"`--json-file {file}` {what}", hint="name a file, or `-` for stdout after the run")
 
 
 def _absolute(file: "str | None") -> "str | None":

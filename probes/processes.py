@@ -33,6 +33,12 @@ NETWORK = Metric(
     per="pid",
 )
 THREADED = Metric("job.threads", "1", "Threads of the process tree.")
+EACH_CPU = Metric(
+    "main.cpu", "cores", "CPU used by one training process, all its threads; only where there are several.", per="pid"
+)
+EACH_QUEUED = Metric(
+    "main.queued", "cores", "How long its first thread wanted a CPU and had none, likewise.", per="pid"
+)
 READ = Metric("job.read", "B", "Bytes that the tree had storage read for it; page cache hits are not in it.", "counter")
 WRITTEN = Metric("job.written", "B", "Bytes that the tree had written to storage.", "counter")
 ASKED = Metric("job.asked", "B", "Bytes that read() and its like returned to the tree, cached or not.", "counter")
@@ -46,6 +52,8 @@ METRICS = (
     BLOCKED,
     STUCK,
     NETWORK,
+    EACH_CPU,
+    EACH_QUEUED,
     THREADED,
     READ,
     WRITTEN,
@@ -119,6 +127,7 @@ class _Job:
             room = (t - self._last) / NS * CLOCK_TICKS
             readings.append(Sample(JOB, t, job / room))
             readings += [Sample(metric, t, used[role] / room) for role, metric in BY_ROLE.items()]
+            readings += [Sample(EACH_CPU, t, each.ran / room, str(each.pid)) for each in self._ranks()]
         self._last = t
         readings += self._workers(t)
         if not self._target.heard:
@@ -255,11 +264,21 @@ class _Job:
         return readings + self._others(t)
 
     def _queued(self, t: int) -> list[Reading]:
-        queued = _by_role()
+        queued, waited = _by_role(), dict[int, int]()
         for process in self._known.values():
-            queued[process.role] += process.waited_for_cpu()
+            waited[process.pid] = process.waited_for_cpu()
+            queued[process.role] += waited[process.pid]
         before, self._queued_last = self._queued_last, t
-        return [Sample(metric, t, queued[role] / (t - before)) for role, metric in QUEUED.items()] if before else []
+        if not before:
+            return []
+        all_of_them = [Sample(metric, t, queued[role] / (t - before)) for role, metric in QUEUED.items()]
+        each = [Sample(EACH_QUEUED, t, waited[one.pid] / (t - before), str(one.pid)) for one in self._ranks()]
+        return [*all_of_them, *each]
+
+    def _ranks(self) -> list[Usage]:
+        """Return the training processes where there are several: what one alone uses is what all of them do."""
+        mains = [process for process in self._known.values() if process.role == "main"]
+        return mains if len(mains) > 1 else []
 
     def _others(self, t: int) -> list[Reading]:
         """Return what the machine used on the job's CPUs and the job did not. Both are read at nearly the same time."""

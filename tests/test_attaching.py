@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gputune import attaching, ptrace
-from gputune.attaching import NoSuchProcess, NotPython, Ourselves, SomebodyElses, Worker, check, watched_already
+from gputune.attaching import NoSuchProcess, NotPython, Ourselves, Shell, SomebodyElses, Worker, check, watched_already
 from gputune.errors import GputuneError
 
 PYTHON = "/usr/bin/python3.11"
@@ -66,10 +66,36 @@ def test_a_python_of_our_own_can_be_looked_at(proc) -> None:
     check(proc.root, 100)
 
 
-def test_so_can_one_that_a_shell_script_has_started(proc) -> None:
-    proc.add(90, "bash run.sh", exe="/bin/bash")
+def test_so_can_one_that_another_program_has_started(proc) -> None:
+    proc.add(90, "timeout 9h python train.py", exe="/usr/bin/timeout")
     proc.add(91, "python train.py", parent=90)
     check(proc.root, 90)
+
+
+@pytest.mark.parametrize("command", ["bash run.sh", "-zsh", "/bin/sh -c x"])
+def test_a_shell_is_no_training_and_its_python_is_named(proc, command) -> None:
+    """A terminal's shell has this very gputune below it, and whatever is typed next."""
+    proc.add(90, command, exe="/bin/bash")
+    with pytest.raises(Shell, match="process 90 is a shell") as refused:
+        check(proc.root, 90)
+    assert "pgrep" in refused.value.hint
+    proc.add(91, "python train.py", parent=90)
+    with pytest.raises(Shell) as refused:
+        check(proc.root, 90)
+    assert "`gputune watch --pid 91`" in refused.value.hint
+    assert refused.value.status == 2
+
+
+def test_our_own_python_is_none_of_a_terminals(popen) -> None:
+    """What starts us, as a terminal does, is no training for that."""
+    assert os.getpid() not in attaching._pythons(Path("/proc"), os.getppid())
+
+
+@pytest.mark.parametrize(("seconds", "is_short"), [(1.0, True), (11.0, True), (12.0, False), (60.0, False)])
+def test_too_short_a_time_is_told_with_one_that_is_enough(seconds, is_short) -> None:
+    said = attaching.too_short(seconds)
+    assert bool(said) is is_short
+    assert not said or "`--for 12s`" in said
 
 
 @pytest.mark.parametrize("pid", [0, -5, 4711])

@@ -4,9 +4,11 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import click
 import pytest
 
-from gputune import config
+from gputune import cli, config
+from gputune.commands._names import NAMES
 from gputune.config import Given, given
 from gputune.errors import BadUsage
 
@@ -97,3 +99,18 @@ def test_a_file_without_an_end_holds_nobody_up(ask: Ask, tmp_path: Path) -> None
     (tmp_path / "gputune.toml").write_text("a = " + "[" * 100_000)
     with pytest.raises(BadUsage, match="cannot be read"):
         ask(tmp_path)
+
+
+READ_ONLY = {"runs", "file", "against", "hostfile"}  # name what is read, by us and as data
+
+
+def test_whatever_names_a_program_or_a_place_counts_in_the_project_alone() -> None:
+    """Of each command that there is: an option that is added is asked about here."""
+    context = click.Context(cli.group)
+    named = set()
+    for name in cli.group.list_commands(context):
+        command = cli.group.get_command(context, name)
+        assert command is not None
+        options = [param for param in command.params if isinstance(param, click.Option)]
+        named |= {o.name for o in options if o.metavar in {*NAMES, "COMMAND", "ADDRESS", "HOSTS"}}
+    assert named - READ_ONLY <= config.OWN_ONLY

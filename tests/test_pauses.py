@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.features import Features, Machine, Place, Process
+from gputune.features import Drawn, Features, Machine, Place, Process
 from gputune.pauses import AFFORDABLE, Words, advise_pause, rarer
 
-WORDS = Words(id="often", span="logging", one="a log line", verb="log", change="every", least=0.05, effect="identical")
+WORDS = Words(id="often", span="logging", one="a log line", verb="log", change="every", least=0.05)
 
 
 def process(*, share: float, pid: int = 1, count: int = 100, steps: int = 100, loop: float = 10.0) -> Process:
@@ -87,3 +87,26 @@ def test_a_rank_that_pauses_alone_is_named() -> None:
     both = advise_pause(run(ranks[0], replace(ranks[0], pid=2, rank=1)), WORDS)
     assert both is not None
     assert "40% of the loop (" in both.says
+
+
+@pytest.mark.parametrize(
+    ("drawn", "effect", "because"),
+    [
+        (None, "unknown", "was not seen"),
+        (Drawn(), "identical", ""),
+        (Drawn(unsure=True), "unknown", "was not seen apart"),
+        (Drawn(of=frozenset({"torch"})), "changes-order", "a log line draws from a generator that the training may use (torch)"),
+        (
+            Drawn(of=frozenset({"own", "random", "torch"}), shared=frozenset({"own", "torch"}), unsure=True),
+            "changes-order",
+            "a log line draws from the same generator as the training (that of its DataLoader, torch)",
+        ),
+    ],
+)
+def test_what_rarer_pauses_do_is_told_as_the_generators_were_seen(drawn, effect, because) -> None:
+    looked = replace(process(share=0.5), draws={} if drawn is None else {"logging": drawn, "checkpoint": Drawn()})
+    finding = advise_pause(run(looked), WORDS)
+    assert finding is not None
+    assert finding.effect == effect
+    assert because in finding.because
+    assert bool(because) == bool(finding.because)

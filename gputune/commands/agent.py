@@ -14,6 +14,7 @@ TLS and a token, which `--init` makes. With a CMD it runs beside that command, o
 
 \b
 Examples:
+  gputune agent --init
   gputune agent --init --name m8 --name 10.0.0.8
   gputune agent --listen 0.0.0.0:7070
   gputune agent --hosts m8,m9,m10
@@ -26,7 +27,14 @@ FILE = click.Path(path_type=Path)
 @click.command(short_help=__doc__, help=HELP, context_settings={"allow_interspersed_args": False})
 @click.option("--listen", metavar="HOST:PORT", default="", help="Listen on TCP too, with TLS and a token.")
 @click.option("--init", is_flag=True, envvar=[], help="Make certificates and a token for nodes called --name, and end.")
-@click.option("--name", "names", metavar="NAME", multiple=True, envvar=[], help="What this node is called; see --init.")
+@click.option(
+    "--name",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    envvar=[],
+    help="What this node is called; see --init.  [default: its own name and addresses]",
+)
 @click.option("--each-node", is_flag=True, envvar=[], help="With --init: a key for each --name, like m8,10.0.0.8.")
 @click.option("--rotate", is_flag=True, envvar=[], help="With --init: a new token and new keys of all that is there.")
 @click.option("--credentials", metavar="DIR", type=FILE, help="Where they lie.  [default: ~/.config/gputune/agent]")
@@ -116,6 +124,12 @@ def _init(folder: Path | None, names: tuple[str, ...], *, each: bool, rotate: bo
     from gputune.wire import credentials  # noqa: PLC0415 - not for --help
 
     where = folder or credentials.home()
+    if not (names or rotate):
+        from gputune.nodes import called  # noqa: PLC0415 - as above
+
+        own = called.own_names()
+        names = (",".join(own),) if each else own
+        click.echo(f"for {', '.join(own)}: what this machine is called; `--name` says it of another one", err=True)
     made = {file.parent for file in credentials.make(where, names, each=each, rotate=rotate)}
     if where / credentials.SERVER in made:
         click.echo(f"{where / credentials.SERVER}: copy it to each node, into ~/.config/gputune/agent/", err=True)

@@ -1,15 +1,17 @@
 """Tell what can be measured on this machine, or how fast the link between two nodes is."""
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
+from click.core import ParameterSource
 
 from gputune import checks
+from gputune.commands import _documents
 from gputune.errors import BadUsage
 from gputune.figures import size
-from gputune.hygiene import clean, escaped
+from gputune.hygiene import clean
 
 if TYPE_CHECKING:
     from gputune.nodes.network import Report  # it imports pyarrow
@@ -43,45 +45,51 @@ FIX = {
     help="With --network: hold the exchange of this recorded run against the link.",
 )  # fmt: skip
 @click.option("--credentials", metavar="DIR", type=FILE, help="Where they lie.  [default: ~/.config/gputune/agent]")
-@click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_DOCTOR_JSON", help="Print JSON.")
-def command(
+@_documents.options("doctor", "Print JSON.")
+@click.pass_context
+def command(  # noqa: PLR0913 - one parameter an option: click's way
+    ctx: click.Context,
+    /,
     python: str,
     network: tuple[str, str] | None,
     runs: tuple[Path, ...],
     credentials: Path | None,
     *,
-    as_json: bool,
+    wanted: _documents.Wanted,
 ) -> None:
     if network is not None:
-        _network(network, runs, credentials, as_json=as_json)
+        _network(network, runs, credentials, wanted)
         return
     if runs:
         raise BadUsage("`--run` goes with `--network`", hint="`gputune doctor --network m8 m9 --run RUN`")
+    if ctx.get_parameter_source("python") is ParameterSource.COMMANDLINE and shutil.which(python) is None:
+        raise BadUsage(
+            f"`{clean(python)}` was not found", hint="like `gputune doctor --python ~/.venvs/train/bin/python`"
+        )
     rows = checks.run(checks.Place(python=python))
-    if as_json:
-        document = {"schema_version": 1, "checks": rows}
-        click.echo(escaped(msgspec.json.format(msgspec.json.encode(document), indent=2)))
-        return
-    _print(rows)
+    if not wanted.stdout:
+        _print(rows)
+    wanted.put({"schema_version": 1, "checks": rows})
 
 
-def _network(ends: tuple[str, str], runs: tuple[Path, ...], credentials: Path | None, *, as_json: bool) -> None:
+def _network(
+    ends: tuple[str, str], runs: tuple[Path, ...], credentials: Path | None, wanted: _documents.Wanted
+) -> None:
     from gputune.recording import lean  # noqa: PLC0415 - pyarrow comes lean, and not for the other checks
+    from gputune.wire import credentials as own  # noqa: PLC0415 - as above
     from gputune.wire.address import parse  # noqa: PLC0415 - as above
-    from gputune.wire.credentials import wanted  # noqa: PLC0415 - as above
 
     source, target = map(parse, ends)
-    known = wanted(credentials)
+    known = own.wanted(credentials)
     lean()
     from gputune.nodes.network import between  # noqa: PLC0415 - as above
 
     report = between(source, target, known, runs)
-    if as_json:
-        click.echo(escaped(msgspec.json.format(msgspec.json.encode(report), indent=2)))
-        return
-    _print(_rows(report))
-    for note in report.notes:
-        click.echo(f"gputune: {note}", err=True)
+    if not wanted.stdout:
+        _print(_rows(report))
+        for note in report.notes:
+            click.echo(f"gputune: {note}", err=True)
+    wanted.put(report)
 
 
 def _rows(report: "Report") -> list[checks.Check]:

@@ -6,26 +6,26 @@ Example: gputune explain few-workers
 import inspect
 
 import click
-import msgspec
 
 from gputune import rooms
 from gputune.advised import ROOM, advisor
+from gputune.commands import _documents
 
 
 @click.command(short_help="what a finding means", help=__doc__)
 @click.argument("finding", required=False)
 @click.option("--list", "every", is_flag=True, help="List all findings, with one line each.")
-@click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_EXPLAIN_JSON", help="Print JSON.")
-def command(finding: str | None, *, every: bool, as_json: bool) -> None:
+@_documents.options("explain", "Print JSON.")
+def command(finding: str | None, *, every: bool, wanted: _documents.Wanted) -> None:
     if every or finding is None:
         said = {rooms.identity(name): documentation(name) for name in rooms.names(ROOM)}
         lines = {identity: text.partition("\n")[0] for identity, text in said.items()}
         width = max(map(len, lines), default=0)
-        click.echo(_json(lines) if as_json else "\n".join(f"{i:{width}}  {line}" for i, line in lines.items()))
+        _show(lines, "\n".join(f"{i:{width}}  {line}" for i, line in lines.items()), wanted)
         return
     name = advisor(finding)
     text = documentation(name)
-    click.echo(_json({rooms.identity(name): text}) if as_json else text)
+    _show({rooms.identity(name): text}, text, wanted)
 
 
 def documentation(name: str) -> str:
@@ -33,6 +33,8 @@ def documentation(name: str) -> str:
     return inspect.getdoc(rooms.load(ROOM, name)) or ""
 
 
-def _json(findings: dict[str, str]) -> str:
-    document = {"schema_version": 1, "findings": [{"id": i, "says": text} for i, text in findings.items()]}
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+def _show(findings: dict[str, str], words: str, wanted: _documents.Wanted) -> None:
+    """Print the words, or what each finding says as a document."""
+    if not wanted.stdout:
+        click.echo(words)
+    wanted.put({"schema_version": 1, "findings": [{"id": i, "says": text} for i, text in findings.items()]})

@@ -10,9 +10,10 @@ import click
 import msgspec
 
 from gputune import config
+from gputune.commands import _documents
 from gputune.errors import BadUsage
 from gputune.figures import size
-from gputune.hygiene import clean, escaped
+from gputune.hygiene import clean
 from gputune.launch import values
 from gputune.recording import lean
 from gputune.scene import Node, RunRow
@@ -62,7 +63,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.argument("nodes", nargs=-1)
 @click.option("--hostfile", "file", metavar="FILE", type=FILE, help="Read addresses from a file, one a line.")
 @click.option("--credentials", metavar="DIR", type=FILE, help="Where they lie.  [default: ~/.config/gputune/agent]")
-@click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_NODES_JSON", help="Print JSON.")
+@_documents.options("nodes", "Print JSON.")
 @click.option("--keep", metavar="DIR", type=FILE, envvar=[], help="Keep what the nodes record of themselves, in DIR.")
 @click.option("--for", "duration", metavar="TIME", envvar=[], callback=_seconds, help="With --keep: how long.")
 def command(  # noqa: PLR0913 - one parameter an option: click's way
@@ -72,15 +73,17 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     keep: Path | None,
     duration: float | None,
     *,
-    as_json: bool,
+    wanted: _documents.Wanted,
 ) -> int:
     places = _places(nodes, file)
     known = own.wanted(credentials)
+    if keep is not None and wanted:
+        raise BadUsage("`--keep` keeps recordings, and makes no JSON", hint="`gputune nodes --json` says how they are")
     if keep is not None:
         return _keep(places, known, keep, duration)
     if duration is not None:
         raise BadUsage("`--for` goes with `--keep`", hint="`gputune nodes m8 --keep DIR --for 10m`")
-    return _show(places, known, as_json=as_json)
+    return _show(places, known, wanted)
 
 
 def _places(nodes: tuple[str, ...], file: Path | None) -> list[Address]:
@@ -91,7 +94,7 @@ def _places(nodes: tuple[str, ...], file: Path | None) -> list[Address]:
     return [Address(own_places.host(), path=str(own_places.socket()))]
 
 
-def _show(places: list[Address], known: own.Credentials | None, *, as_json: bool) -> int:
+def _show(places: list[Address], known: own.Credentials | None, wanted: _documents.Wanted) -> int:
     lean()
     from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - pyarrow comes lean, and not for --help
 
@@ -107,11 +110,9 @@ def _show(places: list[Address], known: own.Credentials | None, *, as_json: bool
     finally:
         feed.close()
     rows = sorted(update.nodes, key=lambda node: node.name)
-    if as_json:
-        document = Document(nodes=rows, runs=sorted(update.runs, key=lambda run: run.id), clocks=clocks)
-        click.echo(escaped(msgspec.json.format(msgspec.json.encode(document), indent=2)))
-    else:
+    if not wanted.stdout:
         click.echo("\n".join([HEAD, *map(_line, rows)]))
+    wanted.put(Document(nodes=rows, runs=sorted(update.runs, key=lambda run: run.id), clocks=clocks))
     return feed.leave(0 if any(node.link == "up" for node in rows) else 1)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from gputune import opening
+from gputune.commands import _documents
 from gputune.errors import BadUsage
 from gputune.proving import ceilings, changing, proof, trials
 from gputune.proving.asked import BEST, asked, runnable
@@ -46,7 +47,7 @@ from gputune.recording import lean
     type=click.IntRange(10, 100_000),
     help="Batches timed in each trial.  [default: 40; up to 400 where their times vary]",
 )
-@click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_PROVE_JSON", help="Print the proof as JSON.")
+@_documents.options("prove", "Print the proof as JSON.")
 def command(  # noqa: PLR0913 - one parameter an option: click's way
     *,
     run: Path,
@@ -57,7 +58,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     cache: str | None,
     pairs: int | None,
     batches: int | None,
-    as_json: bool,
+    wanted: _documents.Wanted,
 ) -> int:
     if sum((against is not None, ceiling, cache is not None)) > 1:
         raise BadUsage("`--against`, `--ceiling` and `--cache` are three proofs", hint="ask for one of them at a time")
@@ -71,7 +72,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     trials.end_with_us()
     if against is not None:
         chosen = what.finding(finding) if finding else None
-        return _show(changing.against(what, opening.given(against), chosen), as_json=as_json)
+        return _show(changing.against(what, opening.given(against), chosen), wanted)
     what = runnable(what)
     effort = Effort(pairs=pairs, batches=batches, tell=_tell)
     if ceiling:
@@ -80,14 +81,16 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
         made = ceilings.cache(what, ceilings.about_reading(what, finding, cache), cache, effort)
     else:
         made = changing.prove(what, what.finding(finding or BEST), effort)
-    return _show(made, as_json=as_json)
+    return _show(made, wanted)
 
 
 def _tell(text: str) -> None:
     click.echo(f"gputune: {text}", err=True)
 
 
-def _show(made: Proof, *, as_json: bool) -> int:
+def _show(made: Proof, wanted: _documents.Wanted) -> int:
     proof.keep(made)
-    click.echo(proof.to_json(made) if as_json else proof.words(made), nl=not as_json)
+    if not wanted.stdout:
+        click.echo(proof.words(made))
+    wanted.put(proof.to_json(made))
     return 0 if made.held else NOT_HELD

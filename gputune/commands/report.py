@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from gputune import config, opening, packed
+from gputune.commands import _documents
 from gputune.errors import BadUsage
 from gputune.hygiene import clean
 from gputune.launch import values
@@ -43,17 +44,18 @@ def _tell(run: Path, typed: Path, lost: dict[str, str]) -> None:
 
 @click.command(short_help="the verdict on a run, again", help=__doc__)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_REPORT_JSON", help="Print findings.json instead.")
+@_documents.options("report", "Print findings.json instead.")
 @click.option("--price", metavar="N", callback=_price, help="What a device costs an hour, in any currency.")
-def command(run: Path, *, as_json: bool, price: float | None) -> None:
+def command(run: Path, *, wanted: _documents.Wanted, price: float | None) -> None:
     lean()
     typed, run = run, opening.given(run)
     together = packed.read(run)
     width = shutil.get_terminal_size().columns
     table = "" if together is None else render_packed(together, width=width, silent=packed.silence(run))
     if together is not None and not (run / RUN).exists():  # it ran in a cluster: nothing else of it was recorded
-        shown = packed.to_json(together).decode() if as_json else f"{table}\n"
-        click.echo(encodable(shown, sys.stdout.encoding), nl=False)
+        if not wanted.stdout:
+            click.echo(encodable(table, sys.stdout.encoding))
+        wanted.put(packed.to_json(together))
         return
     failed: dict[str, str] = {}
     lost: dict[str, str] = {}
@@ -61,8 +63,8 @@ def command(run: Path, *, as_json: bool, price: float | None) -> None:
     _tell(run, typed, lost)
     for name, why in failed.items():
         click.echo(f"gputune: advisor `{name}` failed ({why})", err=True)
-    if as_json:
-        click.echo(to_json(verdict), nl=False)
+    if wanted.stdout:
+        wanted.put(to_json(verdict))
         return
     # A run that goes on is not to be run again beside itself; several tasks at once are no run to prove a change by.
     over = verdict.exit_code is not None and together is None
@@ -76,3 +78,4 @@ def command(run: Path, *, as_json: bool, price: float | None) -> None:
     if table:
         text += f"\n\n{table}"
     click.echo(encodable(text, sys.stdout.encoding), color=True)
+    wanted.put(to_json(verdict))

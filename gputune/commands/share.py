@@ -15,8 +15,9 @@ import msgspec
 from click.decorators import FC
 
 from gputune import config
+from gputune.commands import _documents
 from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean, escaped
+from gputune.hygiene import clean
 from gputune.launch import values
 from gputune.launch.link import Link
 from gputune.sharing import jobsfile
@@ -200,9 +201,7 @@ def _option(name: str, metavar: str, text: str, **more: Any) -> Callable[[FC], F
     "--ray", metavar="ADDRESS", envvar=[], help="On that Ray cluster (`auto`: ours), with fractions of its GPUs."
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan, and start nothing.")
-@click.option(
-    "--json", "as_json", is_flag=True, envvar="GPUTUNE_SHARE_JSON", help="Print the result as JSON too, at the end."
-)
+@_documents.options("share", "Print the result as JSON too, at the end.")
 @click.argument("task", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(ctx: click.Context, /, **asked: Any) -> int:
@@ -239,8 +238,10 @@ def _rehearse(spec: Spec) -> None:
     from gputune.sharing import planning  # noqa: PLC0415 - a run has no need of it
 
     plan, refused = planning.rehearse(spec)
-    shown = escaped(msgspec.json.format(msgspec.json.encode(plan))).decode() if spec.as_json else planning.text(plan)
-    click.echo(shown)
+    wanted = _documents.Wanted(spec.as_json, spec.json_file)
+    if not wanted.stdout:
+        click.echo(planning.text(plan))
+    wanted.put(plan)
     if refused is not None:
         raise refused
 
@@ -334,8 +335,9 @@ def _spec(asked: dict[str, Any], jobs: tuple[Job, ...]) -> Spec:
         index_env=asked["index_env"] or "",
         own_dirs=asked["own_dirs"],
         follow=asked["follow"],
-        colour=_colour(to_stderr=asked["as_json"]),
-        as_json=asked["as_json"],
+        colour=_colour(to_stderr=asked["wanted"].stdout),
+        as_json=asked["wanted"].stdout,
+        json_file=asked["wanted"].file and str(Path(asked["wanted"].file).absolute()),
         on_failure=on_failure,
         restarts=asked["on_failure"][1],
         stall=asked["stall_timeout"] or 0.0,

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from gputune import clusters, config
+from gputune.commands import _documents
 from gputune.errors import BadUsage
 from gputune.launch import values
 from gputune.proving import trials
@@ -126,7 +127,7 @@ def _left_to_module(args: "list[str]", followed: "set[str]") -> "list[str]":
     "--ray-cpus", metavar="N", callback=_amount, help="CPUs that a trial asks for.  [default: all of its node]"
 )
 @click.option("--ray-gpus", metavar="N", callback=_amount, help="GPUs likewise.  [default: 1 where there are any]")
-@click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_SWEEP_LOADER_JSON", help="Print JSON.")
+@_documents.options("sweep-loader", "Print JSON.")
 @click.argument("script", nargs=-1, type=click.UNPROCESSED)
 def command(  # noqa: PLR0913 - one parameter an option: click's way
     *,
@@ -150,10 +151,10 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     each_node: bool,
     ray_cpus: float | None,
     ray_gpus: float | None,
-    as_json: bool,
+    wanted: _documents.Wanted,
 ) -> int:
     asked = scripts_of(script, module, python)
-    if as_patch and as_json:
+    if as_patch and wanted.stdout:
         raise BadUsage("`--patch` and `--json` both want stdout", hint="ask for one of them; `--apply` goes with both")
     _check(asked, changes=as_patch or apply, each_node=each_node, where=where)
     if ray is None and (each_node or ray_cpus is not None or ray_gpus is not None):
@@ -181,7 +182,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
         done = several.run()
     else:
         several, done = _in_cluster(ray, Share(cpus=ray_cpus, gpus=ray_gpus), asked, wishes, each_node=each_node)
-    _show(several, done, as_json=as_json, to_stderr=as_patch)
+    _show(several, done, wanted, to_stderr=as_patch)
     if csv_file is not None:
         csv_file.write_text(as_csv(done), encoding="utf-8")
     if (as_patch or apply) and done[0].outcomes is not None:
@@ -223,21 +224,20 @@ def _in_cluster(
         cluster.close()
 
 
-def _show(several: Several, done: "list[Done]", *, as_json: bool, to_stderr: bool) -> None:
+def _show(several: Several, done: "list[Done]", wanted: _documents.Wanted, *, to_stderr: bool) -> None:
     """Print what was found: JSON, or a table of each and, of several, one of all."""
-    if as_json:
-        click.echo(several_json(several, done), nl=False)
     for one in done:
         if one.error is not None:
             _tell(f"{one.job.name}: {one.error.args[0]} (hint: {one.error.hint})")
         elif one.sweep is not None:
-            if not as_json:
+            if not wanted.stdout:
                 click.echo(result.words(one.sweep, one.job.name), err=to_stderr)
             if one.sweep.written:
                 applied = f"gputune run --with {one.sweep.written} -- {' '.join(one.job.script.command[:2])} …"
                 _tell(f"written to {one.sweep.written}: `{applied}`")
-    if len(several.jobs) > 1 and not as_json:
+    if len(several.jobs) > 1 and not wanted.stdout:
         click.echo("\n" + summary(done), err=to_stderr)
+    wanted.put(several_json(several, done))
 
 
 def _patch(change: patch.Change, *, apply: bool, shown: bool, stopped: bool) -> None:

@@ -16,9 +16,10 @@ import msgspec
 from click.core import ParameterSource
 
 from gputune import config, opening
+from gputune.commands import _documents
 from gputune.errors import BadUsage
 from gputune.feeds import signalling
-from gputune.hygiene import clean, escaped
+from gputune.hygiene import clean
 from gputune.launch import signals, values
 from gputune.scene import Feed, Node, RunRow, Update
 from gputune.tui import terminal
@@ -58,7 +59,7 @@ def _every(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option(
     "--allow-signals", is_flag=True, help="Let Enter send TERM, KILL, STOP or CONT to processes of runs here."
 )
-@click.option("--json", "as_json", is_flag=True, envvar="GPUTUNE_TUI_JSON", help="Print what is known now, once.")
+@_documents.options("tui", "Print what is known now, once, instead of a screen.")
 @click.pass_context
 def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     ctx: click.Context,
@@ -71,18 +72,18 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     plain: bool,
     light: bool,
     allow_signals: bool,
-    as_json: bool,
+    wanted: _documents.Wanted,
 ) -> int:
     typed = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    _agree(run, elsewhere=bool(nodes or hostfile), typed=typed, as_json=as_json)
-    if not as_json:
+    _agree(run, elsewhere=bool(nodes or hostfile), typed=typed, as_json=bool(wanted))
+    if not wanted:
         terminal.check(f"`{_typed(run, nodes, hostfile, credentials)} --json` prints what it would show")
     if nodes or hostfile:
-        return _elsewhere(nodes, hostfile, credentials, every, plain=plain, light=light, as_json=as_json)
+        return _elsewhere(nodes, hostfile, credentials, every, plain=plain, light=light, wanted=wanted)
     run = run and opening.given(run)
     shown = "" if run is None else _identity(run)  # what is no run is told before there is a screen
-    if as_json:
-        click.echo(escaped(msgspec.json.format(msgspec.json.encode(_once(_feed(run))), indent=2)))
+    if wanted:
+        wanted.put(_once(_feed(run)))
         return 0
     from gputune.tui.showing import Wish, show  # noqa: PLC0415 - only where there is a screen
     from gputune.tui.views import View  # noqa: PLC0415 - as above
@@ -125,22 +126,22 @@ def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
     *,
     plain: bool,
     light: bool,
-    as_json: bool,
+    wanted: _documents.Wanted,
 ) -> int:
     """Show what agents say; return the status: of `--json` 1 where none of them has answered, as of `gputune nodes`."""
     from gputune.recording import lean  # noqa: PLC0415 - pyarrow comes lean, and only where it is wanted
+    from gputune.wire import credentials as own  # noqa: PLC0415 - as above
     from gputune.wire.address import addresses  # noqa: PLC0415 - as above
-    from gputune.wire.credentials import wanted  # noqa: PLC0415 - as above
 
-    places, known = addresses(nodes, hostfile), wanted(credentials)
+    places, known = addresses(nodes, hostfile), own.wanted(credentials)
     lean()
     from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - as above
 
     feed = NodesFeed(places, known, beat=every, file=hostfile)
-    if as_json:
+    if wanted:
         feed.settle()
         found = _once(feed)
-        click.echo(escaped(msgspec.json.format(msgspec.json.encode(found), indent=2)))
+        wanted.put(found)
         return feed.leave(0 if any(node.link == "up" for node in found.nodes) else 1)
     from gputune.tui.showing import Wish, show  # noqa: PLC0415 - only where there is a screen
 

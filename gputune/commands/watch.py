@@ -6,6 +6,7 @@ from collections.abc import Callable
 import click
 
 from gputune import config
+from gputune.commands import _documents
 from gputune.errors import BadUsage, GputuneError
 from gputune.launch import values
 from gputune.launch.express import FASTEST
@@ -82,7 +83,8 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     show_default=False,
     help=f"Readings a second.  [default: {HZ:g}]",
 )
-@click.option("--json", metavar="FILE", help="Write the verdict as JSON too; - is stdout, after the run.")
+@_documents.file_option("Write the verdict as JSON too; - is stdout, after the run.")
+@click.option("--json", metavar="FILE", callback=_documents.writable, help="The older name of --json-file.")
 @click.option(
     "--max-size",
     metavar="SIZE",
@@ -129,6 +131,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     out: str | None,
     hz: float,
     json: str | None,
+    json_file: str | None,
     max_size: int,
     prove: str | None,
     price: float | None,
@@ -152,9 +155,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         _check_attached(ctx, cmd, pid, gates=fail_under is not None or stop_when is not None, prove=prove, tune=tune)
     elif not cmd:
         raise BadUsage("no command to watch", hint="put it after two dashes: `gputune watch -- python train.py`")
-    for name, value in (("--out", out), ("--json", json)):
-        if value == "--":
-            raise BadUsage(f"`{name}` has no value", hint=f"like `gputune watch {name} NAME -- python train.py`")
+    json = _one(ctx, json_file, json)
     if tui:
         return _on_screen(ctx, out, cmd, prove=prove, pid=pid)
     if prove:
@@ -183,6 +184,16 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
 
         return attaching.attach(wishes, seconds, unknown)
     return watching.watch(wishes, ctx.obj, unknown)
+
+
+def _one(ctx: click.Context, named: str | None, older: str | None) -> str | None:
+    """Return the file of the verdict, by the name of the option that was given nearer: on the command line first."""
+    if named is None or older is None or named == older:
+        return older if named is None else named
+    near, far = ctx.get_parameter_source("json_file"), ctx.get_parameter_source("json")
+    if near == far == click.core.ParameterSource.COMMANDLINE:
+        raise BadUsage("`--json-file` and `--json`, its older name, say two things", hint="leave `--json` out")
+    return older if far == click.core.ParameterSource.COMMANDLINE else named
 
 
 def _proved(ctx: click.Context, out: str | None, cmd: tuple[str, ...], prove: str, tune: str | None) -> int:

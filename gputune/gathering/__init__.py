@@ -102,7 +102,7 @@ class Gatherer:
         """Take that a process stands still, or goes on; what is read of the machine meanwhile is not of the loop."""
         pid = int(str(fields["pid"]))
         self._stops.setdefault(pid, Stops()).take(fields)
-        self.host.still = any(stops.began for stops in self._stops.values())
+        self.host.stand(int(str(fields["t"])), still=any(stops.began for stops in self._stops.values()))
         for training in self._trainings.values():
             if training.guest.pid == pid and not training.stops.began:
                 training.go_on()

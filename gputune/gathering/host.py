@@ -16,7 +16,7 @@ from gputune.sample import ATTACHED, Guest, Json, Sample
 from gputune.units import NS
 
 LACKS = len(Lacking._fields)
-PENDING = 65536  # readings kept back after the last batch; more come only from a loop that has ended
+PENDING = 65536  # readings kept back after the last batch: beyond it one of two of each metric stands for both
 
 
 class Host:
@@ -40,9 +40,14 @@ class Host:
         self.driver = 0  # the newest CUDA that it runs (13020 is 13.2), 0 unknown
         self.oom_kills: tuple[int, str] = (0, "")  # how many processes the kernel killed, and of what it counts that
         self._pending: list[Sample] = []
+        self._stride = 1  # of the readings of a metric after the last batch, one in so many is kept back
+        self._met: dict[tuple[str, str], int] = {}  # how many there were of each
         self._pending_from = 0  # ns; the earliest of them
         self.still = False  # somebody has stopped the training: what is read now says nothing of it
         self._stood = 0  # ns; when it was last seen to
+        self._stopped = self._stood_still = (
+            0  # ns; when it was stopped last, and for how long in all since the loop began
+        )
         self._loop_began = 0
         self._loop_end = 0
 
@@ -57,11 +62,17 @@ class Host:
             self._stood = max(self._stood, sample.t)
             return
         if self._loop_began and sample.t > self._loop_end:
-            if len(self._pending) < PENDING:
-                self._pending_from = min(self._pending_from, sample.t) if self._pending else sample.t
-                self._pending.append(sample)
+            self._keep_back(sample)
             return
         self._count(sample)
+
+    def stand(self, t: int, *, still: bool) -> None:
+        """Learn that somebody has stopped the training at `t` (ns), or that it goes on."""
+        if still and not self.still:
+            self._stopped = t
+        elif self.still and not still and self._loop_began:
+            self._stood_still += max(0, t - max(self._stopped, self._loop_began))
+        self.still = still
 
     def loop(self, t0: int, t1: int) -> None:
         """Learn that the training loop was at work from `t0` to `t1` (ns)."""
@@ -82,11 +93,27 @@ class Host:
                 self._pending = [sample for sample in self._pending if sample.t > t1]
                 self._pending_from = min((sample.t for sample in self._pending), default=0)
                 for sample in due:
-                    self._count(sample)
+                    self._count(sample, self._stride)
+                if not self._pending:
+                    self._stride, self._met = 1, {}
 
-    def _count(self, sample: Sample) -> None:
+    def _keep_back(self, sample: Sample) -> None:
+        """Keep a reading until a batch shows that the loop still went on; of very many, evenly, one in so many."""
+        key = sample.metric.name, sample.instance
+        met = self._met.get(key, 0)
+        self._met[key] = met + 1
+        if met % self._stride:
+            return
+        if len(self._pending) >= PENDING:
+            self._stride *= 2
+            self._pending = _every_second(self._pending)
+        self._pending_from = min(self._pending_from, sample.t) if self._pending else sample.t
+        self._pending.append(sample)
+
+    def _count(self, sample: Sample, readings: int = 1) -> None:
+        """Take a reading, which stands for so many."""
         name = sample.metric.name
-        span = self._span(sample)
+        span = self._span(sample, readings)
         self._means.setdefault((name, sample.instance), Mean()).add(sample.value, span)
         if name in RATES:
             self.rates.setdefault((name, sample.instance), Rate()).add(sample.t, sample.value)
@@ -95,13 +122,13 @@ class Host:
         if name.startswith("gpu.") and ":" not in sample.instance:
             self._cards.take(sample, span)
 
-    def _span(self, sample: Sample) -> int | None:
+    def _span(self, sample: Sample, readings: int) -> int | None:
         """Return the ns that a reading stands for: those since the one before it, since the loop began or went on."""
         key = sample.metric.name, sample.instance
         last = self._read.get(key, 0)
         self._read[key] = max(sample.t, last)
         before = max(last, self._loop_began, self._stood if self._stood < sample.t else 0)
-        return min(int(HELD * NS), max(0, sample.t - before)) if before else None
+        return min(int(HELD * NS) * readings, max(0, sample.t - before)) if before else None
 
     def note(self, fields: Mapping[str, Json]) -> None:
         """Take a device's or a neighbour's name, or what a probe can no longer read (later wins)."""
@@ -268,7 +295,20 @@ class Host:
             sent=card.rate("gpu.pcie.tx"),
             xids=dict(errors.xids),
             ecc=errors.risen,
+            coverage=self._coverage(index),
         )
+
+    def _coverage(self, index: str) -> float:
+        """Return the share of the loop in which a device was read, by whichever of its gauges was read most.
+
+        A reading stands for at most `HELD` s, before it and, at the end, after it. Before a loop nothing has to be.
+        """
+        loop = self._loop_end - self._loop_began - self._stood_still
+        read = [self._means[key].span for name in ALIVE if (key := (name, index)) in self._means]
+        if loop <= 0 or not read:
+            return 1.0
+        after = self._loop_end - max(self._read[name, index] for name in ALIVE if (name, index) in self._means)
+        return min(1.0, (max(read) + min(HELD * NS, max(0, after))) / loop)
 
     def _others(self, index: str) -> dict[int, float]:
         """Return the foreign processes of a card: by pid where the probe names them, else together as pid 0."""
@@ -293,6 +333,7 @@ class Host:
             ledger={span: share * wall for span, share in told.shares(network).items()} or {"step": wall},
             margins=told.margins(network),
             looks=told.looks,
+            step_parts=told.steps(),
             inclusive={},
             loop=0.0,
             batches=0,
@@ -326,6 +367,7 @@ SLOW = frozenset(
 )
 
 
+ALIVE = ("gpu.busy", "gpu.memory.used", "gpu.power")  # what is read of a device at every tick, as far as it has it
 METERED = frozenset({"gpu.busy", "gpu.power", "gpu.energy"})
 CREEPS = frozenset({"memory.main", "memory.worker", "gpu.memory.used"})
 
@@ -336,3 +378,15 @@ def _number(value: Json) -> float | None:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
+
+
+def _every_second(readings: list[Sample]) -> list[Sample]:
+    """Return the first reading of each metric, its third, its fifth, and so on."""
+    met: dict[tuple[str, str], int] = {}
+    kept: list[Sample] = []
+    for sample in readings:
+        key = sample.metric.name, sample.instance
+        met[key] = met.get(key, 0) + 1
+        if met[key] % 2:
+            kept.append(sample)
+    return kept

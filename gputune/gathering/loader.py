@@ -14,7 +14,7 @@ from gputune.gathering.handover import Handed, Handovers
 from gputune.gathering.pinning import Pinning
 from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.settling import Settling
-from gputune.gathering.storage import Kept, Pass
+from gputune.gathering.storage import Kept, Pass, Varieties
 from gputune.replay import TYPICAL_PREFETCH
 from gputune.sample import Json
 from gputune.units import NS
@@ -43,6 +43,7 @@ class _Pass:
     end: int = 0
     complete: bool = False
     fresh: bool = False
+    picking: int = 0  # ns of its making in which the batch sampler was asked
     read: Pass = field(default_factory=Pass)
     made: dict[int, int] = field(default_factory=dict)  # batches of it that each worker made
 
@@ -100,6 +101,7 @@ class LoaderState:
         self._shape: tuple[int, ...] = ()
         self.shards: bool | None = None
         self.filing: Filing | None = None
+        self.varieties = Varieties()
         self._wait_total = 0
         self._apart = self._waited_apart = 0  # batches that another thread took, and ns that it waited for them
         self._taken_apart: deque[int] = deque(maxlen=KEPT)  # when the latest of them came
@@ -120,8 +122,8 @@ class LoaderState:
         """Return the same with `more` batches of an evaluation that goes on."""
         return max(self.in_evaluation + more, self._without_gradients) * 2 > max(1, self.batches)
 
-    def epoch(self, record: Record, began: float) -> None:
-        """Begin a pass: an iterator was made, or reset."""
+    def epoch(self, record: Record, began: float, picking: int = 0) -> None:
+        """Begin a pass: an iterator was made, or reset. In `picking` ns of that the batch sampler was asked."""
         self.line.begin(record.a, trains=bool(record.e))
         for done in [p for p in self._passes.values() if p.complete and p.iterator != record.a]:
             self._passes.pop(done.iterator)
@@ -137,7 +139,8 @@ class LoaderState:
         fresh = bool(record.code & NEW)
         former = self._passes.pop(record.a, None)
         before = former.before + former.batches if former and record.d else 0  # a reset keeps the workers
-        entry = _Pass(record.a, record.t0, began, record.t1 - record.t0, before=before, end=record.t1, fresh=fresh)
+        start = max(0, record.t1 - record.t0 - picking)
+        entry = _Pass(record.a, record.t0, began, start, before=before, end=record.t1, fresh=fresh, picking=picking)
         self._passes[record.a] = entry
         self._epochs.append(entry)
         self._gradients = bool(record.e)
@@ -356,6 +359,7 @@ class LoaderState:
             fetches=fetches,
             reads=tuple(self._reads.reads),
             filing=self.filing,
+            variety=self.varieties.told,
             epochs=tuple(self._epoch(p) for p in self._epochs),
             batch_bytes=self._bytes or None,
             worker_threads=self.worker_threads,
@@ -411,6 +415,7 @@ class LoaderState:
         return Epoch(
             began=entry.began,
             start=entry.start / NS,
+            picking=entry.picking / NS,
             first_wait=entry.first_wait / NS,
             others_first=entry.others_first / NS,
             fresh=entry.fresh,

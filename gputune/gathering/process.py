@@ -7,13 +7,14 @@ from typing import Protocol
 
 from gputune.company import Companions
 from gputune.events import APART, END, SPAN_NAMES, Kind, Record, SpanCode
-from gputune.features import Filing, Frame, OutOfMemory, Place, Precision, Process, Trend
+from gputune.features import Drawn, Filing, Frame, Loader, OutOfMemory, Place, Precision, Process, Trend
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
 from gputune.gathering.clocked import Clocked
 from gputune.gathering.copies import Copies
 from gputune.gathering.intervals import Intervals
+from gputune.gathering.introduced import Introduced
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
 from gputune.gathering.precision import precise
@@ -21,7 +22,7 @@ from gputune.gathering.rollouts import Key, Rollouts
 from gputune.gathering.rounds import Rounds
 from gputune.gathering.settling import Settling
 from gputune.gathering.stops import Stops
-from gputune.gathering.storage import filing
+from gputune.gathering.storage import Varieties, filing
 from gputune.gathering.stretches import Stretches
 from gputune.gathering.trend import LEAST
 from gputune.gathering.trouble import TROUBLES, Trouble
@@ -41,6 +42,7 @@ ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST
 RENDEZVOUS, GAP, PICK, PIN = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK), int(Kind.PIN)
 MEMORY, OOM = int(Kind.MEMORY), int(Kind.OOM)
 CLOCKED = frozenset({GAP, int(Kind.DEVICE), int(Kind.SEGMENT)})
+DIFFERENT = frozenset({"distinct", "held"})  # notes on the files that batches are made of
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
@@ -115,19 +117,19 @@ class Training:
         # the last batch was given, 0 where none was left
         self._first_pass = self._given = 0
         self.rank: int | None = None
-        self.torch = ""
-        self.built: str | None = None
+        self._introduced = Introduced()
         self._shards = False  # a dataset in this very process asked for its worker
         self._draws: bool | None = None  # samples that were made in this very process drew torch's random numbers
+        self._pauses_draw: dict[str, Drawn] = {}
         self._filing: Filing | None = None  # of a file that batches made in this very process opened
+        self._varieties = Varieties()  # likewise: of which files
         self._copies = Copies()
         self._allocations = Allocations()
         self._settling = Settling()
         self._precision = Precision()
         self.local_rank: int | None = None
         self.world_size: int | None = None
-        self.meetings = Meetings()
-        self._rollouts = Rollouts()
+        self.meetings, self._rollouts = Meetings(), Rollouts()
         self._sites: dict[int, _Site] = {}
         self._places: dict[Key, list[int]] = {}  # calls, ns, ns of waits inside, calls that made what is trained on
         self._loaders: dict[int, LoaderState] = {}
@@ -171,9 +173,7 @@ class Training:
         elif kind == "site":
             self._sites[int(str(fields["id"]))] = _Site(str(fields.get("where", "")), str(fields.get("what", "")))
         elif kind == "process":
-            self.torch = str(fields.get("torch") or self.torch)
-            if fields.get("torch"):
-                self.built = str(fields.get("cuda") or "")
+            self._introduced.take(fields)
             if fields.get("rank") is not None:
                 self.rank = maybe(fields["rank"])
                 self.local_rank = maybe(fields.get("local_rank"))
@@ -188,14 +188,18 @@ class Training:
             self._made_here(fields)
 
     def _made_here(self, fields: dict[str, Json]) -> None:
-        """Take what datasets do where their samples are made in this very process."""
+        """Take what datasets do where their samples are made in this very process, and what pauses draw there."""
         kind, drawn = fields.get("n"), fields.get("of")
         if kind == "reads":
             self._files(fields)
         elif kind == "files":
             self._filing = filing(fields)
+        elif kind in DIFFERENT:
+            self._varieties.take(fields)
         elif kind == "shards":
             self._shards = True
+        elif kind == "drew":
+            self._pauses_draw[SPAN_NAMES.get(int(str(fields.get("span"))), "")] = _drawn(fields)
         elif kind == "draws" and fields.get("inline"):
             self._draws = bool(self._draws) or (isinstance(drawn, list) and "torch" in drawn)
 
@@ -372,7 +376,7 @@ class Training:
             self._iterators.pop(min(self._iterators, key=lambda number: self._iterators[number].moved))
         if len(self._of) > LATE:
             self._of.pop(next(iter(self._of)))
-        loader.epoch(record, (record.t0 - self.started) / NS)
+        loader.epoch(record, (record.t0 - self.started) / NS, _picking(record, self._made))
         self._fed(self._rollouts.iterator(record))
 
     def _batch(self, record: Record) -> None:
@@ -439,6 +443,8 @@ class Training:
             loader.shards = True
         elif loader is not None and fields.get("n") == "files":
             loader.filing = filing(fields)
+        elif loader is not None and fields.get("n") in DIFFERENT:
+            loader.varieties.take(fields)
         elif fields.get("n") == "reads":
             self._files(fields)
 
@@ -538,6 +544,26 @@ class Training:
         entry[1] += ns
         entry[2] += inside
 
+    def _inline(self, loader: Loader) -> Loader:
+        """Return a loader without workers with what was told of batches that are made in this very process."""
+        return replace(
+            loader,
+            shards=self._shards or loader.shards,
+            draws=loader.draws if self._draws is None else self._draws,
+            variety=self._varieties.told,
+            filing=self._filing or loader.filing,
+        )
+
+    def _used(self, own: str, together: str, host: Means, ranks: int) -> float | None:
+        """Return the mean cores that this process used, or wanted and had not; None where that was not measured.
+
+        Where it was not read of each process by itself (one alone, or an older recording): its part of all `together`.
+        """
+        of_itself, of_all = host.mean(own, str(self.guest.pid)), host.mean(together)
+        if of_itself is not None and ranks > 1:
+            return of_itself
+        return None if of_all is None else of_all / ranks
+
     def _fed(self, key: Key | None) -> None:
         """Count an evaluation whose loader was built after it."""
         if key in self._places:
@@ -563,13 +589,16 @@ class Training:
         if self.guest.ended and (rest := self._teardown(ledger, end, loop, behind)) > 0:
             totals["teardown"] = min(rest, totals["step"])
             totals["step"] -= totals["teardown"]
-        cores, queued = host.mean("cpu.main"), host.mean("cpu.queued.main")
+        cores, queued = (
+            self._used("main.cpu", "cpu.main", host, ranks),
+            self._used("main.queued", "cpu.queued.main", host, ranks),
+        )
         frames, samples = stacks.of(self.guest.pid)
         after = stacks.afterwork(self.guest.pid, loaderless=not self._rounds.by_batches)
         loaders = tuple(
             state.features(
-                cpu=None if cores is None else cores / ranks,
-                queued=None if queued is None else queued / ranks,
+                cpu=cores,
+                queued=queued,
                 memory=host.last("memory.worker"),  # as what is left of the machine's: both grow
                 growth=host.trend("memory.worker", since=state.settling.since),
                 loop=loop,
@@ -583,12 +612,7 @@ class Training:
                 replace(loader, training=not state.evaluates_with(inside.get(number, 0)))
                 for loader, (number, state) in zip(loaders, states, strict=True)
             )
-        if self._shards:
-            loaders = tuple(x if x.num_workers else replace(x, shards=True) for x in loaders)
-        if self._draws is not None:
-            loaders = tuple(x if x.num_workers else replace(x, draws=self._draws) for x in loaders)
-        if self._filing:
-            loaders = tuple(x if x.num_workers else replace(x, filing=self._filing) for x in loaders)
+        loaders = tuple(loader if loader.num_workers else self._inline(loader) for loader in loaders)
         infers = not learns and bool(loaders) and not any(loader.training for loader in loaders)
         if infers:
             loaders = tuple(replace(loader, training=True) for loader in loaders)
@@ -630,6 +654,7 @@ class Training:
                 for (n, w, x), (c, s, i, f) in sorted(self._places.items(), key=lambda item: -item[1][1])
                 if not (infers and n == "evaluation")
             ),
+            draws=dict(self._pauses_draw),
             frames=frames,
             stack_samples=samples,
             letting_go=stacks.letting_go(self.guest.pid),
@@ -645,10 +670,11 @@ class Training:
             backward=self._stretches.inside_backward,
             optimizing=self._stretches.optimizing,
             batch_gotten=self._stretches.gotten,
-            cpu=None if cores is None else cores / ranks,
-            queued=None if queued is None else queued / ranks,
-            torch=self.torch,
-            built=self.built,
+            cpu=cores,
+            queued=queued,
+            torch=self._introduced.torch,
+            native=self._introduced.native,
+            built=self._introduced.built,
             precision=self._precision,
             folders=dict(self._folders),
             copies=self._copies.features(self._site),
@@ -704,6 +730,15 @@ class Training:
         if opened.since:
             inside = ledger.span("evaluation", opened.since, end).batches
         return ledger, inside
+
+
+def _drawn(fields: Mapping[str, Json]) -> Drawn:
+    """Return what a note says of the random generators that a kind of pause moves."""
+    of, shared = (
+        frozenset(map(str, names)) if isinstance(names, list) else frozenset[str]()
+        for names in (fields.get("of"), fields.get("shared"))
+    )
+    return Drawn(of=of, shared=shared, unsure=bool(fields.get("unsure")))
 
 
 def _picking(record: Record, made: Iterable[Record]) -> int:

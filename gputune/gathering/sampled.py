@@ -56,6 +56,7 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 STEP, REPORTING = "step", "reporting"
 LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ")
+MOST_PARTS = 1000  # functions of the step that are told apart
 LEAST_LOOKS = 3  # below it the looks say nothing of how much they differ
 NORMAL = 1.96  # standard errors of a 95 % interval
 # Student's t of 95 %, by looks less one, where there are few of them. Source: any table of it.
@@ -74,6 +75,30 @@ def word(parts: list[tuple[str, str, str]]) -> str:
     return found
 
 
+# What of the step a frame is of: the first that fits, from the outermost frame on.
+STEPS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("torch/optim/", (), "optimizer"),
+    ("torch/autograd/", (), "backward"),
+    ("torch/_tensor.py", ("backward",), "backward"),
+    ("torch/nn/modules/module.py", ("_call_impl", "_wrapped_call_impl", "__call__"), "forward"),
+    ("torch/_dynamo/", (), "forward"),
+)
+ITSELF = "the loop itself"  # at a line of the script's top, or in its loop's function: a call in C has no frame
+
+
+def part(parts: list[tuple[str, str, str]]) -> str:
+    """Return what of the step a stack is of: a pass of the model, or the user's innermost function (`get_batch`)."""
+    own: list[str] = []
+    for function, file, _line in parts:
+        name = function.rpartition(".")[2]
+        known = next((p for mark, names, p in STEPS if mark in file and (not names or name in names)), "")
+        if known:
+            return known
+        if file and not any(mark in file for mark in LIBRARIES):
+            own.append(function)
+    return own[-1] if len(own) > 1 and own[-1] != own[0] else ITSELF
+
+
 def _known(function: str, file: str) -> str:
     for part, functions, span in KNOWN:
         if part in file and (not functions or function in functions):
@@ -88,13 +113,16 @@ class Sampled:
     stacks: int = 0
     looks: int = 0
     _counts: dict[str, int] = field(default_factory=dict)
+    _parts: dict[str, int] = field(default_factory=dict)  # of the step
     _squares: dict[str, float] = field(default_factory=dict)  # of the share in each look that is over
     _sums: dict[str, float] = field(default_factory=dict)
     _look: dict[str, int] = field(default_factory=dict)
     _t: int = 0
 
-    def add(self, t: int, span: str, count: int) -> None:
-        """Take `count` stacks of a look at `t`; all of one look have the same."""
+    def add(self, t: int, span: str, count: int, of_step: str = "") -> None:
+        """Take `count` stacks of a look at `t`, all of one look have the same; `of_step`: what of the step they are."""
+        if span == STEP and of_step and (of_step in self._parts or len(self._parts) < MOST_PARTS):
+            self._parts[of_step] = self._parts.get(of_step, 0) + count
         if t != self._t:
             self._close()
             self._t = t
@@ -102,6 +130,10 @@ class Sampled:
         self._look[span] = self._look.get(span, 0) + count
         self._counts[span] = self._counts.get(span, 0) + count
         self.stacks += count
+
+    def steps(self) -> dict[str, float]:
+        """Return what the step is made of, most first: shares of all stacks, which add up to no more than the step."""
+        return {part: n / self.stacks for part, n in sorted(self._parts.items(), key=lambda item: -item[1])}
 
     def shares(self, network: float = 0.0) -> dict[str, float]:
         """Return the share of each word; they add up to 1.

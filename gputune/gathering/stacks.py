@@ -8,7 +8,7 @@ from typing import TypeAlias
 from gputune.features import Frame
 from gputune.gathering.afterwork import Behind, Paths
 from gputune.gathering.making import Makings
-from gputune.gathering.sampled import Sampled, word
+from gputune.gathering.sampled import Sampled, part, word
 from gputune.sample import Stack
 
 FRAME = re.compile(r"^(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
@@ -122,7 +122,7 @@ class Stacks:
         """Take one stack, counted as often as it was seen."""
         parts = [_split(f) for f in stack.frames]
         self.taken += stack.count
-        self._sampled.setdefault(stack.pid, Sampled()).add(stack.t, word(parts), stack.count)
+        self._sampled.setdefault(stack.pid, Sampled()).add(stack.t, word(parts), stack.count, part(parts))
         self._makings.setdefault(stack.pid, Makings()).add(parts, stack.count)
         found = _innermost(parts)
         if found is None:

@@ -2,11 +2,11 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gputune.events import DIRECT, Record
-from gputune.features import Filing, Reads, Storage
+from gputune.features import Filing, Reads, Storage, Variety
 from gputune.mounts import Mount, holding
 from gputune.sample import Json
 from gputune.units import NS
@@ -46,6 +46,27 @@ class Rate:
         if self.first is None or self.last[0] <= self.first[0]:
             return None
         return (self.last[1] - self.first[1]) / (self.last[0] - self.first[0]) * NS
+
+
+@dataclass(slots=True)
+class Varieties:
+    """Of which files batches are made, by the process that has looked at most of them."""
+
+    told: Variety | None = None
+
+    def take(self, fields: Mapping[str, Json]) -> None:
+        """Take what a process, or one of several workers, said of the files that it has looked at."""
+        known = self.told or Variety()
+        if fields.get("n") == "held":
+            self.told = replace(known, held=max(known.held, _number(fields, "bytes")))
+        elif _number(fields, "looked") > known.looked:
+            looked, files = int(_number(fields, "looked")), int(_number(fields, "files"))
+            self.told = replace(known, looked=looked, files=files, size=_number(fields, "bytes"))
+
+
+def _number(fields: Mapping[str, Json], name: str) -> float:
+    value = fields.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 @dataclass(slots=True)

@@ -14,7 +14,8 @@ from gputune.launch.run import Wishes
 VALUES = {
     "--out": "out",
     "--hz": "hz",
-    "--json": "json",
+    "--json-file": "json",
+    "--json": "json",  # its older name
     "--price": "price",
     "--fail-under": "fail_under",
     "--stop-when": "stop_when",
@@ -45,6 +46,10 @@ def wishes(arguments: "list[str]") -> "Wishes | None":
     if _is_configured():
         return None
     asked: dict[str, object] = {}
+    if {"--json", "--json-file"} <= {
+        word.partition("=")[0] for word in arguments
+    }:  # perhaps two files, perhaps the command's
+        return None
     rest = list(arguments)
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)

@@ -9,7 +9,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from typing import Any
 from gputune.clusters import connect
 from gputune.errors import GputuneError
 from gputune.hygiene import clean
+from gputune.isolation import own_python
 from gputune.launch.descriptors import say
 from gputune.nodes.agent import signals
 from gputune.wire import credentials
@@ -69,7 +69,9 @@ class Hosted:
             "--quiet",
         ]
         words += ["--socket", str(base / "s" / "agent.sock"), "--announce", str(base / "announced")]
-        self._agent = subprocess.Popen([sys.executable, "-m", "gputune", "agent", *words], stdin=subprocess.PIPE)
+        self._agent = subprocess.Popen(
+            [*own_python("from gputune.__main__ import main; main()"), "agent", *words], stdin=subprocess.PIPE
+        )
 
     def where(self) -> str:
         """Return the address that the agent listens at; raise RuntimeError where it does not."""

@@ -1,11 +1,11 @@
 """What comes of a run: features to findings, `findings.json`, and a few words on stderr."""
 
 import os
-import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from gputune import native, replacing
 from gputune.document import Tuned
 from gputune.features import Features
 from gputune.finding import Finding
@@ -44,7 +44,11 @@ class Outcome:
             features = gatherer.features(self._ended.t, exit_code=self.exit_code, unavailable=unavailable)
             self.features = features
             cost = gatherer.guest_cost()
-            overhead = Overhead(sampler_cpu_share=own_cpu, guest_us_per_batch=None if cost is None else cost * 1e6)
+            overhead = Overhead(
+                sampler_cpu_share=own_cpu,
+                guest_us_per_batch=None if cost is None else cost * 1e6,
+                in_python=native.lacking(features),
+            )
         except Exception as error:  # noqa: BLE001 - the recording is still worth keeping
             self.troubles.append(f"the run could not be judged ({type(error).__name__}: {error})")
             return None
@@ -88,7 +92,7 @@ class Outcome:
             if why:
                 self.troubles.append(f"the verdict was not written to stdout ({why})")
         elif self._run.json:
-            why = self._write_named(self._run.json)
+            why = replacing.put(self._run.json, self._json)
             if why:
                 self.troubles.append(why)
 
@@ -147,7 +151,7 @@ class Outcome:
     def _write_findings(self, file: str) -> str:
         """Write `findings.json` in one move, or not at all; return why not."""
         new = Path(f"{file}.new")
-        why = self._write(str(new), os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        why = replacing.write(str(new), self._json, os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             if not why:
                 new.rename(file)
@@ -156,48 +160,6 @@ class Outcome:
         except OSError as error:
             why = why or f"`{file}` was not written ({error.strerror or error})"
         return why.replace(f"{file}.new", file)
-
-    def _write_named(self, file: str) -> str:
-        """Write the file that was named, in one move: readers see the old document or the new one. Return why not.
-
-        A device or a pipe is written into, and so is a file in a folder where no other can be made. Behind a link of
-        this user's or root's the link stays; anybody else's is replaced.
-        """
-        named = Path(file)
-        try:
-            about, owner = named.stat(), named.lstat().st_uid
-        except OSError:  # it is not there
-            about, owner = None, -1
-        if about is not None and not stat.S_ISREG(about.st_mode):
-            return self._write(file, os.O_TRUNC, 0o666)
-        if owner in {0, os.geteuid()}:
-            named = named.resolve()
-        draft = named.with_name(f".{named.name}.{os.getpid()}")
-        why = self._write(str(draft), os.O_EXCL | os.O_NOFOLLOW, 0o666)
-        try:
-            if not why and about is not None:
-                draft.chmod(stat.S_IMODE(about.st_mode))
-            if not why:
-                draft.replace(named)
-                return ""
-            draft.unlink(missing_ok=True)
-        except OSError as error:
-            why = f"`{file}` was not written ({error.strerror or error})"
-        if about is not None and not os.access(named.parent, os.W_OK):
-            return self._write(str(named), os.O_TRUNC | os.O_NOFOLLOW, 0o666)
-        return why.replace(str(draft), file)
-
-    def _write(self, file: str, flags: int, mode: int) -> str:
-        """Write the document into a file; return why that was not possible."""
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | flags, mode)
-            try:
-                _all(descriptor, self._json)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            return f"`{file}` was not written ({error.strerror or error})"
-        return ""
 
 
 def _trouble(text: str) -> str:
@@ -216,14 +178,9 @@ def _findings(features: Features, failed: dict[str, str], tuned: Tuned | None) -
 def _put(descriptor: int, data: bytes) -> str:
     """Write to a stream; return why that was not possible, nothing where its reader has merely gone."""
     try:
-        _all(descriptor, data)
+        replacing.whole(descriptor, data)
     except BrokenPipeError:
         return ""
     except OSError as error:
         return error.strerror or str(error)
     return ""
-
-
-def _all(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]

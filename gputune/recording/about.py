@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gputune import opening
-from gputune.errors import GputuneError
+from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
 from gputune.recording.folder import RUN
 from gputune.sample import Json
@@ -17,7 +17,8 @@ LONGEST = 1 << 62  # ns, 146 years: with a time of the monotonic clock it is sti
 class NotARun(GputuneError):  # noqa: N818 - named for what happened
     """The folder has no readable run.json."""
 
-    def __init__(self, folder: Path, why: str) -> None:
+    def __init__(self, folder: Path, why: str, *, mistyped: bool = False) -> None:
+        self.status = BadUsage.status if mistyped else GputuneError.status
         super().__init__(
             f"`{folder}` is no run folder: {why}",
             hint="`gputune watch` names the folder of a run; it holds a `run.json`",
@@ -50,9 +51,9 @@ def read(folder: Path) -> dict[str, Json]:
         found = json.loads(opening.read(Path(folder, RUN)))
         version = found["schema_version"]
     except FileNotFoundError:
-        raise NotARun(folder, "it has no `run.json`") from None
+        raise NotARun(folder, "it has no `run.json`", mistyped=True) from None
     except OSError as error:
-        raise NotARun(folder, _refused(folder, error)) from None
+        raise NotARun(folder, _refused(folder, error), mistyped=isinstance(error, NotADirectoryError)) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise NotARun(folder, "its `run.json` is damaged") from None
     if not isinstance(version, int) or version > SCHEMA_VERSION:

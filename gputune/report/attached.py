@@ -8,6 +8,7 @@ from gputune.hygiene import clean
 from gputune.report.words import percent
 
 NAME = 60  # characters of a place or a function
+TOLD_PART = 0.02  # of all stacks: what of the step is worth a word
 WORDS = 3  # of the ledger, with their margins
 
 
@@ -21,7 +22,13 @@ def sentence(verdict: Verdict) -> str:
     if not rows:
         return f"{of}, too few to say how sure that is: {_longer(verdict, verdict.attached)}"
     shares = ", ".join(f"{row.span} {percent(row.share)} ± {max(1, round((row.margin or 0) * 100))}" for row in rows)
-    return f"{of}: {shares} (95%){_place(verdict)}"
+    return f"{of}: {shares} (95%){_step(verdict.attached)}{_place(verdict)}"
+
+
+def _step(attached: Attached) -> str:
+    """Return what the step is made of, where that is more than one thing."""
+    parts = [f"{clean(row.part, NAME)} {percent(row.share)}" for row in attached.step if row.share >= TOLD_PART]
+    return f"; of the step {', '.join(parts)}" if len(parts) > 1 else ""
 
 
 def _longer(verdict: Verdict, attached: Attached) -> str:

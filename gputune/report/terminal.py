@@ -11,8 +11,9 @@ from textwrap import wrap
 
 from gputune.advised import AT
 from gputune.device_ledger import UNKNOWN
-from gputune.document import FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
+from gputune.document import DeviceRow, FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
 from gputune.events import AROUND_LOOP
+from gputune.features import COVERED
 from gputune.figures import duration
 from gputune.finding import AROUND, WITHOUT_EDIT, Severity
 from gputune.hygiene import clean
@@ -58,6 +59,7 @@ EFFECTS = {
     "changes-rounding": "numbers are rounded differently: compare the loss",
     "changes-learning": "the training learns differently: check the learning rate",
     "may-duplicate": "samples may come twice unless the dataset shards itself",
+    "unknown": "not known: compare the loss",
 }
 COLOURS = {"high": "31", "medium": "33", "low": "36"}
 Paint = Callable[[str, str], str]
@@ -100,7 +102,7 @@ def _header(verdict: Verdict, width: int, paint: Paint) -> list[str]:
         facts.append(f"{verdict.batches:,} batches")
     facts += filter(None, [counted(verdict.processes)])
     if verdict.device.name:
-        busy = "" if verdict.device.busy is None else f" {percent(verdict.device.busy)} busy"
+        busy = "" if verdict.device.busy is None else f" {percent(verdict.device.busy)} busy{_partly(verdict.device)}"
         count = f"{verdict.device.count} × " if verdict.device.count > 1 else ""
         facts.append(f"{count}{clean(verdict.device.name, NAME)}{busy}")
     if verdict.exit_code:
@@ -108,6 +110,14 @@ def _header(verdict: Verdict, width: int, paint: Paint) -> list[str]:
     command = shlex.join(PurePath(word).name if word.startswith("/") else word for word in verdict.command)
     first, *rest = _flowed([f"gputune: {clean(command, NAME)}", *facts], width)
     return [paint("gputune:", "1") + first.removeprefix("gputune:"), *rest]
+
+
+def _partly(device: DeviceRow) -> str:
+    """Return of how much of the loop a device's figures are, where that is not nearly all of it, and why."""
+    if device.coverage is None or device.coverage >= COVERED:
+        return ""
+    why = f": {clean(device.why, TEXT)}" if device.why else ""
+    return f" in the {percent(device.coverage)} of the loop in which it was read{why}"
 
 
 def _before_loop(verdict: Verdict) -> str:
@@ -231,7 +241,7 @@ def _whole(finding: FindingRow, width: int, each: int) -> list[str]:
     if finding.risk or finding.offer:
         lines += indented(clean(finding.risk or finding.offer, TEXT), width, most=each)
     lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=each)
-    effect = EFFECTS[finding.effect]
+    effect = ": ".join(filter(None, [EFFECTS[finding.effect], clean(finding.because, TEXT)]))
     return [*lines, *indented(f"results: {effect}", width, most=WHOLE)] if effect else lines
 
 
@@ -360,6 +370,7 @@ def _notes(verdict: Verdict, width: int) -> list[str]:
         lines += wrap(f"the host of this virtual machine gave {theft} to others, now more, now less", width)
     if not _inner(verdict):
         lines += unmeasured.lines(verdict, width)
+        lines += wrap(unmeasured.in_python(verdict.overhead), width, subsequent_indent=AFTER_LAST)
     return lines
 
 

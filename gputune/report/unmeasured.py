@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from textwrap import wrap
 
-from gputune.document import UnavailableRow, Verdict
+from gputune.document import Overhead, UnavailableRow, Verdict
 from gputune.hygiene import clean
+from gputune.native import HOOKS
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 AFTER_LAST = "   "
@@ -42,6 +43,15 @@ def lines(verdict: Verdict, width: int) -> list[str]:
     if len(line) > width:
         line = f"not measured: {', '.join(what for what, _ in rows)} (`gputune doctor` says why)"
     return wrap(line, width, subsequent_indent=AFTER_LAST)
+
+
+def in_python(overhead: Overhead) -> str:
+    """Return that what runs inside the training costs it more than it need, as it is not in C; "" where it is."""
+    if HOOKS not in overhead.in_python:
+        return ""
+    cost = overhead.guest_us_per_batch
+    took = "" if cost is None else f", {cost:.0f} µs a batch"
+    return f"gputune's hooks ran in Python{took}, and would cost less in C (`gputune doctor` says how)"
 
 
 def _told(row: UnavailableRow, spoken: set[str]) -> Iterator[tuple[str, str]]:

@@ -19,10 +19,13 @@ def clip(text: str, width: int) -> str:
 def times(gain: "SpeedupRow", steady: float = 0.0) -> str:
     """Return a speed-up and its interval as a person reads them: `×2.2 (1.9–2.3)`, `×1.10 (1.05–1.15)`.
 
-    Where only its low end is known: `at least ×1.1, ×15 elsewhere`. `steady` is the low end if steps keep the
-    pace that they have: it stands for one that is a loss only because two runs differ, whatever is changed.
+    Where only its low end is known: `at least ×1.17`, or `at least ×1.1, ×15 elsewhere`. `steady` is the low end if
+    steps keep the pace that they have: it stands for one that is a loss only because two runs differ, whatever is
+    changed.
     """
     if gain.at_least:
+        if gain.likely == gain.low:
+            return f"at least {likely(gain.low)}"
         return f"at least ×{gain.low:.1f}, ×{gain.likely:.0f} elsewhere"
     digits = _digits(gain.likely)
     low, where = (steady, " if steps keep their pace") if gain.low < 1 <= steady else (gain.low, "")

@@ -107,6 +107,7 @@ class FarPack:
             probe=probe,
             follow=False,
             as_json=False,
+            json_file="",
             mps="off",
             cpus="all",
             queue=False,

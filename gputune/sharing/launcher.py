@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import json, structs
 
+from gputune import replacing
 from gputune.errors import GputuneError
 from gputune.hygiene import clean
 from gputune.launch import family, signals
@@ -189,6 +190,9 @@ class Launcher:
         say("\n" + encodable(text, getattr(sys.stderr, "encoding", None)) + "\n")
         if self._spec.as_json:
             _put(to_json(made))
+        trouble = replacing.put(self._spec.json_file, to_json(made)) if self._spec.json_file else ""
+        if trouble:
+            self._tell(trouble)
 
     def _keep_probed(self) -> None:
         """Keep what a copy has shown that was only to be measured."""

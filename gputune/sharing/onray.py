@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from gputune import clusters
+from gputune import clusters, replacing
 from gputune.errors import GputuneError
 from gputune.figures import size
 from gputune.hygiene import clean, mask
@@ -219,6 +219,9 @@ class Sharing:
         say(f"\n{text}{shown}\n")
         if self._spec.as_json:
             sys.stdout.write(to_json(made).decode())
+        trouble = replacing.put(self._spec.json_file, to_json(made)) if self._spec.json_file else ""
+        if trouble:
+            say(f"gputune: {trouble}\n")
 
     def refused(self, error: GputuneError) -> None:
         """Have the document, where there is one by now, say how it has ended."""

@@ -47,6 +47,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     follow: bool = False
     colour: bool = False
     as_json: bool = False
+    json_file: str = ""
     on_failure: OnFailure = "continue"
     restarts: int = 3
     stall: float = 0.0  # without a sign of life for so long: hangs. 0: never

@@ -14,6 +14,7 @@ from gputune.errors import GputuneError
 from gputune.features import Features
 from gputune.hygiene import clean
 from gputune.sweep.budget import Budget
+from gputune.sweep.filling import UNKNOWN, Filled, filled, largest, shortage
 from gputune.sweep.journal import Journal
 from gputune.sweep.learning import stepped
 from gputune.sweep.profile import Profile
@@ -27,8 +28,6 @@ KNEE = (
 )
 MOST_TIMES = 64  # times the script's own size: beyond it nobody would train so
 LEAST_BATCHES = 4  # in an epoch: with fewer, the size of the data set decides and not the device
-FULL = 0.9  # of a memory: above it a longer sample or a fragmented cache is the end
-DEVICE = "the device"
 TIMED, LEAST_S = 25, 3.0  # batches, and s, that a size is looked at
 
 Tell = Callable[[str], None]
@@ -53,16 +52,12 @@ class TooFull(GputuneError):  # noqa: N818 - as above
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """One batch size: samples/s of everything but the loading, and how full the fullest of its memories was (share).
-
-    `of` says whose memory that is.
-    """
+    """One batch size: samples/s of everything but the loading, and how full the fullest of its memories was."""
 
     setting: Setting
     state: State
     rate: float | None = None
-    full: float | None = None
-    of: str = DEVICE
+    filled: Filled = UNKNOWN
     why: str = ""
     memory: int | None = None
     node: str = ""  # of a cluster, on which it ran
@@ -70,7 +65,7 @@ class Size:
     @property
     def fits(self) -> bool:
         """Return whether it ran with room to spare."""
-        return self.rate is not None and (self.full is None or self.full <= FULL)
+        return self.rate is not None and self.filled.fits
 
 
 class Sizes:
@@ -96,6 +91,27 @@ class Sizes:
             if found.state is State.FAILED and found.why.startswith("batch_size: "):
                 raise NotOurs(self._profile.loader.where, found.why.removeprefix("batch_size: "))
             self.tried.append(found)
+        if asked == AUTO and (number := self._between()) is not None and self._allowed(number):
+            self.tried.append(self._try(number))
+
+    def _between(self) -> int | None:
+        """Return the largest size that fits by what smaller ones took, where memory ended the growing and not the knee.
+
+        None where it would not buy more than the last one that fits did.
+        """
+        fitting = [size for size in self.tried if size.fits]
+        if not fitting or fitting == self.tried or not self._bought(fitting):
+            return None
+        last, too_large = fitting[-1].setting.batch_size or 0, self.tried[-1].setting.batch_size or 0
+        found = largest([(size.setting.batch_size or 0, size.filled) for size in fitting])
+        return found if found is not None and last * (1 + KNEE) < found < too_large else None
+
+    def _bought(self, fitting: Sequence[Size]) -> bool:
+        """Return whether memory stopped what still paid."""
+        last = self.tried[-1]
+        of_memory = last.state is State.OOM or not last.filled.fits
+        rates = [size.rate or 0.0 for size in fitting[-2:]]
+        return of_memory and (len(rates) == 1 or rates[1] >= rates[0] * (1 + KNEE))
 
     def _one_by_one(self, numbers: Iterator[int]) -> Iterator[Size]:
         for number in numbers:
@@ -170,14 +186,13 @@ class Sizes:
             name, lambda: self._starter.start(plan, name, wanted, judge=self._judge, spread=True, replay=True)
         )
         own = self._profile.script.batch_size or number
-        full, of = _fullest(found.run, host=number > own)
         idle = self._learns_nothing(found.run)
+        ran_out = idle and found.run is not None and found.run.out_of_memory
         return Size(
             setting=wanted,
-            state=State.FAILED if idle else found.state,
+            state=State.OOM if ran_out else State.FAILED if idle else found.state,
             rate=harmonic_mean(found.rates) if found.rates and not idle else None,
-            full=full,
-            of=of,
+            filled=filled(found.run, host=number > own),
             why=idle or found.why,
             memory=found.memory,
             node=found.node,
@@ -189,9 +204,12 @@ class Sizes:
         process = max(processes, key=lambda found: found.batches, default=None)
         if process is None or stepped(process, self._profile.outlook.process):
             return ""
+        caught = "as where an error of memory is caught"
+        if run is not None and run.out_of_memory:
+            caught = f"for it goes on where memory runs out ({shortage(run.out_of_memory[-1])})"
         return (
             f"its optimizer made {process.optimizer_steps} steps in {process.batches} batches, and more of them with "
-            "the script's own size: the other batches trained nothing, as where an error of memory is caught"
+            f"the script's own size: the other batches trained nothing, {caught}"
         )
 
     def candidates(self) -> list[int]:
@@ -202,27 +220,3 @@ class Sizes:
         best = max(fitting.values())
         knee = min(number for number, rate in fitting.items() if rate >= best * (1 - KNEE))
         return [knee, *sorted((number for number in fitting if number < knee), reverse=True)]
-
-
-def too_full(run: Features | None, *, host: bool) -> str:
-    """Return in a sentence that a memory was all but full, "" where there was room to spare."""
-    full, of = _fullest(run, host=host)
-    return f"it filled {full:.0%} of the memory of {of}" if full is not None and full > FULL else ""
-
-
-def _fullest(run: Features | None, *, host: bool) -> tuple[float | None, str]:
-    """Return the share of the fullest memory that was ever used, and whose it is; (None, …) where none was read.
-
-    Of a host that others have filled only sizes above the script's own are told: that one runs there anyway.
-    """
-    if run is None:
-        return None, DEVICE
-    shares = [
-        (d.memory_used / d.memory_total, DEVICE) for d in run.devices if d.memory_used is not None and d.memory_total
-    ]
-    machine = run.machine
-    if host and machine.memory_total and machine.memory_least is not None:
-        shares.append((1 - machine.memory_least / machine.memory_total, "this machine"))
-    if host and machine.memory_limit and machine.memory_limited_most is not None:
-        shares.append((machine.memory_limited_most / machine.memory_limit, "the control group"))
-    return max(shares, default=(None, DEVICE), key=lambda share: share[0] or 0.0)

@@ -23,8 +23,8 @@ def beyond(
 
     Its queue holds no more batches than a visit times: one that lasts longer is not seen to run dry in a visit.
     """
-    measured = tallies.get(here)
-    if profile.ceiling is not None and measured is not None and measured.rate >= profile.ceiling * (1 - TIE):
+    measured, most = tallies.get(here), profile.most(here)
+    if most is not None and measured is not None and measured.rate >= most * (1 - TIE):
         return None
     return ample(here, among, SHORT_S / seconds(profile, here))
 

@@ -6,23 +6,21 @@ taken as a part of each batch that no setting changes.
 
 import statistics
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gputune.enough import LEAST_BATCHES
 from gputune.errors import GputuneError
 from gputune.features import Features, Loader
 from gputune.figures import TINY, mean
 from gputune.hygiene import clean
-from gputune.pinning import pageable, pinning_rate
+from gputune.pinning import pageable
 from gputune.prediction import CANDIDATES, PREFETCHES, Outlook
-from gputune.replay import Job, Work
+from gputune.replay import Job
 from gputune.sweep.lasting import built_anew
 from gputune.sweep.limits import Limits, limits
+from gputune.sweep.pinned import on_device, pinned, saved
 from gputune.sweep.settings import Setting, setting, setting_of
 from gputune.sweep.starting import Start
-from gputune.transfers import lanes
-
-PINNED = 1.5  # times: what a copy from page-locked memory is faster at the least
 
 
 class TooShort(GputuneError):  # noqa: N818 - named for what happened
@@ -89,9 +87,10 @@ def evaluated(start: Start) -> list[str]:
 
 @dataclass(slots=True, kw_only=True)
 class Profile:
-    """The loader that is waited for most, with its work. `measured` is by the clock, as is `ceiling`.
+    """The loader that is waited for most, with its work. `measured` is by the clock, as are the ceilings.
 
-    `ceiling`: with batches that cost nothing; None where that was not measured.
+    `ceiling`: with batches that cost nothing; None where that was not measured. `unpinned`: the same from pageable
+    memory, where page-locked batches were tried beside it (`ceiling` is the greater of the two then); else None.
     """
 
     run: Features
@@ -107,6 +106,7 @@ class Profile:
     anew: float = 0.0  # share of passes for which the script builds its loader anew: no worker persists into them
     memory: int | None = None  # B that its processes held
     ceiling: float | None = None
+    unpinned: float | None = None
     _played: dict[tuple[int, int, bool], float] = field(default_factory=dict)
 
     @property
@@ -136,14 +136,32 @@ class Profile:
         now = self._seconds(self.script)
         rest = max(0.0, self.per_batch - now)  # what the model cannot explain is there under any setting
         found = self.measured * (now + rest) / max(TINY, self._seconds(wanted) + rest)
-        return found if self.ceiling is None else min(found, max(self.ceiling, self.measured))
+        most = self.most(wanted)
+        return found if most is None else min(found, max(most, self.measured))
+
+    def most(self, wanted: Setting) -> float | None:
+        """Return samples/s that no setting beats which pins as this one does; None where that was not measured."""
+        return self.unpinned if self.unpinned is not None and not wanted.pin_memory else self.ceiling
+
+    @property
+    def may_pin(self) -> bool:
+        """Return whether batches go to a device from pageable memory, and could come from page-locked memory."""
+        copied = bool(pageable(self.outlook.process.copies))
+        return copied and not self.script.pin_memory and on_device(self.run, self.outlook.process)
+
+    def limited(self, unpinned: float | None, page_locked: float | None) -> None:
+        """Learn the ceilings: with batches as the script has them, and where it `may_pin` with page-locked ones."""
+        self._played.clear()
+        self.ceiling = unpinned
+        if unpinned is not None and page_locked is not None:
+            self.ceiling, self.unpinned = max(unpinned, page_locked), unpinned
 
     def _seconds(self, wanted: Setting) -> float:
         """Return the s that a batch takes; where an epoch's length is known, with its share of starting workers."""
         workers, prefetch = wanted.num_workers, wanted.prefetch_factor or 1
         key = (workers, prefetch, wanted.pin_memory)
         if key not in self._played:
-            job = self._job(pinned=wanted.pin_memory and not self.script.pin_memory)
+            job = self._job(wanted)
             ordered = self.loader.in_order
             if self.epoch and workers:
                 self._played[key] = job.epoch(workers, prefetch, self.epoch, in_order=ordered) / self.epoch
@@ -153,21 +171,19 @@ class Profile:
         starts = often * self.outlook.starting(workers) if self.epoch and workers else 0.0
         return self._played[key] + starts / max(1, self.epoch)
 
-    def _job(self, *, pinned: bool) -> Job:
+    def _job(self, wanted: Setting) -> Job:
         """Return the work, with copies from page-locked memory if need be."""
-        job, process = self.outlook.job, self.outlook.process
-        copies = pageable(process.copies)
-        step = lanes(self.run, process, copies) if pinned else None
-        if step is None:
-            return job
-        job = self.outlook.pinned_at(job, pinning_rate(self.run, copies))
-        saved = step.step - step.then(PINNED, unattended=False)
-        return replace(job, steps=tuple(_shorter(work, saved) for work in job.steps))
+        if not (wanted.pin_memory and self.may_pin):
+            return self.outlook.job
+        if self.unpinned is None or self.ceiling is None:
+            return pinned(self.outlook, saved(self.run, self.outlook.process), measured=False)
+        found = self.batch * self.ranks * (1 / self.unpinned - 1 / self.ceiling)
+        return pinned(self.outlook, found, measured=True)
 
     def settings(self) -> Iterator[Setting]:
         """Yield the whole grid: every setting that nothing forbids, and the script's own."""
         own = self.script
-        pins = {own.pin_memory, True} if self.run.devices else {own.pin_memory}
+        pins = {own.pin_memory, True} if on_device(self.run, self.outlook.process) else {own.pin_memory}
         lasting = {own.persistent_workers, True} if self.epoch and self.anew < 1.0 else {own.persistent_workers}
         prefetches = sorted({*PREFETCHES, *([own.prefetch_factor] if own.prefetch_factor else [])})
         seen = {own}
@@ -182,10 +198,6 @@ class Profile:
                         if found not in seen and not self.limits.refuses(found):
                             seen.add(found)
                             yield found
-
-
-def _shorter(work: Work, seconds: float) -> Work:
-    return replace(work, blocked=max(0.0, work.blocked - seconds))
 
 
 def profile(start: Start, script: str, where: str = "") -> Profile:

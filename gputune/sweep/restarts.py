@@ -5,6 +5,7 @@ samples.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import harmonic_mean
 
 from gputune.sweep import blame
@@ -56,13 +57,14 @@ class Restarts:
         """Learn what the profile said."""
         self._profile = profile
 
-    def ceiling(self) -> float | None:
+    def ceiling(self, *, pinned: bool = False) -> float | None:
         """Return samples/s with one batch again and again; None where it cannot be copied. Raises CutOff."""
         profile = self._known()
         looping = max(CEILING_S, 25 * profile.per_batch)
         if not self._budget.allows(looping):
             raise CutOff
-        found = self._start(looping, "one batch", profile.script, replay=True)
+        wanted = replace(profile.script, pin_memory=pinned or profile.script.pin_memory)
+        found = self._start(looping, "one page-locked batch" if pinned else "one batch", wanted, replay=True)
         if not found.rates and (self._budget.over or hung(found)):
             raise CutOff
         if found.state is State.FAILED and found.exit_code:

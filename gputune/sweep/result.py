@@ -45,7 +45,8 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     """One setting that was tried: samples/s as predicted and as measured, `low` to `high` with 95 %.
 
     `replayed`: with batches that cost nothing, as batch sizes are compared. `node`: of a cluster, where it is not the
-    whole sweep's. `memory` (B, all processes) is as measured, `shm` (B) what full queues take.
+    whole sweep's. `memory` (B, all processes) is as measured, `shm` (B) what full queues take, and
+    `device_memory` (B) what a batch size needed of the fullest device at its peak, what is only cached left out.
     """
 
     num_workers: int
@@ -64,6 +65,7 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     replayed: bool = False
     why: str = ""
     node: str = ""
+    device_memory: int | None = None
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +174,8 @@ def _sizes(what: Outcomes) -> list[TrialRow]:
             memory=each.memory,
             node=each.node,
             replayed=True,
-            why=each.why or ("" if each.fits else f"it fills {each.full or 0:.0%} of the memory of {each.of}"),
+            why=each.why or each.filled.words(),
+            device_memory=each.filled.needed,
         )
         for each in what.sizes
     ]
@@ -238,7 +241,8 @@ def words(sweep: Sweep, script: str) -> str:
 def _cells(row: TrialRow, sweep: Sweep) -> tuple[str, ...]:
     best = sweep.measured and is_same(row, sweep.best) and not row.replayed
     own = is_same(row, sweep.baseline) and not row.replayed
-    remark = "with batches that cost nothing" if row.replayed else "best" if best else "as it is" if own else ""
+    on_device = f", {size(row.device_memory)} of the device" if row.device_memory else ""
+    remark = f"with batches that cost nothing{on_device}" if row.replayed else _named(best=best, own=own)
     if row.state != "ok":
         remark = f"{row.state}: {clean(row.why, 100)}"
     elif row.why:
@@ -257,6 +261,10 @@ def _cells(row: TrialRow, sweep: Sweep) -> tuple[str, ...]:
         size(row.shm) if row.shm is not None else "",
         remark,
     )
+
+
+def _named(*, best: bool, own: bool) -> str:
+    return "best" if best else "as it is" if own else ""
 
 
 def is_same(row: TrialRow, other: Row) -> bool:

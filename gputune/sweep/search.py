@@ -2,13 +2,13 @@
 
 The model is a few percent off, so its best is where the search begins. Whether more of everything brings more is then
 measured, and where it does, the cheapest setting that brings as much is looked for on the way there (`plateau.py`).
-Else the search looks from the best one at one more worker, a longer queue and one less worker, as long as any of them
-may pay by what is known by now. What is close to the fastest is gone back to in turn with it.
+Else the search looks from the best one at one more worker, a longer queue, one less worker and at page-locked batches,
+as long as any of them may pay by what is known by now. What is close to the fastest is gone back to in turn with it.
 """
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gputune.company import ALONE, Company
@@ -73,8 +73,11 @@ class Stage(Bench, Protocol):
     def know(self, profile: Profile) -> None:
         """Learn what the profile said."""
 
-    def ceiling(self) -> float | None:
-        """Return samples/s with batches that cost nothing, None where that cannot be measured. Raises CutOff."""
+    def ceiling(self, *, pinned: bool = False) -> float | None:
+        """Return samples/s with batches that cost nothing, None where that cannot be measured. Raises CutOff.
+
+        `pinned`: with a batch in page-locked memory, where the script has none there.
+        """
 
     def takes(self, wanted: Setting) -> float:
         """Return the s that a visit is predicted to take, with its start where it has one."""
@@ -241,7 +244,8 @@ class Search:
         for wanted in sorted(beside, key=lambda s: (-self.found.predicted[s], -s.num_workers)):
             hoped = self.found.predicted[wanted] * off
             cheaper = wanted.cost(self.profile.script) < tally.setting.cost(self.profile.script)
-            if (cheaper or not self._flat) and hoped >= tally.rate * (1 - (TIE if cheaper else HOPE)):
+            of_workers = wanted.pin_memory == tally.setting.pin_memory
+            if (cheaper or not (self._flat and of_workers)) and hoped >= tally.rate * (1 - (TIE if cheaper else HOPE)):
                 yield wanted
 
     def _bias(self) -> float:
@@ -250,7 +254,13 @@ class Search:
         return statistics.median(rate / predicted for rate, predicted in pairs if predicted) if pairs else 1.0
 
     def _beside(self, here: Setting) -> Iterator[Setting]:
-        """Yield the neighbours of a setting: fewer and more workers, each with its best queue, and a longer queue."""
+        """Yield the neighbours of a setting: fewer and more workers, each with its best queue, and a longer queue.
+
+        And itself with page-locked batches, where that is predicted to bring anything.
+        """
+        pinned = replace(here, pin_memory=True)
+        if self.found.predicted.get(pinned, 0.0) > self.found.predicted[here] * (1 + TIE):
+            yield pinned
         numbers = sorted({s.num_workers for s in self.found.predicted})
         at = numbers.index(here.num_workers)
         for number in numbers[max(0, at - 1) : at + 2]:

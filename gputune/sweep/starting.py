@@ -19,6 +19,7 @@ from gputune.hygiene import clean
 from gputune.launch.output import tail
 from gputune.sample import Json
 from gputune.sweep.choosing import scatter
+from gputune.sweep.filling import ran_out, shortage
 from gputune.sweep.living import GRACE_S, Live, Plan
 from gputune.sweep.rungs import RUNGS
 from gputune.sweep.timeline import WARM_UP
@@ -259,6 +260,9 @@ def _of_memory(text: str, run: Features) -> str:
     if run.oom_kills[0]:
         return "the kernel killed a process for want of memory"
     said = "shared memory (`/dev/shm`) was full" if NO_SHM.search(text) else ""
+    device = ran_out(run)
+    if device is not None:
+        return f"it ran out of memory: {shortage(device)}"
     said = said or ("it ran out of memory" if OUT_OF_MEMORY.search(text) else "")
     if said and run.exit_code not in {None, RAISED} and (run.exit_code or 0) < SIGNAL:
         return f"{said}, by its last words; {status_words(run.exit_code)}"

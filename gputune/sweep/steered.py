@@ -280,14 +280,17 @@ class Steered:
 
     # what is measured
 
-    def ceiling(self) -> float | None:
-        """Return samples/s with one batch again and again; None where it cannot be copied. Raises CutOff."""
+    def ceiling(self, *, pinned: bool = False) -> float | None:
+        """Return samples/s with one batch again and again; None where it cannot be copied. Raises CutOff.
+
+        `pinned`: with a copy of it in page-locked memory.
+        """
         profile = self._known()
         batches = max(TIMED, min(MOST, math.ceil(CEILING_S / max(1e-4, profile.outlook.stepping))))
         try:
             live = self._again()
             where, skip = self._starter.where, 2
-            begin = self._obeyed(live, {"do": "replay", "batches": batches})
+            begin = self._obeyed(live, {"do": "replay", "batches": batches, "pin": pinned})
             self._wait(lambda: live.timeline.counted(where, begin) >= batches, live, STUCK_S)
         except (NotSteered, Failed):
             return None

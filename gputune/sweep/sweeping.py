@@ -7,6 +7,7 @@ words.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,9 +21,10 @@ from gputune.report.words import number
 from gputune.sample import Json
 from gputune.sweep import kept, plateau
 from gputune.sweep.apart import Broken
-from gputune.sweep.batches import NotOurs, Size, Sizes, TooFull, too_full
+from gputune.sweep.batches import NotOurs, Size, Sizes, TooFull
 from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Order, Tally, best, gain, order
+from gputune.sweep.filling import filled
 from gputune.sweep.journal import Journal, Remembering, begun, identity, last, resumed
 from gputune.sweep.learning import accumulated, advice
 from gputune.sweep.limits import Limits
@@ -233,7 +235,7 @@ class Sweeper:
                 there = self._profile(bench, f"size {batch}")
                 if there.script.batch_size != batch:
                     raise NotOurs(own.loader.where, f"it was built with {there.script.batch_size} all the same")
-                if full := too_full(there.run, host=batch > (own.script.batch_size or batch)):
+                if full := filled(there.run, host=batch > (own.script.batch_size or batch)).words():
                     raise TooFull(full)
             except GputuneError as error:
                 self.says.append(f"batch_size={batch} did not last: {error.args[0]}")
@@ -257,11 +259,7 @@ class Sweeper:
 
     def _search(self, here: Profile, found: Found, bench: Stage) -> None:
         """Measure the ceiling, then the best few settings."""
-        alone = here.limits.company.training == 1  # of loaders side by side only one would hand out the same batch
-        name = f"ceiling {here.script.words()}"
-        if alone and (self.journal.knows(name) or self._in_time(bench, here.script)):
-            self.wishes.tell("one batch again and again: what everything but the loading allows")
-            here.ceiling = self.journal.number(name, bench.ceiling)
+        self._limit(here, bench, "ceiling")
         found.predicted = {wanted: here.rate(wanted) for wanted in here.settings()}
         if here.ceiling is not None and here.script.num_workers == 0 and here.ceiling < here.measured * (1 + NO_GAIN):
             self.says.append("batches cost next to nothing: no setting of the loader can bring more")
@@ -273,10 +271,25 @@ class Sweeper:
             self.wishes.tell(f"its loader cannot be switched while it runs ({why}): each setting in a start of its own")
             restarts = self._stage(here.script, restarts=True)
             restarts.know(here)
-            if here.ceiling is None and here.limits.company.training == 1:
-                here.ceiling = self.journal.number(f"ceiling by a start {here.script.words()}", restarts.ceiling)
+            if here.ceiling is None:
+                self._limit(here, restarts, "ceiling by a start")
                 found.predicted = {wanted: here.rate(wanted) for wanted in found.predicted}
             self._searched(here, found, restarts)
+
+    def _limit(self, here: Profile, bench: Stage, name: str) -> None:
+        """Measure the ceiling; where batches come from pageable memory, also that of page-locked ones."""
+        if here.limits.company.training > 1:  # of loaders side by side only one would hand out the same batch
+            return
+        found: list[float | None] = []
+        for pinned in (False, True) if here.may_pin else (False,):
+            wanted = replace(here.script, pin_memory=pinned or here.script.pin_memory)
+            called = f"{name} {wanted.words()}"
+            if (found and found[0] is None) or not (self.journal.knows(called) or self._in_time(bench, wanted)):
+                break
+            locked = ", in page-locked memory" if pinned else ""
+            self.wishes.tell(f"one batch again and again{locked}: what everything but the loading allows")
+            found.append(self.journal.number(called, partial(bench.ceiling, pinned=pinned)))
+        here.limited(*[*found, None, None][:2])
 
     def _searched(self, here: Profile, found: Found, bench: Stage) -> None:
         remembering = Remembering(bench, self.journal)

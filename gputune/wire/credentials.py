@@ -38,7 +38,7 @@ class NoCredentials(BadUsage):
     """What an agent, or who wants to talk to one over a network, cannot do without."""
 
     def __init__(self, says: str) -> None:
-        super().__init__(says, hint="`gputune agent --init --name HOST` makes them: docs/agents.md")
+        super().__init__(says, hint="`gputune agent --init` makes them for this machine: docs/agents.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +194,14 @@ def _alternative(name: str) -> str:
     """Return a name as openssl's configuration has it. What is neither a host's name nor an address is refused."""
     with suppress(ValueError):
         return f"IP:{ipaddress.ip_address(name)}"
-    if not _NAME.fullmatch(name) or len(name) > 253:
+    if not is_name(name):
         raise BadUsage(f"`{clean(name)}` is neither the name nor the address of a host", hint="like `--name m8`")
     return f"DNS:{name}"
+
+
+def is_name(name: str) -> bool:
+    """Return whether a text can be the name of a host in a certificate."""
+    return _NAME.fullmatch(name) is not None and len(name) <= 253
 
 
 def _read(file: Path) -> bytes:

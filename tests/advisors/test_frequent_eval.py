@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.frequent_eval import ROLLOUT, advise
-from gputune.features import Features, Place
+from gputune.features import Drawn, Features, Place
 
 
 def validated(*, seconds: float, times: int) -> dict:
@@ -47,6 +47,16 @@ def test_leaves_validation_its_twentieth(run) -> None:
     (finding,) = advise(run(**validated(seconds=4.0, times=40)))
     assert finding.change == {"eval_interval": 100}
     assert finding.speedup.likely == pytest.approx(8.0 / 4.4, rel=0.02)
+
+
+def test_what_fewer_of_them_do_to_the_results_is_as_the_generators_were_seen(run) -> None:
+    found = run(**validated(seconds=4.0, times=40))
+    (unseen,) = advise(found)
+    assert unseen.effect == "unknown"
+    (process,) = found.processes
+    for drawn, effect in (Drawn(), "identical"), (Drawn(of=frozenset({"torch"})), "changes-order"):
+        (finding,) = advise(replace(found, processes=(replace(process, draws={"evaluation": drawn}),)))
+        assert finding.effect == effect
 
 
 def a_pass(found: Features, **differs) -> Features:

@@ -3,20 +3,22 @@
 import pytest
 
 from gputune.advisors.oversubscribed_workers import advise
+from gputune.judging import judge
+from gputune.prediction import outlooks
 
 CROWD = {"num_workers": 16, "cpu": 0.010, "queued": 0.060, "step": 0.010, "cpus": 2}
 
 
 def test_is_silent_while_every_worker_finds_a_cpu(run) -> None:
-    assert list(advise(run(num_workers=8, cpu=0.010, cpus=8))) == []
+    assert judge(run(num_workers=8, cpu=0.010, cpus=8)) == []
 
 
 def test_is_silent_about_many_workers_that_only_wait_for_storage(run) -> None:
-    assert list(advise(run(num_workers=32, cpu=0.001, blocked=0.100, step=0.005, cpus=2))) == []
+    assert judge(run(num_workers=32, cpu=0.001, blocked=0.100, step=0.005, cpus=2)) == []
 
 
 def test_is_silent_when_workers_queue_though_there_are_few_of_them(run) -> None:
-    assert list(advise(run(num_workers=2, cpu=0.010, queued=0.020, cpus=2))) == []
+    assert judge(run(num_workers=2, cpu=0.010, queued=0.020, cpus=2)) == []
 
 
 def test_names_the_number_that_the_cpus_can_keep_running(run) -> None:
@@ -61,3 +63,17 @@ def test_threads_of_workers_that_wait_for_each_other_are_no_storage(run) -> None
     assert (finding.settable, finding.part) == ({"num_workers": finding.change["num_workers"]}, None)
     assert finding.speedup.low >= 1.1
     assert finding.speedup.likely >= 2
+
+
+def test_workers_that_make_no_batch_earlier_are_told_as_a_sweep_has_them(run) -> None:
+    """Sixteen workers where one makes all in time: the number is that of the replay, and so is the interval."""
+    run = run(num_workers=16, cpu=0.0005, queued=0.0001, step=0.002, cpus=8, step_cpu=0.001)
+    (outlook,), (finding,) = outlooks(run), advise(run)
+    workers, _persistent, gain = outlook.best_workers()
+    assert finding.change == {"num_workers": workers} == {"num_workers": 1}
+    assert finding.speedup == gain
+    assert "16 workers share 8 CPUs with the training, and 1 would make its batches in time" in finding.says
+
+
+def test_what_fewer_workers_bring_is_told_only_where_it_is_sure(run) -> None:
+    assert judge(run(num_workers=8, cpu=0.010, cpus=8)) == []

@@ -4,9 +4,14 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from gputune.nodes import called
+from gputune.wire import openssl
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -16,7 +21,6 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
     ("words", "says"),
     [
         (["--mutual"], "`--mutual` goes with `--listen`"),
-        (["--init"], "no name was given"),
         (["--rotate"], "`--each-node` and `--rotate` go with `--init`"),
         (["--init", "--name", "a b"], "is neither the name nor the address"),
         (["--init", "--hosts", "m8"], "`--init` and `--hosts` do not go together"),
@@ -46,6 +50,53 @@ def test_init_makes_both_halves_and_says_where_they_go(gputune: Run, tmp_path: P
     for half in ("server", "client"):
         assert f"{tmp_path / 'c' / half}: copy it" in done.stderr
     assert "keep it" in done.stderr
+
+
+@pytest.mark.parametrize("each", [(), ("--each-node",)])
+def test_init_takes_the_host_s_own_name_and_addresses(gputune: Run, tmp_path: Path, each: tuple[str, ...]) -> None:
+    own = called.own_names()
+    done = gputune("agent", "--init", *each, "--credentials", str(tmp_path / "c"))
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"for {', '.join(own)}: ")
+    (made,) = tmp_path.rglob("server.pem")
+    told = openssl.run("x509", "-noout", "-ext", "subjectAltName", "-in", made).rpartition("\n")[2].split(",")
+    names = [
+        (kind == "IP Address" and str(ip_address(name))) or name
+        for kind, _, name in (x.strip().partition(":") for x in told)
+    ]
+    assert names == list(own)
+    assert "127.0.0.1" not in names
+
+
+ROUTES = """Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 10.0.0.0
+        /24 link UNICAST
+     |-- 10.0.0.8
+        /32 host LOCAL
+     |-- 127.0.0.1
+        /32 host LOCAL
+     |-- 169.254.1.1
+        /32 host LOCAL
+Local:
+     |-- 10.0.0.8
+        /32 host LOCAL
+"""
+SIXTH = """00000000000000000000000000000001 01 80 10 80       lo
+fe800000000000000000000000000001 02 40 20 80     eth0
+20010db8000000000000000000000008 02 40 00 80     eth0
+"""
+
+
+def test_names_that_every_machine_has_are_nobody_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fib_trie").write_text(ROUTES)
+    (tmp_path / "if_inet6").write_text(SIXTH)
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename="m8"))
+    for full, names in (("m8.lan", ("m8", "m8.lan")), ("localhost", ("m8",)), ("a_b", ("m8",))):
+        monkeypatch.setattr("socket.getfqdn", lambda full=full: full)
+        assert called.own_names(tmp_path) == (*names, "10.0.0.8", "2001:db8::8")
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename="localhost"))
+    assert called.own_names(tmp_path / "none") == ("localhost",)
 
 
 def test_a_port_in_use_is_told_with_another(gputune: Run, tmp_path: Path) -> None:

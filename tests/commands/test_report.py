@@ -166,7 +166,7 @@ def test_works_while_the_run_goes_on(gputune: Run, tmp_path: Path) -> None:
 def test_a_folder_that_is_no_run_is_an_error_with_a_hint(gputune: Run, tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         done = gputune("report", str(folder))
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert done.stdout == ""
         assert done.stderr.startswith(f"error: `{folder}` is no run folder")
         assert "\n\nhint: " in done.stderr

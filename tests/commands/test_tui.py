@@ -98,7 +98,7 @@ def test_json_prints_this_machine(gputune: Run) -> None:
 
 def test_what_is_no_run_is_one_sentence(gputune: Run, tmp_path: Path) -> None:
     done = gputune("tui", str(tmp_path / "nowhere"), "--json")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert "is no run folder" in done.stderr
     assert "Traceback" not in done.stderr

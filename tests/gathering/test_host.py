@@ -199,3 +199,34 @@ def test_the_power_limit_and_the_default_one_are_known_though_they_are_read_befo
     host.loop(10, 20)
     (device,) = host.devices()
     assert (device.power_limit, device.power_default) == (400.0, 700.0)
+
+
+def watched(host: Host, *, until: float, loop: float = 100.0) -> float:
+    """A loop of so many seconds, whose device was read each second until then. Returns how much of it was covered."""
+    host.loop(10 * NS, 11 * NS)
+    for second in range(11, 10 + int(until)):
+        read(host, "gpu.busy", second * NS, 0.5, "0")
+    host.loop(11 * NS, int((10 + loop) * NS))
+    (device,) = host.devices()
+    return device.coverage
+
+
+@pytest.mark.parametrize(("until", "least", "most"), [(100, 1.0, 1.0), (12, 0.1, 0.2), (70, 0.7, 0.76)])
+def test_the_part_of_the_loop_in_which_a_device_was_read(host, until, least, most) -> None:
+    assert least <= watched(host, until=until) <= most
+
+
+def test_a_short_loop_is_covered_by_what_was_read_around_it(host) -> None:
+    assert watched(host, until=3, loop=4.0) == 1.0
+
+
+def test_time_in_which_somebody_had_stopped_the_training_needs_no_reading(host) -> None:
+    host.loop(10 * NS, 11 * NS)
+    for second in range(11, 21):
+        read(host, "gpu.busy", second * NS, 0.5, "0")
+    host.stand(20 * NS, still=True)
+    read(host, "gpu.busy", 500 * NS, 0.0, "0")
+    host.stand(1000 * NS, still=False)
+    host.loop(1000 * NS, 1002 * NS)
+    (device,) = host.devices()
+    assert device.coverage > 0.9

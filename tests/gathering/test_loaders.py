@@ -653,3 +653,17 @@ def test_a_batch_that_was_made_as_the_iterator_came_to_life_is_joined_whatever_i
     taken(untold, 0, 160, 162)
     (loader,) = untold.features().processes[0].loaders
     assert loader.deliveries == pytest.approx((0.002,))
+
+
+def test_what_the_sampler_takes_as_a_pass_begins_is_none_of_its_start(story) -> None:
+    """It is asked however long workers live: no `persistent_workers` spares that."""
+    story.loader(id=2, where="train.py:50", num_workers=2)
+    t0 = story.at
+    story.record(Kind.PICK, t0 + 10, t0 + 410)
+    story.record(Kind.PICK, t0 + 410, t0 + 450)
+    story.iterator(2, loader=2, took=500, workers=2)
+    story.epoch(5, 2)
+    (loader,) = [x for x in story.features().processes[0].loaders if x.where == "train.py:50"]
+    (epoch,) = loader.epochs
+    assert epoch.start == pytest.approx(0.060)
+    assert epoch.picking == pytest.approx(0.440)

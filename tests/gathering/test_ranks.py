@@ -29,6 +29,30 @@ def test_the_cpu_of_training_processes_is_shared_out_among_them(empty) -> None:
     assert [p.cpu for p in empty.features().processes] == pytest.approx([1.5, 1.5])
 
 
+def test_what_each_of_them_used_is_its_own(empty) -> None:
+    """One that starves of its CPUs and one that has plenty are two, however much they use together."""
+    trained(empty, 0, 300, 1)
+    trained(empty, 1, 200, 0)
+    for name, all_of_them, each in (("cpu", 3.0, (2.5, 0.5)), ("queued", 1.0, (0.9, 0.1))):
+        empty.sample("cpu.main" if name == "cpu" else "cpu.queued.main", all_of_them)
+        for pid, value in zip((200, 300), each, strict=True):
+            empty.sample(f"main.{name}", value, str(pid))
+    empty.batch()
+    processes = empty.features().processes
+    assert [p.pid for p in processes] == [200, 300]
+    assert [p.cpu for p in processes] == pytest.approx([2.5, 0.5])
+    assert [p.queued for p in processes] == pytest.approx([0.9, 0.1])
+
+
+def test_one_alone_is_all_of_them(empty) -> None:
+    """Of an earlier moment, in which there were two, its own readings may be left: they are no mean over its loop."""
+    trained(empty, 0, 300, None)
+    empty.sample("main.cpu", 9.0, "300")
+    empty.sample("cpu.main", 3.0)
+    empty.batch()
+    assert [p.cpu for p in empty.features().processes] == pytest.approx([3.0])
+
+
 def test_trainings_that_follow_each_other_are_no_ranks(empty) -> None:
     trained(empty, 0, 300, None, ended=500)
     empty.at = 600

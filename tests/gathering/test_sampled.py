@@ -2,6 +2,7 @@
 
 import pytest
 
+from gputune.gathering import sampled, stacks
 from gputune.gathering.sampled import Sampled, word
 from gputune.gathering.stacks import Stacks
 from gputune.sample import ATTACHED, Stack
@@ -118,3 +119,37 @@ def test_of_one_that_could_not_be_heard_the_ledger_stays_as_it_was(empty) -> Non
     empty.at = 5000
     empty.gatherer.take([Stack(empty.ns(4000), 100, (f"__next__ ({NEXT[1]}:741)",), 5)])
     assert empty.features().processes[0].ledger == {"step": 5}
+
+
+TOP = "<module> (/home/me/train.py:300)"
+
+
+@pytest.mark.parametrize(
+    ("frames", "part"),
+    [
+        ((TOP,), "the loop itself"),
+        ((TOP, "main (/home/me/train.py:30)"), "main"),
+        ((TOP, "get_batch (/home/me/train.py:120)"), "get_batch"),
+        ((TOP, "get_batch (/home/me/train.py:120)", f"stack ({SITE}/numpy/core.py:9)"), "get_batch"),
+        ((TOP, "Data.draw (/home/me/data.py:7)"), "Data.draw"),
+        ((TOP, f"Module._call_impl ({SITE}/torch/nn/modules/module.py:1)", "forward (/home/me/model.py:9)"), "forward"),
+        ((TOP, f"Tensor.backward ({SITE}/torch/_tensor.py:1)", f"run ({SITE}/torch/autograd/graph.py:1)"), "backward"),
+        ((TOP, f"step ({SITE}/torch/optim/adamw.py:1)", f"_fn ({SITE}/torch/_dynamo/eval_frame.py:2)"), "optimizer"),
+        ((), "the loop itself"),
+    ],
+)  # fmt: skip
+def test_a_step_is_told_apart_by_pass_and_by_function(frames, part) -> None:
+    assert sampled.part([stacks._split(frame) for frame in frames]) == part
+
+
+def test_a_loop_without_a_loader_has_its_step_split(empty) -> None:
+    """`get_batch` makes its batches in the step, and no frame of torch's tells that they are batches."""
+    empty.process(state="none", why=ATTACHED)
+    for t in range(1, 21):
+        empty.at = t * 1000
+        empty.stack(TOP, "get_batch (/home/me/train.py:120)", count=24)
+        empty.stack(TOP, f"Module._call_impl ({SITE}/torch/nn/modules/module.py:1)", count=15)
+        empty.stack(TOP, f"Tensor.backward ({SITE}/torch/_tensor.py:1)", count=21)
+    process = empty.features().processes[0]
+    assert process.step_parts == pytest.approx({"get_batch": 0.4, "backward": 0.35, "forward": 0.25})
+    assert process.ledger == pytest.approx({"step": process.wall})

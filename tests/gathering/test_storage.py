@@ -3,7 +3,7 @@
 import pytest
 
 from gputune.events import DIRECT, INLINE, Kind
-from gputune.features import Filing
+from gputune.features import Filing, Variety
 from gputune.gathering.storage import Rate
 from gputune.mounts import Mount
 from gputune.sample import Note
@@ -182,3 +182,13 @@ def test_a_pace_leaves_out_readings_that_come_too_soon() -> None:
         rate.add(t, value)
     assert rate.best == pytest.approx(150.0)
     assert rate.mean == pytest.approx(125.0)
+
+
+def test_how_many_different_files_there_are_is_known_by_who_has_looked_at_most(story) -> None:
+    story.iterator()
+    for looked, files in ((8, 8), (32, 20), (16, 3)):
+        story.note(n="distinct", looked=looked, files=files, bytes=files * 1000)
+    story.note(n="held", bytes=5000)
+    story.epoch(5)
+    (loader,) = story.features().processes[0].loaders
+    assert loader.variety == Variety(looked=32, files=20, size=20_000.0, held=5000.0)

@@ -1,7 +1,6 @@
 """Runs scripts under the guest, as `gputune watch` would start them, and returns what the loader probe read of them."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -9,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gputune.events import Event, Kind, Record, SpanCode
 from gputune.probes import loader
 from gputune.sample import Guest, Json, Note, Open, Reading, Target
+from tests.guest import interpreters
 
 GUEST = Path(__file__).resolve().parents[2] / "probes" / "guest"
 FAKE_TORCH = Path(__file__).resolve().parent / "fake_torch"
@@ -136,27 +135,30 @@ def _alive(readings: list[Reading]) -> bool:
     return any(not guest.ended for guest in {r.process: r for r in readings if isinstance(r, Guest)}.values())
 
 
-def _pythons() -> dict[str, str]:
-    """Find the interpreters that the guest promises to run in: version to path."""
-    found: dict[str, str] = {}
-    roots = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"]
-    for minor in range(8, 15):
-        name = f"3.{minor}"
-        places: list[Any] = [path for root in roots for path in sorted(root.glob(f"{name}.*/bin/python"))]
-        places.append(shutil.which(f"python{name}"))
-        for place in places:
-            if place and name not in found:
-                found[name] = str(place)
-    return found
-
-
 @pytest.fixture(params=[f"3.{minor}" for minor in range(8, 15)])
 def python(request: pytest.FixtureRequest) -> str:
-    """Each interpreter from 3.8 upwards that this machine has."""
-    path = _pythons().get(request.param)
-    if path is None:
-        pytest.skip(f"no Python {request.param} on PATH or under pyenv")
+    """Each interpreter from 3.8 upwards that this machine has, and that starts."""
+    return _started(request.param)
+
+
+@pytest.fixture
+def python_2() -> str:
+    """An interpreter that is too old for the guest."""
+    return _started("2.7")
+
+
+def _started(version: str) -> str:
+    path, why = interpreters.found(version)
+    if not path:
+        pytest.skip(why)
     return path
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is tried under each interpreter: `make interpreters` runs it where a machine has several."""
+    for item in items:
+        if {"python", "python_2"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.interpreters)
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@
 so that the whole of the interpreter's end is there: threads, `atexit`, modules whose names are set to None, `__del__`.
 """
 
+TORCH = "import torch, torch.utils.data; torch.set_num_threads(1)"
 SERVER = """
-import gc, json, os, resource, signal, sys, torch, torch.utils.data
+import gc, json, os, resource, signal, sys
+{library}
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-torch.set_num_threads(1)
 gc.disable()  # else it is chance when torch's own garbage goes, and in which process
 gc.freeze()  # what is torch's own need not be walked through at each end
-statuses = {}  # what is told lies where a trial keeps nothing apart
+statuses = {{}}  # what is told lies where a trial keeps nothing apart
 for name in json.load(open("cases.json")):
     pid = os.fork()
     if not pid:
@@ -56,7 +57,10 @@ LOADERS = {
     "stream": "data.__class__ = Stream\nloader = DataLoader(data, batch_size=4, num_workers=1)",
     "persistent": "loader = DataLoader(data, batch_size=4, num_workers=1, persistent_workers=True)",
     "infinite": "it = InfiniteDataLoader(data).data_iter",
+    "unbatched": "loader = DataLoader(data, batch_size=None, num_workers=1)",
+    "shuffled": "loader = DataLoader(data, batch_size=4, shuffle=True, drop_last=True, generator=torch.Generator())",
 }
+FEW = {"inline", "workers", "stream", "persistent", "infinite"}  # that are tried each time
 BEGUN = """
 it = globals().get("it") or iter(loader)
 for _ in range(3): next(it)
@@ -228,12 +232,61 @@ for n in range(12):
 }
 
 
-def cases() -> dict[str, str]:
-    """Return each script by its name."""
-    found = {
+TF = "import tensorflow, keras.src.backend.tensorflow.trainer"
+TF_DATA = """
+import os, sys
+from tensorflow.python.data.ops.dataset_ops import _RangeDataset
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
+def len(batch): return batch.shape[0]
+def load(i):
+    if i == bad: raise KeyError(i)
+    return i
+bad, data = None, _RangeDataset(64).map(load).batch(4)
+"""
+TF_LOADERS = {
+    "eager": "loader = data",
+    "fit": """
+def work(batch):
+    global it, work
+    it = iter(data)
+    raise InterruptedError
+try: TensorFlowTrainer(lambda batch: work(batch)).fit(data, 1)
+except InterruptedError: pass
+""",
+}
+TF_FAILURES = {
+    "theirs": "bad = 9\nfor batch in data: pass",
+    "theirs-fit": "bad = 9\nTensorFlowTrainer(id).fit(data, 2, data)",
+    "step": "def step(batch): raise ArithmeticError\nTensorFlowTrainer(step, known=False).fit(data, 2, data)",
+    "next": "it = iter(data)\nwhile True: it.get_next()",
+}
+
+
+def matrix() -> dict[str, str]:
+    """Return a script for each kind of loader at each end of the interpreter."""
+    return {
         f"{end}-{kind}": f"{DATA}data = Numbers()\n{made}{BEGUN}{way}\n"
         for kind, made in LOADERS.items()
         for end, way in ENDS.items()
-        if end in WITH_EACH or kind in {"workers", "infinite"}
+    }
+
+
+def of_tensorflow() -> dict[str, str]:
+    """Return the same for pipelines of tf.data, and Keras's `fit` over them."""
+    found = {
+        f"{end}-{kind}": f"{TF_DATA}{made}{BEGUN}{way}\n"
+        for kind, made in TF_LOADERS.items()
+        for end, way in ENDS.items()
+    }
+    return {**found, **{name: f"{TF_DATA}{code}\n" for name, code in TF_FAILURES.items()}}
+
+
+def cases() -> dict[str, str]:
+    """Return the scripts that are tried each time: of the matrix the ends at which kinds of loaders differ."""
+    found = {
+        name: code
+        for name, code in matrix().items()
+        for end, _, kind in [name.partition("-")]
+        if kind in FEW and (end in WITH_EACH or kind in {"workers", "infinite"})
     }
     return {**found, **{name: DATA + FAILS + code for name, code in FAILURES.items()}}

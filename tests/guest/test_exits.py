@@ -8,16 +8,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from gputune.steering import Orders
 from tests.guest.conftest import GUEST
-from tests.guest.exiting import FAILURES, SERVER, cases
+from tests.guest.exiting import FAILURES, SERVER, TF, TF_FAILURES, TORCH, cases, matrix, of_tensorflow
 
 DEADLINE = 110.0  # s
+PATIENCE = 500.0  # s for all of the matrix
 LEFT_OUT = {
     "python": {"warned", "without"},  # what torch warns of in C names the innermost line of Python, which is ours then
     "tune": {"sampler"},  # it was asked earlier than it would have been, and its error says from where
     "trial": {"torch", "unraisable"},  # what is saved lies elsewhere, and so does what is missing
 }
+FAKE_TENSORFLOW = GUEST.parents[1] / "tests" / "guest" / "fake_tensorflow"
 EVERY = {"GPUTUNE_GUEST_SYNC": "1"}  # as where torch is built for a device
 
 
@@ -39,24 +43,28 @@ def trial(folder: Path) -> dict[str, str]:
 class Run:
     """All scripts in a folder of their own, under one kind of guest or none."""
 
-    def __init__(self, folder: Path, scripts: dict[str, str], env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, scripts: dict[str, str], env: dict[str, str] | None = None, library: str = TORCH
+    ) -> None:
         self.folder, self.scripts = folder, scripts
         for name, code in scripts.items():
             (folder / f"case-{name}.py").write_text(code)
         (folder / "cases.json").write_text(json.dumps(list(scripts)))
-        (folder / "train.py").write_text(SERVER)
+        (folder / "train.py").write_text(SERVER.format(library=library))
         clean = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
-        own = {} if env is None else {"GPUTUNE_RINGS": str(folder / "rings"), "PYTHONPATH": str(GUEST), **EVERY, **env}
+        theirs = {"PYTHONPATH": str(FAKE_TENSORFLOW)} if library == TF else {}
+        paths = os.pathsep.join([str(GUEST), *theirs.values()])
+        own = theirs if env is None else {"GPUTUNE_RINGS": str(folder / "rings"), "PYTHONPATH": paths, **EVERY, **env}
         (folder / "rings").mkdir()
         with (folder / "out").open("w") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "train.py"], cwd=folder, env=clean | own, stdout=out, stderr=out
             )
 
-    def told(self) -> dict[str, tuple[int, str]]:
+    def told(self, deadline: float) -> dict[str, tuple[int, str]]:
         """Return of each script how it ended and what was on stderr; pids and addresses are left out."""
         try:
-            assert self.process.wait(DEADLINE) == 0, (self.folder / "out").read_text()
+            assert self.process.wait(deadline) == 0, (self.folder / "out").read_text()
         finally:
             self.process.kill()
             self.process.wait()
@@ -85,22 +93,45 @@ def differences(bare: dict[str, tuple[int, str]], run: dict[str, tuple[int, str]
     return "".join(lines)
 
 
+def environment(kind: str, folder: Path) -> dict[str, str] | None:
+    """Return the environment of one kind of guest, None for none."""
+    kinds = {"watch": dict, "tune": lambda: tuned(folder), "trial": lambda: trial(folder)}
+    kinds["python"] = lambda: {"GPUTUNE_GUEST_PURE": "1"}
+    return None if kind == "bare" else kinds[kind]()
+
+
+def told(
+    tmp_path: Path, scripts: dict[str, dict[str, str]], library: str = TORCH, deadline: float = DEADLINE
+) -> dict[str, dict[str, tuple[int, str]]]:
+    """Return what each kind of guest has made of its scripts."""
+    for kind in scripts:
+        (tmp_path / kind).mkdir()
+    folders = {kind: tmp_path / kind for kind in scripts}
+    runs = {kind: Run(folders[kind], scripts[kind], environment(kind, folders[kind]), library) for kind in scripts}
+    return {kind: run.told(deadline) for kind, run in runs.items()}
+
+
 def test_stderr_is_what_it_would_have_been(tmp_path: Path) -> None:
-    scripts = cases()
     kinds = ("bare", "watch", "tune", "trial", "python")
-    folders = {kind: tmp_path / kind for kind in kinds}
-    for folder in folders.values():
-        folder.mkdir()
-    env = {
-        "bare": None,
-        "watch": {},
-        "tune": tuned(folders["tune"]),
-        "trial": trial(folders["trial"]),
-        "python": {"GPUTUNE_GUEST_PURE": "1"},
-    }
-    runs = {kind: Run(folders[kind], chosen(scripts, kind), env[kind]) for kind in kinds}
-    told = {kind: run.told() for kind, run in runs.items()}
-    assert all("gputune" not in text for _status, text in told["bare"].values())
-    assert all(told["bare"][name][1] for name in FAILURES), "a script that is to fail is silent"
+    found = told(tmp_path, {kind: chosen(cases(), kind) for kind in kinds})
+    assert all("gputune" not in text for _status, text in found["bare"].values())
+    assert all(found["bare"][name][1] for name in FAILURES), "a script that is to fail is silent"
     for kind in kinds[1:]:
-        assert differences(told["bare"], told[kind]) == "", kind
+        assert differences(found["bare"], found[kind]) == "", kind
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["watch", "tune", "trial", "python"])
+def test_stderr_is_what_it_would_have_been_in_all_of_the_matrix(tmp_path: Path, kind: str) -> None:
+    """Each kind of loader at each end of the interpreter, under each kind of guest: `make test-long`."""
+    found = told(tmp_path, {"bare": matrix(), kind: matrix()}, deadline=PATIENCE)
+    assert differences(found["bare"], found[kind]) == ""
+
+
+@pytest.mark.parametrize("pure", ["", "1"])
+def test_stderr_of_pipelines_is_what_it_would_have_been(tmp_path: Path, pure: str) -> None:
+    kind = "python" if pure else "watch"
+    found = told(tmp_path, dict.fromkeys(("bare", kind), of_tensorflow()), TF)
+    assert all(found["bare"][name][1] for name in TF_FAILURES), "a script that is to fail is silent"
+    assert differences(found["bare"], found[kind]) == ""

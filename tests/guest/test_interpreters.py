@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gputune.events import END, INLINE, Kind, SpanCode
+from tests.guest.interpreters import first_to_start
 
 TRAINING = """
 import sys, torch
@@ -60,3 +61,18 @@ def test_an_interpreter_without_torch_says_hello_and_nothing_else(watched: Calla
     (guest,) = run.guests.values()
     assert (guest.state, guest.role) == ("hello", "other")
     assert guest.ended
+
+
+def test_a_python_that_starts_nothing_is_none(tmp_path: Path) -> None:
+    """pyenv leaves a `python3.9` on PATH that leaves with 127 where no 3.9 is chosen; the next on PATH may start."""
+    dead, other, good = (tmp_path / name for name in ("dead", "other", "good"))
+    dead.write_text("#!/bin/sh\necho 'pyenv: python: command not found' >&2\nexit 127\n")
+    other.write_text("#!/bin/sh\nprintf 3.1\n")
+    good.write_text("#!/bin/sh\nprintf 3.9\n")
+    for file in (dead, other, good):
+        file.chmod(0o755)
+    assert first_to_start("3.9", (dead, other, good)) == (str(good), "")
+    path, why = first_to_start("3.9", (dead, other, tmp_path / "gone"))
+    assert path == ""
+    assert f"`{dead}` starts nothing: status 127; `{other}` is no Python 3.9: it says '3.1'; " in why
+    assert first_to_start("3.9", ()) == ("", "no Python 3.9 on PATH or under pyenv")

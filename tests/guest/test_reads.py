@@ -1,6 +1,8 @@
 """What sampled batches open and read, and that nothing of the looking stays behind."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 
 from gputune.events import DIRECT, INLINE, Kind, Record
 
+GUEST = Path(__file__).resolve().parents[2] / "probes" / "guest"
 HEAD = """
 import builtins, io, os, pathlib, threading, time, torch
 from torch.utils.data import DataLoader
@@ -165,6 +168,28 @@ def test_a_file_of_bytes_that_was_opened_as_text_has_its_price_too(lightly: Call
     assert len(run.notes("files")) == 1
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("way", [ONE, "pathlib.Path(name).read_bytes()", "open(name).read()"])
+def test_none_of_theirs_is_opened_more_often_than_they_do(
+    lightly: Callable[..., Any], tmp_path: Path, way: str, workers: int
+) -> None:
+    """What a file costs is told of a copy: theirs may lie far away, or count who opens them."""
+    count = """
+import sys
+def seen(event, args):
+    if event == "open" and str(args[0]).endswith(".bin") and ".price-" not in str(args[0]):
+        os.write(LOG, b"%d " % os.getpid())
+LOG = os.open("opened.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+sys.addaudithook(seen)
+class Files"""
+    run = lightly(loop(way, workers).replace("class Files", count, 1)).healthy()
+    assert len(run.notes("files")) == max(1, workers)
+    assert len((tmp_path / "opened.txt").read_text().split()) == 96
+    assert not [entry for entry in run.left if "price" in entry]
+    for record in reads(run):
+        assert record.b < 0 or record.b < 4 * 5000 + 4000  # the copy is none of what they asked for
+
+
 NUMPY = """
 import sys, types
 
@@ -232,3 +257,48 @@ def test_no_other_file_is_opened_again(lightly: Callable[..., Any], way: str) ->
 def test_under_every_interpreter(watched: Callable[..., Any], python: str, fake_torch: Path) -> None:
     run = watched(loop(WAYS[2], workers=2), python=python, path=(fake_torch,)).healthy()
     assert {r.c for r in reads(run)} == {4}
+
+
+ANY = 'open("%d.bin" % random.Random(i).randrange(8), "rb").close()'
+
+
+def test_many_samples_out_of_few_files_are_told_by_how_many_are_different(lightly: Callable[..., Any]) -> None:
+    """96 samples out of 8 files: what all of them read is no size of the data set."""
+    (told,) = lightly(loop(ANY).replace("import builtins", "import random, builtins")).healthy().notes("distinct")
+    assert told["looked"] == 8  # two of each sampled batch
+    assert 1 < told["files"] < 8
+    assert told["bytes"] == told["files"] * 5000
+
+
+def test_the_same_pass_again_tells_nothing_of_how_many_there_are() -> None:
+    """In order, and with as many batches that each pass has the same ones sampled: these are all that are ever seen."""
+    code = """
+from gputune_guest import reads, ring
+import os, sys
+told = []
+ring.note = lambda **fields: told.append(fields)
+class About:
+    st_dev, st_size = 1, 10
+    def __init__(self, number):
+        self.st_ino = number
+for _ in range(50):
+    for number in range(20):
+        reads._tell_apart(About(number))
+assert [each["looked"] for each in told] == [8, 16] and told[-1]["files"] == 16, told
+for number in (3, 3, 9, 2, 19, 4, 4, 4, 1, 8, 7, 6):
+    reads._tell_apart(About(number))
+assert told[-1]["looked"] == 32 and told[-1]["files"] == 20, told
+"""
+    env = {"PYTHONPATH": str(GUEST), "PATH": os.environ["PATH"]}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_is_held_open_is_told_with_its_bytes(lightly: Callable[..., Any]) -> None:
+    held = 'pathlib.Path("large.bin").write_bytes(bytes(1 << 20))\nLARGE = open("large.bin", "rb", 0)\n'
+    held += "ALSO = os.dup(LARGE.fileno())  # one file, however often it is open\n"
+    run = lightly(loop("LARGE.seek(0); LARGE.read()").replace("class Files", held + "class Files")).healthy()
+    (told,) = run.notes("held")
+    assert told["bytes"] >= 1 << 20
+    assert told["bytes"] < 2 << 20
+    assert run.notes("distinct") == []

@@ -551,6 +551,24 @@ if __name__ == "__main__":
     assert run.notes("steer")[0]["iterator"] in numbers
 
 
+def test_a_batch_to_replay_is_page_locked_where_there_is_a_device_and_comes_as_it_is_elsewhere(
+    watched: Watched, steered: dict[str, str]
+) -> None:
+    code = """
+if __name__ == "__main__":
+    for n, batch in enumerate(DataLoader(Numbers(400), 4)):
+        if n in (4, 20):
+            orders.send({"do": "replay", "batches": 6, "pin": True if n == 4 else "yes"})
+        if n in (6, 7):
+            print(plain(batch), batch.is_pinned())
+"""
+    run = watched(HEAD + code, env={**steered, "GPUTUNE_TRIAL": "{}", "CUDA_VISIBLE_DEVICES": ""}).healthy()
+    assert run.out == "[20, 21, 22, 23] False\n" * 2
+    replayed, refused = run.notes("steer")
+    assert replayed["state"] == "replaying"
+    assert refused["why"] == "no order that is known: pin: 'yes' is neither true nor false"
+
+
 def test_two_loaders_are_told_apart_by_their_place_and_an_evaluation_is_left_alone(
     watched: Watched, steered: dict[str, str]
 ) -> None:

@@ -153,3 +153,24 @@ def test_a_process_of_another_user_has_no_bytes_and_still_a_cpu(machine, clock, 
     (machine.proc / "100" / "io").unlink()
     ticks = processes.attach(machine.target())
     assert "job.read" not in values(next(ticks))
+
+
+def test_each_of_several_training_processes_is_read_by_itself(machine, clock, values) -> None:
+    clock.of("gputune.probes.processes")
+    machine.process(100, "main")
+    machine.process(101, "main")
+    ticks = processes.attach(machine.target())
+    next(ticks)
+    machine.process(100, "main", cpu=100, queued=10**8)
+    machine.process(101, "main", cpu=50, queued=5 * 10**8)
+    clock.turn(1.0)
+    seen = values(next(ticks))
+    assert (seen["main.cpu[100]"], seen["main.cpu[101]"]) == pytest.approx((1.0, 0.5))
+    assert (seen["main.queued[100]"], seen["main.queued[101]"]) == pytest.approx((0.1, 0.5))
+    assert seen["cpu.main"] == pytest.approx(1.5)
+
+
+def test_one_alone_is_not_read_twice(clock, ticks, values) -> None:
+    next(ticks)
+    clock.turn(1.0)
+    assert not any(name.startswith(("main.cpu", "main.queued")) for name in values(next(ticks)))

@@ -66,3 +66,12 @@ def test_a_training_that_gputune_started_has_no_margins(features) -> None:
     verdict = build(features(), [], overhead=Overhead())
     assert verdict.attached is None
     assert all(row.margin is None for row in verdict.ledger)
+
+
+def test_a_step_of_several_parts_is_split(features, process) -> None:
+    parts = {"get_batch": 0.22, "backward": 0.1, "forward": 0.07, "save": 0.001}
+    verdict = looked_at(features, process, step_parts=parts)
+    assert [(row.part, row.share) for row in verdict.attached.step][:2] == [("get_batch", 0.22), ("backward", 0.1)]
+    said = " ".join(render(verdict, width=80, run_folder="run").split())
+    assert "(95%); of the step get_batch 22%, backward 10%, forward 7%; most at" in said
+    assert "of the step" not in sentence(looked_at(features, process, step_parts={"forward": 0.4}))

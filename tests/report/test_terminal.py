@@ -197,10 +197,15 @@ def test_a_narrow_terminal_loses_no_word(features: Make, finding: Make, process:
 
 def test_every_effect_on_the_results_is_in_words(features: Make, finding: Make) -> None:
     order: tuple[Effect, ...] = ("same-order", "changes-order", "may-duplicate")
-    numbers: tuple[Effect, ...] = ("changes-rounding", "changes-learning")
+    numbers: tuple[Effect, ...] = ("changes-rounding", "changes-learning", "unknown")
     for effect in (*order, *numbers):
         assert [line for line in shown(features(), finding(effect=effect)) if "results: " in line and "…" not in line]
     assert "results:" not in "\n".join(shown(features(), finding(effect="identical")))
+
+
+def test_what_an_effect_rests_on_is_said_with_it(features: Make, finding: Make) -> None:
+    text = " ".join(" ".join(shown(features(), finding(effect="changes-order", because="it draws (torch)"))).split())
+    assert "results: the order of the samples may change: it draws (torch)" in text
 
 
 def test_names_a_process_that_was_not_heard_with_the_reason(features: Make, process: Make) -> None:

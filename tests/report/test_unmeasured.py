@@ -7,7 +7,7 @@ import pytest
 
 from gputune.features import Lacking
 from gputune.nvml_fields import FIELDS
-from gputune.report.unmeasured import SERVES, lines
+from gputune.report.unmeasured import SERVES, in_python, lines
 from gputune.verdict import Overhead, build
 
 Make = Callable[..., Any]
@@ -45,3 +45,10 @@ def test_an_instrument_that_does_not_work_at_all_is_named_as_ever(features: Make
 
 def test_every_field_is_known_here() -> None:
     assert {field.name for field in FIELDS} == SERVES.keys() | ALWAYS
+
+
+def test_hooks_that_ran_in_python_are_told_with_what_they_cost() -> None:
+    assert in_python(Overhead(guest_us_per_batch=12.0)) == ""
+    assert in_python(Overhead(guest_us_per_batch=12.0, in_python=["rows"])) == ""  # it is no cost of the training
+    said = in_python(Overhead(guest_us_per_batch=64.2, in_python=["hooks", "rows"]))
+    assert said == "gputune's hooks ran in Python, 64 µs a batch, and would cost less in C (`gputune doctor` says how)"

@@ -44,7 +44,7 @@ def document(
     run: Features, *findings: Finding, guests: tuple[Guest, ...] | None = None, tuned: Tuned | None = None
 ) -> dict[str, Any]:
     """Return the document as an outsider reads it, after holding it against the schema."""
-    overhead = Overhead(sampler_cpu_share=0.004, guest_us_per_batch=1.1)
+    overhead = Overhead(sampler_cpu_share=0.004, guest_us_per_batch=1.1, in_python=["hooks"])
     read: dict[str, Any] = json.loads(to_json(build(run, findings, overhead=overhead, guests=guests, tuned=tuned)))
     jsonschema.validate(read, SCHEMA)
     return read
@@ -57,7 +57,7 @@ def test_holds_every_field_of_the_contract(features: Make, finding: Make) -> Non
     assert read["loaders"][0].items() >= {"where": "train.py:41", "num_workers": 0, "batch_size": 16}.items()
     assert read["findings"][0]["speedup"] == {"low": 1.9, "likely": 2.2, "high": 2.3, "at_least": False}
     assert read["findings"][0]["change"] == {"num_workers": 6}
-    assert read["overhead"] == {"sampler_cpu_share": 0.004, "guest_us_per_batch": 1.1}
+    assert read["overhead"] == {"sampler_cpu_share": 0.004, "guest_us_per_batch": 1.1, "in_python": ["hooks"]}
 
 
 def test_the_schema_knows_every_field_and_no_other(features: Make, finding: Make) -> None:

@@ -2,8 +2,9 @@
 
 Takes the switches of tests/simgpu/run.py (`--devices`, `--set`, `--fault`, `--stranger` …), and those of the runtime:
 `--queue` (launches that a stream holds), `--spin` or `--no-spin` (waits burn a core, as CUDA's default does), `--trace`
-(a line for each thing that the device did; `%p` in the path is the pid), `--scale` (of all kernels). Leaves with CMD's
-status, or with 77 and one sentence where the CUDA build of torch is not to be had.
+(a line for each thing that the device did; `%p` in the path is the pid), `--scale` (of all kernels), `--slower` (of all
+that is modelled, by a power of two: for a host so much slower than another). Leaves with CMD's status, or with 77 and
+one sentence where the CUDA build of torch is not to be had.
 """
 
 import argparse
@@ -19,6 +20,7 @@ assert _SPEC is not None
 assert _SPEC.loader is not None
 cards = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(cards)
+SLOWER = (1, 2, 4, 8, 16)  # powers of two: a link has so many lanes
 
 
 def main() -> int:
@@ -29,8 +31,11 @@ def main() -> int:
     parser.add_argument("--spin", action=argparse.BooleanOptionalAction, default=None)
     parser.add_argument("--trace", metavar="PATH")
     parser.add_argument("--scale", type=float, metavar="FACTOR")
+    parser.add_argument("--slower", type=int, choices=SLOWER)
     options = cards.parsed(parser)
     given = {name: getattr(options, name) for name in ("queue", "scale", "trace")}
+    if options.slower:
+        given["scale"] = options.slower * (options.scale or 1.0)
     given["spin"] = None if options.spin is None else int(options.spin)
     try:
         simcuda.ready()
@@ -39,6 +44,8 @@ def main() -> int:
         return simcuda.SKIP
     told = {name: None if value is None else str(value) for name, value in given.items()}
     with cards.made(options) as state:
+        for index in range(options.devices if options.slower else 0):
+            cards.simgpu.Cards(state).slower(options.slower, index)
         return int(cards.run(options.command, simcuda.environment(state, **told)))
 
 

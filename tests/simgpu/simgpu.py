@@ -78,6 +78,7 @@ def _library() -> ctypes.CDLL:
             ("sim_busy", d, [i]),
             ("sim_booked", i, [i, i, ctypes.POINTER(d)]),
             ("sim_set", i, [i, c, n]),
+            ("sim_slower", i, [i, i]),
             ("sim_name", i, [i, c]),
             ("sim_ghost", i, [i, i, n, i]),
             ("sim_xid", i, [i, i]),
@@ -237,6 +238,10 @@ class Cards:
         for name, value in params.items():
             if self._lib.sim_set(device, name.encode(), value) != 0:
                 raise KeyError(f"device {device} has no parameter {name}")
+
+    def slower(self, factor: int, device: int = 0) -> None:
+        """Make a device's copies and collectives take `factor` times as long, over so many lanes less."""
+        self._lib.sim_slower(device, factor)
 
     def name(self, text: str, device: int = 0) -> None:
         """Give a device another product name."""

@@ -1,10 +1,11 @@
 """Batch sizes grow to the knee of samples/s, and no further."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from gputune.features import Features, Machine
+from gputune.features import Allocator, Device, Features, Machine, OutOfMemory, Process
 from gputune.sweep.batches import AUTO, NotOurs, Sizes
 from gputune.sweep.budget import Budget
 from gputune.sweep.settings import setting
@@ -83,7 +84,7 @@ def test_a_size_whose_batches_are_skipped_is_none() -> None:
     def caught(size: int) -> Start:
         process = SimpleNamespace(batches=40, optimizer_steps=1 if size > 32 else 20)  # own: two batches a step
         machine = SimpleNamespace(memory_total=None, memory_limit=None)
-        run = SimpleNamespace(processes=(process,), devices=(), machine=machine)
+        run = SimpleNamespace(processes=(process,), devices=(), machine=machine, out_of_memory=())
         return Start(state=State.OK, log="", rates=(1000.0 * size,) * 10, run=run)  # type: ignore[arg-type] # stand-in
 
     own = SimpleNamespace(process=SimpleNamespace(batches=300, optimizer_steps=150))
@@ -173,3 +174,69 @@ def test_a_size_that_all_but_fills_the_host_s_memory_is_no_choice(machine) -> No
     assert numbers(found) == [16, 32]  # the script's own runs there anyway; the next one is the last that is looked at
     assert not found.tried[1].fits
     assert found.candidates() == [16]
+
+
+GB = 10**9
+
+
+def on_card(size: int, *, cached: int = 0) -> Start:
+    """A start on a card of 80 GB: 2 GB of weights, 1 GB a sample, a context of 1 GB, and `cached` B kept for later."""
+    peak = 2 * GB + size * GB
+    pool = Allocator(index="0", live=None, last=2 * GB, least=2 * GB, peak=peak, reserved=peak + cached)
+    process = Process(
+        pid=1, rank=None, wall=9.0, ledger={}, inclusive={}, loop=9.0, batches=25, samples=25, optimizer_steps=25,
+        allocators=(pool,),
+    )  # fmt: skip
+    device = Device(index="0", name="x", memory_used=GB + peak + cached, memory_total=80 * GB)
+    machine = Machine(cpus=2.0, cpus_seen=2)
+    run = Features(command=("x",), wall=9.0, machine=machine, processes=(process,), devices=(device,))
+    if peak + GB > 80 * GB:
+        return Start(state=State.OOM, log="", why="it ran out of memory", run=run)
+    return Start(state=State.OK, log="", rates=(float(size),) * 10, run=run)
+
+
+OF_24 = replace(OWN, batch_size=24)
+LIKE = {"outlook": SimpleNamespace(process=SimpleNamespace(batches=25, optimizer_steps=25))}
+
+
+def test_what_is_only_cached_fills_no_card() -> None:
+    found = tried(lambda size: on_card(size, cached=(76 - size) * GB), [16, 32], **LIKE)
+    assert [(size.filled.needed, size.fits) for size in found.tried] == [(19 * GB, True), (35 * GB, True)]
+
+
+def test_where_memory_ends_the_growing_the_largest_that_fits_is_tried_by_what_smaller_ones_took() -> None:
+    found = tried(on_card, script=OF_24, **LIKE)
+    assert numbers(found) == [24, 48, 96, 64]  # 69 would be nine tenths, and 64 is the next number of eights
+    assert [found.tried[n].state for n in (2, 3)] == [State.OOM, State.OK]
+    assert found.tried[3].filled.needed == 67 * GB
+    assert found.candidates()[0] == 64
+    assert numbers(tried(on_card, **LIKE)) == [16, 32, 64, 128]  # 64 fit already
+
+
+def test_the_largest_is_not_tried_where_the_last_one_bought_nothing() -> None:
+    def flat(size: int) -> Start:
+        start = on_card(size)
+        return start if start.state is State.OOM else Start(state=State.OK, log="", rates=(100.0,) * 10, run=start.run)
+
+    assert numbers(tried(flat, script=OF_24, **LIKE)) == [24, 48]
+
+
+def test_through_one_size_alone_a_line_goes_by_what_was_there_before_its_first_step() -> None:
+    assert numbers(tried(on_card, script=replace(OF_24, batch_size=48), **LIKE)) == [48, 96, 64]
+
+
+def test_a_loop_that_goes_on_where_memory_runs_out_says_whose_memory() -> None:
+    def caught(size: int) -> Start:
+        start = on_card(16)
+        assert start.run is not None
+        process = replace(start.run.processes[0], optimizer_steps=25 if size == 16 else 0)
+        gone = OutOfMemory(
+            gpu="0", index="0", pid=1, rank=None, where="train.py:3", asked=4 * GB, live=70 * GB, reserved=70 * GB,
+            free=GB, total=80 * GB, times=25, went_on=True,
+        )  # fmt: skip
+        run = replace(start.run, processes=(process,), out_of_memory=() if size == 16 else (gone,))
+        return replace(start, run=run)
+
+    found = tried(caught, **LIKE).tried[-1]
+    assert found.state is State.OOM
+    assert "it goes on where memory runs out (4 GB more of GPU 0, where tensors held 70 GB of its 80 GB)" in found.why

@@ -41,11 +41,12 @@ def test_the_way_is_a_longer_queue_first_and_more_workers_then() -> None:
 
 
 def test_nothing_is_held_against_what_is_as_fast_as_with_batches_that_cost_nothing() -> None:
-    profile = SimpleNamespace(ceiling=100.0, batch=8.0, ranks=1, rate=lambda _: 100.0)
+    profile = SimpleNamespace(most=lambda _: 100.0, batch=8.0, ranks=1, rate=lambda _: 100.0)
     enough, short = (Tally(setting=of(4), noise=0.005, visits=[[rate] * 10]) for rate in (99.5, 95.0))
     assert beyond(profile, {of(4): enough}, GRID, of(4)) is None
     assert beyond(profile, {of(4): short}, GRID, of(4)) == of(8, 2)  # 0.8 s of batches are ten
-    assert beyond(SimpleNamespace(**{**vars(profile), "ceiling": None}), {of(4): enough}, GRID, of(4)) == of(8, 2)
+    unknown = SimpleNamespace(**{**vars(profile), "most": lambda _: None})
+    assert beyond(unknown, {of(4): enough}, GRID, of(4)) == of(8, 2)
 
 
 def test_a_queue_is_long_where_that_is_for_nothing() -> None:

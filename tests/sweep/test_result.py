@@ -6,6 +6,7 @@ from dataclasses import replace
 from gputune.features import Loader
 from gputune.sweep.batches import Size
 from gputune.sweep.choosing import Tally, gain
+from gputune.sweep.filling import Filled
 from gputune.sweep.limits import Limits
 from gputune.sweep.result import Outcomes, document, to_json, words
 from gputune.sweep.search import Found, Outcome
@@ -110,7 +111,7 @@ def test_where_nothing_was_tried_it_does_not_say_that_something_was() -> None:
 
 def test_batch_sizes_are_rows_and_change_learning() -> None:
     sizes = [
-        Size(setting=workers(0, 32), state=State.OK, rate=900.0, full=0.95),
+        Size(setting=workers(0, 32), state=State.OK, rate=900.0, filled=Filled(share=0.95)),
         Size(setting=workers(0, 64), state=State.OOM, why="it ran out of memory"),
     ]
     made = document(outcomes(workers(6, 32), sizes=sizes))
@@ -120,5 +121,5 @@ def test_batch_sizes_are_rows_and_change_learning() -> None:
         (64, True, "oom"),
     ]
     said = words(made, "train.py")
-    assert "it fills 95% of the memory of the device" in said
+    assert "it filled 95% of the memory of the device" in said
     assert "batch_size=32" in said

@@ -286,3 +286,17 @@ def test_no_more_visits_follow_than_it_says(kind, truth) -> None:
     assert told
     assert all(left >= len(told) - number for number, left in enumerate(told, start=1))
     assert told[0] <= 41
+
+
+def test_page_locked_batches_are_tried_where_they_are_predicted_to_bring_anything() -> None:
+    grid = [*GRID, *(replace(s, pin_memory=True) for s in GRID)]
+
+    def pays(by: float):
+        return lambda s: sleeping(s) * (by if s.pin_memory else 1.0)
+
+    search, regret = searched(World(pays(1.4)), pays(1.02), grid=grid)  # the model knows next to nothing of it
+    assert search.best.setting.pin_memory
+    assert regret < 0.05
+    world = World(pays(0.8))
+    searched(world, pays(1.0), grid=grid)
+    assert not any(s.pin_memory for s in world.visits)

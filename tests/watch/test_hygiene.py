@@ -249,3 +249,8 @@ def test_a_long_argument_takes_no_time_to_mask(part) -> None:
     before = time.process_time()
     mask([part * (100_000 // len(part))])
     assert time.process_time() - before < 5.0
+
+
+@pytest.mark.parametrize("password", ["-pmy-secret-1", "-ptoken", "-pkey=x"])
+def test_a_password_that_looks_like_a_name_hides_itself_and_not_what_follows(password: str) -> None:
+    assert mask(["sshpass", password, "ssh", "host"]) == ("sshpass", "-p***", "ssh", "host")

@@ -552,6 +552,7 @@ class Zoo:
     bars: tuple[float, float] = BARS
     bare_twins: bool = False
     parts: tuple[str, ...] = ()  # ends of the names of their cases
+    get_ready: Callable[[], None] = lambda: None  # before anything runs
 
 
 def main(zoo: Zoo) -> int:
@@ -574,6 +575,8 @@ def main(zoo: Zoo) -> int:
     way = Way(args.attempts, args.keep, args.loaded, args.rounds, most, args.resume, zoo.bare_twins)
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
+    if not args.again:
+        zoo.get_ready()
     chosen = [] if args.again else zoo.cases(args.only)
     if args.bare:
         for case in chosen:

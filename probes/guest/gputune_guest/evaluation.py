@@ -13,11 +13,14 @@ Nobody says "evaluation", so it is concluded, and doubt means that there was non
 
 Its place is where the training calls for it, and not the line of a helper that says `eval()`: the innermost frame of a
 function under which steps were made, or batches asked for with gradients on, as well.
+
+Whether a phase draws random numbers is looked at where it begins and ends (`drawing.py`). An iterator draws its seed as
+it is constructed, which is before it opens a phase, and closes one.
 """
 
 import sys
 
-from gputune_guest import patching, places, ring, spans, wrapping
+from gputune_guest import drawing, patching, places, ring, spans, wrapping
 from gputune_guest.words import END, EVALUATION, SPAN
 
 now = ring.now
@@ -35,15 +38,17 @@ _trains = set()  # ids of loaders between whose batches a step was made
 first_optimizer = None  # what step.py keeps of it
 _steps_before = 0  # at the end of the last phase that had no iterator in it
 _born = 0  # iterators that came to life or began again so far
+_early = None  # the states of random generators before an iterator that may open a phase was constructed
 
 
 class _Phase:
     """A phase that is open: `certain` when gradients were off, `seen` when it had a batch, `proved` until when."""
 
-    __slots__ = ("certain", "first", "proved", "seen", "site", "t0")
+    __slots__ = ("certain", "first", "look", "proved", "seen", "site", "t0")
 
     def __init__(self, t0, first, certain, site):
         self.t0, self.first, self.certain, self.site = t0, first, certain, site
+        self.look = drawing.begin(EVALUATION, _early)
         self.seen = False
         self.proved = 0
 
@@ -80,11 +85,12 @@ def _kind():
     return ROLLOUT if any(name in sys.modules for name in ENVIRONMENTS) else "evaluation"
 
 
-def _close(t1, confirmed=False):
+def _close(t1, confirmed=False, surely=False):
     global _steps_before
     mine, here.phase = here.phase, None
     ring.since(0)
     if mine.seen or mine.certain or confirmed:
+        drawing.end(mine.look, surely)
         ring.record(SPAN, EVALUATION, mine.t0, t1, mine.site)
     if not mine.seen:
         _steps_before = steps()
@@ -106,11 +112,27 @@ def on_batch(mine, t0, t1, code):
         here.phase.seen = True
         if code == END or not mine.grad:
             here.phase.proved = t1
+        if code == END and here.phase.look is not None:
+            here.phase.look.still()
 
 
-def on_iterator(mine, t0, frame):
-    """Take notice of an iterator that came to life, or began again, at `t0`."""
-    global _born
+def before_iterator(grad):
+    """Take notice that an iterator is about to be constructed, or to begin again, with gradients or without."""
+    global _early
+    _early = None
+    if spans.silent or spans.get_ident() != here.trainer:
+        return
+    phase = here.phase
+    if phase is None:
+        if not grad and drawing.is_due(EVALUATION):
+            _early = drawing.states()
+    elif phase.look is not None:
+        phase.look.still()
+
+
+def on_iterator(mine, loader, t0, frame):
+    """Take notice of an iterator of a loader that came to life, or began again, at `t0`."""
+    global _born, _early
     _born += 1
     mine.born = _born
     if spans.get_ident() != here.trainer or spans.silent:
@@ -118,10 +140,13 @@ def on_iterator(mine, t0, frame):
     if here.phase is None:
         if not mine.grad:
             _open(t0, _born, True, frame)
+            _early = None
         elif _looks < LOOKS:
             _learn(frame)  # an evaluation may come before the first step
     elif mine.grad and mine.loader in _trains:
         _close(t0)
+    if here.phase is None:
+        drawing.trains(loader)
 
 
 def on_other(mine):
@@ -167,14 +192,14 @@ def _mode(training, frame):
     if spans.get_ident() != here.trainer or spans.silent:
         return
     if training and here.phase is not None:
-        _close(now(), confirmed=steps() - _steps_before >= SELDOM)
+        _close(now(), confirmed=steps() - _steps_before >= SELDOM, surely=True)
     elif not training and here.phase is None:
         _open(now(), _born + 1, not sys.modules["torch"].is_grad_enabled(), frame)
 
 
 def _forked():
-    global _steps_before, _born, _looks, first_optimizer
-    first_optimizer = None
+    global _steps_before, _born, _early, _looks, first_optimizer
+    first_optimizer = _early = None
     _steps_before = _born = _looks = 0
     _callers.clear()
     _trains.clear()

@@ -9,7 +9,7 @@ import importlib
 import os
 import sys
 
-from gputune_guest import places, ranks, ring, wrapping
+from gputune_guest import here, places, ranks, ring, wrapping
 
 FAMILIES = (
     *(
@@ -123,6 +123,7 @@ def _process(torch, tensorflow=None):
         "rank": rank,
         "local_rank": local_rank,
         "world_size": world_size,
+        "native": here.fast is not None,
     }
 
 

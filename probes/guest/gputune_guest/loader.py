@@ -167,6 +167,7 @@ def _adopt(theirs):
 def _constructed(original):
     def before(args, _kwargs):
         theirs, loader = args[:2]
+        evaluation.before_iterator(_grad_enabled())
         t0 = now()
         apart = _apart()
         if not apart:
@@ -185,7 +186,10 @@ def _constructed(original):
 def _reset(original):
     def before(args, _kwargs):
         theirs, loader = args[:2]
-        return (theirs, loader, now()) if id(theirs) in _iterators else None  # None: inside its construction
+        if id(theirs) not in _iterators:
+            return None  # inside its construction
+        evaluation.before_iterator(_grad_enabled())
+        return theirs, loader, now()
 
     def after(begun, _result, _error):
         _came(*begun, True, 1)
@@ -214,7 +218,7 @@ def _came(theirs, loader, t0, made, again):
     mine.count, mine.grad = 0, _grad_enabled()
     _tell(mine, working, t0, t1, again, NEW if settings.first(built) else 0)
     record(SPAN, LOADER_START, t0, t1, 0, 0, mine.number, _apart())
-    evaluation.on_iterator(mine, t0, sys._getframe().f_back)
+    evaluation.on_iterator(mine, built, t0, sys._getframe().f_back)
 
 
 def _tell(mine, working, t0, t1, again, code):  # noqa: PLR0913, PLR0917 - one record's fields

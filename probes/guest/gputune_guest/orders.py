@@ -24,7 +24,7 @@ MOST = 64  # orders that are remembered, for those that come after them may be r
 class Order:
     """One order. `served` and `refused` hold the places of the loaders for which it was answered so."""
 
-    __slots__ = ("asked", "do", "left", "refused", "seq", "served", "where")
+    __slots__ = ("asked", "do", "left", "pin", "refused", "seq", "served", "where")
 
     def __init__(self, seq, told):
         self.seq = seq
@@ -34,8 +34,11 @@ class Order:
         self.where = told.get("where") or None
         self.left = None if told.get("batches") is None else _number("batches", told["batches"], 1)
         self.asked = _checked(told.get("set") or {}) if self.do == "serve" else {}
+        self.pin = told.get("pin", False)  # of a replay
         if self.do == "replay" and self.left is None:
             raise ValueError("it does not say how many batches")
+        if not isinstance(self.pin, bool):
+            raise ValueError("pin: %r is neither true nor false" % (self.pin,))
         self.served, self.refused = set(), set()
 
     def means(self, where):

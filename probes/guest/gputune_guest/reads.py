@@ -28,8 +28,10 @@ get_ident = _thread.get_ident
 FIRST, EVERY = 5, 16  # batches 1 to 4 of each process that makes them, and each 16th; number 0 imports and warms up
 FEW = 2  # files of a sampled batch that are asked which device they lie on
 MOST_DEVICES = 8  # told a process
+MOST_FILES = 4096  # told apart in a process, by twos of each sampled batch
+FIRST_FILES = 8  # looked at before it is said how many of them are different ones; then whenever they are twice as many
 LARGE = 65536  # bytes; a file held open that is smaller is no data set
-TRIES = 9  # times that one small file is opened and read again, once a process
+TRIES = 9  # times that a copy of one small file is opened and read, once a process
 SMALL = 65536  # bytes of it at the most
 LONG = 2_000_000  # ns; where one of these takes longer they end: the file is a while away
 UNPARSED = 3  # arguments up to which `fromfile` reads bytes; the fourth makes it read text
@@ -41,6 +43,9 @@ _O_DIRECT = getattr(os, "O_DIRECT", 0)
 _seen = 0  # batches made here
 _look = None  # the batch that is being looked at
 _told = set()  # devices
+_sizes = {}  # (device, inode) of files that were looked at, to their place among them and their bytes
+_latest = -1  # place of the last one
+_looked = 0  # how often one was
 _searched = False
 _priced = False
 _io = None  # descriptor of this process's own
@@ -51,7 +56,7 @@ class _Look:
 
     __slots__ = (
         *("after", "asked", "before", "code", "depth", "descriptor", "file", "ident", "locks", "ns", "opens"),
-        *("originals", "reader"),
+        *("copy", "originals", "reader"),
     )
 
     def __init__(self, descriptor, code):
@@ -62,6 +67,7 @@ class _Look:
         self.descriptor = descriptor
         self.after = (-1, -1)
         self.file = None  # how the first one was opened
+        self.copy = None  # and what it holds, where it is small and has not been told what it costs
         self.reader = None  # and what has read it whole, where that was seen
         self.locks = locks.Locks()
 
@@ -120,15 +126,15 @@ def end(look, t0, t1, samples):
     global _searched, _priced
     asked, read = -1, -1
     if look.before[0] >= 0 and look.after[0] >= 0:
-        asked, read = look.after[0] - look.before[0], look.after[1] - look.before[1]
+        asked, read = look.after[0] - look.before[0] - len(look.copy or b""), look.after[1] - look.before[1]
     if not look.opens and not _searched and (asked >= LARGE or read >= LARGE):
         _searched = True
         _search(look)
     locks.tell(look.locks, look.code & INLINE, t0, t1)
     ring.record(READS, look.code, t0, t1, look.ns, asked, read, samples, look.opens)
-    if look.file is not None and not _priced:
+    if look.copy is not None and not _priced:
         _priced = True
-        _price(look.reader, *look.file)
+        _price(look.copy, look.reader, *look.file)
 
 
 def _counters(inline):
@@ -178,6 +184,7 @@ def _counted(original):
             _took(look, took, file.fileno() if look.asked < FEW else -1)
             if look.file is None:
                 look.file = (original, args, dict(kwargs))
+                look.copy = None if _priced else _copied(original, name, kwargs, file)
 
     return wrapping.around(original, before, after)
 
@@ -245,7 +252,11 @@ def _took(look, ns, fd):
 def _place(look, fd, least):
     """Tell the device and the folder of a regular file of at least `least` bytes, once a device."""
     about = os.fstat(fd)
-    if not stat.S_ISREG(about.st_mode) or about.st_size < least or len(_told) >= MOST_DEVICES:
+    if not stat.S_ISREG(about.st_mode) or about.st_size < least:
+        return
+    if not least:
+        _tell_apart(about)
+    if len(_told) >= MOST_DEVICES:
         return
     if least and fcntl.fcntl(fd, fcntl.F_GETFL) & _O_DIRECT:
         look.code |= DIRECT
@@ -256,35 +267,83 @@ def _place(look, fd, least):
         ring.note(n="reads", device=device, folder=os.path.dirname(path))
 
 
-def _price(reader, original, args, kwargs):
-    """Tell what a small file costs beside being opened: one of theirs is named, opened, read and closed again.
+def _tell_apart(about):
+    """Count files that are opened, and the different ones among them: many samples may come from few files.
 
-    Done once a process, for a regular file that Python's own `open` was given by its name. `reader` is what has read it
-    whole, with its arguments; None where that is not known.
+    A second pass that opens the same ones in the same order tells nothing of that: it is left out.
     """
+    global _looked, _latest
+    if len(_sizes) >= MOST_FILES:
+        return
+    key = about.st_dev, about.st_ino
+    is_new = key not in _sizes
+    place, _ = _sizes.setdefault(key, (len(_sizes), about.st_size))
+    before, _latest = _latest, place
+    if not is_new and place != before and place == (before + 1) % len(_sizes):
+        return
+    _looked += 1
+    if _looked >= FIRST_FILES and not _looked & (_looked - 1):
+        ring.note(n="distinct", looked=_looked, files=len(_sizes), bytes=sum(size for _, size in _sizes.values()))
+
+
+def _copied(original, name, kwargs, file):
+    """Return what a small regular file holds that Python's own `open` was given by its name; None for any other.
+
+    It is read through the descriptor that they have just opened: none of theirs is opened again.
+    """
+    kind, text = type(name), os.fspath(name)
+    plain = kind is str or kind.__module__.startswith("pathlib")
+    if type(original) is not _BUILT_IN or type(text) is not str or not plain or kwargs.get("opener"):
+        return None
+    about = os.fstat(file.fileno())
+    if not stat.S_ISREG(about.st_mode) or about.st_size > SMALL:
+        return None
+    return os.pread(file.fileno(), about.st_size, 0)
+
+
+def _price(copy, reader, original, args, kwargs):
+    """Tell what a small file costs beside being opened: a copy of one of theirs is opened, read and closed again.
+
+    Done once a process; the copy lies beside the rings for so long. `reader` is what has read the file whole, with its
+    arguments; None where that is not known.
+    """
+    ending = os.path.splitext(os.fspath(args[0] if args else kwargs["file"]))[1]
+    path = os.path.join(os.environ["GPUTUNE_RINGS"], ".price-%d%s" % (os.getpid(), ending))
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:  # no room beside the rings: then it is not told
+        return
+    try:
+        if os.write(fd, copy) == len(copy):
+            _timed(path, reader, original, args, kwargs)
+    except OSError:
+        return
+    finally:
+        os.close(fd)
+        os.unlink(path)
+
+
+def _timed(path, reader, original, args, kwargs):
+    """Tell what the copy costs, opened by what they have opened theirs by, and their name what it costs to be made."""
     if not args:
         args = (kwargs.pop("file", None),)
     kept = _lives_on(args)
     name = args[0]
     kind, text = type(name), os.fspath(name)
-    plain = kind is str or kind.__module__.startswith("pathlib")
-    if type(original) is not _BUILT_IN or type(text) is not str or not plain or kwargs.get("opener"):
-        return
-    about = os.stat(text)
-    if not stat.S_ISREG(about.st_mode) or about.st_size > SMALL:
-        return
     through = kind is not str and len(args) == PATH_OPEN and not kwargs
     naming, opening, whole = [], [], []
     while len(naming) < TRIES and not (opening and opening[-1] > LONG):
         t0 = now()
-        named = kind(text)
+        kind(text)
         t1 = now()
-        file = original(named, *args[1:], **kwargs)
+        there = kind(path)
+        naming.append(t1 - t0)
+        t1 = now()
+        file = original(there, *args[1:], **kwargs)
         t2 = now()
         file.close()
-        naming.append(t1 - t0)
         opening.append(t2 - t1)
-        whole.append(_read(reader, text) if reader else _all_of(original, kind(text), args[1:], kwargs, through))
+        whole.append(_read(reader, path) if reader else _all_of(original, kind(path), args[1:], kwargs, through))
     naming, opening, whole = (sorted(times)[len(times) // 2] for times in (naming, opening, whole))
     ring.note(n="files", naming=naming, opening=opening, ending=max(0, whole - opening), kept=kept)
 
@@ -324,24 +383,31 @@ def _search(look):
 
     Done once a process.
     """
+    sizes = {}
     for entry in os.listdir("/proc/self/fd"):
-        _held(look, int(entry))
+        _held(look, int(entry), sizes)
+    if sizes:
+        ring.note(n="held", bytes=sum(sizes.values()))
 
 
-def _held(look, fd):
+def _held(look, fd, sizes):
     try:
         if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            about = os.fstat(fd)
+            if stat.S_ISREG(about.st_mode) and about.st_size >= LARGE:
+                sizes[about.st_dev, about.st_ino] = about.st_size
             _place(look, fd, LARGE)
     except OSError:  # the descriptor of the listing itself, or one that another thread has closed
         return
 
 
 def _forked():
-    global _seen, _look, _told, _searched, _priced, _io
+    global _seen, _look, _told, _searched, _priced, _io, _sizes, _looked, _latest
     if _look is not None:  # the dataset forks while it makes a batch: the child's is nobody's sample
         stop(_look)
     _seen, _look, _told, _searched, _priced = 0, None, set(), False, False
     _io = spans.local.io = None
+    _sizes, _looked, _latest = {}, 0, -1
 
 
 wrapping.after_fork(_forked)

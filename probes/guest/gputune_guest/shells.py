@@ -405,7 +405,7 @@ class Shell:
 
         replay = self._replay
         try:
-            replay.copies = trial.Replayed(batch)
+            replay.copies = trial.Replayed(batch, replay.order.pin)
         except Exception as error:
             self._replay = None
             self._answer(theirs, "refused", replay.order, replay.t0, "its batches cannot be copied: %s" % error)

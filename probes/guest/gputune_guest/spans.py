@@ -9,7 +9,7 @@ import _thread
 import functools
 import sys
 
-from gputune_guest import places, ring, wrapping
+from gputune_guest import drawing, places, ring, wrapping
 from gputune_guest.words import CHECKPOINT, LOGGING, REPORTING, SPAN, SYNC
 
 now = ring.now
@@ -26,6 +26,7 @@ KINDS = 2  # that a record has room for
 LONGEST = 200_000_000  # ns that a record may wait for more of its kind
 SYNCS = frozenset(["os.fsync", "os.fdatasync"])
 NOTHING = frozenset([0])  # a thread is in nothing that counts as one
+DRAWN = frozenset([CHECKPOINT, LOGGING, REPORTING])  # may come more rarely: do they draw random numbers?
 READING = frozenset([0, LOGGING, REPORTING])  # or in what may read tensors: that wait is told apart
 
 silent = False  # in a worker
@@ -65,18 +66,20 @@ def timed(  # noqa: C901, PLR0913, PLR0917 - options, and what is decided by the
         if local.depth:
             return _reads()
         local.depth = code
+        look = drawing.begin(code) if code in DRAWN and get_ident() == here.trainer else None
         t0 = now()
         if marked:
             mark(SPAN, code, t0)
-        return t0, _meets(code), None, (args, kwargs)
+        return t0, _meets(code), None, (args, kwargs), look
 
     def after(begun, _result, _error):
         t1 = now()
-        t0, step, outer, given = begun
+        t0, step, outer, given, look = begun
         if outer is not None:
             _have_read(begun)
             return
         local.depth = 0
+        drawing.end(look)
         _met(step)
         if local.waited:
             t0 = _waited(t0, what, sys._getframe().f_back)
@@ -101,11 +104,11 @@ def _met(step):
 def _reads():
     """Begin to wait for the device inside a log line or a report; what the call makes in turn is the same wait."""
     outer, local.depth = local.depth, SYNC
-    return now(), _meets(SYNC), outer, None
+    return now(), _meets(SYNC), outer, None, None
 
 
 def _have_read(begun):
-    t0, step, outer, _given = begun
+    t0, step, outer = begun[:3]
     local.waited += now() - t0
     local.depth = outer
     _met(step)

@@ -122,13 +122,16 @@ class _Trial:
 
 
 class Replayed:
-    """The first batch of a loader, handed out again as it was, whatever the script did to it meanwhile."""
+    """The first batch of a loader, handed out again as it was, whatever the script did to it meanwhile.
 
-    def __init__(self, batch):
+    In page-locked memory where it is there, or is to be (`pin`).
+    """
+
+    def __init__(self, batch, pin=False):
         import torch
 
         self.tensor = torch.Tensor
-        self.pinned = _has_device() and any(t.is_pinned() for t in self._tensors(batch))
+        self.pinned = _has_device() and (pin or any(t.is_pinned() for t in self._tensors(batch)))
         self.pristine = copy.deepcopy(batch)
         self.lent = []  # (lent tensor, its version then) in the order in which they are met
         self.position = 0
@@ -170,7 +173,7 @@ class Replayed:
             if _version(lent) == version:
                 return lent
         lent = pristine.clone()
-        if self.pinned:
+        if self.pinned and lent.device.type == "cpu":
             lent = lent.pin_memory()
         self.lent[at : at + 1] = [(lent, _version(lent))]
         return lent

@@ -35,7 +35,7 @@ def main() -> None:
         model = nn.Sequential(*(nn.Sequential(nn.Linear(2048, 2048), nn.ReLU()) for _ in range(10)))
         x = torch.zeros(BATCH, 2048)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
-    pace = kit.Pace()
+    pace = kit.Pace(whole=True)
     for step in range(450):
         if step == 100 and not args.sound:
             fail()

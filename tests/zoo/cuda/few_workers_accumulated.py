@@ -1,7 +1,5 @@
 """Micro-batches of documents that one worker fetches from a store; the optimizer takes every fourth step."""
 
-import time
-
 import kit_cuda as kit
 import torch
 from torch import nn
@@ -22,7 +20,7 @@ class Documents(Dataset):
         return BATCH * 180
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.003)
+        kit.wait(0.003)
         return torch.arange(index, index + LENGTH + 1) % 4096
 
 

@@ -32,7 +32,7 @@ def main() -> None:
         model = nn.Sequential(*blocks, nn.Linear(WIDTH, 1))
         x = torch.zeros(BATCH, WIDTH)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-    pace = kit.Pace()
+    pace = kit.Pace(whole=True)
     for step in range(1, 401):
         with torch.autocast("cuda", torch.bfloat16):
             loss = model(x).square().mean()

@@ -34,7 +34,7 @@ def main() -> None:
         held_out = [torch.zeros(BATCH, LENGTH, WIDTH) for _ in range(60)]
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     rows = torch.zeros(4, BATCH, LENGTH, WIDTH).half().pin_memory()
-    pace = kit.Pace()
+    pace = kit.Pace(whole=True)
     for step in range(1, 401):
         x = rows[step % 4].to("cuda", non_blocking=True)
         with torch.autocast("cuda", torch.bfloat16):

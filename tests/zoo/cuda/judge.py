@@ -2,10 +2,13 @@
 
 The scripts are trainings with the real CUDA build of torch on the simulated runtime of tests/simcuda, each at three
 settings of what a card and a driver may be like. Options, table and totals are those of the judge in tests/zoo, which
-this one hands its cases to; twins run bare.
+this one hands its cases to; twins run bare. First a script of known pace tells how much slower this host is than that
+of the scripts, whose times were chosen there; all that is modelled takes so much longer (`ZOO_SLOWER`, if it is set).
 """
 
 import importlib.util
+import math
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +30,9 @@ SETTINGS = {  # launches that a stream holds, and whether waits burn a core, as 
     "sleeping": ["--queue", "1024", "--no-spin"],
     "short-queue": ["--queue", "256", "--no-spin"],
 }
+HOST_BOUND, HOST_BOUND_S = "small_batch_convnet", 0.003  # a script of nothing but launching, s a step
+MOST_SLOWER = 16
+ENOUGH_S = 12.0  # of most loops: then their pace is known, and gputune has seen them for long enough
 
 
 def scripts(only: str = "") -> list[zoo.Case]:
@@ -44,6 +50,7 @@ def cases(only: str) -> list[zoo.Case]:
 def _at(case: zoo.Case, setting: str) -> zoo.Case:
     header = zoo.header(case.path)
     cards = ["--devices", str(header.get("devices", 1)), *SETTINGS[setting], *header.get("always", [])]
+    cards += ["--slower", os.environ.get("ZOO_SLOWER", "1")]
     return replace(
         case,
         name=f"{case.name}@{setting}",
@@ -52,5 +59,21 @@ def _at(case: zoo.Case, setting: str) -> zoo.Case:
     )
 
 
+def get_ready() -> None:
+    """Find out how slow this host is, in powers of two, unless somebody has said it."""
+    os.environ.setdefault("ZOO_SECONDS", str(ENOUGH_S))
+    if "ZOO_SLOWER" not in os.environ:
+        (case,) = cases(f"{HOST_BOUND}@sleeping")
+        bare = zoo.run_once(case, ["--batch-size", "1"], mended=True, kept=None)
+        os.environ["ZOO_SLOWER"] = str(slower(1 / bare.pace))
+    print(f"this host is {os.environ['ZOO_SLOWER']} times slower than the scripts' own", file=sys.stderr)
+
+
+def slower(step_s: float) -> int:
+    """Return how many times slower than the scripts' own a host is on which such a step takes `step_s` s."""
+    return min(MOST_SLOWER, 2 ** max(0, round(math.log2(step_s / HOST_BOUND_S))))
+
+
 if __name__ == "__main__":
-    sys.exit(zoo.main(zoo.Zoo(cases, HERE / "results.json", BARS, bare_twins=True, parts=tuple(SETTINGS))))
+    parts = tuple(SETTINGS)
+    sys.exit(zoo.main(zoo.Zoo(cases, HERE / "results.json", BARS, bare_twins=True, parts=parts, get_ready=get_ready)))

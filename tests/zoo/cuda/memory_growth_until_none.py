@@ -36,7 +36,7 @@ def main() -> None:
         x = torch.zeros(BATCH, WIDTH)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     history = []
-    pace = kit.Pace()
+    pace = kit.Pace(whole=True)
     for _step in range(750):
         with torch.autocast("cuda", torch.bfloat16):
             guessed, seen = model(x)

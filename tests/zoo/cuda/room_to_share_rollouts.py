@@ -1,7 +1,5 @@
 """Nothing is wrong: a policy acts in a simulator which cannot be hurried, on a card that is hardly used."""
 
-import time
-
 import kit_cuda as kit
 import torch
 from torch import nn
@@ -29,7 +27,7 @@ class Policy(nn.Module):
 
 def stepped(actions: torch.Tensor) -> torch.Tensor:
     """Return what the simulator makes of the agents' actions."""
-    time.sleep(0.015)
+    kit.wait(0.015)
     return torch.zeros(len(actions), SEEN)
 
 

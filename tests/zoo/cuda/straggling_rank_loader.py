@@ -1,7 +1,5 @@
 """Two ranks; the files of one are on a slower disk, and the other waits for it in every exchange of gradients."""
 
-import time
-
 import kit_cuda as kit
 
 if __name__ == "__main__":
@@ -30,7 +28,7 @@ class Shards(IterableDataset):
 
     def __iter__(self):
         for turn in range(260):
-            time.sleep(self.seconds)
+            kit.wait(self.seconds)
             yield torch.full((BATCH, 3, SIDE, SIDE), turn % 256, dtype=torch.uint8)
 
 
