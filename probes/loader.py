@@ -247,7 +247,7 @@ def _early(path: Path) -> dict[str, Json]:
         return {}
     try:
         fields = json.loads(os.read(file, EARLY)) if stat.S_ISREG(os.fstat(file).st_mode) else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         fields = None
     finally:
         os.close(file)
