@@ -9,8 +9,8 @@ Why it matters: the CPUs set the pace of the training; the device waits for them
 
 What to do: make a batch cheaper. What fits is named with its gain: keep all samples as one tensor, made once and read
 by `__getitems__`; index and transform whole batches there, or on the device; decode once and cache that. The last
-number is what a loop that never waits for batches were worth. Else decode and resize once, offline; use faster
-decoders (libjpeg-turbo, DALI or nvJPEG on the device), fewer or cheaper transforms; or take more CPUs per device.
+number is what a loop were worth that never waits for batches. Else decode and resize once, offline; use faster decoders
+(libjpeg-turbo, DALI or nvJPEG on the device), fewer or cheaper transforms; or take more CPUs per device.
 
 When it is wrong: when the CPUs are full of something else (then `busy-host` is the cause), or when the time is in a
 library that could use its threads better. What comes out of the user's own code is taken for work that needs no doing
@@ -82,7 +82,7 @@ def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
 def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
     found, bound = remedies(outlook), outlook.without_waiting()
     speedup = _speedup(outlook, found, bound)
-    ceiling = max(speedup.likely, min(MOST, 1 / max(TINY, 1 - outlook.starving)))
+    ceiling = max(speedup.likely, _ceiling(outlook))
     return Finding(
         id="heavy-preprocessing",
         says=(
@@ -107,6 +107,12 @@ def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
         },
         where=outlook.loader.where,
     )
+
+
+def _ceiling(outlook: Outlook) -> float:
+    """Return what a loop were worth that never waits for batches, with its steps as they are, or its device's work."""
+    stays = max(outlook.per_batch * (1 - outlook.starving), outlook.job.floor)
+    return min(MOST, outlook.per_batch / max(TINY, stays))
 
 
 def _parts(outlook: Outlook) -> str:

@@ -54,6 +54,7 @@ YOUNG = 10 * BEAT  # ns; so long everything is read on every tick, and the role 
 PRESSING = 8  # a ring with an eighth of its records unread is read at once
 SETTLE = 0.1  # s; a folder that changed this short ago may change again within one tick of its time stamp
 MOST_NOTES = 1 << 20  # bytes of notes that are believed
+LEFT = ".raised"
 EARLY = 4096  # bytes of an error that ended a script without torch: several times what a guest tells
 
 BATCH = int(Kind.BATCH)  # looked up for every record, and an enum's members are slow to look up
@@ -238,22 +239,21 @@ class Ring:
         self._map.close()
 
 
-def _early(folder: Path, pid: int) -> tuple[Path, dict[str, Json]] | None:
-    """Return what a process left that an error ended before it had a ring, and its file; None where it left none."""
-    path = folder / f"{pid}.raised"
+def _early(path: Path) -> dict[str, Json]:
+    """Return what a process left that an error ended before it had a ring; nothing of a file that is none of that."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return None
+        return {}
     try:
         fields = json.loads(os.read(file, EARLY)) if stat.S_ISREG(os.fstat(file).st_mode) else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         fields = None
     finally:
         os.close(file)
     if not isinstance(fields, dict) or fields.get("n") != "raised":
-        return path, {}
-    return path, _masked(fields)
+        return {}
+    return _masked(fields)
 
 
 def _masked(fields: dict[str, Json]) -> dict[str, Json]:
@@ -461,6 +461,11 @@ class Rings:
             self._arrive(pid, when, number, path)
         for ring in sorted(rings, key=lambda r: r.created):
             self._own(ring)
+        for name in names:
+            pid = name[: -len(LEFT)] if name.endswith(LEFT) else ""
+            process = self._by_pid.get(int(pid)) if pid.isdecimal() else None
+            if process is not None and (fields := _early(self._folder / name)):
+                readings.append(Note(process.index, fields))
 
     def _half_made(self, path: Path) -> bool:
         """Return whether a file is so young that its guest may still be making it; it is looked at again then."""
@@ -593,10 +598,8 @@ class Rings:
         ended = process.replaced or now()
         files = [] if process.hello is None or process.replaced else [process.hello]
         files += [] if process.ringless is None else [process.ringless[1]]
-        early = _early(self._folder, process.pid) if ring is None else None
-        if early is not None:
-            files.append(early[0])
-            readings += [Note(process.index, early[1])] if early[1] else []
+        if f"{process.pid}{LEFT}" in self._seen:
+            files.append(self._folder / f"{process.pid}{LEFT}")
         if ring is not None:
             self._drain(process, ring, now(), readings, beat=False)
             ring.look()

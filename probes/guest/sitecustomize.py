@@ -142,9 +142,11 @@ def _listen(folder):
 
             told = {"n": "raised", "what": raising.line(error), "where": raising.where(raising.innermost(error))}
             flags = os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            file = os.open("%s/%d.raised" % (folder, pid), flags, 0o600)
+            path = "%s/%d.raised" % (folder, pid)
+            file = os.open(path + ".new", flags, 0o600)
             os.write(file, json.dumps(told).encode())
             os.close(file)
+            os.rename(path + ".new", path)  # whole, or not there
         except Exception:
             return
 

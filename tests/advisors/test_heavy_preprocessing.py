@@ -169,3 +169,10 @@ def test_what_takes_long_to_decode_is_worth_a_cache_though_not_all_samples_fit(r
     assert next(name for name in finding.evidence if name.startswith("remedy.")) == "remedy.decoded"
     assert finding.do.startswith("cache what is decoded (x")
     assert ", and pickling " in finding.says
+
+
+def test_the_ceiling_is_a_loop_that_never_waits_or_its_device_that_always_works(run, device) -> None:
+    (alone,) = advise(made(run))
+    (busy,) = advise(made(run, devices=(device(busy=0.8),)))
+    assert alone.evidence["ceiling"] == pytest.approx(6.9 / 4.0)
+    assert busy.evidence["ceiling"] == pytest.approx(1.25, rel=0.02)

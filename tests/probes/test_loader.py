@@ -293,3 +293,30 @@ def test_nothing_waits_once_the_command_has_ended(write: Any, rings: Path) -> No
     write.record(Kind.STEP, 0, 5, 6)
     assert len(records(next(probe))) == 1
     probe.close()
+
+
+RAISED = '{"n": "raised", "what": "OSError: https://me:s3cr3t-word@host refused", "where": "train.py:3"}'
+
+
+def test_the_error_of_a_process_without_a_ring_is_a_note_of_its_own_without_secrets(rings: Path, read) -> None:
+    (rings / f"{os.getpid()}.hello").write_text("")
+    (rings / f"{os.getpid()}.raised").write_text(RAISED)
+    (fields,) = (r.fields for r in read() if isinstance(r, Note))
+    assert fields == {"n": "raised", "what": "OSError: https://me:***@host refused", "where": "train.py:3"}
+    assert not [r for r in read() if isinstance(r, Note)]
+
+
+def test_what_is_no_error_of_a_known_process_is_left_out(rings: Path, read, tmp_path: Path) -> None:
+    me = rings / f"{os.getpid()}.raised"
+    (rings / f"{os.getpid()}.hello").write_text("")
+    (rings / "²3.raised").write_text(RAISED)
+    (rings / "99999999.raised").write_text(RAISED)
+    (rings / f"{os.getpid()}.raised.new").write_text(RAISED)
+    (tmp_path / "told").write_text(RAISED)
+    for make in (lambda: me.write_text("[" * 4000), lambda: me.symlink_to(tmp_path / "told"), lambda: os.mkfifo(me)):
+        assert loader._early(me) == {}
+        make()
+        assert loader._early(me) == {}
+        me.unlink()
+    me.write_text(RAISED[:-1] + ' "n": "loader"}')
+    assert not [r for r in read() if isinstance(r, Note)]

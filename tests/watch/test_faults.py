@@ -260,7 +260,7 @@ def test_a_script_that_failed_before_it_used_torch_is_told_with_its_error(watch,
     done = watch("--", "sh", "-c", f"'{sys.executable}' train.py")
     assert done.returncode == 1
     text = " ".join(done.stderr.split())
-    assert "the command failed before it used torch" in text
+    assert "the command failed before it trained" in text
     assert "ended by ModuleNotFoundError: No module named 'no_such_module_of_mine', at train.py:3" in text
     assert json.loads((run_folder() / "findings.json").read_text())["error"]["where"] == "train.py:3"
 
