@@ -27,7 +27,7 @@ _SPEC = importlib.util.spec_from_file_location("zoo_cuda_judge_of_synchronizatio
 judge = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(judge)
 ALL = {case.name: case for case in judge.scripts()}
-# one of each kind of training; the others are tried by `make test-long`
+# one of each kind of training; the others are tried by `make simcuda LONG=1`
 MANY_KINDS = {
     "healthy_convnet", "healthy_transformer", "healthy_gan", "healthy_graphed", "healthy_compiled",
     "healthy_prefetcher", "healthy_ranks", "healthy_sharded", "healthy_accumulation", "few_workers_clicks",
