@@ -1,7 +1,6 @@
 """What pauses do to the random generators that the training draws from: told only as it was seen."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ HEAD = """
 import os, sys, random, logging, torch
 from torch.utils.data import DataLoader
 from gputune_guest import drawing
+torch.set_num_threads(1)
 drawing.APART_NS = 0  # every pause is looked at, however short the loop is
 class Numbers:
     draws = False
@@ -104,33 +104,14 @@ def told(watched: Callable[..., Any], *loops: str) -> list[list[dict[str, Json]]
     return [[note for note in said if note["n"] == "drew"] for said in children]
 
 
-def test_evaluations_tell_what_they_draw_from(watched: Callable[..., Any]) -> None:
-    loops, expected = [case[0] for case in CASES.values()], [case[1:] for case in CASES.values()]
-    found = []
-    for notes in told(watched, *loops):
-        last = [note for note in notes if note["span"] == SpanCode.EVALUATION][-1]
-        found.append((last["of"], last["shared"], last["unsure"]))
-    assert dict(zip(CASES, found, strict=True)) == dict(zip(CASES, expected, strict=True))
-
-
-def test_what_is_saved_and_logged_draws_nothing_but_what_the_script_has_it_draw(
-    watched: Callable[..., Any], tmp_path: Path
-) -> None:
-    saved = "torch.save(model.state_dict(), 'x.pt')\nprint('x')"
-    drawn = (
-        "class Handler(logging.Handler):\n    def emit(self, record): random.random()\n"
-        "logging.getLogger().addHandler(Handler())\nlogging.error('x')"
-    )
-    plain, handler = told(watched, saved, drawn)
-    assert {(note["span"], tuple(note["of"]), note["unsure"]) for note in plain} == {
-        (SpanCode.CHECKPOINT, (), False),
-        (SpanCode.LOGGING, (), False),
-    }
-    assert [(note["span"], note["of"]) for note in handler] == [(SpanCode.LOGGING, ["random"])]
-
-
-def test_no_mode_of_theirs_is_told(watched: Callable[..., Any]) -> None:
-    mode = """
+SAVED = "torch.save(model.state_dict(), 'x.pt')\nprint('x')"
+HANDLER = """
+class Handler(logging.Handler):
+    def emit(self, record): random.random()
+logging.getLogger().addHandler(Handler())
+logging.error('x')
+"""
+MODES = """
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 class Mode(TorchFunctionMode):
@@ -141,11 +122,7 @@ class Dispatch(TorchDispatchMode):
         raise AssertionError(func)
 with Mode(), Dispatch(): torch.save({}, 'x.pt')
 """
-    assert [[note["of"] for note in notes] for notes in told(watched, mode)] == [[[]]]
-
-
-def test_a_look_is_due_only_after_a_while(watched: Callable[..., Any]) -> None:
-    code = """
+SELDOM = """
 drawing.APART_NS = 10**15
 calls = []
 states = drawing.states
@@ -153,5 +130,23 @@ drawing.states = lambda: calls.append(1) or states()
 for _ in range(50): torch.save({}, 'x.pt')
 assert len(calls) == 2, len(calls)
 """
-    ((note,),) = told(watched, code)
-    assert (note["span"], note["of"]) == (SpanCode.CHECKPOINT, [])
+CHECKPOINT, LOGGING, EVALUATION = int(SpanCode.CHECKPOINT), int(SpanCode.LOGGING), int(SpanCode.EVALUATION)
+OTHERS = {  # what a script does, and of each kind of pause the generators that it moves
+    "what is saved and logged draws nothing": (SAVED, {CHECKPOINT: [], LOGGING: []}),
+    "but what the script has it draw": (HANDLER, {LOGGING: ["random"]}),
+    "no mode of theirs is told": (MODES, {CHECKPOINT: []}),
+    "the next look is due only after a while": (SELDOM, {CHECKPOINT: []}),
+}
+
+
+def test_pauses_tell_what_they_draw_from(watched: Callable[..., Any]) -> None:
+    """One process imports torch for all."""
+    cases = {**CASES, **OTHERS}
+    notes = dict(zip(cases, told(watched, *(case[0] for case in cases.values())), strict=True))
+    found = {}
+    for name in CASES:
+        last = [note for note in notes[name] if note["span"] == EVALUATION][-1]
+        found[name] = (last["of"], last["shared"], last["unsure"])
+    assert found == {name: case[1:] for name, case in CASES.items()}
+    seen = {name: {note["span"]: note["of"] for note in notes[name]} for name in OTHERS}
+    assert seen == {name: case[1] for name, case in OTHERS.items()}
