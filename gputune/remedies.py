@@ -67,7 +67,7 @@ def _is_worth(remedy: Remedy) -> bool:
 
 
 def _kept(outlook: Outlook) -> Iterator[Remedy]:
-    """Make all samples once and keep them: where they fit, are made of something, and none is known to be drawn anew."""
+    """Make all samples once and keep them: where they fit, are no tensors yet, and none is known to be drawn anew."""
     loader, free = outlook.loader, outlook.run.machine.memory_free
     whole, made = _data_set(loader), _of_kinds(outlook, OWN | DECODE | TRANSFORM)
     if whole is None or free is None or whole > ROOM * free / outlook.run.machine.ranks:
