@@ -32,7 +32,7 @@ help:
 	@echo "make zoo     training scripts with planted causes (ONLY=name for some of them)"
 	@echo "make zoo-cuda  the zoo's trainings with the CUDA build of torch, on simulated cards (ONLY=name, ONLY=name@sleeping)"
 	@echo "make loops   loops of Lightning, transformers, accelerate, WebDataset, TensorFlow and plain ones under gputune watch"
-	@echo "make simcuda  the CUDA build of torch on simulated cards: set it up (1.6 GB, a minute), and its tests"
+	@echo "make simcuda  the CUDA build of torch on simulated cards: set it up (1.6 GB, a minute), and its tests (LONG=1: all of them)"
 	@echo "make causes  write docs/causes.md out of the advisors"
 	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
 	@echo "make bench-sweep  sweeps against exhaustive grids, Optuna and Ray Tune, into benchmarks/sweep.md (half an hour)"
@@ -45,7 +45,7 @@ help:
 
 # torch comes first: whatever else is installed then has to agree with it. pip would compile all of it on one core, the tests
 # of each package too; what some package ships for another Python cannot be compiled, and need not be.
-$(READY): pyproject.toml gputune/_proc.c gputune/_rows.c probes/guest/gputune_guest/_fast.c
+$(READY): pyproject.toml bin/gputune bin/gputune-python gputune/_proc.c gputune/_rows.c probes/guest/gputune_guest/_fast.c
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --no-compile "$(TORCH)"
 	$(PIP) --no-compile --editable ".[dev,demo]"
@@ -168,7 +168,7 @@ simcuda: $(READY)
 	if [ $$status = 77 ]; then echo "simcuda: SKIPPED, nothing was tried on CUDA"; exit 0; fi; \
 	[ $$status = 0 ] || exit $$status; \
 	GPUTUNE_SIMCUDA=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/twice.py $(SECOND_TRIES)/simcuda \
-		-n 2 --dist worksteal tests/simcuda tests/zoo/cuda
+		-n 2 --dist worksteal $(if $(LONG),,-m "not long") tests/simcuda tests/zoo/cuda
 
 # On a machine that may have nothing but torch: no environment is made, and what is missing is said. docs/gpu-day.md
 gpu-day:

@@ -22,6 +22,7 @@ from gputune.features import Device, Features
 from gputune.figures import REASONS
 from gputune.finding import Finding
 from gputune.prediction import interval
+from gputune.workload import busy_of
 
 OFTEN = 0.2  # of the busy readings with a reason: rarer ones are the clock's ordinary play
 SLOWED = 0.9  # of the highest clock: small losses are the clock's ordinary play
@@ -36,7 +37,7 @@ def advise(run: Features) -> Iterator[Finding]:
         share = max(faults.values(), default=0.0)
         if share < OFTEN or not device.clock or not device.clock_max or device.clock > SLOWED * device.clock_max:
             continue
-        yield _finding(device, faults)
+        yield _finding(run, device, faults)
 
 
 def _faults(device: Device) -> Mapping[str, float]:
@@ -52,10 +53,11 @@ def _lowered(device: Device) -> bool:
     return bool(limit and default and limit < LOWERED * default)
 
 
-def _finding(device: Device, faults: Mapping[str, float]) -> Finding:
+def _finding(run: Features, device: Device, faults: Mapping[str, float]) -> Finding:
     reason = max(faults, key=lambda name: faults[name])
     clock, most = device.clock or 0.0, device.clock_max or 1.0
-    busy = min(1.0, device.busy if device.busy is not None else 1.0)
+    known = busy_of(run, device)
+    busy = min(1.0, known if known is not None else 1.0)
     speedup = interval(1 / (1 - busy * (1 - clock / most)), UNSURE)
     limit, default = device.power_limit or 0.0, device.power_default or 0.0
     capped = reason == POWER_CAP

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from gputune.features import Device, Features, Process
 from gputune.finding import Finding, Speedup
 from gputune.prediction import ERROR
+from gputune.workload import busy_of
 
 FIRST = 7.0  # compute capability from which on there are tensor cores
 TF32 = 8.0  # and from here on convolutions use them in 32 bits as well, unless they are told not to
@@ -42,7 +43,7 @@ FASTER = (1.25, 2.0, 4.0)  # times, of the device's part of a step
 def advise(run: Features) -> Iterator[Finding]:
     if any(process.precision.half or _without_gain(process) for process in run.processes):
         return
-    found = [_finding(device, seen) for device in run.devices if (seen := _seen(run, device))]
+    found = [_finding(run, device, seen) for device in run.devices if (seen := _seen(run, device))]
     yield from sorted(found, key=lambda f: -f.speedup.likely)[:1]  # all devices run the same code
 
 
@@ -96,8 +97,8 @@ def _half(device: Device) -> str:
     return "float16) with a torch.amp.GradScaler" if old else "bfloat16)"
 
 
-def _finding(device: Device, seen: str) -> Finding:
-    busy = min(1.0, device.busy or 0.0)
+def _finding(run: Features, device: Device, seen: str) -> Finding:
+    busy = min(1.0, busy_of(run, device) or 0.0)
     low, likely, high = (1 / (1 - busy * (1 - 1 / times)) for times in FASTER)
     counted = {
         "sm_active": device.sm_active,

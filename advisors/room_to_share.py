@@ -23,6 +23,7 @@ from gputune.enough import LEAST_BATCHES
 from gputune.features import Device, Features, Machine, Process
 from gputune.figures import TINY
 from gputune.finding import NO_CHANGE, Finding
+from gputune.workload import busy_of
 
 CHECKLIST = ("sharing",)
 
@@ -38,21 +39,24 @@ def advise(run: Features) -> Iterator[Finding]:
     if len(run.devices) != 1 or len(run.processes) != 1 or not alone or (alone[0].world_size or 1) > 1:
         return  # a job of several processes or devices is spread out already
     process, device = alone[0], run.devices[0]
-    if device.busy is None or not device.memory_used or not device.memory_total or device.others:
+    busy = busy_of(run, device)
+    if busy is None or not device.memory_used or not device.memory_total or device.others:
         return
-    works = device.busy >= UNUSED or bool(process.kernels)
+    works = busy >= UNUSED or bool(process.kernels)
     if (process.batches or process.optimizer_steps) < LEAST_BATCHES or not works:
         return
-    limits = _limits(device, run.machine, device.busy, device.memory_used, device.memory_total)
+    if busy == device.busy:  # by NVML, which knows more of this process alone
+        busy = max(busy, device.jobs_busy or 0.0)
+    limits = _limits(busy, run.machine, device.memory_used, device.memory_total)
     fits = int(min(MOST, *limits.values()))
     if fits >= 2:
-        yield _finding(process, device, limits, fits)
+        yield _finding(process, device, busy, limits, fits)
 
 
-def _limits(device: Device, machine: Machine, busy: float, used: int, total: int) -> dict[str, float]:
+def _limits(busy: float, machine: Machine, used: int, total: int) -> dict[str, float]:
     """Return how many such trainings the device's time, its memory, the CPUs and the host's memory hold."""
     limits = {
-        "device time": ROOM / max(busy, device.jobs_busy or 0.0, TINY),
+        "device time": ROOM / max(busy, TINY),
         "device memory": (ROOM * total + CONTEXT) / (used + CONTEXT),
     }
     if machine.job:
@@ -63,8 +67,8 @@ def _limits(device: Device, machine: Machine, busy: float, used: int, total: int
     return limits
 
 
-def _finding(process: Process, device: Device, limits: dict[str, float], fits: int) -> Finding:
-    busy, used, total = device.busy or 0.0, device.memory_used or 0, device.memory_total or 1
+def _finding(process: Process, device: Device, busy: float, limits: dict[str, float], fits: int) -> Finding:
+    used, total = device.memory_used or 0, device.memory_total or 1
     first = min(limits, key=lambda name: limits[name])
     beyond = f"beyond {MOST}, contexts and launches take the gain"
     more = f"{first} is the limit" if limits[first] < MOST + 1 else beyond

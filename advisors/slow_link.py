@@ -23,6 +23,7 @@ from gputune.features import Device, Features, Link
 from gputune.finding import Finding, Speedup
 from gputune.pcie import USABLE, rates
 from gputune.prediction import ERROR
+from gputune.workload import busy_of
 
 SLOWER = 0.7  # of what it could do: below it, lanes or a generation are missing
 NOTABLE = 0.05  # of the time that the link is in use: below it, it holds nobody up
@@ -77,5 +78,5 @@ def _idle(run: Features, device: Device) -> float:
     """Return the share of the time in which the device neither computes nor waits for data: copying shows there."""
     loops = [p for p in run.processes if p.loop > 0]
     waits = min((p.in_loop.get("loader.wait", 0.0) / p.loop for p in loops), default=0.0)
-    busy = 1.0 if device.busy is None else device.busy
-    return min(0.99, max(0.0, 1 - busy - waits))
+    known = busy_of(run, device)
+    return min(0.99, max(0.0, 1 - (1.0 if known is None else known) - waits))

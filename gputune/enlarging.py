@@ -61,7 +61,7 @@ def _awaited(process: Process, loader: Loader, worked: float) -> float | None:
     """Return the s per round that the host waits for its device, None where no clock and no span tells it."""
     timed = process.device_step
     if timed is not None:
-        return min(worked, timed.read_waits + timed.copy_waits)
+        return min(worked, timed.read_waits + timed.copy_waits + (timed.launch_waits or 0.0))
     spans = sum(process.in_loop.get(name, 0.0) for name in BESIDE) / max(1, process.batches)
     if not loader.step_cpus or not loader.steps:
         return min(worked, spans) if spans else None

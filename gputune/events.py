@@ -14,6 +14,7 @@ SPANS = (
     "loader.wait",
     "copy.h2d",
     "sync",
+    "launch.wait",
     "checkpoint",
     "logging",
     "reporting",

@@ -13,7 +13,7 @@ from gputune.events import AROUND_LOOP
 from gputune.features import Device, Features, Loader, Process
 from gputune.finding import AROUND, Finding, Speedup
 from gputune.prediction import ERROR
-from gputune.workload import for_others
+from gputune.workload import device_share, for_others
 
 CLOSE = 1.1  # predictions this near to each other are equally good: the model's error is of that order
 MOSTLY = 0.5  # of what a finding claims: if a better one has taken more than this, the rest is hardly its own
@@ -60,16 +60,16 @@ HOST = Rivals(
         "host-bound",
         "small-batch",
     ),
-    ("step", "copy.h2d", "sync"),
+    ("step", "copy.h2d", "launch.wait", "sync"),
 )
 DEVICE = Rivals(
     ("device-throttled", "shared-device", "no-mixed-precision", "slow-link"),
-    ("step", "sync", "copy.h2d"),
+    ("launch.wait", "step", "sync", "copy.h2d"),
     hidden=False,
 )
 RANKS = Rivals(
     ("straggling-rank", "uneven-shards", "communication-bound"),
-    ("collective", "step", "sync", "loader.wait"),
+    ("collective", "step", "sync", "launch.wait", "loader.wait"),
     hidden=False,
 )
 GROUPS = (LOADING, SAMPLING, HOST, DEVICE, RANKS)
@@ -164,12 +164,20 @@ def ceiling(run: Features, *, inside: bool = False) -> float:
     Of several processes the one whose device idles most counts: which of them a finding means is not known here.
     The device's clock is read between steps; with `inside`, what it idles inside of them counts as well.
     """
-    shares = [_device_share(run, process) for process in run.processes if process.loop > 0 and process.batches]
-    if inside and any(device.busy is not None for device in run.devices):
-        waiting = max((for_others(run, p) * p.batches / p.loop for p in run.processes if p.loop > 0), default=0.0)
-        shares.append(max(0.0, min(_busy(device) for device in run.devices) - waiting))
+    loops = [process for process in run.processes if process.loop > 0 and process.batches]
+    shares = [_device_share(run, process) for process in loops] + (_inside(run, loops) if inside else [])
     share = min(shares, default=0.0)
     return 1 / share if share > 0 else float("inf")
+
+
+def _inside(run: Features, loops: Sequence[Process]) -> list[float]:
+    """Return the share of a loop in which kernels run, if that is known: as they were timed, else as NVML saw it."""
+    if loops and all(process.kernels is not None for process in loops):
+        return [min(device_share(run, process) or 0.0 for process in loops)]
+    if all(device.busy is None for device in run.devices):
+        return []
+    waiting = max((for_others(run, p) * p.batches / p.loop for p in run.processes if p.loop > 0), default=0.0)
+    return [max(0.0, min(_busy(device) for device in run.devices) - waiting)]
 
 
 def _device_share(run: Features, process: Process) -> float:

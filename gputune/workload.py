@@ -10,7 +10,7 @@ from dataclasses import replace
 from gputune import storage
 from gputune.aftermath import COLDER, chill, coldest
 from gputune.enough import LEAST_SAMPLED
-from gputune.features import Features, Loader, Machine, Process
+from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.figures import mean
 from gputune.handing import delivery_of, getting_of, hand_over_of, handover, late_of, sending_of
 from gputune.replay import Job, Work
@@ -19,6 +19,7 @@ from gputune.team import team
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
 CLOCKS = 0.1  # threads: by so much the CPU clock of some steps and the queue of the whole loop may disagree
+THROUGHOUT = 0.9  # of a loop in steps whose device was timed: evaluations between them work it as well
 STANDS = 2.0  # times what is stolen on average: who stands still for longer waits for something else
 MOST_STOLEN = 0.9  # of the CPU time wanted: beyond it, the clocks are to be doubted
 LOCKED = (
@@ -313,6 +314,24 @@ def device_share(run: Features, process: Process) -> float | None:
         each = process.loop / steps
         return min(1.0, device_work(run, process, each) / each)
     return max((d.busy for d in run.devices if d.busy is not None), default=None)
+
+
+def busy_of(run: Features, device: Device) -> float | None:
+    """Return the share of the loop in which a device works for this job: what nothing makes shorter but its own speed.
+
+    By its own clock where each process has a device of its own, and all of its loop was timed; else NVML's share, which
+    counts a kernel that waits, or one of somebody else, as well. Of several processes the one that works most.
+    """
+    loops = [p for p in run.processes if p.loop > 0]
+    if loops and len(loops) == len(run.devices) and all(_timed_throughout(p) for p in loops):
+        return max(device_share(run, p) or 0.0 for p in loops)
+    return device.busy
+
+
+def _timed_throughout(process: Process) -> bool:
+    """Return whether the device's work is known without gaps, and nothing much in the loop but the steps timed."""
+    timed, steps = process.device_step, process.batches or process.optimizer_steps
+    return timed is not None and timed.compute is not None and timed.whole * steps >= THROUGHOUT * process.loop
 
 
 def device_between(run: Features, process: Process, per_batch: float, paused: float) -> tuple[float, float]:

@@ -190,7 +190,14 @@ def test_who_was_forked_by_a_process_without_torch_is_no_worker_of_it(proc) -> N
     check(proc.root, 201)
 
 
-@pytest.mark.parametrize("command", ["/venv/bin/python3 /venv/bin/gputune watch", "python -m gputune watch -- x"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "/venv/bin/python3 /venv/bin/gputune watch",
+        "/venv/bin/python3 -I -S /venv/bin/gputune watch",
+        "python -m gputune watch -- x",
+    ],
+)
 def test_a_watch_is_no_training(proc, command) -> None:
     proc.add(105, command)
     with pytest.raises(Ourselves, match="is a `gputune watch` itself"):

@@ -95,7 +95,11 @@ def test_a_rank_that_pauses_alone_is_named() -> None:
         (None, "unknown", "was not seen"),
         (Drawn(), "identical", ""),
         (Drawn(unsure=True), "unknown", "was not seen apart"),
-        (Drawn(of=frozenset({"torch"})), "changes-order", "a log line draws from a generator that the training may use (torch)"),
+        (
+            Drawn(of=frozenset({"torch"})),
+            "changes-order",
+            "a log line draws from a generator that the training may use (torch)",
+        ),
         (
             Drawn(of=frozenset({"own", "random", "torch"}), shared=frozenset({"own", "torch"}), unsure=True),
             "changes-order",

@@ -297,3 +297,10 @@ def test_where_no_ranks_input_is_late_the_loader_speaks_as_before() -> None:
     evidence = {"own_s": 0.050, "others_s": 0.012, "more_input_s": 0.001}
     late = finding("straggling-rank", 4.6, where="", evidence=evidence)
     assert settle(job(0.002, 0.040), [*found, late])[0].id == "few-workers"
+
+
+@pytest.mark.parametrize("cause", ["no-mixed-precision", "small-batch", "communication-bound"])
+def test_what_makes_the_device_quicker_may_claim_what_the_host_stands_for_it_in_launches(cause: str) -> None:
+    (kept,) = settle(run(launch_wait=80.0), [finding(cause, 2.0)])
+    assert kept.share_lost == pytest.approx(0.5)
+    assert "launch.wait" in claimed(cause)

@@ -15,6 +15,7 @@ SPANS = {  # the words of the ledger, in the colours that the verdict on a termi
     "logging": ("#d8a03d", "#94650a"),
     "reporting": ("#e8c06a", "#a87a1c"),
     "sync": ("#d77fc0", "#9c3f86"),
+    "launch.wait": ("#c98fd0", "#8a4a94"),
     "copy.h2d": ("#7fa6f5", "#3f68c4"),
     "collective": ("#6fd3dc", "#1b8a95"),
     "teardown": ("#8da9e8", "#5575b5"),

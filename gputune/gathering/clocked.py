@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from gputune.events import Kind, Record
 from gputune.features import DeviceStep
 from gputune.figures import mean
+from gputune.gathering.queueing import Queue
 from gputune.units import NS
 
 LEAST = 8  # timed steps: of fewer nothing is said
@@ -29,9 +30,11 @@ class Clocked:
         self._copied = self._read = self._stood = 0  # ns
         self._shapes: Counter[int] = Counter()
         self._parts: dict[tuple[int, int], deque[int]] = {}  # by the structure of the step, and which part of it
+        self._queue = Queue()
 
     def take(self, record: Record) -> None:
         """Take a GAP, DEVICE or SEGMENT record."""
+        self._queue.take(record)
         if record.kind == Kind.GAP:
             self._gaps += 1
             if self._gaps > WARM_UP:
@@ -64,6 +67,7 @@ class Clocked:
             compute=_compute(self._shapes, self._parts),
             read_waits=self._read / steps / NS,
             copy_waits=self._stood / steps / NS,
+            launch_waits=None if (stood := self._queue.stood) is None else stood / NS,
         )
 
 

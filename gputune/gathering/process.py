@@ -329,6 +329,11 @@ class Training:
         found = (max(0, state.batches - state.in_evaluation) for state in self._loaders.values())  # ends count there
         return sum(found) or self.steps
 
+    @property
+    def _timed(self) -> int:
+        """Return how many steps the device's clock could have timed: from batch to batch, else from step to step."""
+        return self._done if self._rounds.by_batches else self._rounds.count
+
     def gpu(self, indices: Mapping[str, str]) -> str:
         """Return NVML's number of the device that it uses, empty where it uses several, or none is known."""
         return self._allocations.only(indices)
@@ -585,6 +590,7 @@ class Training:
         totals["step"] -= hidden
         timed = self._clocked.told
         self._awaited(totals, inclusive, in_loop)
+        self._queued(totals, inclusive, in_loop)
         loop, behind = max(0, self._loop_end - self._loop_began) / NS, self._backlog.left(self._loop_end) / NS
         if self.guest.ended and (rest := self._teardown(ledger, end, loop, behind)) > 0:
             totals["teardown"] = min(rest, totals["step"])
@@ -699,12 +705,25 @@ class Training:
     def _awaited(self, *each: dict[str, float]) -> None:
         """Count as waiting for the device what copies stood before they could begin: that is no copying."""
         timed = self._clocked.told
-        stood_each = timed.copy_waits * max(1, self._rounds.count, self.batches) if timed is not None else 0.0
+        stood_each = timed.copy_waits * self._timed if timed is not None else 0.0
         for spans in each:
             copied = spans.get("copy.h2d", 0.0)
             if stood := min(copied, stood_each):
                 spans["copy.h2d"] = copied - stood
                 spans["sync"] = spans.get("sync", 0.0) + stood
+
+    def _queued(self, totals: dict[str, float], *others: dict[str, float]) -> None:
+        """Count as waiting for the device what the step stood in launches, its queue being full: that is no launching.
+
+        Of steps that were never timed it is taken to be as long as of the others.
+        """
+        timed = self._clocked.told
+        if timed is None or not timed.launch_waits:
+            return
+        stood = min(totals["step"], timed.launch_waits * self._timed)
+        totals["step"] -= stood
+        for spans in (totals, *others):
+            spans["launch.wait"] = stood
 
     def _site(self, number: int) -> tuple[str, str]:
         site = self._sites.get(number)

@@ -21,6 +21,7 @@ COLOURS = {
     "logging": "33",
     "reporting": "93",
     "sync": "95",
+    "launch.wait": "95",
     "copy.h2d": "94",
     "collective": "96",
     "teardown": "94",

@@ -46,6 +46,7 @@ TOLD_THEFT = 0.05  # of the CPU time wanted, given to others by a host: two runs
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
 THREAD_BUSY = 0.9  # of its time in next(): from here on the thread that takes the batches hardly waits for anybody else
 INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py says it
+FULL_QUEUE = "launch.wait"  # a part of the step that is no work of the host's
 TOLD_PAUSE = 0.05  # share of the time after start-up: from here on the step is not all that there is to the loop
 MUCH_WAITING = 0.2  # share of the time after start-up: from here on nobody would call a run without a finding well
 NOTHING = "nothing found that is worth changing"
@@ -247,7 +248,7 @@ def _whole(finding: FindingRow, width: int, each: int) -> list[str]:
 
 def _healthy(verdict: Verdict) -> str:
     after = 1.0 - _around(verdict)
-    step = _share(verdict, "step") / after if after > 0 else 0.0
+    step = (_share(verdict, "step") + _share(verdict, FULL_QUEUE)) / after if after > 0 else 0.0
     waiting = _share(verdict, "loader.wait") / after if after > 0 else 0.0
     nothing = UNSURE if verdict.perhaps else NOTHING
     if not any(loader.training for loader in verdict.loaders):
@@ -279,7 +280,15 @@ def _more(verdict: Verdict) -> str:
     after = 1.0 - _around(verdict)
     shares = {name: _share(verdict, name) / after for name in PAUSES.values()} if after > 0 else {}
     told = [f"{name} {percent(share)}" for name, share in shares.items() if share >= TOLD_PAUSE]
-    return _hot(verdict) + (f"; {', '.join(told)}" if told else "")
+    return _behind(verdict) + _hot(verdict) + (f"; {', '.join(told)}" if told else "")
+
+
+def _behind(verdict: Verdict) -> str:
+    """Return which part of the steps is no work of the host's, but standing in launches for a device that is behind."""
+    stood, own = _share(verdict, FULL_QUEUE), _share(verdict, "step")
+    if stood < TOLD_PAUSE:
+        return ""
+    return f", {percent(stood / (stood + own))} of it waiting for the device in launches: its queue is full"
 
 
 def _hot(verdict: Verdict) -> str:

@@ -9,6 +9,7 @@ the least that it does. Where the gain was measured it is hoped for instead, for
 from dataclasses import replace
 
 from gputune.features import Features, Process
+from gputune.figures import TINY
 from gputune.pinning import measured_rate, pageable, pinning_rate
 from gputune.prediction import Outlook
 from gputune.replay import Job, Work
@@ -18,6 +19,13 @@ from gputune.transfers import ASKED, lanes, times_faster
 def on_device(run: Features, process: Process) -> bool:
     """Return whether the process computes on a device: NVML has seen it there, or its guest its kernels or copies."""
     return bool(run.devices or process.works or process.copies)
+
+
+def holding(outlook: Outlook) -> float:
+    """Return the share of a step, waiting for its batch left out, for which copies from pageable memory hold it."""
+    process = outlook.process
+    seconds = sum(copy.seconds for copy in pageable(process.copies))
+    return seconds / max(1, process.batches or process.optimizer_steps) / max(TINY, outlook.stepping)
 
 
 def saved(run: Features, process: Process) -> float:

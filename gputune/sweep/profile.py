@@ -13,14 +13,14 @@ from gputune.errors import GputuneError
 from gputune.features import Features, Loader
 from gputune.figures import TINY, mean
 from gputune.hygiene import clean
-from gputune.pinning import pageable
 from gputune.prediction import CANDIDATES, PREFETCHES, Outlook
 from gputune.replay import Job
 from gputune.sweep.lasting import built_anew
 from gputune.sweep.limits import Limits, limits
-from gputune.sweep.pinned import on_device, pinned, saved
+from gputune.sweep.pinned import holding, on_device, pinned, saved
 from gputune.sweep.settings import Setting, setting, setting_of
 from gputune.sweep.starting import Start
+from gputune.transfers import NOTABLE
 
 
 class TooShort(GputuneError):  # noqa: N818 - named for what happened
@@ -145,9 +145,8 @@ class Profile:
 
     @property
     def may_pin(self) -> bool:
-        """Return whether batches go to a device from pageable memory, and could come from page-locked memory."""
-        copied = bool(pageable(self.outlook.process.copies))
-        return copied and not self.script.pin_memory and on_device(self.run, self.outlook.process)
+        """Return whether copies to a device from pageable memory hold its steps, and could be of page-locked memory."""
+        return not self.script.pin_memory and holding(self.outlook) >= NOTABLE
 
     def limited(self, unpinned: float | None, page_locked: float | None) -> None:
         """Learn the ceilings: with batches as the script has them, and where it `may_pin` with page-locked ones."""

@@ -6,6 +6,7 @@ own copy in between (`set_epoch`, another transform) would never reach them: per
 
 from collections.abc import Mapping
 
+from gputune.judging import WORTH_SAYING
 from gputune.report.words import percent
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
@@ -13,7 +14,6 @@ from gputune.tuning.draws import Draws
 
 IDENTICAL = "identical"  # the mode in which nothing may be tried that changes what is computed
 WAITING = 0.05  # of the loop in next(): below it no setting can give back five percent
-WORTH_TRYING = 1.05  # times as fast by prediction: less is within the model's own error
 
 
 def healthy(profile: Profile) -> str:
@@ -48,7 +48,7 @@ def only_queues(profile: Profile, mode: str, draws: Draws) -> str:
 
 def hopeless(profile: Profile, predicted: Mapping[Setting, float], mode: str, draws: Draws) -> str:
     """Return why nothing is worth trying although batches are waited for; nothing where something may pay."""
-    if max(predicted.values()) >= WORTH_TRYING * profile.measured:
+    if max(predicted.values()) >= WORTH_SAYING * profile.measured:
         return ""
     waiting, why = profile.outlook.waiting, only_queues(profile, mode, draws)
     found = f"it waits for batches {percent(waiting)} of the time, and no setting is predicted to bring 5%"

@@ -184,6 +184,11 @@ def test_what_watching_costs_is_held_against_the_bare_runs_on_both_sides() -> No
     assert cost.depth_for(0.008, 8) == 2
 
 
+def test_what_it_costs_is_not_known_where_bare_runs_differ_by_more() -> None:
+    assert cost.known([1.0, 1.2, 1.205], [1.1, 1.21]) == pytest.approx([100 * (1.21 / 1.2025 - 1)])
+    assert cost.known([1.0, 1.2], [1.1]) == []
+
+
 def cause(first: str, findings: list, realised: float) -> list[Check]:
     return list(causes.judged("sync_every_step_item", first, findings, realised))
 

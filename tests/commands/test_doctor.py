@@ -52,8 +52,11 @@ def test_an_interpreter_that_shuts_the_guest_out_is_said(machine: Place, tmp_pat
 
 def test_an_interpreter_that_is_not_there_is_said(gputune: Run) -> None:
     done = gputune("doctor", "--python", "no-such-python")
-    assert done.returncode == 0
-    assert "`no-such-python` was not found" in done.stdout
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: `no-such-python` was not found\n\nhint: ")
+    (row,) = checks.guest(Place(python="no-such-python"))  # where a file of options names it, the other rows still help
+    assert (row.state, row.says) == ("missing", "`no-such-python` was not found")
 
 
 def test_a_program_that_is_no_python_is_said(machine: Place) -> None:
@@ -121,7 +124,7 @@ def test_a_check_that_stumbles_takes_no_other_with_it(machine: Place, monkeypatc
         (["--network", "m8", "unix:/run/a.sock"], 2, "through a Unix socket"),
         (["--network", "m 8", "m9"], 2, "not the name or address of a host"),
         (["--network", "unix:/none/a.sock", "m9"], 1, "no agent runs there"),
-        (["--network", "unix:/none/a.sock", "m9", "--run", "no-such-run"], 1, "no-such-run"),
+        (["--network", "unix:/none/a.sock", "m9", "--run", "no-such-run"], 2, "no-such-run"),
         (["--run", "x"], 2, "`--run` goes with `--network`"),
     ],
 )

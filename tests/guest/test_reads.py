@@ -273,8 +273,9 @@ def test_many_samples_out_of_few_files_are_told_by_how_many_are_different(lightl
 def test_the_same_pass_again_tells_nothing_of_how_many_there_are() -> None:
     """In order, and with as many batches that each pass has the same ones sampled: these are all that are ever seen."""
     code = """
+import sys
+sys.path.insert(0, sys.argv[1])
 from gputune_guest import reads, ring
-import os, sys
 told = []
 ring.note = lambda **fields: told.append(fields)
 class About:
@@ -289,8 +290,8 @@ for number in (3, 3, 9, 2, 19, 4, 4, 4, 1, 8, 7, 6):
     reads._tell_apart(About(number))
 assert told[-1]["looked"] == 32 and told[-1]["files"] == 20, told
 """
-    env = {"PYTHONPATH": str(GUEST), "PATH": os.environ["PATH"]}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-I", "-c", code, str(GUEST)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

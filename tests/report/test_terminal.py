@@ -143,6 +143,18 @@ def test_a_pause_that_is_no_finding_is_named_beside_the_step(features: Make, pro
     assert "the step; logging" not in text
 
 
+def test_standing_in_launches_is_told_as_waiting_for_the_device(features: Make, process: Make) -> None:
+    spent = {"step": 14.25, "launch.wait": 42.75, "startup": 3.0}
+    text = " ".join(shown(features(processes=(process(ledger=spent),))))
+    said = (
+        "100% of the time after start-up is the step, 75% of it waiting for the device in launches: its queue is full"
+    )
+    assert said in text
+    assert "launch.wait 7" in text
+    little = {"step": 56.0, "launch.wait": 1.0, "startup": 3.0}
+    assert "queue is full" not in " ".join(shown(features(processes=(process(ledger=little),))))
+
+
 def test_says_of_a_training_that_was_not_seen_from_inside_where_its_stacks_were(features: Make, process: Make) -> None:
     frames = (
         Frame(where="train.py:60", function="augment", share=0.5, compute=True),

@@ -36,10 +36,11 @@ def logs(folder: Path) -> dict[str, str]:
 
 
 def test_all_well_is_status_0_with_a_log_and_a_row_each(share, document, tmp_path) -> None:
-    done = share("--procs", "3", *NOW, "--json", TASK, "--steps", "3")
+    done = share("--procs", "3", *NOW, "--json", "--json-file", "made.json", TASK, "--steps", "3")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told == document()
+    assert (tmp_path / "made.json").read_text() == done.stdout
     assert [row["exit_code"] for row in told["procs"]] == [0, 0, 0]
     for row in told["procs"]:
         text = Path(row["log"]).read_text()

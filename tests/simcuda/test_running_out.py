@@ -14,10 +14,10 @@ PATIENCE = 120.0  # s
 MIB = 1 << 20
 TOTAL = 8192 * MIB
 TRAIN = """
-import torch
+import time, torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-def held(mib): return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+def held(mib): return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")  # asks
 model = nn.Linear(64, 64).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 data = TensorDataset(torch.randn(60 * 8, 64))
@@ -34,18 +34,19 @@ IN_PIECES = """
 for _ in range(5):
     large = held(1200)
     del large
-    kept.append(held(300))  # a piece of what is cached: the rest of it is good for nothing larger
+    kept.append(held(700))  # a piece of what is cached: the rest of it is good for nothing larger
 def each(n):
-    if n == 50: held(1800)  # ran out
+    if n == 50: held(1800)
 """
 GROWING = """
 def each(n):
-    kept.append(held(200))  # ran out
+    time.sleep(0.05)  # so that the allocator's numbers, which are read seldom, are read in some steps
+    kept.append(held(200))
 """
 CAUGHT = """
 def each(n):
     if n % 10 == 5:
-        try: held(9000)  # ran out
+        try: held(9000)
         except torch.OutOfMemoryError: print("caught", n)
 """
 
@@ -61,7 +62,7 @@ def watched(made: Any, code: str) -> tuple[int, dict[str, Any], str]:
         command, env=made.environment(), cwd=made.folder, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     (row,) = json.loads(verdict.read_text())["out_of_memory"]
-    line = next(n for n, text in enumerate(script.read_text().splitlines(), 1) if "# ran out" in text)
+    line = next(n for n, text in enumerate(script.read_text().splitlines(), 1) if text.endswith("# asks"))
     assert row["where"] == f"train.py:{line}"
     assert row["total_bytes"] == TOTAL
     return done.returncode, row, " ".join(done.stderr.split())
@@ -71,7 +72,7 @@ def test_memory_that_lies_in_pieces_is_told_with_what_would_have_been_enough(mac
     status, row, report = watched(machine(), IN_PIECES)
     assert (status, row["ended"], row["fragmented"]) == (1, True, True)
     assert row["asked_bytes"] == 1800 * MIB
-    assert row["live_bytes"] == pytest.approx(1500 * MIB, rel=0.01)
+    assert row["live_bytes"] == pytest.approx(3500 * MIB, rel=0.01)
     assert row["reserved_bytes"] == pytest.approx(6000 * MIB, rel=0.02)
     assert row["growth_bytes_per_step"] is None
     assert "in one piece it would have been enough: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in report

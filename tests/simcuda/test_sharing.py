@@ -71,6 +71,15 @@ def test_copies_that_do_not_fit_are_refused_with_the_numbers_and_none_is_left(ma
     assert made.run("\nprint(torch.cuda.mem_get_info()[0] >> 30)") == ["79"]
 
 
+def test_with_a_queue_as_many_run_at_once_as_fit(machine: Maker) -> None:
+    made = machine()
+    made.cards.set(memory_total=80 * GIB, memory_reserved=0)
+    done = shared(made, "--procs", "3", "--queue", task=("--gib", "30", "--steps", "200", "--sleep_ms", "20"))
+    assert done.returncode == 0, done.stderr
+    assert "2 of 3 run at once" in done.stderr
+    assert [row["exit_code"] for row in json.loads(done.stdout)["procs"]] == [0, 0, 0]  # nobody ran out of memory
+
+
 def test_one_that_grows_later_runs_out_of_memory_alone_and_says_so(machine: Maker) -> None:
     made = machine()
     made.cards.set(memory_total=80 * GIB, memory_reserved=0)

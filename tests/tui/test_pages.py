@@ -161,6 +161,12 @@ def test_a_finding_says_what_would_prove_it_wrong(run: Make, finding: Make) -> N
     assert "has no advisor `../../x`" in text(finding_page(run(), finding(id="../../x"), Look()))
 
 
+def test_a_finding_says_on_what_its_effect_rests(run: Make, finding: Make) -> None:
+    effects = {"changes-order": "the order of the samples changes", "unknown": "not known: compare the loss"}
+    for effect, told in effects.items():
+        assert f"{told}: it draws" in text(finding_page(run(), finding(effect=effect, because="it draws"), Look()))
+
+
 def test_a_node_shows_devices_host_and_processes_by_role(node: Make, run: Make, device: Make) -> None:
     held = replace(node(), devices=(device(0, held="power cap", temperature=90.0), device(1, busy=None)))
     lines = text(node_page(held, [run()], Look(120, 40)))

@@ -18,6 +18,7 @@ EFFECTS = {
     "changes-rounding": "numbers are rounded differently: compare the loss",
     "changes-learning": "the training learns differently: check the learning rate",
     "may-duplicate": "samples may come twice unless the dataset shards itself",
+    "unknown": "not known: compare the loss",
 }
 
 
@@ -38,7 +39,8 @@ def finding_page(run: RunRow, finding: FindingRow, look: Look) -> Lines:
     if finding.change:
         said = ", ".join(f"{name}={value}" for name, value in finding.change.items())
         lines += paragraph(said, width - 2, "command", "   ")
-    lines += _part(" WHAT IT DOES TO THE RESULTS", EFFECTS.get(finding.effect, finding.effect), width)
+    effect = ": ".join(filter(None, [EFFECTS.get(finding.effect, finding.effect), finding.because]))
+    lines += _part(" WHAT IT DOES TO THE RESULTS", effect, width)
     lines += [EMPTY, titled(" EVIDENCE", width), *evidence(finding, width)]
     lines += _part(" HOW THE GAIN WAS COMPUTED", finding.basis, width)
     lines += _part(" WHAT WOULD PROVE IT WRONG", finding.falsified_by, width)

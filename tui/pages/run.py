@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from gputune.document import FindingRow, LedgerRow, LoaderRow, ProcessRow, Verdict
+from gputune.features import COVERED
 from gputune.figures import apportion
 from gputune.finding import WITHOUT_EDIT
 from gputune.hygiene import MASK, clean, is_clean
@@ -54,7 +55,9 @@ def head(run: RunRow, verdict: Verdict | None, look: Look) -> Line:
         facts += [f"{verdict.batches:,} batches"] if verdict.batches else []
         if verdict.device.name:
             count = f"{verdict.device.count} × " if verdict.device.count > 1 else ""
-            facts += [f"{count}{clean(verdict.device.name, 32)} {words.percent(verdict.device.busy)} busy"]
+            read = verdict.device.coverage
+            partly = f" in {words.percent(read)} of the loop" if read is not None and read < COVERED else ""
+            facts += [f"{count}{clean(verdict.device.name, 32)} {words.percent(verdict.device.busy)} busy{partly}"]
         facts += [f"status {verdict.exit_code}"] if verdict.exit_code else []
     told = " · ".join(facts)
     state = f" {run.state} "

@@ -46,16 +46,15 @@ class _Phase:
 
     __slots__ = ("certain", "first", "look", "proved", "seen", "site", "t0")
 
-    def __init__(self, t0, first, certain, site):
-        self.t0, self.first, self.certain, self.site = t0, first, certain, site
-        self.look = drawing.begin(EVALUATION, _early)
+    def __init__(self, t0, first, certain, site, look):
+        self.t0, self.first, self.certain, self.site, self.look = t0, first, certain, site, look
         self.seen = False
         self.proved = 0
 
 
-def _open(t0, first, certain, frame):
+def _open(t0, first, certain, frame, early=None):
     here.look = True
-    here.phase = _Phase(t0, first, certain, spans.site(_called(frame), _kind()))
+    here.phase = _Phase(t0, first, certain, spans.site(_called(frame), _kind()), drawing.begin(EVALUATION, early))
     ring.since(t0)
 
 
@@ -132,15 +131,14 @@ def before_iterator(grad):
 
 def on_iterator(mine, loader, t0, frame):
     """Take notice of an iterator of a loader that came to life, or began again, at `t0`."""
-    global _born, _early
+    global _born
     _born += 1
     mine.born = _born
     if spans.get_ident() != here.trainer or spans.silent:
         return
     if here.phase is None:
         if not mine.grad:
-            _open(t0, _born, True, frame)
-            _early = None
+            _open(t0, _born, True, frame, _early)
         elif _looks < LOOKS:
             _learn(frame)  # an evaluation may come before the first step
     elif mine.grad and mine.loader in _trains:

@@ -65,8 +65,8 @@ def timed(  # noqa: C901, PLR0913, PLR0917 - options, and what is decided by the
             return None
         if local.depth:
             return _reads()
-        local.depth = code
         look = drawing.begin(code) if code in DRAWN and get_ident() == here.trainer else None
+        local.depth = code
         t0 = now()
         if marked:
             mark(SPAN, code, t0)
