@@ -35,7 +35,7 @@ WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 SATURATED = 0.75  # of the job's CPUs needed at the pace without others: above it they are the limit, save for bursts
 HELPED = 1.05  # what more workers must promise for them to be the better advice, or the end of others to be said
 COMPUTES = 0.5  # of making a batch on a CPU: from here on it is no storage that a loop with CPUs left waits for
-PARTS = 4  # of what a batch is made of that are named
+PARTS, NAMED = 4, 0.01  # parts of what a batch is made of that are named, and their share of it at the least
 SAVED = 0.75  # of a batch's CPU time: so much at least goes with work that is done offline, or on the device
 
 
@@ -121,7 +121,7 @@ def _parts(outlook: Outlook) -> str:
         return ""
     samples = mean(f.samples for f in outlook.loader.fetches) or 1.0
     each = outlook.making_cpu / samples
-    parts = [f"{name} {share:.0%}" for name, share in shares(outlook).items() if share >= 0.01][:PARTS]
+    parts = [f"{name} {share:.0%}" for name, share in shares(outlook).items() if share >= NAMED][:PARTS]
     beside = f", and pickling {_brief(outlook.job.sending / samples)}" if outlook.now.workers else ""
     return f"; a sample takes {_brief(each)}: {', '.join(parts)}{beside}"
 

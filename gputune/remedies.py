@@ -20,6 +20,7 @@ MOST = 3  # remedies in a sentence
 PASSES = 3  # over the bytes of a batch that transforms make of it at once: to another type, less a mean, by a spread
 BRIEF = 0.0005  # s of the user's own code for one sample: up to here it may be calls on small arrays, not work
 SMALL = 65536  # B of a sample: a call on so little takes about as long as one on nothing
+MADE = 0.1  # of making a batch that is no indexing and collating: with less, its samples are tensors already
 ROOM = 0.5  # of the memory that is free: what of it a data set may take for good
 OWN, DECODE, TRANSFORM = (frozenset({kind}) for kind in ("own", "decode", "transform"))
 GUIDED = TRANSFORM | {"index", "between", "collate"}  # what can be done for a whole batch as well
@@ -35,8 +36,9 @@ class Remedy:
 
 
 def told(outlook: Outlook) -> bool:
-    """Return whether enough stacks show what making a batch is made of."""
-    return outlook.process.making_stacks >= ENOUGH
+    """Return whether enough stacks show what making a batch is made of: of several loaders nobody knows of which."""
+    makers = sum(loader.training and bool(loader.fetches) for loader in outlook.process.loaders)
+    return outlook.process.making_stacks >= ENOUGH and makers == 1
 
 
 def shares(outlook: Outlook) -> dict[str, float]:
@@ -65,10 +67,12 @@ def _is_worth(remedy: Remedy) -> bool:
 
 
 def _kept(outlook: Outlook) -> Iterator[Remedy]:
-    """Make all samples once and keep them: where they fit, and none is known to be drawn anew."""
+    """Make all samples once and keep them: where they fit, are no tensors yet, and none is known to be drawn anew."""
     loader, free = outlook.loader, outlook.run.machine.memory_free
-    whole = _data_set(loader)
-    if whole is None or free is None or whole > ROOM * free / outlook.run.machine.ranks or loader.draws:
+    whole, made = _data_set(loader), _of_kinds(outlook, OWN | DECODE | TRANSFORM)
+    if whole is None or free is None or whole > ROOM * free / outlook.run.machine.ranks:
+        return
+    if loader.draws or made < MADE:
         return
     yield Remedy(
         "kept",

@@ -462,8 +462,8 @@ class Rings:
         for ring in sorted(rings, key=lambda r: r.created):
             self._own(ring)
         for name in names:
-            pid = name[: -len(LEFT)] if name.endswith(LEFT) else ""
-            process = self._by_pid.get(int(pid)) if pid.isdecimal() else None
+            stem = name[: -len(LEFT)] if name.endswith(LEFT) else ""
+            process = self._by_pid.get(int(stem)) if stem.isdecimal() else None
             if process is not None and (fields := _early(self._folder / name)):
                 readings.append(Note(process.index, fields))
 

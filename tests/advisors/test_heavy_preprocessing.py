@@ -130,6 +130,20 @@ def test_samples_that_do_not_fit_or_are_drawn_anew_are_not_kept(run) -> None:
         assert "remedy.kept" not in finding.evidence
 
 
+def test_samples_that_are_tensors_already_need_no_keeping_but_an_index_of_whole_batches(run) -> None:
+    indexed = (("index", "tensor indexing", 0.6), ("between", "between samples", 0.4))
+    (finding,) = advise(made(run, of=indexed))
+    assert finding.do.startswith("index whole batches in `__getitems__` (x")
+    assert "remedy.kept" not in finding.evidence
+
+
+def test_of_what_several_loaders_make_nothing_is_told(run) -> None:
+    both = made(run)
+    (process,) = both.processes
+    both = replace(both, processes=(replace(process, loaders=process.loaders * 2),))
+    assert all("a sample takes" not in finding.says for finding in advise(both))
+
+
 def test_a_stream_has_no_index_to_make_batches_of(run) -> None:
     (finding,) = advise(made(run, iterable=True))
     assert "remedy.at_once" not in finding.evidence
