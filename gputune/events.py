@@ -80,7 +80,7 @@ class Kind(IntEnum):
     #              holds work (see SEGMENT)
     SEGMENT = 17  # a part of a timed step between two waits for the device, queued by the host from t0 to t1, that the
     #               device worked off without a gap: a ns of its work, copies left out, b which part, c as in DEVICE;
-    #               code: HELD, e ns that the device was held for it
+    #               code: HELD, DIVIDED; e ns that the device was held for it
     MEMORY = 18  # what torch's allocator holds between two steps, t0 = t1: code the device as CUDA counts it, a B live,
     #              b B reserved, d B that were ever live at most, e how often it had to give back all that it cached
     OOM = 19  # a device's memory ran out, t0 = t1, which need not end anything: code the device, and EXPANDABLE; a B
@@ -131,6 +131,7 @@ TFDATA = 4  # FETCH: by the stages of a tf.data pipeline, a mean of the batches 
 #            which is number code >> 8 of those in the note `pipeline`
 DIRECT = 2  # READS: files were opened past the page cache (O_DIRECT)
 HELD = 1  # SEGMENT: it was held back until the host had queued all of it
+DIVIDED = 2  # DEVICE, SEGMENT: a step with more parts than it has waits, and no GAP: its host took longer than usual
 EXPANDABLE = 0x100  # OOM: the allocator's segments can grow, so what it reserves does not come to pieces
 NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()
 LOOKED = 2  # FORWARD: what torch did to the weights, and on the device, is known

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.advisors import device_throttled, no_mixed_precision, room_to_share
 from gputune.features import Device, DeviceStep, Features, Machine, Process
 from gputune.rivals import ceiling
 from gputune.workload import busy_of
@@ -45,17 +44,6 @@ def test_nor_where_it_is_not_known_whose_device_it_is() -> None:
 def test_the_clock_is_believed_before_nvml() -> None:
     assert busy_of(run(), CARD) == pytest.approx(0.3)
     assert busy_of(run(PROCESS, replace(CARD, busy=None)), CARD) == pytest.approx(0.3)
-
-
-def test_it_bounds_what_half_precision_a_cooler_card_and_company_bring() -> None:
-    single = replace(CARD, capability=9.0, sm_active=0.8, tensor_active=0.0)
-    (half,) = no_mixed_precision.advise(run(PROCESS, single))
-    assert half.evidence["busy"] == pytest.approx(0.3)
-    hot = replace(CARD, throttled={"it is too hot": 0.9}, clock=1e9, clock_max=2e9)
-    (cooler,) = device_throttled.advise(run(PROCESS, hot))
-    assert cooler.speedup.likely == pytest.approx(1 / (1 - 0.3 / 2))
-    (company,) = room_to_share.advise(run())
-    assert company.change["procs"] == 3
 
 
 @pytest.mark.parametrize("seen", [0.1, SEEN])

@@ -5,9 +5,9 @@ in one go (SEGMENT): it was behind, or was held back for a moment. A step's work
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from gputune.events import Kind, Record
+from gputune.events import DIVIDED, Kind, Record
 from gputune.features import DeviceStep
 from gputune.figures import mean
 from gputune.gathering.queueing import Queue
@@ -21,64 +21,38 @@ MOSTLY = 0.8  # of the steps must be of kinds whose parts were all measured: the
 PARTS = 32  # bits of a record's field
 
 
-class Clocked:
-    """The timed steps of one process. Memory is bounded."""
+@dataclass(slots=True)
+class _Parts:
+    """What steps consist of: how many there were of each kind, and the ns of work in each part that was measured."""
 
-    def __init__(self) -> None:
-        self._gaps = self._steps = 0
-        self._idle = self._work = 0  # ns
-        self._copied = self._read = self._stood = 0  # ns
-        self._shapes: Counter[int] = Counter()
-        self._parts: dict[tuple[int, int], deque[int]] = {}  # by the structure of the step, and which part of it
-        self._queue = Queue()
+    shapes: Counter[int] = field(default_factory=Counter)
+    found: dict[tuple[int, int], "deque[int]"] = field(default_factory=dict)  # structure of the step, which part
 
-    def take(self, record: Record) -> None:
-        """Take a GAP, DEVICE or SEGMENT record."""
-        self._queue.take(record)
-        if record.kind == Kind.GAP:
-            self._gaps += 1
-            if self._gaps > WARM_UP:
-                self._idle += record.a
-                self._work += record.b
-        elif record.kind == Kind.DEVICE:
-            self._steps += 1
-            if self._steps > WARM_UP:
-                self._copied += record.a
-                self._read += record.b
-                self._stood += record.d
-                if record.c in self._shapes or len(self._shapes) < SHAPES:
-                    self._shapes[record.c] += 1
-        elif record.kind == Kind.SEGMENT and self._steps >= WARM_UP:
-            key = _structure(record.c), record.b
-            if key in self._parts or len(self._parts) < SHAPES * PARTS:
-                self._parts.setdefault(key, deque(maxlen=KEPT)).append(record.a)
+    def step(self, shape: int) -> None:
+        """Take a step; `shape` has a bit for each part that holds work."""
+        if shape in self.shapes or len(self.shapes) < SHAPES:
+            self.shapes[shape] += 1
+
+    def part(self, shape: int, number: int, took: int) -> None:
+        """Take the ns of work in a part of such a step."""
+        key = _structure(shape), number
+        if key in self.found or len(self.found) < SHAPES * PARTS:
+            self.found.setdefault(key, deque(maxlen=KEPT)).append(took)
 
     @property
-    def told(self) -> DeviceStep | None:
-        """Return the mean step, None where too few were timed."""
-        gaps, steps = self._gaps - WARM_UP, self._steps - WARM_UP
-        if min(gaps, steps) < LEAST:
+    def compute(self) -> float | None:
+        """Return the s of kernels in a step: the sum over its parts, kinds of steps weighed by how often they came."""
+        known = {shape: self._whole(shape) for shape in self.shapes if shape}
+        sums = [(self.shapes[shape], whole) for shape, whole in known.items() if whole is not None]
+        counted = sum(count for count, _ in sums)
+        if not counted or counted < MOSTLY * sum(self.shapes.values()):
             return None
-        return DeviceStep(
-            timed=steps,
-            whole=(self._idle + self._work) / gaps / NS,
-            starved=self._idle / gaps / NS,
-            copying=self._copied / steps / NS,
-            compute=_compute(self._shapes, self._parts),
-            read_waits=self._read / steps / NS,
-            copy_waits=self._stood / steps / NS,
-            launch_waits=None if (stood := self._queue.stood) is None else stood / NS,
-        )
+        return sum(count * whole for count, whole in sums) / counted / NS
 
-
-def _compute(shapes: Mapping[int, int], parts: Mapping[tuple[int, int], deque[int]]) -> float | None:
-    """Return the s of kernels in a step: of each kind of step the sum over its parts, weighed by how often it came."""
-    known = {shape: _whole(shape, parts) for shape in shapes if shape}
-    sums = [(shapes[shape], whole) for shape, whole in known.items() if whole is not None]
-    counted = sum(count for count, _ in sums)
-    if not counted or counted < MOSTLY * sum(shapes.values()):
-        return None
-    return sum(count * whole for count, whole in sums) / counted / NS
+    def _whole(self, shape: int) -> float | None:
+        """Return the ns of work in a step with these parts, None unless each of them was measured."""
+        found = [self.found.get((_structure(shape), part)) for part in range(PARTS) if shape >> part & 1]
+        return None if not all(found) else sum(mean(series) for series in found if series)
 
 
 def _structure(shape: int) -> int:
@@ -86,7 +60,62 @@ def _structure(shape: int) -> int:
     return shape.bit_length()
 
 
-def _whole(shape: int, parts: Mapping[tuple[int, int], deque[int]]) -> float | None:
-    """Return the ns of work in a step with these parts, None unless each of them was measured."""
-    found = [parts.get((_structure(shape), part)) for part in range(PARTS) if shape >> part & 1]
-    return None if not all(found) else sum(mean(series) for series in found if series)
+class Clocked:
+    """The timed steps of one process. Memory is bounded."""
+
+    def __init__(self) -> None:
+        self._gaps = self._steps = 0
+        self._idle = self._work = 0  # ns
+        self._copied = self._read = self._stood = 0  # ns
+        self._parts = _Parts()
+        self._divided = _Parts()  # of steps that were divided further, since parts of the others hold too much
+        self._queue = Queue()
+
+    def take(self, record: Record) -> None:
+        """Take a GAP, DEVICE or SEGMENT record."""
+        if record.kind == Kind.SEGMENT:
+            self._part(record)
+        elif record.kind == Kind.DEVICE and record.code & DIVIDED:
+            self._divided.step(record.c)
+        else:
+            self._queue.take(record)
+            self._timed(record)
+
+    def _part(self, record: Record) -> None:
+        if record.code & DIVIDED:
+            self._divided.part(record.c, record.b, record.a)
+        elif self._steps >= WARM_UP:
+            self._parts.part(record.c, record.b, record.a)
+
+    def _timed(self, record: Record) -> None:
+        """Take how long an ordinary step took the device and the host."""
+        if record.kind == Kind.GAP:
+            self._gaps += 1
+            if self._gaps > WARM_UP:
+                self._idle += record.a
+                self._work += record.b
+            return
+        self._steps += 1
+        if self._steps > WARM_UP:
+            self._copied += record.a
+            self._read += record.b
+            self._stood += record.d
+            self._parts.step(record.c)
+
+    @property
+    def told(self) -> DeviceStep | None:
+        """Return the mean step, None where too few were timed."""
+        gaps, steps = self._gaps - WARM_UP, self._steps - WARM_UP
+        if min(gaps, steps) < LEAST:
+            return None
+        compute, stood = self._parts.compute, self._queue.stood
+        return DeviceStep(
+            timed=steps,
+            whole=(self._idle + self._work) / gaps / NS,
+            starved=self._idle / gaps / NS,
+            copying=self._copied / steps / NS,
+            compute=self._divided.compute if compute is None else compute,
+            read_waits=self._read / steps / NS,
+            copy_waits=self._stood / steps / NS,
+            launch_waits=None if stood is None else stood / NS,
+        )

@@ -8,6 +8,7 @@ import pytest
 from gputune.company import ALONE, Company
 from gputune.features import (
     Device,
+    DeviceStep,
     Epoch,
     Features,
     Fetch,
@@ -339,3 +340,26 @@ def pretend_pipeline(
 def tensorflow() -> Callable[..., Features]:
     """The builder of pretended runs over a pipeline of tf.data."""
     return pretend_pipeline
+
+
+@pytest.fixture
+def clocked() -> Callable[..., Features]:
+    """Have the device's own clock say which share of the loop of a run its kernels take, all of it timed."""
+
+    def build(run: Features, compute: float) -> Features:
+        each = []
+        for process in run.processes:
+            whole = process.loop / (process.batches or process.optimizer_steps)
+            timed = DeviceStep(
+                timed=100,
+                whole=whole,
+                starved=0.0,
+                copying=0.0,
+                compute=compute * whole,
+                read_waits=0.0,
+                copy_waits=0.0,
+            )
+            each.append(replace(process, device_step=timed))
+        return replace(run, processes=tuple(each))
+
+    return build

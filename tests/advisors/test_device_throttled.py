@@ -68,3 +68,8 @@ def test_only_the_busy_time_gets_shorter(run, device) -> None:
 def test_speaks_for_every_device_that_is_held_down(run, device) -> None:
     findings = list(advise(run(devices=(device(**HOT), device(**HOT, index="1"), device(index="2")))))
     assert [f.says.split(" (")[0] for f in findings] == ["GPU 0", "GPU 1"]
+
+
+def test_what_the_devices_clock_says_bounds_it_and_not_what_nvml_calls_busy(run, device, clocked) -> None:
+    (finding,) = advise(clocked(run(devices=(device(**HOT),)), 0.3))
+    assert finding.speedup.likely == pytest.approx(1 / (1 - 0.3 / 2))

@@ -183,3 +183,9 @@ def test_older_tensor_cores_are_offered_what_they_have(run, device) -> None:
     assert "dtype=torch.float16) with a torch.amp.GradScaler" in finding.do
     (finding,) = advise(run(devices=(device(**SINGLE),)))
     assert "dtype=torch.bfloat16), and" in finding.do
+
+
+def test_what_the_devices_clock_says_bounds_it_and_not_what_nvml_calls_busy(run, device, clocked) -> None:
+    (finding,) = advise(clocked(run(devices=(device(**SINGLE),)), 0.3))
+    assert finding.evidence["busy"] == pytest.approx(0.3)
+    assert finding.speedup.likely == pytest.approx(1 / (1 - 0.3 / 2))

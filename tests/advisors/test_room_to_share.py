@@ -83,3 +83,9 @@ def test_the_hosts_memory_is_a_limit_too(light) -> None:
     machine = replace(found.machine, memory_job=10_000_000_000, memory_free=15_000_000_000)
     (finding,) = advise(replace(found, machine=machine))
     assert finding.change == {"procs": 2}
+
+
+def test_what_the_devices_clock_says_bounds_it_and_not_what_nvml_calls_busy(light, clocked) -> None:
+    (finding,) = advise(clocked(light({"busy": 0.4, "jobs_busy": 0.4}), 0.22))
+    assert finding.change == {"procs": 4}
+    assert "busy 22% of the time" in finding.says

@@ -55,3 +55,8 @@ def test_an_old_generation_counts_as_missing_lanes_do(linked) -> None:
     old = Link(generation=1, lanes=16, generation_most=3, lanes_most=16)
     (finding,) = advise(linked(old, 1.36e9))
     assert finding.evidence["link_busy"] == pytest.approx(0.4, rel=0.01)
+
+
+def test_what_the_devices_clock_says_bounds_it_and_not_what_nvml_calls_busy(linked, clocked) -> None:
+    (finding,) = advise(clocked(linked(HALF, 2.68e9), 0.9))
+    assert finding.speedup.likely == pytest.approx(1 / 0.9, rel=0.01)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import HELD, Kind, Record
+from gputune.events import DIVIDED, HELD, Kind, Record
 from gputune.gathering.clocked import LEAST, WARM_UP, Clocked
 
 MS = 1_000_000
@@ -75,3 +75,31 @@ def test_steps_of_one_structure_share_their_parts_whether_or_not_each_holds_work
     clocked.take(part(0b111, 0, 0))
     assert clocked.told is not None
     assert clocked.told.compute == pytest.approx(0.005)
+
+
+def divided(mask: int) -> Record:
+    return step(mask)._replace(code=DIVIDED)
+
+
+def test_steps_that_were_divided_speak_for_those_whose_parts_hold_too_much() -> None:
+    clocked = fed(gap(0, 10), step(0b1))
+    before = clocked.told
+    assert before is not None
+    for _ in range(3):
+        clocked.take(divided(0b1011))
+        for number, took in ((0, 2), (1, 1)):
+            clocked.take(part(0b1011, number, took)._replace(code=DIVIDED | HELD))
+    assert clocked.told == before  # the last part is not known yet
+    clocked.take(part(0b1011, 3, 4)._replace(code=DIVIDED))
+    told = clocked.told
+    assert told is not None
+    assert told.compute == pytest.approx(0.007)
+    assert (told.timed, told.whole) == (before.timed, before.whole)
+
+
+def test_parts_that_were_measured_undivided_are_believed_first() -> None:
+    clocked = fed(gap(0, 10), step(0b1), part(0b1, 0, 3))
+    clocked.take(divided(0b1))
+    clocked.take(part(0b1, 0, 8)._replace(code=DIVIDED | HELD))
+    assert clocked.told is not None
+    assert clocked.told.compute == pytest.approx(0.003)

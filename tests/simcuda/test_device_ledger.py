@@ -16,14 +16,14 @@ PATIENCE = 120.0  # s
 
 TRAINING = """
 import json, os, sys, time
-folder, work, slow, pinned = json.loads(sys.argv[1])
+folder, work, slow, pinned, singly = json.loads(sys.argv[1])
 sys.path.insert(0, folder)
 import simgpu, torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 cards = simgpu.Cards(os.environ["SIMGPU_STATE"])
 class Pictures(Dataset):
-    def __len__(self): return 500 * 16
+    def __len__(self): return (700 if singly else 500) * 16
     def __getitem__(self, i):
         time.sleep(slow / 3)
         return torch.zeros(3, 128, 128)
@@ -34,6 +34,7 @@ host_ms, wide, deep, reads = work
 model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(8), nn.Flatten(), nn.Linear(512, wide),
                       *(nn.Linear(wide, wide) for _ in range(deep)), nn.Linear(wide, 1)).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if singly: optimizer = torch.optim.Adam(model.parameters(), foreach=False)
 loader = DataLoader(Pictures(), batch_size=16, num_workers=1, pin_memory=pinned)
 before = None
 for n, batch in enumerate(loader):
@@ -52,14 +53,14 @@ print(*(after[name] - before[name] for name in ("kernel", "exposed_copy", "idle"
 """
 
 
-def told(machine: Any, *settings: object) -> tuple[dict[str, float], list[float]]:
+def told(machine: Any, *settings: object, **options: object) -> tuple[dict[str, float], list[float]]:
     """Return the device's ledger of a training under `gputune watch`, and what the card booked of its loop, ns."""
     (machine.folder / "train.py").write_text(TRAINING)
     verdict = machine.folder / "verdict.json"
     watch = [Path(sys.executable).with_name("gputune"), "watch", "--json", verdict, "--out", machine.folder / "run"]
     done = subprocess.run(
         [*watch, "--", machine._simcuda.PYTHON, machine.folder / "train.py", json.dumps([str(SIMGPU), *settings])],
-        env=machine.environment(),
+        env=machine.environment(**options),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -81,7 +82,7 @@ def told(machine: Any, *settings: object) -> tuple[dict[str, float], list[float]
     ],
 )
 def test_the_ledger_is_what_the_card_booked(machine: Maker, work: Any, slow: float, pinned: bool) -> None:
-    ledger, (kernel, copied, idle, whole) = told(machine(), work, slow, pinned)
+    ledger, (kernel, copied, idle, whole) = told(machine(), work, slow, pinned, False)
     assert sum(ledger.values()) == pytest.approx(1, abs=0.01)
     assert ledger.get("compute", 0.0) == pytest.approx(kernel / whole, abs=POINTS)
     if pinned:
@@ -90,3 +91,10 @@ def test_the_ledger_is_what_the_card_booked(machine: Maker, work: Any, slow: flo
         assert ledger["copies"] > copied / whole - POINTS
     rest = sum(ledger.get(part, 0.0) for part in ("copies", "host-bound", "starved"))
     assert rest == pytest.approx((copied + idle) / whole, abs=POINTS)
+
+
+def test_a_part_that_is_more_than_the_queue_holds_is_divided_further(machine: Maker) -> None:
+    ledger, (kernel, _, _, whole) = told(machine(), (0, 64, 45, False), 0.0, True, True, queue=448)
+    assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)
+    assert ledger["host-bound"] > 0.5
+    assert "unknown" not in ledger

@@ -13,8 +13,8 @@ import collections
 import sys
 import time
 
-from gputune_guest import allocator, failing, holding, joins, ring, spans, sync
-from gputune_guest.words import DEVICE, GAP, HELD, SEGMENT
+from gputune_guest import allocator, dividing, failing, holding, joins, ring, spans, sync
+from gputune_guest.words import DEVICE, DIVIDED, GAP, HELD, SEGMENT
 
 now = ring.now
 ENOUGH = 5_000_000  # ns; of batches that come faster than this only so many are timed
@@ -107,6 +107,7 @@ class Clock:
             return
         try:
             step, self.current = self.current, None
+            dividing.end()
             if not self.usable():
                 return
             if self._moved():
@@ -128,6 +129,7 @@ class Clock:
 
     def _leave(self, step):
         """Learn that a step is over: the one under way, or there are several beside each other."""
+        dividing.end()
         if self.current is not None and self.current is not step:
             self.current.lost = step.lost = True
         self.current = None
@@ -162,6 +164,7 @@ class Clock:
 
     def _forget(self):
         """Let go of all that was marked: it has failed, or is another device's."""
+        dividing.end()
         self.current = self.base = None
         self.pending.clear()
         self.pool.clear()
@@ -185,7 +188,7 @@ class Clock:
             if self.low + following.at > seen:  # the clocks have come apart
                 self.low = seen - following.at
             self._tell(step)
-            self.hold.learn(step)
+            self.hold.learn(step, self.low)
             self._let_go(marks, following)
 
     def _place(self, mark):
@@ -211,11 +214,13 @@ class Clock:
         low, end = self.low, step.end
         lag = min(FAR, 1 + max(0, end.at + low - end.t) // 1000)
         idle, work = step.following.at - end.at, end.at - step.start.at
-        ring.record(GAP, 0, end.t, step.returned, idle, work, step.index, step.number, lag)
+        code = DIVIDED if step.divided else 0
+        if not code:  # of the others it is told how long they took
+            ring.record(GAP, 0, end.t, step.returned, idle, work, step.index, step.number, lag)
         copied, read, stood = step.waits(low)
-        ring.record(DEVICE, 0, step.start.t, end.t, copied, read, stood, step.behind(low), step.mask())
+        ring.record(DEVICE, code, step.start.t, end.t, copied, read, stood, step.behind(low), step.mask())
         for segment, t0, t1, took, held in step.segments(low):
-            ring.record(SEGMENT, HELD if held else 0, t0, t1, took, segment, 0, held, step.mask())
+            ring.record(SEGMENT, code | (HELD if held else 0), t0, t1, took, segment, 0, held, step.mask())
 
     def failed(self, error):
         """Leave the clock alone for a while, or for good."""

@@ -4,11 +4,15 @@ Where a device is faster than its host queues work, no clock tells its work from
 device is given something to wait for first (a kernel that only counts cycles), for about as long as the host takes to
 queue the part. No sample, no order and no random number is touched, the host never waits, and where nothing else joins
 the two the device makes up for it. It costs at most `SHARE` of the time, and is never done in a trial, or first thing.
+
+A part that is more than the device's queue holds, or is too long, cannot be held like that: such a step is divided now
+and then (dividing.py), and held before each of its parts that it would come to before the host has queued it. What that
+costs is measured: by how much longer such a step takes the host, and how far the device is behind at its end.
 """
 
 import os
 
-from gputune_guest import ranks, ring
+from gputune_guest import dividing, joins, ranks, ring
 
 now = ring.now
 SHARE = 0.003  # of the loop's time: what holding may cost, on all ranks of a job together
@@ -19,6 +23,7 @@ KEEN = 8  # holds of each part that are made as soon as they may; later ones sel
 SELDOM = 20_000_000_000  # ns between those
 AMPLE = 1.4  # times the host's time for the part: so that most holds last
 RATE = 1.5  # cycles a ns, until the first hold has told
+SLOWER = 0.5  # of its time, by which a step that is divided may take the host longer, until the first has told
 
 
 class Hold:
@@ -27,10 +32,17 @@ class Hold:
     def __init__(self, cuda):
         self.sleep = getattr(cuda, "_sleep", None) if _wanted() else None
         self.share = SHARE / max(1, ranks.told()[1] or 1)  # the other ranks wait for the one that is held
+        self.alone = (ranks.told()[1] or 1) == 1
         self.rate = RATE
         self.ample = AMPLE
         self.leads = {}  # part of a step to the host's ns for it, in the latest timed step
         self.done = {}  # part to holds so far
+        self.missed = {}  # part to holds in a row that were over before the host was there
+        self.known = set()  # parts that the device worked off in one go without a hold
+        self.usual = 0  # ns of the host for that step
+        self.parts = {}  # the same as `leads` of the latest step that was divided
+        self.divided = 0  # steps that were
+        self.dear = None  # ns that one cost
         self.steps = self.began = self.spent = self.latest = 0
 
     def begins(self, clock, step):
@@ -40,34 +52,60 @@ class Hold:
         part = len(step.joins)
         if part == 0:
             self._choose(step)
-        if part != step.target or step.held is not None or part not in self.leads:  # another step was learnt since
+        if part in step.held:
             return
-        length = int(self.ample * self.leads[part])
+        if step.divided:
+            self._hold_between(clock, step, part)
+        elif part == step.target and part in self.leads:  # else another step was learnt since
+            self._hold(clock, step, part, int(self.ample * self.leads[part]))
+            self.spent += int(self.ample * self.leads[part])
+
+    def _hold(self, clock, step, part, length):
         cycles = int(length * self.rate)
         before = clock.mark()
         self.sleep(cycles)
-        step.held = [part, before, clock.mark(), False, cycles]
-        self.spent += length
+        step.held[part] = joins.Hold(before, clock.mark(), cycles)
         self.latest = before.t
+
+    def _hold_between(self, clock, step, part):
+        """Hold before a part of a divided step, unless the device is behind: every other one, and then the others."""
+        length = int(self.ample * self.parts.get(part, 0))
+        due = part == self.divided % 2 if part < 2 else step.has_begun(part - 1)
+        if due and 0 < length <= LONGEST:
+            self._hold(clock, step, part, length)
 
     def ends(self, step):
         """Learn that a part ends now: whether the device was held until the host was there."""
-        held = step.held
-        if held is not None and held[0] == len(step.joins):
-            held[3] = not held[2].event.query()
+        hold = step.held.get(len(step.joins))
+        if hold is not None:
+            hold.lasted = not hold.after.event.query()
 
-    def learn(self, step):
-        """Take what a step that is over and placed on the device's clock says."""
+    def learn(self, step, low=0):
+        """Take what a step that is over and placed on the device's clock (`low` ns behind the host's) says."""
         self.steps += 1
-        if step.held is None:
-            self.leads = step.leads()
-            return
-        part, before, after, lasted, cycles = step.held
-        if after.at > before.at:
-            self.rate = min(4 * RATE, max(RATE / 4, cycles / (after.at - before.at)))
-        self.done[part] = self.done.get(part, 0) + 1
-        if not lasted:
+        for part, hold in step.held.items():
+            if hold.after.at > hold.before.at:
+                self.rate = min(4 * RATE, max(RATE / 4, hold.cycles / (hold.after.at - hold.before.at)))
+            if not step.divided:
+                self.done[part] = self.done.get(part, 0) + 1
+                self.missed[part] = 0 if hold.lasted else self.missed.get(part, 0) + 1
+        if not all(hold.lasted for hold in step.held.values()):
             self.ample = min(4.0, self.ample * 1.3)
+        if step.divided:
+            self._divided(step, low)
+        elif not step.held:
+            self.leads, self.usual = step.leads(), step.end.t - step.start.t
+            self.known = {found[0] for found in step.segments(low)} if self._too_long(self.began) else set()
+
+    def _divided(self, step, low):
+        """Take a divided step: what its parts take the host, and what it cost."""
+        if step.lost:
+            dividing.crowded()
+        self.parts = step.leads()
+        later = step.end.t - step.start.t - self.usual
+        behind = step.end.at + low - step.end.t - step.behind(low)
+        self.dear = max(0, later) + max(0, behind)
+        self.spent += self.dear
 
     def _choose(self, step):
         """Choose which part of the step that begins is held, if any may be."""
@@ -77,13 +115,40 @@ class Hold:
         step.target = -1
         if self.steps < FIRST or not self.leads:
             return
+        if self.alone and self._too_long(t) - self.known and dividing.can():
+            self._divide(step, t)
+            return
         part = min(self.leads, key=lambda n: self.done.get(n, 0))
         cost = self.ample * self.leads[part]
-        if cost > LONGEST or self.spent + cost > self.share * (t - self.began + AHEAD):
-            return
-        if self.done.get(part, 0) >= KEEN and t - self.latest < SELDOM:
-            return
-        step.target = part
+        if cost <= LONGEST and self._may(t, cost, self.done.get(part, 0)):
+            step.target = part
+
+    def _too_long(self, t):
+        """Return the parts that cannot be held: no hold is as long, or the queue seems to hold less than they are.
+
+        One that was over too early may be chance: it is tried once more, if that may be at `t`.
+        """
+        return {part for part, lead in self.leads.items() if self._is_too_long(part, self.ample * lead, t)}
+
+    def _is_too_long(self, part, cost, t):
+        missed = self.missed.get(part, 0)
+        return cost > LONGEST or missed > 1 or (missed == 1 and not self._may(t, cost, 0))
+
+    def _may(self, t, cost, done):
+        """Return whether so many ns may be spent at `t`, after so many that were spent likewise."""
+        if self.spent + cost > self.share * (t - self.began + AHEAD):
+            return False
+        return done < KEEN or t - self.latest >= SELDOM
+
+    def _divide(self, step, t):
+        """Have the step divided, if it may be."""
+        guess = SLOWER * sum(self.leads.values()) if self.dear is None else self.dear
+        if self._may(t, guess, self.divided // 2) and dividing.begin():
+            step.divided = True
+            if not self.divided:
+                self.ample = AMPLE  # it was made longer for parts that no hold is long enough for
+            self.divided += 1
+            self.latest = t
 
 
 def _wanted():

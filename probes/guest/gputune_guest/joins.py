@@ -3,6 +3,8 @@
 A read (`.item()`), a blocking copy or a synchronization joins the two lanes: before it the host queues, in it it waits,
 after it the device has nothing queued. What is queued between two joins is a segment. If the device comes to a segment
 only when the host has queued all of it, it works it off without a gap: then its time is its work, and nothing else.
+Where a segment is more than the device's queue holds, a step is now and then divided further (dividing.py), at places
+where nobody waits.
 """
 
 from gputune_guest import ring, spans
@@ -10,6 +12,7 @@ from gputune_guest import ring, spans
 now = ring.now
 here = ring.here
 MOST = 16  # joins of a step; of one with more the segments are not known
+PARTS = 31  # joins of one that is divided: a bit of a record's field for each segment
 SHORT, PART = 30_000, 32  # ns of a host, and a part of its step: a segment that is queued in less holds next to nothing
 
 
@@ -22,12 +25,21 @@ class _Join:
         self.before, self.copy, self.t1, self.after = before, copy, 0, None
 
 
+class Hold:
+    """What the device was held by before a segment: the marks around it, its cycles, and whether it `lasted`."""
+
+    __slots__ = ("after", "before", "cycles", "lasted")
+
+    def __init__(self, before, after, cycles):
+        self.before, self.after, self.cycles, self.lasted = before, after, cycles, False
+
+
 class Step:
     """A step between two marks, and the joins in it. Times are host ns, and ns of the device's clock."""
 
     __slots__ = (
-        *("copies", "end", "following", "held", "index", "inside", "joins", "lost", "number", "returned", "start"),
-        "target",
+        *("copies", "divided", "end", "following", "held", "index", "inside", "joins", "lost", "number", "returned"),
+        *("start", "target"),
     )
 
     def __init__(self, start):
@@ -35,7 +47,8 @@ class Step:
         self.end = self.following = None
         self.joins = []  # what the thread waited in
         self.copies = []  # (mark before, mark after) of copies that nobody waited for
-        self.held = None  # [segment, mark before the hold, mark after it, whether it lasted, its cycles]
+        self.held = {}  # segment to its Hold
+        self.divided = False  # at more places than where it is waited: it takes the host longer than others
         self.target = -1  # segment that is to be held
         self.inside = None  # the join, or the mark before a copy, that the thread is in
         self.lost = False  # more joins than are kept: the segments are not known
@@ -49,11 +62,13 @@ class Step:
         """Return all marks, in the order of the host."""
         found = [self.start]
         for join in self.joins:
-            found += [mark for mark in (join.before, join.after) if mark is not None]
+            found.append(join.before)
+            if join.after is not None and join.after is not join.before:
+                found.append(join.after)
         for pair in self.copies:
             found += pair
-        if self.held is not None:
-            found += self.held[1:3]
+        for hold in self.held.values():
+            found += [hold.before, hold.after]
         found.append(self.end)
         if self.following is not self.end:
             found.append(self.following)
@@ -82,9 +97,14 @@ class Step:
         ends = [join.before for join in self.joins] + [self.end]
         return [(mark, t, end) for (mark, t), end in zip(begins, ends)]  # noqa: B905 - Python 3.8 has no `strict`
 
+    def has_begun(self, part):
+        """Return whether the device has come to a segment, which is not the first one."""
+        hold = self.held.get(part)
+        return (self.joins[part - 1].before if hold is None else hold.after).event.query()
+
     def leads(self):
         """Return the host's ns for each segment that holds anything."""
-        least = max(SHORT, (self.end.t - self.start.t) // PART)
+        least = SHORT if self.divided else max(SHORT, (self.end.t - self.start.t) // PART)
         return {n: end.t - t for n, (_, t, end) in enumerate(self.edges()) if end.t - t >= least}
 
     def mask(self):
@@ -96,12 +116,12 @@ class Step:
         edges = self.edges()
         for n in self.leads():
             begin, t, end = edges[n]
-            held = 0
-            if self.held is not None and self.held[0] == n:
-                if not self.held[3]:
+            held, hold = 0, self.held.get(n)
+            if hold is not None:
+                if not hold.lasted:
                     continue
-                begin = self.held[2]
-                held = begin.at - self.held[1].at
+                begin = hold.after
+                held = begin.at - hold.before.at
             elif begin is None or begin.at + low < end.t:
                 continue
             inside = sum(after.at - before.at for before, after in self.copies if t <= before.t <= end.t)
@@ -143,10 +163,31 @@ class Meeting:
                 join.after = self.clock.mark()
             if not waited:
                 step.copies.append((join.before, join.after))
-            elif len(step.joins) < MOST:
-                step.joins.append(join)
-                self.clock.hold.begins(self.clock, step)
             else:
-                step.lost = True
+                self._join(step, join)
         except Exception as error:
             self.clock.failed(error)
+
+    def divide(self):
+        """Begin another segment of the step that is under way here, where nobody waits, if it is to be divided."""
+        step = self.clock.current
+        if step is None or not step.divided or step.inside is not None or spans.get_ident() != here.trainer:
+            return
+        try:
+            if self.clock.capturing() or self.clock.device() != self.clock.home:
+                step.lost = True
+                return
+            mark = self.clock.mark()
+            join = _Join(mark, copy=False)
+            join.t1, join.after = mark.t, mark
+            self.clock.hold.ends(step)
+            self._join(step, join)
+        except Exception as error:
+            self.clock.failed(error)
+
+    def _join(self, step, join):
+        if len(step.joins) < (PARTS if step.divided else MOST):
+            step.joins.append(join)
+            self.clock.hold.begins(self.clock, step)
+        else:
+            step.lost = True

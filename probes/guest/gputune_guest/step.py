@@ -1,6 +1,18 @@
 """Optimizer steps and backward passes: where one round of training ends and the next begins."""
 
-from gputune_guest import device, dynamo, evaluation, forward, patching, ring, samples, spans, weights, wrapping
+from gputune_guest import (
+    device,
+    dividing,
+    dynamo,
+    evaluation,
+    forward,
+    patching,
+    ring,
+    samples,
+    spans,
+    weights,
+    wrapping,
+)
 from gputune_guest.here import Known, fast
 from gputune_guest.words import BACKWARD, NO_NEXT, STEP
 
@@ -68,6 +80,7 @@ def _without_loader(mine, t1):
 
 def _look(mine, t1):
     """Do what a step may mean to others: `here.look` asks for it."""
+    dividing.end()
     evaluation.on_step()
     if here.last is None:
         _without_loader(mine, t1)

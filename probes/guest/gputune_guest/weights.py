@@ -16,8 +16,7 @@ import _thread
 import sys
 import weakref
 
-from gputune_guest import ring, wrapping
-from gputune_guest.here import fast
+from gputune_guest import modes, ring, wrapping
 
 now = ring.now
 
@@ -50,10 +49,8 @@ def begin(optimizer=None):
     _windows += 1
     if not FIRST < _windows <= FIRST + LOOKS:
         return
-    torch = sys.modules["torch"]
-    core = getattr(torch, "_C", None)
-    count = getattr(core, "_len_torch_function_stack", None)
-    if count is None or count():  # an old torch, or theirs is there
+    torch, core = sys.modules["torch"], modes.free()
+    if core is None:  # an old torch, or theirs is there
         return
     try:
         _weights = frozenset(_addresses(optimizer) if optimizer is not None else ())
@@ -77,24 +74,10 @@ def _addresses(optimizer):
 def end():
     """Stop looking; return the ns on the weights, on what else lies on the device, and in looking; None without."""
     global _mode
-    if _mode is None or _thread.get_ident() != _thread_of or not _took_out(_mode):
+    if _mode is None or _thread.get_ident() != _thread_of or not modes.took_out(_mode):
         return None
     _mode = None
     return (_spent, _queued, _own) if _windows > FIRST + 1 else None  # copies are known from the first window on
-
-
-def _took_out(mine):
-    """Take our mode from the stack, and leave those of theirs that lie on it; False while torch itself is in it."""
-    core = sys.modules["torch"]._C
-    above, found = [], False
-    while core._len_torch_function_stack() and not found:
-        top = core._pop_torch_function_stack()
-        found = top is mine
-        if not found:
-            above.append(top)
-    for mode in reversed(above):
-        core._push_on_torch_function_stack(mode)
-    return found
 
 
 def _make():
@@ -116,14 +99,9 @@ def _make():
             except Exception as failure:
                 _give_up(failure)
 
-    through = _through if fast is None else fast.through
-    GputuneLooks.__torch_function__ = wrapping.around(through, before, after, binds=True)
+    GputuneLooks.__torch_function__ = wrapping.around(modes.through, before, after, binds=True)
     _made = GputuneLooks()
     return _made
-
-
-def _through(_mode, func, _types, args=(), kwargs=None):
-    return func(*args, **(kwargs or {}))
 
 
 def _give_up(error):

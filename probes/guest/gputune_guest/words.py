@@ -25,5 +25,6 @@ DIRECT = 2
 NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()
 LOOKED = 2
 HELD = 1
+DIVIDED = 2  # DEVICE, SEGMENT
 EXPANDABLE = 0x100  # OOM
 NEW = 1  # ITERATOR: the first of its loader

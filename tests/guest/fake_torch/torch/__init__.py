@@ -32,6 +32,9 @@ class Tensor:
     def item(self):
         return 1.0
 
+    def backward(self):
+        pass
+
     def to(self, device, non_blocking=False):
         there = Tensor()
         there.is_cuda = device != "cpu"
@@ -39,6 +42,7 @@ class Tensor:
 
 
 from torch import autograd, cuda, nn, optim, serialization, utils, version  # noqa: E402
+from torch import overrides as overrides  # noqa: E402
 from torch.serialization import save  # noqa: E402
 
 _C = cuda._C

@@ -1,9 +1,12 @@
 """A device whose work is what `work(ns)` said before an event was recorded, and whose events pass at once."""
 
 import time
+from collections import deque
 
 _clock = [0.0, time.monotonic()]  # ms of device time when its queue is empty, host time then
 initialized = False
+queue = 1 << 30  # launches that the device's queue holds
+_ends = deque()  # ms, when what is queued will be done
 current = 0  # the device that the thread uses
 _queued_calls = []  # what is called once it is initialised, with the stack of who asked for it
 TOTAL = 1 << 30  # B
@@ -44,7 +47,21 @@ def get_device_properties(device):
 
 
 class _C:
-    """What torch's own C part is asked of the allocator."""
+    """What torch's own C part is asked of the allocator, and of modes."""
+
+    modes = []  # noqa: RUF012 - one stack
+
+    @classmethod
+    def _len_torch_function_stack(cls):
+        return len(cls.modes)
+
+    @classmethod
+    def _push_on_torch_function_stack(cls, mode):
+        cls.modes.append(mode)
+
+    @classmethod
+    def _pop_torch_function_stack(cls):
+        return cls.modes.pop()
 
     observers = []  # noqa: RUF012 - one allocator
     counts = True
@@ -70,8 +87,25 @@ def is_current_stream_capturing():
 
 
 def work(ms):
-    """Queue so many milliseconds of work."""
+    """Queue so many milliseconds of work, as soon as the device's queue has room."""
+    while _ends and _ends[0] <= time.monotonic() * 1e3:
+        _ends.popleft()
+    if len(_ends) >= queue:
+        time.sleep(max(0.0, _ends.popleft() / 1e3 - time.monotonic()))
+    _ends.append(max(_clock[0], time.monotonic() * 1e3) + ms)
     _clock[0] = max(_clock[0], time.monotonic() * 1e3) + ms
+
+
+def called(ms):
+    """Queue the work of one of torch's own functions, which modes stand before."""
+    if not _C.modes:
+        work(ms)
+        return
+    mode = _C.modes.pop()
+    try:
+        mode.__torch_function__(work, (), (ms,))
+    finally:
+        _C.modes.append(mode)
 
 
 def _sleep(cycles):

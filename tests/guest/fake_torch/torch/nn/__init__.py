@@ -1,3 +1,7 @@
 from torch.nn import modules
 
 Module = modules.module.Module
+
+
+class Parameter:
+    pass

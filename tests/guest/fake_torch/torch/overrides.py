@@ -1,0 +1,5 @@
+"""What stands between a script and torch's functions."""
+
+
+class TorchFunctionMode:
+    pass
