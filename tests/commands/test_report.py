@@ -145,7 +145,7 @@ def test_gives_the_document_that_the_run_gave(gputune: Run, run: Path) -> None:
     assert sum(row["share"] for row in document["ledger"]) == pytest.approx(1, abs=0.01)
     assert document["unavailable"] == [{"probe": "nvml", "why": "no driver", "fields": []}]
     assert document["exit_code"] == 0
-    assert document["overhead"] == {"sampler_cpu_share": 0.004, "guest_us_per_batch": None}
+    assert document["overhead"] == {"sampler_cpu_share": 0.004, "guest_us_per_batch": None, "in_python": []}
 
 
 def test_works_while_the_run_goes_on(gputune: Run, tmp_path: Path) -> None:

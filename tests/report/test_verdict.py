@@ -53,7 +53,7 @@ def document(
 def test_holds_every_field_of_the_contract(features: Make, finding: Make) -> None:
     read = document(features(), finding())
     assert read.keys() >= CONTRACT
-    assert read["device"] == {"name": "NVIDIA H200", "busy": 0.41, "count": 1}
+    assert read["device"] == {"name": "NVIDIA H200", "busy": 0.41, "count": 1, "coverage": 1.0, "why": ""}
     assert read["loaders"][0].items() >= {"where": "train.py:41", "num_workers": 0, "batch_size": 16}.items()
     assert read["findings"][0]["speedup"] == {"low": 1.9, "likely": 2.2, "high": 2.3, "at_least": False}
     assert read["findings"][0]["change"] == {"num_workers": 6}
@@ -112,7 +112,7 @@ def test_a_loop_without_a_loader_has_steps_a_second_and_no_samples(features: Mak
 
 def test_what_was_not_measured_is_null_and_never_zero(features: Make) -> None:
     read = document(features(devices=()))
-    assert read["device"] == {"name": None, "busy": None, "count": 0}
+    assert read["device"] == {"name": None, "busy": None, "count": 0, "coverage": None, "why": ""}
 
 
 def test_equal_loaders_of_several_ranks_are_one_row(features: Make, process: Make, loader: Make) -> None:

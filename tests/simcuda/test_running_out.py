@@ -82,7 +82,7 @@ def test_what_grew_a_step_is_told_and_is_no_fragmentation(machine: Maker) -> Non
     status, row, report = watched(machine(), GROWING)
     assert (status, row["ended"], row["fragmented"]) == (1, True, False)
     assert row["growth_bytes_per_step"] == pytest.approx(200 * MIB, rel=0.02)
-    assert "it grew by 200.00 MiB a step before" in report
+    assert "it grew by 200.0 MiB a step before" in report
 
 
 def test_memory_that_runs_out_and_is_caught_ends_nothing(machine: Maker) -> None:
