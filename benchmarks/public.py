@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from public_page import Row, document, line
-from public_run import Line, Ran, alone, run, undisturbed
-from public_source import GENERATORS, NotHere, git_dir, make_data, patch, put, unpack
+from public_run import Line, Ran, Turn, run, undisturbed
+from public_source import GENERATORS, NotHere, empty, git_dir, make_data, patch, put, unpack
 from public_table import Fix, Script, read, requirements
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,6 +39,7 @@ class Place:
     sources: Path | None
     lock: Path | None
     rounds: int
+    attempts: int = 3
 
 
 class Failed(Exception):  # noqa: N818 - a run that failed is a row of the table, no error of ours
@@ -47,7 +48,7 @@ class Failed(Exception):  # noqa: N818 - a run that failed is a row of the table
 
 def judged(script: Script, place: Place) -> Row:
     """Return a script's row: bare, watched and fixed runs, compared."""
-    row = Row(script.name, script.repository, script.commit, shlex.join(script.command))
+    row = Row(script.name, script.repository, script.commit or script.release, shlex.join(script.command))
     if script.fix:
         row.fix, row.causes = script.fix.what, list(script.fix.causes)
     try:
@@ -63,19 +64,22 @@ def _prepared(script: Script, place: Place) -> str:
     if script.impossible:
         raise NotHere(script.impossible)
     code = "import importlib.metadata as m, sys; [m.version(n) for n in sys.argv[1:]]; print(m.version('torch'))"
-    names = [re.split(r"[\[=<>~! ]", need)[0] for need in script.needs]
+    names = [re.split(r"[\[=<>~! ]", need)[0] for need in script.installed()]
     told = subprocess.run([place.python, "-c", code, *names], capture_output=True, text=True, check=False)
     if told.returncode:
         raise NotHere("not installed: " + told.stderr.strip().splitlines()[-1].rpartition(" ")[2])
-    git_dir(script.repository, script.commit, place.sources, place.work / "sources")
+    if not script.release:
+        git_dir(script.repository, script.commit, place.sources, place.work / "sources")
     return told.stdout.strip()
 
 
 def _tree(script: Script, place: Place, fix: Fix | None) -> Path:
     """Return a fresh folder of the repository with its data, as each run gets it."""
     tree = place.work / "trees" / script.name.replace(" ", "-").replace("/", "-")
-    git = git_dir(script.repository, script.commit, place.sources, place.work / "sources")
-    unpack(git, script.commit, script.paths, tree)
+    empty(tree)
+    if not script.release:
+        git = git_dir(script.repository, script.commit, place.sources, place.work / "sources")
+        unpack(git, script.commit, script.paths, tree)
     for target, *words in (fix and fix.data) or script.data:
         put(make_data(words, place.work / "data"), tree / target)
     return tree
@@ -93,7 +97,9 @@ def _once(script: Script, place: Place, fix: Fix | None = None, watch: Sequence[
 
 
 def _bare(script: Script, place: Place, row: Row, fix: Fix | None = None) -> Ran:
-    return _taken(script, row, "fixed" if fix else "bare", undisturbed(lambda: _once(script, place, fix)))
+    return _taken(
+        script, row, "fixed" if fix else "bare", undisturbed(lambda: _once(script, place, fix), place.attempts)
+    )
 
 
 def _taken(script: Script, row: Row, kind: str, ran: Ran) -> Ran:
@@ -150,11 +156,14 @@ def _told(finding: dict[str, object], kind: str) -> dict[str, object]:
 def _experiment(script: Script, place: Place, row: Row) -> None:
     """Run bare, watched, fixed and bare again; then the fixed run between two bare ones, in each further round."""
     for number in range(place.rounds if script.fix else 1):
-        with alone(place.lock):
+        with Turn(place.lock) as turn:
             before = _bare(script, place, row)
+            turn.give_way()
             if not number:
                 row.output = difference(script, before, _watched(script, place, row))
+                turn.give_way()
             fixed = _bare(script, place, row, script.fix) if script.fix else None
+            turn.give_way()
             after = _bare(script, place, row)
         if not number:
             row.control = difference(script, before, after)
@@ -207,6 +216,7 @@ def main() -> int:
         "--work", type=Path, default=ROOT / ".venvs" / "public-work", help="for trees, data, recordings"
     )
     options.add_argument("--rounds", type=int, default=2, help="how often a fixed run goes between two bare ones")
+    options.add_argument("--attempts", type=int, default=3, help="how often to try a run that others disturb")
     options.add_argument(
         "--lock", type=Path, help="a file to lock during runs, where others measure on this machine too"
     )
@@ -220,7 +230,13 @@ def main() -> int:
         print("\n".join(requirements(scripts)))
         return 0
     place = Place(
-        chosen.work.resolve(), chosen.python.absolute(), chosen.gputune, chosen.sources, chosen.lock, chosen.rounds
+        chosen.work.resolve(),
+        chosen.python.absolute(),
+        chosen.gputune,
+        chosen.sources,
+        chosen.lock,
+        chosen.rounds,
+        chosen.attempts,
     )
     rows = kept(chosen.results)
     for script in scripts:

@@ -5,9 +5,13 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from public_run import FOREIGN
 
 SHOWN = 2  # findings of a verdict in the table; all are in the JSON
 WORTH = 1.05  # a gain that gputune speaks of
+DISTURBED = " †"
 
 
 @dataclass
@@ -26,12 +30,16 @@ class Row:
     fix: str = ""
     causes: list[str] = field(default_factory=list)
     gains: list[float] = field(default_factory=list)  # one a round
-    runs: list[dict[str, object]] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
     torch: str = ""
 
     def predicted(self) -> dict[str, object] | None:
         """Return the first finding that proposes the fix."""
         return next((f for f in self.findings if f["id"] in self.causes), None)
+
+    def disturbed(self) -> bool:
+        """Return whether others used the CPUs during one of the runs that the gain is read off."""
+        return any(run["foreign"] > FOREIGN for run in self.runs if run["kind"] != "watched")
 
     def realised(self) -> float | None:
         """Return what the fix brought: the median of the rounds."""
@@ -78,7 +86,9 @@ def line(row: Row) -> str:
     finding, realised = row.predicted(), row.realised()
     predicted = promise(finding) if finding else ("silent" if row.fix else "–")
     brought = f"{times(realised)} ({', '.join(f'{gain:.2f}' for gain in row.gains)})" if realised else "–"
-    link = f"[{row.name}](https://github.com/{row.repository}/tree/{row.commit})"
+    brought += DISTURBED * (bool(realised) and row.disturbed())
+    at = "" if "==" in row.commit else f"/tree/{row.commit}"
+    link = f"[{row.name}](https://github.com/{row.repository}{at})" + (f" {row.commit}" if not at else "")
     cells = [link, f"`{row.command}`", verdict(row), same(row), row.fix or "–", predicted, brought]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
@@ -90,7 +100,7 @@ have published, at a pinned commit and unmodified, on made-up data. *Output*: th
 the bare run's, with times masked. *Realised*: how much faster the script's own loop, read off its output, got by the
 fix, between two bare runs, each round in brackets; *predicted*: what gputune had promised for it (`silent`: no finding
 of the fix's kind). One or two rounds on a shared machine: trust a tenth, not a hundredth. Every run, the words of
-every finding and what the fix changes are in benchmarks/public/.
+every finding and what the fix changes are in benchmarks/public/. †: others used the CPUs during one of the runs.
 
 | script | command | verdict | output | fix | predicted | realised |
 |---|---|---|---|---|---|---|

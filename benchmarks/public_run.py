@@ -9,16 +9,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "zoo"))
 from machine import busy_s, stolen_since, wanted_s
 
-DEADLINE_S = 300.0  # a run is meant to take a quarter of a minute
+DEADLINE_S = 120.0  # a run is meant to take a quarter of a minute
 FOREIGN = 0.15  # cores used by others during a run: above it, its timing is not the script's own
-ATTEMPTS = 3  # at a run that others disturb; then the least disturbed one counts
+TURN_S = 40.0  # with one more run about as long as others are to wait
 LINE_ENDS = re.compile(rb"[\r\n]")  # a progress bar returns to the start of its line
 
 
@@ -106,20 +107,35 @@ def _follow(process: subprocess.Popen[bytes], out: _Stream, err: _Stream, began:
     process.wait()
 
 
-def undisturbed(once: Callable[[], Ran], attempts: int = ATTEMPTS) -> Ran:
-    """Run again while others disturb it, up to `attempts` times; return the least disturbed run."""
+def undisturbed(once: Callable[[], Ran], attempts: int) -> Ran:
+    """Run again while others disturb it, up to `attempts` times in all; return the least disturbed run."""
     runs = [once()]
     while runs[-1].foreign > FOREIGN and len(runs) < attempts:
         runs.append(once())
     return min(runs, key=lambda ran: ran.foreign)
 
 
-@contextlib.contextmanager
-def alone(lock: Path | None) -> Iterator[None]:
-    """Hold a lock meanwhile, for machines on which others measure too and take the same one."""
-    if lock is None:
-        yield
-        return
-    with lock.open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
+class Turn:
+    """A lock that is held during runs, on machines on which others measure too and take the same one; None: no lock."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+        self._since = 0.0
+
+    def __enter__(self) -> "Turn":
+        if self._path:
+            self._file = self._path.open("a")
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._since = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file:
+            self._file.close()
+
+    def give_way(self) -> None:
+        """Let others have their turn, between two runs, where ours has been long."""
+        if self._file and time.monotonic() - self._since > TURN_S:
+            self.__exit__()
+            self.__enter__()

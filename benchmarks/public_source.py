@@ -49,9 +49,14 @@ def _fetched(repository: str, commit: str, path: Path) -> Path:
     return path
 
 
-def unpack(git: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
-    """Put the files of a commit (all, or those below `paths`) into a new `tree`."""
+def empty(tree: Path) -> None:
+    """Make a new folder."""
     shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir(parents=True)
+
+
+def unpack(git: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
+    """Put the files of a commit (all, or those below `paths`) into `tree`."""
     command = ["git", f"--git-dir={git}", "archive", commit, *paths]
     packed = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=BytesIO(packed)) as archive:

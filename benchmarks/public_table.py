@@ -36,7 +36,10 @@ class Script:
 
     name: str
     repository: str
-    commit: str
+    commit: str = ""
+    release: str = (
+        ""  # a pinned package that has the script inside, where that is how it is published: no repository then
+    )
     command: Sequence[str]
     folder: str = "."
     paths: Sequence[str] = ()  # of the repository that it needs, where not all
@@ -50,13 +53,17 @@ class Script:
     impossible: str = ""  # why it cannot run without more than this table has
     fix: Fix | None = None
 
+    def installed(self) -> list[str]:
+        """Return all that has to be installed for it."""
+        return [*self.needs, *([self.release] if self.release else [])]
+
 
 def read(path: Path = TABLE) -> list[Script]:
     """Return the scripts, in their order; raises ValueError where a commit is none or a name is there twice."""
     scripts = [_script(row) for row in tomllib.loads(path.read_text())["script"]]
     for script in scripts:
-        if not COMMIT.fullmatch(script.commit):
-            raise ValueError(f"{script.name}: {script.commit} is no whole commit")
+        if not script.release and not COMMIT.fullmatch(script.commit):
+            raise ValueError(f"{script.name}: {script.commit!r} is no whole commit")
     names = [script.name for script in scripts]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"there twice: {', '.join(twice)}")
@@ -70,4 +77,4 @@ def _script(row: dict[str, object]) -> Script:
 
 def requirements(scripts: Sequence[Script]) -> list[str]:
     """Return what has to be installed beside torch, torchvision and numpy."""
-    return sorted({need for script in scripts if not script.impossible for need in script.needs})
+    return sorted({need for script in scripts if not script.impossible for need in script.installed()})

@@ -1,5 +1,6 @@
 """Public scripts: the table, what is compared of their output, and a whole judgement of one in a made-up repository."""
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,23 @@ def test_what_a_mask_matches_and_what_is_skipped_is_not_compared(script: public_
     assert "'step 1" in public.difference(script, ran(line("step 0 took 12 ns")), ran(line("step 1 took 12 ns")))
     assert public.difference(script, ran(line("a")), ran(line("a"), line("b"))).endswith("'b' instead of '(nothing)'")
     assert public.difference(script, ran(line("a")), ran(line("a"), status=1)) == "status 1 instead of 0"
+
+
+def test_a_turn_holds_the_lock_and_nobody_else_does(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with public_run.Turn(path), path.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with path.open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_gain_read_off_runs_that_others_disturbed_is_marked(tmp_path: Path, script: public_table.Script) -> None:
+    row = public.judged(script, place(tmp_path))
+    for run in row.runs:
+        run["foreign"] = 0.0
+    assert "†" not in public_page.line(row)
+    row.runs[-1]["foreign"] = 0.5
+    assert "†" in public_page.line(row)
 
 
 def test_a_patch_whose_text_is_not_there_once_is_refused(tmp_path: Path) -> None:
