@@ -7,6 +7,9 @@ WHEEL := .venvs/wheel
 TRACEML := .venvs/traceml
 TRACEML_PIN := traceml-ai==0.5.0
 LOOPS := .venvs/loops
+PUBLIC := .venvs/public
+# torchvision decides which torch: the newest pair, a CUDA build of 5.5 GB where the index has no other.
+PUBLIC_TORCH := torch==2.14.1 torchvision==0.29.1
 RIVALS := .venvs/rivals
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -22,7 +25,7 @@ ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda loops gpu-day simcuda causes fmt clean
+.PHONY: help demo test interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda loops public gpu-day simcuda causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -32,6 +35,7 @@ help:
 	@echo "make zoo     training scripts with planted causes (ONLY=name for some of them)"
 	@echo "make zoo-cuda  the zoo's trainings with the CUDA build of torch, on simulated cards (ONLY=name, ONLY=name@sleeping)"
 	@echo "make loops   loops of Lightning, transformers, accelerate, WebDataset, TensorFlow and plain ones under gputune watch"
+	@echo "make public  scripts that others have published: verdict, output, what the fix brings, into docs/public.md (ONLY=name SOURCES=folder)"
 	@echo "make simcuda  the CUDA build of torch on simulated cards: set it up (1.6 GB, a minute), and its tests (LONG=1: all of them)"
 	@echo "make causes  write docs/causes.md out of the advisors"
 	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
@@ -161,6 +165,19 @@ $(LOOPS)/.ready: $(READY)
 
 loops: $(LOOPS)/.ready
 	GPUTUNE_LOOPS=1 PATH="$(CURDIR)/$(LOOPS)/bin:$(CURDIR)/$(BIN):$$PATH" $(LOOPS)/bin/python -m pytest tests/loops
+
+# What one script needs and cannot be had is no reason not to try the others: they say what is missing.
+$(PUBLIC)/.ready: benchmarks/public/scripts.toml $(READY)
+	$(PYTHON) -m venv $(PUBLIC)
+	$(PUBLIC)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(PUBLIC_TORCH) numpy
+	$(BIN)/python benchmarks/public.py --requirements | while read -r need; do \
+		$(PUBLIC)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(PUBLIC_TORCH) "$$need" || true; done
+	$(PUBLIC)/bin/python -m compileall -qq -j 0 $(PUBLIC)/lib/*/site-packages || true
+	touch $@
+
+public: $(PUBLIC)/.ready
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python benchmarks/public.py --python $(PUBLIC)/bin/python \
+		$(if $(ONLY),--only "$(ONLY)") $(if $(SOURCES),--sources "$(SOURCES)")
 
 # Where torch's CUDA build is not to be had, nothing is tried, and the last line says so.
 simcuda: $(READY)

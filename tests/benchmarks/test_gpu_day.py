@@ -179,12 +179,6 @@ def test_a_change_becomes_options_or_says_what_the_training_lacks() -> None:
         windows.options({"in_order": True})
 
 
-def test_what_watching_costs_is_not_judged_by_bare_runs_that_are_further_apart_than_that() -> None:
-    assert [cost.judged([0.4, 0.6], 0.3).verdict, cost.judged([1.4, 1.6], 0.3).verdict] == [HELD, NOT_HELD]
-    assert [cost.judged([0.5], 4.0).verdict, cost.judged([4.0], 4.0).verdict] == [NOT_RUN, NOT_RUN]
-    assert cost.judged([9.0], 4.0).verdict == NOT_HELD
-
-
 def test_what_watching_costs_is_held_against_the_bare_runs_on_both_sides() -> None:
     assert cost.costs([1.0, 1.2, 1.0], [1.1, 1.21]) == pytest.approx([0.0, 10.0])
     assert cost.depth_for(0.008, 8) == 2
