@@ -21,6 +21,7 @@ class Numbers:
     def __getitem__(self, i): return torch.rand(1) if self.draws else torch.tensor([float(i)])
 model = torch.nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+optimizer.zero_grad()  # the first call imports much of torch: once, and not in each child
 data, held_out, own = Numbers(), Numbers(), torch.Generator()
 def step(x):
     model(x).sum().backward()
