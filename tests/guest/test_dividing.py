@@ -5,7 +5,8 @@ from typing import Any
 
 HEAD = """
 import torch
-from gputune_guest import dividing, modes, spans
+from gputune_guest import dividing, modes, spans, weights
+weights._windows = 1 << 20  # it has a mode of its own in the first steps
 torch.set_num_threads(1)
 depth = torch._C._len_torch_function_stack
 class Meeting:
