@@ -64,8 +64,9 @@ def kept(file: Path, part: str, steps: Iterable[Step], why: str) -> list[Check]:
 def merged(before: Iterable[Check], now: Sequence[Check], order: Sequence[tuple[str, str]]) -> list[Check]:
     """Return the checks of two calls, by parts and names in `order`: the later one counts where both made one."""
     places = {key: place for place, key in enumerate(order)}
-    known = {(check.part, check.name) for check in now if check.verdict != NOT_RUN}
-    old = [check for check in before if (check.part, check.name) not in known]
+    made = {(check.part, check.name) for check in now if check.verdict != NOT_RUN}
+    tried = {(check.part, check.name) for check in now}  # of what neither made, the later reason counts
+    old = [check for check in before if (check.part, check.name) not in (tried if check.verdict == NOT_RUN else made)]
     kept_names = {(check.part, check.name) for check in old}
     new = [check for check in now if (check.part, check.name) not in kept_names]
     return sorted([*old, *new], key=lambda check: places.get((check.part, check.name), len(places)))

@@ -85,6 +85,8 @@ def test_a_later_call_replaces_what_it_could_run_and_nothing_else() -> None:
     now = [told("a", "ms", 9.0), not_run("b", "no time"), told("c", "ms", 3.0)]
     merged = boxes.merged(before, now, [("", "c"), ("", "a")])
     assert [(c.name, c.value) for c in merged] == [("c", 3.0), ("a", 9.0), ("b", 2.0)]
+    (check,) = boxes.merged([not_run("a", "no time")], [not_run("a", "the card is gone")], [])
+    assert check.note == "the card is gone"
 
 
 def test_the_eight_minutes_are_below_what_a_lent_machine_allows_a_command() -> None:
