@@ -7,10 +7,17 @@ import pytest
 
 from gputune.events import SpanCode
 from gputune.sample import Json, Note
-from tests.guest.test_precision import CHILD
 
+# Each loop runs in a child of one process, which imports torch for all; what it says is there before it ends.
+CHILD = """
+child = os.fork()
+if not child:
+{loop}
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
 HEAD = """
-import os, sys, random, logging, torch
+import os, random, logging, torch
 from torch.utils.data import DataLoader
 from gputune_guest import drawing
 torch.set_num_threads(1)
