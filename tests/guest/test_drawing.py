@@ -7,10 +7,17 @@ import pytest
 
 from gputune.events import SpanCode
 from gputune.sample import Json, Note
-from tests.guest.test_precision import CHILD
 
+# Each loop runs in a child of one process, which imports torch for all; what it says is there before it ends.
+CHILD = """
+child = os.fork()
+if not child:
+{loop}
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
 HEAD = """
-import os, sys, random, logging, torch
+import os, random, logging, torch
 from torch.utils.data import DataLoader
 from gputune_guest import drawing
 torch.set_num_threads(1)
@@ -20,12 +27,9 @@ class Numbers:
     def __len__(self): return 8
     def __getitem__(self, i): return torch.rand(1) if self.draws else torch.tensor([float(i)])
 model = torch.nn.Linear(1, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-optimizer.zero_grad()  # the first call imports much of torch: once, and not in each child
 data, held_out, own = Numbers(), Numbers(), torch.Generator()
 def step(x):
-    model(x).sum().backward()
-    optimizer.step()
+    model(x).sum().backward()  # no optimizer: its first call imports much of torch, in each child
 def loop(evaluate, loader=None):
     for _ in range(3):
         for batch in loader or DataLoader(data, batch_size=4):
