@@ -121,7 +121,7 @@ def document(rows: Sequence[Row]) -> str:
 
 def totals(rows: Sequence[Row]) -> list[str]:
     """Return what the rows come to."""
-    tried = [row for row in rows if row.gains]
+    tried = [row for row in rows if row.gains and not row.disturbed()]
     worth = [row for row in tried if (row.realised() or 1) >= WORTH]
     told = [row for row in tried if row.predicted()]
     restless = sum(bool(row.control) for row in rows)
@@ -129,6 +129,6 @@ def totals(rows: Sequence[Row]) -> list[str]:
     told_worth = sum(row in told for row in worth)
     return [
         f"{len(rows)} scripts ran. Of {len(rows) - restless} two bare runs print the same; watched, {differ} differ",
-        f"{len(tried)} fixes were tried; {len(worth)} brought 5 % or more, of which {told_worth} were told",
+        f"{len(tried)} fixes were tried undisturbed; {len(worth)} brought 5 % or more, of which {told_worth} were told",
         f"of the {len(tried) - len(worth)} that brought less, {len(told) - told_worth} were told all the same",
     ]
