@@ -124,12 +124,12 @@ def test_a_recorder_that_is_killed_again_and_again_is_let_go_until_the_end(
 
 
 def hopeless(how: str, tmp_path: Path) -> tuple[str, ...]:
-    """Return what watches a command that leaves 3, with little patience and a recorder that `how` breaks."""
+    """Return what watches a command that leaves 3, with a recorder that `how` breaks, and little patience if it hangs."""
     lines = ("import os, signal, sys, time", "import gputune.launch.supervisor as s, gputune.recorder.outcome as o")
     options = ("--out", "run", "--json", "verdict.json", *program(tmp_path))
     start = (f"sys.argv = {['gputune', 'watch', *options]!r}", "from gputune.__main__ import main", "main()")
     enough(tmp_path)
-    return (sys.executable, "-c", "\n".join([*lines, "s.PATIENCE = 2.0", how, *start]))
+    return (sys.executable, "-c", "\n".join([*lines, f"s.PATIENCE = {2.0 if 'sleep' in how else 50.0}", how, *start]))
 
 
 AGAIN = "the recorder was killed again and again (SIGKILL)"
