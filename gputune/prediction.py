@@ -497,7 +497,7 @@ class Outlook:
     def fewer_workers(self) -> tuple[int, Speedup] | None:
         """Return the smallest num_workers below the present one that is about as good as any of these, and the gain.
 
-        None at all among them, as a sweep tries it too. Nothing where more workers are better than the present ones.
+        None at all among them, as a sweep tries it too. Nothing where the present ones, or more, are better.
         """
         numbers = [n for n in (0, *CANDIDATES) if n < self.now.workers]
         if not numbers or self.best_workers()[0] > self.now.workers:
@@ -505,6 +505,8 @@ class Outlook:
         tried = {n: self._seconds(n, self.now.persistent and n > 0) for n in numbers}
         best = min(tried.values())
         chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
+        if tried[chosen] >= self.loop(self.now):
+            return None
         return chosen, self.gain(Setting(chosen, self.now.prefetch, self.now.persistent and chosen > 0))
 
     def _on_unseen_cpus(self, now: float, then: float, chosen: tuple[int, bool]) -> float:
