@@ -4,9 +4,9 @@ What it sees: the time that workers were runnable but had no CPU (`/proc/PID/sch
 job may use: affinity, cgroup quota, ranks on the node. `os.cpu_count()` shows none of these.
 
 Why it matters: beyond the CPUs, a worker adds no batches, but takes time to start, memory, caches, and turns at the
-CPU that the training's own thread needs to feed the device. Where fewer workers make the batches in time, each one more
-takes such turns without ever queueing for long: then the number is named that the replay finds as good as any, as in a
-sweep.
+CPU that the training's own thread needs to feed the device. Small batches and short steps pay most: with fewer workers,
+or none, nobody takes turns. Then the number is named that the replay finds as good as any, among those that a sweep
+tries.
 
 What to do: set `num_workers` to the number named. Where workers use threads of their own (OpenMP, BLAS, OpenCV), set
 these to one (`OMP_NUM_THREADS=1`, `cv2.setNumThreads(0)`).
@@ -36,9 +36,9 @@ def advise(run: Features) -> Iterator[Finding]:
         if loader.num_workers >= max(2, CROWDED * fits) and outlook.queued >= QUEUED:
             yield _finding(outlook, fits)
             continue
-        workers, _persistent, speedup = outlook.best_workers()
-        if workers < loader.num_workers:
-            yield _more_than_needed(outlook, workers, speedup)
+        fewer = outlook.fewer_workers()
+        if fewer is not None:
+            yield _more_than_needed(outlook, *fewer)
 
 
 def _finding(outlook: Outlook, fits: int) -> Finding:
@@ -76,14 +76,14 @@ def _finding(outlook: Outlook, fits: int) -> Finding:
 
 
 def _more_than_needed(outlook: Outlook, workers: int, speedup: Speedup) -> Finding:
-    """Return the finding on workers that make no batch earlier, and slow the step down."""
+    """Return the finding on workers that make no batch earlier, or cost the training more than they spare it."""
     loader = outlook.loader
     return Finding(
         id="oversubscribed-workers",
         says=(
-            f"{loader.num_workers} workers share {outlook.job.cpus:g} CPU{'' if outlook.job.cpus == 1 else 's'} with "
-            f"the training, and {workers} would make its batches in time: one takes {outlook.making * 1e3:.3g} ms to "
-            f"make, a step {outlook.stepping * 1e3:.3g} ms"
+            f"{loader.num_workers} workers on {outlook.job.cpus:g} CPU{'' if outlook.job.cpus == 1 else 's'} cost more "
+            f"than they spare: a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make, a step "
+            f"{outlook.stepping * 1e3:.3g} ms, and taking turns and handing over come on top"
         ),
         do=f"set num_workers={workers}",
         share_lost=max(0.0, 1 - 1 / speedup.likely),

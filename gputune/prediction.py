@@ -494,6 +494,21 @@ class Outlook:
         found = self._beside_strangers(found.down_to(whole), now, then, chosen)
         return chosen[0], persistent, replace(found, low=min(found.low, self._on_unseen_cpus(now, then, chosen)))
 
+    def fewer_workers(self) -> tuple[int, Speedup] | None:
+        """Return the smallest num_workers below the present one that is about as good as any of these, and the gain.
+
+        None at all among them, as a sweep tries it too. Nothing where the present ones, or more, are better.
+        """
+        numbers = [n for n in (0, *CANDIDATES) if n < self.now.workers]
+        if not numbers or self.best_workers()[0] > self.now.workers:
+            return None
+        tried = {n: self._seconds(n, self.now.persistent and n > 0) for n in numbers}
+        best = min(tried.values())
+        chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
+        if tried[chosen] >= self.loop(self.now):
+            return None
+        return chosen, self.gain(Setting(chosen, self.now.prefetch, self.now.persistent and chosen > 0))
+
     def _on_unseen_cpus(self, now: float, then: float, chosen: tuple[int, bool]) -> float:
         """Return the low end of what more workers buy if CPUs that nobody has used yet give half of what one gives."""
         return self._with_fewer_cpus(unseen(self.run, self.process, self.job), self.job, now, then, chosen).low

@@ -4,7 +4,7 @@ import pytest
 
 from gputune.advisors.oversubscribed_workers import advise
 from gputune.judging import judge
-from gputune.prediction import outlooks
+from gputune.prediction import Setting, outlooks
 
 CROWD = {"num_workers": 16, "cpu": 0.010, "queued": 0.060, "step": 0.010, "cpus": 2}
 
@@ -65,15 +65,22 @@ def test_threads_of_workers_that_wait_for_each_other_are_no_storage(run) -> None
     assert finding.speedup.likely >= 2
 
 
-def test_workers_that_make_no_batch_earlier_are_told_as_a_sweep_has_them(run) -> None:
-    """Sixteen workers where one makes all in time: the number is that of the replay, and so is the interval."""
-    run = run(num_workers=16, cpu=0.0005, queued=0.0001, step=0.002, cpus=8, step_cpu=0.001)
+def test_workers_that_cost_more_than_they_spare_are_told_as_a_sweep_has_them(run) -> None:
+    """As makemore: four workers on two CPUs make small batches for short steps, and hand them over."""
+    run = run(num_workers=4, cpu=0.0002, queued=0.00005, step=0.001, cpus=2, step_cpu=0.001, waits=(0.0011,))
     (outlook,), (finding,) = outlooks(run), advise(run)
-    workers, _persistent, gain = outlook.best_workers()
-    assert finding.change == {"num_workers": workers} == {"num_workers": 1}
-    assert finding.speedup == gain
-    assert "16 workers share 8 CPUs with the training, and 1 would make its batches in time" in finding.says
+    assert finding.change == {"num_workers": 0}
+    assert finding.speedup == outlook.gain(Setting(0, 2, persistent=False))
+    assert finding.speedup.likely > 1.3
+    assert "4 workers on 2 CPUs cost more than they spare" in finding.says
+    assert [f.id for f in judge(run)] == ["oversubscribed-workers"]
 
 
 def test_what_fewer_workers_bring_is_told_only_where_it_is_sure(run) -> None:
     assert judge(run(num_workers=8, cpu=0.010, cpus=8)) == []
+    assert judge(run(num_workers=8, cpu=0.0005, step=0.010, cpus=8)) == []
+
+
+def test_where_more_workers_are_better_fewer_are_no_advice(run) -> None:
+    (outlook,) = outlooks(run(num_workers=2, cpu=0.050, step=0.005, cpus=16))
+    assert outlook.fewer_workers() is None
