@@ -20,7 +20,7 @@ export PIP_DEFAULT_TIMEOUT ?= 60
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What only a built wheel can get wrong: entry point, links, data, imports. The rest is the same code as in the tree, and
 # what takes long is tried there alone.
-ON_WHEEL := tests/commands tests/watch tests/recording tests/report tests/probes
+ON_WHEEL := tests/commands tests/report tests/probes $(addprefix tests/watch/test_,cli.py start.py status.py streams.py)
 
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal

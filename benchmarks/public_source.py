@@ -60,7 +60,8 @@ def unpack(git: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
     command = ["git", f"--git-dir={git}", "archive", commit, *paths]
     packed = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=BytesIO(packed)) as archive:
-        archive.extractall(tree, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python before 3.11.4 has none
+        archive.extractall(tree)
 
 
 def patch(tree: Path, edits: Sequence[dict[str, str]]) -> None:

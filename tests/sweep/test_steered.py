@@ -91,7 +91,7 @@ class World:
         return 1 << 20 if workers <= self.workers - self.away else None
 
     def features(self):
-        return SimpleNamespace(oom_kills=(0, ""), exit_code=self.status, processes=())
+        return SimpleNamespace(oom_kills=(0, ""), exit_code=self.status, processes=(), out_of_memory=())
 
     def end(self) -> None:
         self.ended = True
