@@ -248,7 +248,7 @@ def main() -> int:
         chosen.results.write_text(
             json.dumps({"scripts": [asdict(r) for r in known]}, indent=1, ensure_ascii=False) + "\n"
         )
-        chosen.markdown.write_text(document(known))
+        chosen.markdown.write_text(document(known, [s.name for s in scripts if s.name not in rows]))
     return 0
 
 

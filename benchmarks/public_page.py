@@ -37,9 +37,9 @@ class Row:
         """Return the first finding that proposes the fix."""
         return next((f for f in self.findings if f["id"] in self.causes), None)
 
-    def disturbed(self) -> bool:
-        """Return whether others used the CPUs during one of the runs that the gain is read off."""
-        return any(run["foreign"] > FOREIGN for run in self.runs if run["kind"] != "watched")
+    def disturbed(self, *, watched: bool) -> bool:
+        """Return whether others used the CPUs during the watched run, or during one that the gain is read off."""
+        return any(run["foreign"] > FOREIGN for run in self.runs if (run["kind"] == "watched") == watched)
 
     def realised(self) -> float | None:
         """Return what the fix brought: the median of the rounds."""
@@ -86,10 +86,11 @@ def line(row: Row) -> str:
     finding, realised = row.predicted(), row.realised()
     predicted = promise(finding) if finding else ("silent" if row.fix else "–")
     brought = f"{times(realised)} ({', '.join(f'{gain:.2f}' for gain in row.gains)})" if realised else "–"
-    brought += DISTURBED * (bool(realised) and row.disturbed())
+    brought += DISTURBED * (bool(realised) and row.disturbed(watched=False))
     at = "" if "==" in row.commit else f"/tree/{row.commit}"
     link = f"[{row.name}](https://github.com/{row.repository}{at})" + (f" {row.commit}" if not at else "")
-    cells = [link, f"`{row.command}`", verdict(row), same(row), row.fix or "–", predicted, brought]
+    told = verdict(row) + DISTURBED * row.disturbed(watched=True)
+    cells = [link, f"`{row.command}`", told, same(row), row.fix or "–", predicted, brought]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
@@ -100,19 +101,21 @@ have published, at a pinned commit and unmodified, on made-up data. *Output*: th
 the bare run's, with times masked. *Realised*: how much faster the script's own loop, read off its output, got by the
 fix, between two bare runs, each round in brackets; *predicted*: what gputune had promised for it (`silent`: no finding
 of the fix's kind). One or two rounds on a shared machine: trust a tenth, not a hundredth. Every run, the words of
-every finding and what the fix changes are in benchmarks/public/. †: others used the CPUs during one of the runs.
+every finding and what the fix changes are in benchmarks/public/. †: others used the CPUs meanwhile.
 
 | script | command | verdict | output | fix | predicted | realised |
 |---|---|---|---|---|---|---|
 """
 
 
-def document(rows: Sequence[Row]) -> str:
-    """Return the page."""
+def document(rows: Sequence[Row], untried: Sequence[str] = ()) -> str:
+    """Return the page; `untried` are scripts of the table of which nothing is known yet."""
     here, elsewhere = [r for r in rows if not r.missing], [r for r in rows if r.missing]
     torch = ", ".join(sorted({row.torch for row in here})) or "–"
     text = HEAD.format(cores=os.cpu_count(), torch=torch, date=time.strftime("%Y-%m-%d"))
     text += "".join(line(row) for row in here) + "\n" + "".join(f"- {told}\n" for told in totals(here))
+    if untried:
+        text += f"\nNot run yet: {', '.join(untried)}.\n"
     if elsewhere:
         text += "\n## What did not run here\n\n| script | command | why |\n|---|---|---|\n"
         text += "".join(f"| {row.name} ({row.repository}) | `{row.command}` | {row.missing} |\n" for row in elsewhere)
@@ -121,7 +124,8 @@ def document(rows: Sequence[Row]) -> str:
 
 def totals(rows: Sequence[Row]) -> list[str]:
     """Return what the rows come to."""
-    tried = [row for row in rows if row.gains and not row.disturbed()]
+    quiet = [row for row in rows if not row.disturbed(watched=False) and not row.disturbed(watched=True)]
+    tried = [row for row in quiet if row.gains]
     worth = [row for row in tried if (row.realised() or 1) >= WORTH]
     told = [row for row in tried if row.predicted()]
     restless = sum(bool(row.control) for row in rows)

@@ -166,6 +166,7 @@ def test_what_cannot_run_here_is_listed_with_the_reason(tmp_path: Path, script: 
     assert reasons[0] == "not installed: no-such-package-anywhere"
     assert reasons[1].startswith("no git directory of owner/other")
     assert "other.py" in reasons[2]
-    page = public_page.document([public.judged(elsewhere, where)])
+    page = public_page.document([public.judged(elsewhere, where)], ["another"])
+    assert "Not run yet: another." in page
     assert "## What did not run here" in page
     assert "owner/other" in page
