@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.long  # on a host several times slower it is the host that is measured: `make simcuda LONG=1`
+
 Maker = Callable[..., Any]
 GPUTUNE = (sys.executable, "-m", "gputune")
 PATIENCE = 240.0  # s
