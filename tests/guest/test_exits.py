@@ -111,6 +111,7 @@ def told(
     return {kind: run.told(deadline) for kind, run in runs.items()}
 
 
+@pytest.mark.long  # five interpreters at a time, and each of their scripts has 60 s, which a slow machine does not keep
 @pytest.mark.timeout(300)
 def test_stderr_is_what_it_would_have_been(tmp_path: Path) -> None:
     kinds = ("bare", "watch", "tune", "trial", "python")
