@@ -33,6 +33,7 @@ FLAGS = {
     "--no-stacks": ("stacks", False),
     "--passive": ("passive", True),
 }
+BOTH = {"--json", "--json-file"}  # perhaps two files, perhaps one is the command's: click knows
 SCREEN = "--tui"  # a flag that is none of a plain watch
 TUNE = "--tune"  # with a value after a sign, or without one
 LARGEST = 1 << 20  # B of a pyproject.toml
@@ -46,9 +47,7 @@ def wishes(arguments: "list[str]") -> "Wishes | None":
     if _is_configured():
         return None
     asked: dict[str, object] = {}
-    if {"--json", "--json-file"} <= {
-        word.partition("=")[0] for word in arguments
-    }:  # perhaps two files, perhaps the command's
+    if {word.partition("=")[0] for word in arguments} >= BOTH:
         return None
     rest = list(arguments)
     while rest and rest[0].startswith("-"):
