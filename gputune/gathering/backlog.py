@@ -1,11 +1,18 @@
-"""By how much the device is behind the host at the end of a loop: what was queued until then is not done yet."""
+"""By how much the device is behind the host at the end of a loop, and where a pause in it begins.
 
-from collections import deque
+What was queued until then is not done yet. A pause that reads from the device stands there until it is, and the device
+works meanwhile: that is the training's time and no pause's. So a pause took what it took the device.
+"""
+
+from collections import Counter, deque
 from collections.abc import Mapping
 
 from gputune.device_time import TOLD, DeviceTime
 from gputune.events import Record
+from gputune.gathering.rollouts import Key
 from gputune.sample import Json
+
+PAUSES = 1024  # that wait until the device's time is known
 
 
 class Backlog:
@@ -16,6 +23,8 @@ class Backlog:
         self._queued: deque[int] = deque()  # moments of which the device's time is not known yet
         self._first = self._last = 0  # moments of the device: the loop's first, and the last that is known
         self._done = 0  # rounds between the two
+        self._pauses: deque[tuple[Key, int, int]] = deque(maxlen=PAUSES)  # likewise
+        self._stood: Counter[Key] = Counter()  # of which those of a place waited for what was queued before
 
     def note(self, fields: Mapping[str, Json]) -> None:
         """Take what the guest said once: whether the device's time will be told."""
@@ -33,7 +42,24 @@ class Backlog:
         self._queued.append(t)
         self._catch_up()
 
+    def paused(self, key: Key, t0: int, t1: int) -> None:
+        """Learn of a pause of the loop."""
+        if self._time.there:
+            self._pauses.append((key, t0, t1))
+            self._catch_up()
+
+    def stood(self, key: Key) -> int:
+        """Return for how long the pauses of a place waited for what the training had queued before them."""
+        return max(0, self._stood[key])
+
+    def stood_in(self, span: str) -> int:
+        """Return the same of all pauses of a kind."""
+        return sum(self.stood(key) for key in self._stood if key[0] == span)
+
     def _catch_up(self) -> None:
+        while self._pauses and self._time.knows(self._pauses[0][2]):
+            key, t0, t1 = self._pauses.popleft()
+            self._stood[key] += (t1 - t0) - (self._time.at(t1) - self._time.at(t0))
         while self._queued and self._time.knows(self._queued[0]):
             self._last = self._time.at(self._queued.popleft())
             if self._first:

@@ -46,6 +46,7 @@ DIFFERENT = frozenset({"distinct", "held"})  # notes on the files that batches a
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
 PLACES = 1000  # different places of spans kept
 PAUSES = frozenset({"checkpoint", "logging", "reporting", "evaluation", "sync", "copy.h2d", "collective"})
+STOPPING = PAUSES - {"sync", "copy.h2d", "collective"}  # what is no part of a step
 FSYNC = frozenset({"os.fsync", "os.fdatasync"})
 FILES = frozenset({"numpy.save", "numpy.savez", "numpy.savez_compressed", "pickle.dump"})  # of models, and of anything
 JOINED = frozenset({int(SpanCode.LOGGING), int(SpanCode.REPORTING)})  # records of these stand for several calls
@@ -531,6 +532,8 @@ class Training:
 
     def _places_of(self, name: str, site: _Site | None, record: Record, claim: Claim) -> None:
         """Count a span at its place, and calls that were told with it at theirs."""
+        if name in STOPPING and self._loop_began:
+            self._backlog.paused(_key(name, site), record.t0, record.t1)
         ns, inside = record.t1 - record.t0, claim.self_ns.get("loader.wait", 0)
         if record.code not in JOINED:
             self._place(name, site, record.t0, 1, ns, inside)
@@ -591,6 +594,8 @@ class Training:
         timed = self._clocked.told
         self._awaited(totals, inclusive, in_loop)
         self._queued(totals, inclusive, in_loop)
+        for name in STOPPING & in_loop.keys():  # what lies in them is told by words of its own
+            in_loop[name] = max(0.0, in_loop[name] - self._backlog.stood_in(name) / NS)
         loop, behind = max(0, self._loop_end - self._loop_began) / NS, self._backlog.left(self._loop_end) / NS
         if self.guest.ended and (rest := self._teardown(ledger, end, loop, behind)) > 0:
             totals["teardown"] = min(rest, totals["step"])
@@ -652,7 +657,7 @@ class Training:
                     where=w,
                     what=x,
                     count=c,
-                    seconds=s / NS,
+                    seconds=max(0, s - self._backlog.stood((n, w, x))) / NS,
                     waits_inside=i / NS,
                     feeds=f,
                     every=self._intervals.of((n, w, x)),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import Kind
+from gputune.events import Kind, Record
 from gputune.gathering.backlog import Backlog
 from gputune.units import NS
 
@@ -40,3 +40,46 @@ def test_what_was_queued_and_is_not_done_is_left(batches: int) -> None:
 
 def test_a_loop_that_waits_for_its_loader_leaves_next_to_nothing() -> None:
     assert backlog(steady(make=0.040, work=0.010), 200) < 0.1
+
+
+MS = 1_000_000  # ns
+KEY = ("evaluation", "train.py:7", "evaluation")
+
+
+def gap(ended: int, behind: int) -> Record:
+    """A step that the host ended at so many ms, with the device as many behind."""
+    return Record(Kind.GAP, 0, ended * MS, ended * MS, 0, 0, 0, 0, behind * 1000 + 1)
+
+
+def paused(behind: int, took: int, after: int) -> float:
+    """The ms that a pause of so many stood for what was queued before it; a step of 20 ms follows, then that lag."""
+    found = Backlog()
+    found.note({"n": "device"})
+    for ended in (900, 1000):
+        found.looped(ended * MS)
+        found.take(gap(ended, behind))
+    found.paused(KEY, 1000 * MS, (1000 + took) * MS)
+    assert found.stood(KEY) == 0  # nothing is known of its end yet
+    found.take(gap(1020 + took, after))
+    assert found.stood_in("evaluation") == found.stood(KEY)
+    assert found.stood_in("checkpoint") == 0
+    return found.stood(KEY) / MS
+
+
+def test_a_pause_that_reads_from_the_device_stands_there_for_what_was_queued_before() -> None:
+    assert paused(behind=300, took=500, after=10) == pytest.approx(300, abs=25)
+
+
+def test_a_pause_that_leaves_the_queue_as_it_is_stands_for_nothing() -> None:
+    assert paused(behind=300, took=100, after=300) == 0
+
+
+def test_a_pause_after_which_more_is_queued_is_none_the_shorter() -> None:
+    assert paused(behind=10, took=100, after=300) == 0
+
+
+def test_without_a_device_a_pause_stands_for_nothing() -> None:
+    found = Backlog()
+    found.looped(NS)
+    found.paused(KEY, NS, 2 * NS)
+    assert found.stood(KEY) == 0
