@@ -507,7 +507,13 @@ class Outlook:
         chosen = min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
         if tried[chosen] >= self.loop(self.now):
             return None
-        return chosen, self.gain(Setting(chosen, self.now.prefetch, self.now.persistent and chosen > 0))
+        return chosen, self._spared(Setting(chosen, self.now.prefetch, self.now.persistent and chosen > 0))
+
+    def _spared(self, fewer: Setting) -> Speedup:
+        """Return what fewer workers buy; that they start sooner counts only where they start again and again."""
+        if sum(epoch.batches > 0 for epoch in self.loader.epochs) > 1:
+            return self.gain(fewer)
+        return self._interval(*(self._epoch(setting, self.batches) for setting in (self.now, fewer)))
 
     def _on_unseen_cpus(self, now: float, then: float, chosen: tuple[int, bool]) -> float:
         """Return the low end of what more workers buy if CPUs that nobody has used yet give half of what one gives."""
