@@ -38,6 +38,13 @@ def test_is_silent_about_a_card_that_is_used_unused_shared_or_not_known(light, c
     assert list(advise(light(card))) == []
 
 
+def test_a_device_whose_steps_were_timed_is_used_however_little(light, clocked) -> None:
+    hardly = light({"busy": 0.019, "memory_used": 1_000_000_000})
+    assert list(advise(hardly)) == []
+    (finding,) = advise(clocked(hardly, 0.019))
+    assert finding.change["procs"] > 4
+
+
 def test_is_silent_about_jobs_of_several_devices_or_processes(light) -> None:
     assert list(advise(light(cards=2))) == []
     assert list(advise(light(ranks=2))) == []
