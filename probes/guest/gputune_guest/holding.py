@@ -17,7 +17,8 @@ from gputune_guest import dividing, joins, ranks, ring
 now = ring.now
 SHARE = 0.003  # of the loop's time: what holding may cost, on all ranks of a job together
 FIRST = 20  # timed steps before the first one: allocators, caches and autotuning settle in them
-AHEAD = 8_000_000_000  # ns of the loop whose share may be spent in advance: what a short run is told rests on it
+AHEAD = 24_000_000  # ns that may be spent in advance, or
+AHEAD_STEPS = 0.5  # so much of a step where that is more: what a short run is told rests on it
 LONGEST = 50_000_000  # ns: no single hold is longer
 KEEN = 8  # holds of each part that are made as soon as they may; later ones seldom
 SELDOM = 20_000_000_000  # ns between those
@@ -136,7 +137,8 @@ class Hold:
 
     def _may(self, t, cost, done):
         """Return whether so many ns may be spent at `t`, after so many that were spent likewise."""
-        if self.spent + cost > self.share * (t - self.began + AHEAD):
+        ahead = max(AHEAD, AHEAD_STEPS * self.usual) * self.share / SHARE
+        if self.spent + cost > self.share * (t - self.began) + ahead:
             return False
         return done < KEEN or t - self.latest >= SELDOM
 
