@@ -21,8 +21,8 @@ kit_cuda = importlib.import_module("kit_cuda")
 class Watching(kit_cuda.Pace):
     """A clock that tells torch what to say of synchronizations, after so many steps, and ends the script some later."""
 
-    def __init__(self, warm: int = 0) -> None:
-        super().__init__(warm)
+    def __init__(self, warm: int = 0, *, whole: bool = False) -> None:
+        super().__init__(warm, whole=whole)
         self.warm = 0  # it synchronizes itself where it begins to count
         self.steps = 0
         self.kept = contextlib.ExitStack()

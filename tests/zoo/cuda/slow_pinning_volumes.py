@@ -13,6 +13,7 @@ ZOO = {
     "also": [],
 }
 VOLUMES, SIDE, STEPS = 2, 256, 240
+DEEP = max(1, 8 // kit.SLOWER)  # a slow host copies memory about as fast as others: its card must be as fast as that
 
 
 class Scans(Dataset):
@@ -32,7 +33,7 @@ class Segment(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.patches = nn.Conv3d(1, 256, 8, 8)
-        self.body = nn.ModuleList(nn.Conv3d(256, 256, 3, padding=1) for _ in range(8))
+        self.body = nn.ModuleList(nn.Conv3d(256, 256, 3, padding=1) for _ in range(DEEP))
         self.guess = nn.Conv3d(256, 1, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
