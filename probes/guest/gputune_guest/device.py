@@ -53,6 +53,7 @@ class Clock:
         self.low_at = 0
         self.current = None  # the timed step that is under way
         self.hold = holding.Hold(cuda)
+        self.copying = {}  # which copy of a step to the ns that it takes, as last seen by itself
         self.errors = self.returned = 0
         self.told = False
 
@@ -217,7 +218,7 @@ class Clock:
         code = DIVIDED if step.divided else 0
         if not code:  # of the others it is told how long they took
             ring.record(GAP, 0, end.t, step.returned, idle, work, step.index, step.number, lag)
-        copied, read, stood = step.waits(low)
+        copied, read, stood = step.waits(low, self.copying)
         ring.record(DEVICE, code, step.start.t, end.t, copied, read, stood, step.behind(low), step.mask())
         for segment, t0, t1, took, held in step.segments(low):
             ring.record(SEGMENT, code | (HELD if held else 0), t0, t1, took, segment, 0, held, step.mask())

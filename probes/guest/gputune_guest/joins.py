@@ -78,10 +78,18 @@ class Step:
         """Return by how many ns the device was behind the host at the start."""
         return max(0, self.start.at + low - self.start.t)
 
-    def waits(self, low):
-        """Return ns of copying on the device, and ns that the thread waited for its work in reads and in copies."""
-        copied = sum(max(0, after.at - before.at) for before, after in self.copies)
-        waited = [0, 0]
+    def waits(self, low, alone):
+        """Return ns of copying on the device, and ns that the thread waited for its work in reads and in copies.
+
+        A device that has caught up waits between a copy's marks until the host has queued it. So how long it takes is
+        learnt where the device came to it later: `alone` keeps that for each of a step's copies, in ns.
+        """
+        copied, waited = 0, [0, 0]
+        for n, (before, after) in enumerate(self.copies):
+            took = max(0, after.at - before.at)
+            if before.at + low > after.t:
+                alone[n] = took
+            copied += min(took, alone.get(n, took))
         for join in self.joins:
             late = max(0, join.before.at + low - join.before.t)
             waited[join.copy] += min(late, join.t1 - join.before.t)
