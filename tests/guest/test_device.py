@@ -89,6 +89,32 @@ def test_holding_back_costs_next_to_nothing_and_can_be_forbidden(watched: Callab
         assert watched(STEPS, path=(fake_torch,), env=env).healthy().records(Kind.SEGMENT) == []
 
 
+LONG = """
+import time, torch
+from torch.utils.data import DataLoader
+class Quick:
+    def __len__(self): return 160
+    def __getitem__(self, i): return i
+torch.cuda.initialized = True
+for batch in DataLoader(Quick(), batch_size=1):
+    torch.cuda.work(0.5)
+    until = time.monotonic() + 0.015
+    while time.monotonic() < until: pass
+    torch.cuda.work(0.5)
+    WAITS
+"""
+
+
+@pytest.mark.parametrize(("waits", "least", "most"), [("pass", 3, 20), ("torch.cuda.synchronize()", 0, 2)])
+def test_a_hold_that_the_device_made_up_for_has_cost_nothing(
+    watched: Callable[..., Any], fake_torch: Path, waits: str, least: int, most: int
+) -> None:
+    """Steps of 15 ms on the host and one on the device: two holds would be more than may be spent in 3 s."""
+    run = watched(LONG.replace("WAITS", waits), path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
+    held = [part for part in run.records(Kind.SEGMENT) if part.code & HELD and part.e > 5_000_000]
+    assert least <= len(held) <= most
+
+
 MANY = """
 import time, torch
 from torch.utils.data import DataLoader

@@ -3,7 +3,8 @@
 Where a device is faster than its host queues work, no clock tells its work from the gaps in it. So now and then the
 device is given something to wait for first (a kernel that only counts cycles), for about as long as the host takes to
 queue the part. No sample, no order and no random number is touched, the host never waits, and where nothing else joins
-the two the device makes up for it. It costs at most `SHARE` of the time, and is never done in a trial, or first thing.
+the two the device makes up for it, and it has cost nothing. It costs at most `SHARE` of the time, and is never done in
+a trial, or first thing.
 
 A part that is more than the device's queue holds, or is too long, cannot be held like that: such a step is divided now
 and then (dividing.py), and held before each of its parts that it would come to before the host has queued it. What that
@@ -45,6 +46,8 @@ class Hold:
         self.divided = 0  # steps that were
         self.dear = None  # ns that one cost
         self.steps = self.began = self.spent = self.latest = 0
+        self.owed = 0  # ns of the latest hold, while the device may still make up for it
+        self.behind = 0  # ns that the device was behind the host at the end of the latest step before it
 
     def begins(self, clock, step):
         """Hold, if that is due, before the part of the step that begins now."""
@@ -58,8 +61,9 @@ class Hold:
         if step.divided:
             self._hold_between(clock, step, part)
         elif part == step.target and part in self.leads:  # else another step was learnt since
-            self._hold(clock, step, part, int(self.ample * self.leads[part]))
-            self.spent += int(self.ample * self.leads[part])
+            self.owed = int(self.ample * self.leads[part])
+            self._hold(clock, step, part, self.owed)
+            self.spent += self.owed
 
     def _hold(self, clock, step, part, length):
         cycles = int(length * self.rate)
@@ -94,9 +98,22 @@ class Hold:
             self.ample = min(4.0, self.ample * 1.3)
         if step.divided:
             self._divided(step, low)
-        elif not step.held:
+        else:
+            self._made_up(step, max(0, step.end.at + low - step.end.t))
+        if not step.divided and not step.held:
             self.leads, self.usual = step.leads(), step.end.t - step.start.t
             self.known = {found[0] for found in step.segments(low)} if self._too_long(self.began) else set()
+
+    def _made_up(self, step, behind):
+        """Take back what the latest hold cost, once the device is no further behind than before, if nobody waited."""
+        if self.owed and step.start.t >= self.latest:
+            if step.joins:
+                self.owed = 0
+            elif behind <= self.behind + self.owed // 10:
+                self.spent -= self.owed
+                self.owed = 0
+        elif not step.held:
+            self.behind = behind
 
     def _divided(self, step, low):
         """Take a divided step: what its parts take the host, and what it cost."""
