@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.long  # on a host several times slower it is the host that is measured: `make simcuda LONG=1`
-
 Maker = Callable[..., Any]
 SIMGPU = Path(__file__).parents[1] / "simgpu"
 POINTS = 0.02  # holding the device back is the card's work and not the ledger's: 24 ms and 0.3 % of the loop

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.long  # on a host several times slower it is the host that is measured: `make simcuda LONG=1`
-
 Maker = Callable[..., Any]
 POINTS = 0.07  # of the loop: what the host needs for itself is told by the first steps, which are slower than others
 PATIENCE = 120.0  # s

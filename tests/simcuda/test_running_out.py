@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.long  # minutes on a slow host: `make simcuda LONG=1`
-
 Maker = Callable[..., Any]
 PATIENCE = 120.0  # s
 MIB = 1 << 20

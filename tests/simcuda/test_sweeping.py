@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.long  # on a host several times slower it is the host that is measured: `make simcuda LONG=1`
-
 Maker = Callable[..., Any]
 GPUTUNE = (sys.executable, "-m", "gputune")
 PATIENCE = 240.0  # s
@@ -71,11 +69,11 @@ def test_batch_sizes_grow_until_memory_really_runs_out_and_the_largest_that_fits
 
 def test_page_locked_batches_are_found_where_copies_hold_the_training(machine: Maker) -> None:
     made = machine()
-    made.cards.set(rate_pageable=400_000_000)  # B/s: 8 MB take 20 ms, and hold the host
+    made.cards.set(rate_pageable=100_000_000)  # B/s: 8 MB take 80 ms, and hold the host
     found = swept(made, "--budget", "60s", arguments=(4, 1, 2_000_000, 8, 5))
     assert not found["baseline"]["pin_memory"]
     assert found["best"]["pin_memory"], found
     assert found["speedup"]["low"] > 1.3
-    assert found["ceiling"] > 2 * found["baseline"]["samples_per_s"]  # 25 ms a step, 5 with nobody who waits for copies
+    assert found["ceiling"] > 2 * found["baseline"]["samples_per_s"]  # of 85 ms, 80 go
     assert found["ceiling"] >= 0.97 * found["best"]["samples_per_s"]
     assert found["effect"] != "changes-learning"

@@ -17,8 +17,6 @@ import pytest
 from gputune.probes import loader
 from gputune.sample import Note, Target
 
-pytestmark = pytest.mark.long  # minutes on a slow host: `make simcuda LONG=1`
-
 Maker = Callable[..., Any]
 HERE = Path(__file__).resolve().parent
 GUEST = HERE.parents[1] / "probes" / "guest"
