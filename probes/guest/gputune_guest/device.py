@@ -53,7 +53,7 @@ class Clock:
         self.low_at = 0
         self.current = None  # the timed step that is under way
         self.hold = holding.Hold(cuda)
-        self.copying = {}  # which copy of a step to the ns that it takes, as last seen by itself
+        self.copying = {}  # B of a copy to the ns that it takes, as last seen by itself
         self.errors = self.returned = 0
         self.told = False
 
@@ -125,6 +125,19 @@ class Clock:
             if len(self.pending) < MOST_PENDING:
                 self._begin(mark)
             self._collect()
+        except Exception as error:
+            self.failed(error)
+
+    def passed(self):
+        """Mark the end of a backward pass, in a step that is held or divided."""
+        step = self.current
+        if step is None or step.inside is not None or not (step.divided or step.target >= 0):
+            return
+        try:
+            if self.usable() and self.device() == self.home:
+                if step.backed is not None:
+                    self.pool.append(step.backed)
+                step.backed = self.mark()
         except Exception as error:
             self.failed(error)
 
@@ -220,8 +233,9 @@ class Clock:
             ring.record(GAP, 0, end.t, step.returned, idle, work, step.index, step.number, lag)
         copied, read, stood = step.waits(low, self.copying)
         ring.record(DEVICE, code, step.start.t, end.t, copied, read, stood, step.behind(low), step.mask())
-        for segment, t0, t1, took, held in step.segments(low):
-            ring.record(SEGMENT, code | (HELD if held else 0), t0, t1, took, segment, 0, held, step.mask())
+        for segment, t0, t1, took, behind, held in step.segments(low):
+            after = 0 if behind is None else 1 + behind
+            ring.record(SEGMENT, code | (HELD if held else 0), t0, t1, took, segment, after, held, step.mask())
 
     def failed(self, error):
         """Leave the clock alone for a while, or for good."""
@@ -246,6 +260,12 @@ def stepped(mine, t1):
     """Tell the clock of an optimizer's step in a loop without a DataLoader."""
     if clock is not None:
         clock.stepped(mine, t1)
+
+
+def passed():
+    """Tell the clock that a backward pass is over."""
+    if clock is not None:
+        clock.passed()
 
 
 def _hook(module):

@@ -13,6 +13,7 @@ now = ring.now
 here = ring.here
 MOST = 16  # joins of a step; of one with more the segments are not known
 PARTS = 31  # joins of one that is divided: a bit of a record's field for each segment
+SIZES = 256  # of copies of which it is kept how long they take
 SHORT, PART = 30_000, 32  # ns of a host, and a part of its step: a segment that is queued in less holds next to nothing
 
 
@@ -38,16 +39,17 @@ class Step:
     """A step between two marks, and the joins in it. Times are host ns, and ns of the device's clock."""
 
     __slots__ = (
-        *("copies", "divided", "end", "following", "held", "index", "inside", "joins", "lost", "number", "returned"),
-        *("start", "target"),
+        *("backed", "copies", "divided", "end", "following", "held", "index", "inside", "joins", "lost", "number"),
+        *("returned", "start", "target"),
     )
 
     def __init__(self, start):
         self.start = start
         self.end = self.following = None
         self.joins = []  # what the thread waited in
-        self.copies = []  # (mark before, mark after) of copies that nobody waited for
+        self.copies = []  # (mark before, mark after, B) of copies that nobody waited for
         self.held = {}  # segment to its Hold
+        self.backed = None  # mark behind the last backward pass, where that was asked for
         self.divided = False  # at more places than where it is waited: it takes the host longer than others
         self.target = -1  # segment that is to be held
         self.inside = None  # the join, or the mark before a copy, that the thread is in
@@ -65,10 +67,12 @@ class Step:
             found.append(join.before)
             if join.after is not None and join.after is not join.before:
                 found.append(join.after)
-        for pair in self.copies:
-            found += pair
+        for before, after, _ in self.copies:
+            found += [before, after]
         for hold in self.held.values():
             found += [hold.before, hold.after]
+        if self.backed is not None:
+            found.append(self.backed)
         found.append(self.end)
         if self.following is not self.end:
             found.append(self.following)
@@ -82,14 +86,14 @@ class Step:
         """Return ns of copying on the device, and ns that the thread waited for its work in reads and in copies.
 
         A device that has caught up waits between a copy's marks until the host has queued it. So how long it takes is
-        learnt where the device came to it later: `alone` keeps that for each of a step's copies, in ns.
+        learnt where the device came to it later: `alone` keeps that for copies of so many B, in ns.
         """
         copied, waited = 0, [0, 0]
-        for n, (before, after) in enumerate(self.copies):
+        for before, after, size in self.copies:
             took = max(0, after.at - before.at)
-            if before.at + low > after.t:
-                alone[n] = took
-            copied += min(took, alone.get(n, took))
+            if before.at + low > after.t and (size in alone or len(alone) < SIZES):
+                alone[size] = took
+            copied += min(took, alone.get(size, took))
         for join in self.joins:
             late = max(0, join.before.at + low - join.before.t)
             waited[join.copy] += min(late, join.t1 - join.before.t)
@@ -120,7 +124,11 @@ class Step:
         return sum(1 << n for n in self.leads())
 
     def segments(self, low):
-        """Yield (number, host ns of begin and end, device's ns, hold's ns) of those that it worked off in one go."""
+        """Yield what is known of those that it worked off in one go.
+
+        That is number, host ns of begin and end, device's ns and of these the ones behind the backward pass (None where
+        that is not known), hold's ns.
+        """
         edges = self.edges()
         for n in self.leads():
             begin, t, end = edges[n]
@@ -132,8 +140,15 @@ class Step:
                 held = begin.at - hold.before.at
             elif begin is None or begin.at + low < end.t:
                 continue
-            inside = sum(after.at - before.at for before, after in self.copies if t <= before.t <= end.t)
-            yield n, t, end.t, max(0, end.at - begin.at - inside), held
+            inside = sum(after.at - before.at for before, after, _ in self.copies if t <= before.t <= end.t)
+            took = max(0, end.at - begin.at - inside)
+            yield n, t, end.t, took, self._behind_pass(t, end, took), held
+
+    def _behind_pass(self, t, end, took):
+        """Return how many of the `took` ns of a segment, queued from `t` on, came behind the backward pass."""
+        if self.backed is None:
+            return None
+        return took if self.backed.t <= t else max(0, min(took, end.at - self.backed.at))
 
 
 class Meeting:
@@ -160,7 +175,7 @@ class Meeting:
             return None
         return step
 
-    def after(self, step, waited=True, dropped=False):
+    def after(self, step, waited=True, dropped=False, size=0):
         """Learn that it is over. A copy that was not `waited` for is no join, one that was `dropped` none at all."""
         join, step.inside = step.inside, None
         if dropped or join is None or step is not self.clock.current:
@@ -170,7 +185,7 @@ class Meeting:
             if join.copy:
                 join.after = self.clock.mark()
             if not waited:
-                step.copies.append((join.before, join.after))
+                step.copies.append((join.before, join.after, size))
             else:
                 self._join(step, join)
         except Exception as error:

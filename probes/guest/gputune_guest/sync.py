@@ -78,12 +78,13 @@ def _copied(tensor, result, given, times, known):
         copied = other and not there and (result.is_cuda or forced)
         bits = _bits(tensor, *given) if other and (there or copied) else 0
         back = other and there and not (result.is_cuda or bits & NON_BLOCKING)
+        size = tensor.element_size() * tensor.nelement() if copied else 0
         if step is not None:
-            spans.meeting.after(step, waited=back or bits != PINNED | NON_BLOCKING, dropped=not (back or copied))
+            waited = back or bits != PINNED | NON_BLOCKING
+            spans.meeting.after(step, waited=waited, dropped=not (back or copied), size=size)
         if back:
             spans.write(SYNC, *times, what, sys._getframe().f_back)
         elif copied:
-            size = tensor.element_size() * tensor.nelement()
             spans.write(COPY_H2D, *times, what, sys._getframe().f_back, size, bits)
     except Exception as error:
         spans.ring.failed(error)
