@@ -16,11 +16,12 @@ import os
 from gputune_guest import dividing, joins, ranks, ring
 
 now = ring.now
+here = ring.here
 SHARE = 0.003  # of the loop's time: what holding may cost, on all ranks of a job together
 FIRST = 20  # timed steps before the first one: allocators, caches and autotuning settle in them
 AHEAD = 24_000_000  # ns that may be spent in advance, or
 AHEAD_STEPS = 0.5  # so much of a step where that is more: what a short run is told rests on it
-LONGEST = 50_000_000  # ns: no single hold is longer
+LONGEST = 50_000_000  # ns: no single hold is longer, or no longer than may be spent in advance
 KEEN = 8  # holds of each part that are made as soon as they may; later ones seldom
 SELDOM = 20_000_000_000  # ns between those
 AMPLE = 1.4  # times the host's time for the part: so that most holds last
@@ -76,7 +77,7 @@ class Hold:
         """Hold before a part of a divided step, unless the device is behind: every other one, and then the others."""
         length = int(self.ample * self.parts.get(part, 0))
         due = part == self.divided % 2 if part < 2 else step.has_begun(part - 1)
-        if due and 0 < length <= LONGEST:
+        if due and 0 < length <= self._longest:
             self._hold(clock, step, part, length)
 
     def ends(self, step):
@@ -138,8 +139,13 @@ class Hold:
             return
         part = min(self.leads, key=lambda n: self.done.get(n, 0))
         cost = self.ample * self.leads[part]
-        if cost <= LONGEST and self._may(t, cost, self.done.get(part, 0)):
+        if cost <= self._longest and self._may(t, cost, self.done.get(part, 0)):
             step.target = part
+            here.look = True  # the end of its backward pass is to be told: step.py
+
+    @property
+    def _longest(self):
+        return max(LONGEST, AHEAD_STEPS * self.usual)
 
     def _too_long(self, t):
         """Return the parts that cannot be held: no hold is as long, or the queue seems to hold less than they are.
@@ -150,7 +156,7 @@ class Hold:
 
     def _is_too_long(self, part, cost, t):
         missed = self.missed.get(part, 0)
-        return cost > LONGEST or missed > 1 or (missed == 1 and not self._may(t, cost, 0))
+        return cost > self._longest or missed > 1 or (missed == 1 and not self._may(t, cost, 0))
 
     def _may(self, t, cost, done):
         """Return whether so many ns may be spent at `t`, after so many that were spent likewise."""
