@@ -1,5 +1,7 @@
 """What a larger batch would buy: the device's part of a round grows with it, the host's is paid once a round.
 
+So is the optimizer's on the device: it has the weights to go through, however many samples there were.
+
 A device works behind the host. What of its work the host waits for at present (a result that is read, a full queue)
 comes on top of the host's own time and grows with the batch; the rest runs beside the host, until it takes longer
 than that.
@@ -19,7 +21,8 @@ class Turn:
     """One round of a loop, in s: in all, on the device, of that awaited by the host, and what else grows with a batch.
 
     `awaited` is None where it was not measured: none of the device's work or all of it. `filled` is the share of the
-    device that a kernel of it keeps busy: up to a full one, a larger batch takes it no longer.
+    device that a kernel of it keeps busy: up to a full one, a larger batch takes it no longer. `update` s of the
+    device's are the optimizer's.
     """
 
     total: float
@@ -27,20 +30,25 @@ class Turn:
     grows: float
     awaited: float | None
     filled: float = 1.0
+    update: float = 0.0
 
     def gain(self, times: float, awaited: float | None = None) -> float:
         """Return samples/s with a batch `times` as large over those now, if the host waits for `awaited` s of work."""
         if awaited is None:
             awaited = self.device if self.awaited is None else self.awaited
-        longer = max(1.0, times * self.filled)
+        device = self._worked(max(1.0, times * self.filled))
         host = max(0.0, self.total - awaited - self.grows)
-        then = host + longer * awaited + times * self.grows
-        return times * self.total / max(then, longer * self.device + times * self.grows)
+        then = host + awaited * device / max(TINY, self.device) + times * self.grows
+        return times * self.total / max(then, device + times * self.grows)
+
+    def _worked(self, longer: float) -> float:
+        """Return the s of the device where what grows with the batch takes so many times as long."""
+        return longer * (self.device - self.update) + self.update
 
     @property
     def most(self) -> float:
         """Return the gain that no batch exceeds, however large."""
-        return self.total / max(TINY, self.device * self.filled + self.grows)
+        return self.total / max(TINY, (self.device - self.update) * self.filled + self.grows)
 
     def bounds(self, times: float) -> tuple[float, float, float]:
         """Return the least, the likely and the greatest gain from a batch `times` as large."""
@@ -54,7 +62,9 @@ def turn(process: Process, loader: Loader, device: float, grows: float, filled: 
     """Return a round of a loop, of which the share `device` is work on the device and `grows` other work per sample."""
     total = process.loop / max(1, process.batches)
     worked = min(total, device * total)
-    return Turn(total, worked, min(grows * total, total - worked), _awaited(process, loader, worked), filled)
+    timed = process.device_step
+    update = min(worked, timed.update or 0.0) if timed is not None else 0.0
+    return Turn(total, worked, min(grows * total, total - worked), _awaited(process, loader, worked), filled, update)
 
 
 def _awaited(process: Process, loader: Loader, worked: float) -> float | None:

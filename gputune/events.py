@@ -79,8 +79,9 @@ class Kind(IntEnum):
     #              copies, before they could begin, e ns that the device was behind at t0, c a bit for each segment that
     #              holds work (see SEGMENT)
     SEGMENT = 17  # a part of a timed step between two waits for the device, queued by the host from t0 to t1, that the
-    #               device worked off without a gap: a ns of its work, copies left out, b which part, c as in DEVICE;
-    #               code: HELD, DIVIDED; e ns that the device was held for it
+    #               device worked off without a gap: a ns of its work, copies left out, b which part, c as in DEVICE,
+    #               d 1 and the ns of a that came behind the backward pass, 0 where that is not known; code: HELD,
+    #               DIVIDED; e ns that the device was held for it
     MEMORY = 18  # what torch's allocator holds between two steps, t0 = t1: code the device as CUDA counts it, a B live,
     #              b B reserved, d B that were ever live at most, e how often it had to give back all that it cached
     OOM = 19  # a device's memory ran out, t0 = t1, which need not end anything: code the device, and EXPANDABLE; a B

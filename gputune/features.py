@@ -420,10 +420,12 @@ class DeviceStep:
     """A step as the device's own clock has it: means in s over `timed` steps of the steady state.
 
     It goes from the first work of a batch to that of the next one, and is `whole` s long: `starved` s without work
-    between the two, `copying` s of copies from the host on the step's own stream, and the rest. `compute` s of that are
-    kernels, as measured where they ran without a gap; None where they never did. `read_waits` and `copy_waits` are s
-    that the training thread stood for the device's work in reads and synchronizations, and before its copies began,
-    `launch_waits` those in launches, as the device's queue was full; None where that cannot be told apart.
+    between the two, `copying` s of copies from the host on the step's own stream, and the rest. `compute` s of that
+    are kernels, as measured where they ran without a gap; None where they never did. `update` s of these came behind
+    the backward pass, the optimizer's, which take as long for a larger batch; None where that is not known.
+    `read_waits` and `copy_waits` are s that the training thread stood for the device's work in reads and
+    synchronizations, and before its copies began, `launch_waits` those in launches, as the device's queue was full;
+    None where that cannot be told apart.
     """
 
     timed: int
@@ -434,6 +436,7 @@ class DeviceStep:
     read_waits: float
     copy_waits: float
     launch_waits: float | None = None
+    update: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ in one go (SEGMENT): it was behind, or was held back for a moment. A step's work
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from gputune.events import DIVIDED, Kind, Record
 from gputune.features import DeviceStep
@@ -19,6 +20,7 @@ KEPT = 512  # measurements kept of each part, the latest
 SHAPES = 64  # kinds of steps, by which of their parts hold work, that are told apart
 MOSTLY = 0.8  # of the steps must be of kinds whose parts were all measured: then they speak for the rest
 PARTS = 32  # bits of a record's field
+Part: TypeAlias = tuple[int, int]  # structure of the step, which part
 
 
 @dataclass(slots=True)
@@ -26,33 +28,46 @@ class _Parts:
     """What steps consist of: how many there were of each kind, and the ns of work in each part that was measured."""
 
     shapes: Counter[int] = field(default_factory=Counter)
-    found: dict[tuple[int, int], "deque[int]"] = field(default_factory=dict)  # structure of the step, which part
+    found: dict[Part, "deque[int]"] = field(default_factory=dict)
+    behind: dict[Part, "deque[int]"] = field(default_factory=dict)  # the same of what came behind the backward pass
 
     def step(self, shape: int) -> None:
         """Take a step; `shape` has a bit for each part that holds work."""
         if shape in self.shapes or len(self.shapes) < SHAPES:
             self.shapes[shape] += 1
 
-    def part(self, shape: int, number: int, took: int) -> None:
-        """Take the ns of work in a part of such a step."""
+    def part(self, shape: int, number: int, took: int, behind: int | None) -> None:
+        """Take the ns of work in a part of such a step, and of that `behind` the backward pass if that is known."""
         key = _structure(shape), number
-        if key in self.found or len(self.found) < SHAPES * PARTS:
-            self.found.setdefault(key, deque(maxlen=KEPT)).append(took)
+        if key not in self.found and len(self.found) >= SHAPES * PARTS:
+            return
+        self.found.setdefault(key, deque(maxlen=KEPT)).append(took)
+        if behind is not None:
+            self.behind.setdefault(key, deque(maxlen=KEPT)).append(behind)
 
     @property
     def compute(self) -> float | None:
         """Return the s of kernels in a step: the sum over its parts, kinds of steps weighed by how often they came."""
-        known = {shape: self._whole(shape) for shape in self.shapes if shape}
+        return self._mean(self.found)
+
+    @property
+    def update(self) -> float | None:
+        """Return the s of kernels in a step that came behind its backward pass."""
+        return self._mean(self.behind)
+
+    def _mean(self, series: "dict[Part, deque[int]]") -> float | None:
+        known = {shape: _whole(shape, series) for shape in self.shapes if shape}
         sums = [(self.shapes[shape], whole) for shape, whole in known.items() if whole is not None]
         counted = sum(count for count, _ in sums)
         if not counted or counted < MOSTLY * sum(self.shapes.values()):
             return None
         return sum(count * whole for count, whole in sums) / counted / NS
 
-    def _whole(self, shape: int) -> float | None:
-        """Return the ns of work in a step with these parts, None unless each of them was measured."""
-        found = [self.found.get((_structure(shape), part)) for part in range(PARTS) if shape >> part & 1]
-        return None if not all(found) else sum(mean(series) for series in found if series)
+
+def _whole(shape: int, series: "dict[Part, deque[int]]") -> float | None:
+    """Return the ns of work in a step with these parts, None unless each of them was measured."""
+    found = [series.get((_structure(shape), part)) for part in range(PARTS) if shape >> part & 1]
+    return None if not all(found) else sum(mean(each) for each in found if each)
 
 
 def _structure(shape: int) -> int:
@@ -82,10 +97,11 @@ class Clocked:
             self._timed(record)
 
     def _part(self, record: Record) -> None:
+        behind = record.d - 1 if record.d else None
         if record.code & DIVIDED:
-            self._divided.part(record.c, record.b, record.a)
+            self._divided.part(record.c, record.b, record.a, behind)
         elif self._steps >= WARM_UP:
-            self._parts.part(record.c, record.b, record.a)
+            self._parts.part(record.c, record.b, record.a, behind)
 
     def _timed(self, record: Record) -> None:
         """Take how long an ordinary step took the device and the host."""
@@ -108,13 +124,14 @@ class Clocked:
         gaps, steps = self._gaps - WARM_UP, self._steps - WARM_UP
         if min(gaps, steps) < LEAST:
             return None
-        compute, stood = self._parts.compute, self._queue.stood
+        parts, stood = self._parts if self._parts.compute is not None else self._divided, self._queue.stood
         return DeviceStep(
             timed=steps,
             whole=(self._idle + self._work) / gaps / NS,
             starved=self._idle / gaps / NS,
             copying=self._copied / steps / NS,
-            compute=self._divided.compute if compute is None else compute,
+            compute=parts.compute,
+            update=parts.update,
             read_waits=self._read / steps / NS,
             copy_waits=self._stood / steps / NS,
             launch_waits=None if stood is None else stood / NS,

@@ -16,8 +16,9 @@ def step(mask: int, copied: float = 0, read: float = 0, stood: float = 0) -> Rec
     return Record(Kind.DEVICE, 0, 0, 0, int(copied * MS), int(read * MS), int(stood * MS), 0, mask)
 
 
-def part(mask: int, number: int, took: float) -> Record:
-    return Record(Kind.SEGMENT, HELD, 0, 0, int(took * MS), number, 0, MS, mask)
+def part(mask: int, number: int, took: float, behind: float | None = None) -> Record:
+    after = 0 if behind is None else 1 + int(behind * MS)
+    return Record(Kind.SEGMENT, HELD, 0, 0, int(took * MS), number, after, MS, mask)
 
 
 def fed(*records: Record, times: int = WARM_UP + LEAST) -> Clocked:
@@ -52,6 +53,14 @@ def test_work_is_the_sum_of_the_parts_of_a_step_once_each_was_measured() -> None
     assert clocked.told.compute is None
     clocked.take(part(0b101, 2, 3))
     assert clocked.told.compute == pytest.approx(0.005)
+
+
+def test_what_came_behind_the_backward_pass_is_known_once_each_part_has_told_it() -> None:
+    clocked = fed(gap(0, 10), step(0b11), part(0b11, 0, 2), part(0b11, 1, 3, behind=2))
+    assert clocked.told is not None
+    assert (clocked.told.compute, clocked.told.update) == (pytest.approx(0.005), None)
+    clocked.take(part(0b11, 0, 2, behind=0))
+    assert clocked.told.update == pytest.approx(0.002)
 
 
 def test_kinds_of_steps_weigh_as_often_as_they_come_and_rare_ones_need_not_be_known() -> None:

@@ -89,6 +89,35 @@ def test_holding_back_costs_next_to_nothing_and_can_be_forbidden(watched: Callab
         assert watched(STEPS, path=(fake_torch,), env=env).healthy().records(Kind.SEGMENT) == []
 
 
+PASSES = """
+import time, torch
+from torch.utils.data import DataLoader
+class Quick:
+    def __len__(self): return 120
+    def __getitem__(self, i): return i
+torch.cuda.initialized = True
+def host(ms):
+    until = time.monotonic() + ms / 1e3
+    while time.monotonic() < until: pass
+for batch in DataLoader(Quick(), batch_size=1):
+    host(0.5)
+    torch.cuda.work(0.3)
+    torch.autograd.backward()
+    host(0.5)
+    torch.cuda.work(0.2)
+"""
+
+
+def test_of_a_held_part_it_is_told_what_came_behind_the_backward_pass(
+    watched: Callable[..., Any], fake_torch: Path
+) -> None:
+    run = watched(PASSES, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
+    held = [part for part in run.records(Kind.SEGMENT) if part.code & HELD]
+    assert held
+    for part in held:
+        assert (part.a, part.d - 1) == (pytest.approx(500_000, rel=0.02), pytest.approx(200_000, rel=0.02))
+
+
 LONG = """
 import time, torch
 from torch.utils.data import DataLoader

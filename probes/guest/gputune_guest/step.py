@@ -162,13 +162,18 @@ def _passed(t0, _result, _error):
     here.passes += 1
     here.later(BACKWARD, t0, t1, 0)
     if here.look:
-        evaluation.on_step()
+        _look_at_pass()
     if here.timing:
         here.spent += now() - t1
 
 
+def _look_at_pass():
+    device.passed()
+    evaluation.on_step()
+
+
 def _backward(original):
-    quick = None if fast is None else fast.Passing(original, here, evaluation.on_step, wrapping.swallow)
+    quick = None if fast is None else fast.Passing(original, here, _look_at_pass, wrapping.swallow)
     return wrapping.traced(original, _began, _passed, quick)
 
 
