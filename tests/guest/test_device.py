@@ -83,7 +83,7 @@ def test_work_between_waits_is_timed_by_holding_the_device_back(watched: Callabl
 
 def test_holding_back_costs_next_to_nothing_and_can_be_forbidden(watched: Callable[..., Any], fake_torch: Path) -> None:
     run = watched(STEPS, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
-    assert sum(part.e for part in run.records(Kind.SEGMENT)) <= 0.003 * 8e9 + 0.003 * 400 * 20e6
+    assert sum(part.e for part in run.records(Kind.SEGMENT)) <= 50e6 + 0.003 * 400 * 20e6
     for forbids in ("GPUTUNE_PASSIVE", "GPUTUNE_TRIAL"):
         env = {"FAKE_CUDA": "12.4", forbids: "1" if forbids == "GPUTUNE_PASSIVE" else '{"batches": 100}'}
         assert watched(STEPS, path=(fake_torch,), env=env).healthy().records(Kind.SEGMENT) == []
@@ -134,11 +134,11 @@ for batch in DataLoader(Quick(), batch_size=1):
 """
 
 
-@pytest.mark.parametrize(("waits", "least", "most"), [("pass", 3, 20), ("torch.cuda.synchronize()", 0, 2)])
+@pytest.mark.parametrize(("waits", "least", "most"), [("pass", 4, 20), ("torch.cuda.synchronize()", 0, 3)])
 def test_a_hold_that_the_device_made_up_for_has_cost_nothing(
     watched: Callable[..., Any], fake_torch: Path, waits: str, least: int, most: int
 ) -> None:
-    """Steps of 15 ms on the host and one on the device: two holds would be more than may be spent in 3 s."""
+    """Steps of 15 ms on the host and one on the device: three holds would be more than may be spent in 3 s."""
     run = watched(LONG.replace("WAITS", waits), path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
     held = [part for part in run.records(Kind.SEGMENT) if part.code & HELD and part.e > 5_000_000]
     assert least <= len(held) <= most

@@ -19,13 +19,14 @@ now = ring.now
 here = ring.here
 SHARE = 0.003  # of the loop's time: what holding may cost, on all ranks of a job together
 FIRST = 20  # timed steps before the first one: allocators, caches and autotuning settle in them
-AHEAD = 24_000_000  # ns that may be spent in advance, or
-AHEAD_STEPS = 0.5  # so much of a step where that is more: what a short run is told rests on it
-LONGEST = 50_000_000  # ns: no single hold is longer, or no longer than may be spent in advance
+AHEAD = 50_000_000  # ns that may be spent in advance, or
+AHEAD_STEPS = 1.5  # so many steps where that is more: once each part of one may be held, on which a short run rests
+LONGEST, LONGEST_STEPS = 50_000_000, 0.5  # ns: no single hold is longer, or no longer than so much of a step
 KEEN = 8  # holds of each part that are made as soon as they may; later ones seldom
 SELDOM = 20_000_000_000  # ns between those
 AMPLE = 1.4  # times the host's time for the part: so that most holds last
-RATE = 1.5  # cycles a ns, until the first hold has told
+RATE = 1.5  # cycles a ns, until a short hold has told
+SHORT = 100_000  # cycles of that one
 SLOWER = 0.5  # of its time, by which a step that is divided may take the host longer, until the first has told
 
 
@@ -44,9 +45,11 @@ class Hold:
         self.known = set()  # parts that the device worked off in one go without a hold
         self.usual = 0  # ns of the host for that step
         self.parts = {}  # the same as `leads` of the latest step that was divided
+        self.measured = {}  # and how often the device worked off each of them in one go
         self.divided = 0  # steps that were
         self.dear = None  # ns that one cost
         self.steps = self.began = self.spent = self.latest = 0
+        self.tried = False  # the short hold was made
         self.owed = 0  # ns of the latest hold, while the device may still make up for it
         self.behind = 0  # ns that the device was behind the host at the end of the latest step before it
 
@@ -56,7 +59,7 @@ class Hold:
             return
         part = len(step.joins)
         if part == 0:
-            self._choose(step)
+            self._choose(clock, step)
         if part in step.held:
             return
         if step.divided:
@@ -67,17 +70,20 @@ class Hold:
             self.spent += self.owed
 
     def _hold(self, clock, step, part, length):
-        cycles = int(length * self.rate)
+        step.held[part] = self._made(clock, int(length * self.rate))
+        self.latest = step.held[part].before.t
+
+    def _made(self, clock, cycles):
         before = clock.mark()
         self.sleep(cycles)
-        step.held[part] = joins.Hold(before, clock.mark(), cycles)
-        self.latest = before.t
+        return joins.Hold(before, clock.mark(), cycles)
 
     def _hold_between(self, clock, step, part):
-        """Hold before a part of a divided step, unless the device is behind: every other one, and then the others."""
+        """Hold before one of those parts of a divided step that are known least, unless the device is behind."""
         length = int(self.ample * self.parts.get(part, 0))
-        due = part == self.divided % 2 if part < 2 else step.has_begun(part - 1)
-        if due and 0 < length <= self._longest:
+        if not 0 < length <= self._longest or (part and not step.has_begun(part - 1)):
+            return
+        if self.measured.get(part, 0) <= min(self.measured.get(each, 0) for each in self.parts):
             self._hold(clock, step, part, length)
 
     def ends(self, step):
@@ -89,9 +95,10 @@ class Hold:
     def learn(self, step, low=0):
         """Take what a step that is over and placed on the device's clock (`low` ns behind the host's) says."""
         self.steps += 1
-        for part, hold in step.held.items():
+        for hold in (*step.held.values(), *filter(None, [step.tried])):
             if hold.after.at > hold.before.at:
                 self.rate = min(4 * RATE, max(RATE / 4, hold.cycles / (hold.after.at - hold.before.at)))
+        for part, hold in step.held.items():
             if not step.divided:
                 self.done[part] = self.done.get(part, 0) + 1
                 self.missed[part] = 0 if hold.lasted else self.missed.get(part, 0) + 1
@@ -101,7 +108,7 @@ class Hold:
             self._divided(step, low)
         else:
             self._made_up(step, max(0, step.end.at + low - step.end.t))
-        if not step.divided and not step.held:
+        if not step.divided and not step.held and step.tried is None:
             self.leads, self.usual = step.leads(), step.end.t - step.start.t
             self.known = {found[0] for found in step.segments(low)} if self._too_long(self.began) else set()
 
@@ -121,18 +128,23 @@ class Hold:
         if step.lost:
             dividing.crowded()
         self.parts = step.leads()
+        for found in step.segments(low):
+            self.measured[found[0]] = self.measured.get(found[0], 0) + 1
         later = step.end.t - step.start.t - self.usual
         behind = step.end.at + low - step.end.t - step.behind(low)
         self.dear = max(0, later) + max(0, behind)
         self.spent += self.dear
 
-    def _choose(self, step):
+    def _choose(self, clock, step):
         """Choose which part of the step that begins is held, if any may be."""
         t = step.start.t
         if not self.began:
             self.began = t
         step.target = -1
         if self.steps < FIRST or not self.leads:
+            if self.steps and not self.tried:
+                self.tried = True
+                step.tried = self._made(clock, SHORT)
             return
         if self.alone and self._too_long(t) - self.known and dividing.can():
             self._divide(step, t)
@@ -145,7 +157,7 @@ class Hold:
 
     @property
     def _longest(self):
-        return max(LONGEST, AHEAD_STEPS * self.usual)
+        return max(LONGEST, LONGEST_STEPS * self.usual)
 
     def _too_long(self, t):
         """Return the parts that cannot be held: no hold is as long, or the queue seems to hold less than they are.

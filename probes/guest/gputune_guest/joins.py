@@ -40,7 +40,7 @@ class Step:
 
     __slots__ = (
         *("backed", "copies", "divided", "end", "following", "held", "index", "inside", "joins", "lost", "number"),
-        *("returned", "start", "target"),
+        *("returned", "start", "target", "tried"),
     )
 
     def __init__(self, start):
@@ -49,6 +49,7 @@ class Step:
         self.joins = []  # what the thread waited in
         self.copies = []  # (mark before, mark after, B) of copies that nobody waited for
         self.held = {}  # segment to its Hold
+        self.tried = None  # a short Hold by which its rate is learnt
         self.backed = None  # mark behind the last backward pass, where that was asked for
         self.divided = False  # at more places than where it is waited: it takes the host longer than others
         self.target = -1  # segment that is to be held
@@ -69,7 +70,7 @@ class Step:
                 found.append(join.after)
         for before, after, _ in self.copies:
             found += [before, after]
-        for hold in self.held.values():
+        for hold in (*self.held.values(), *filter(None, [self.tried])):
             found += [hold.before, hold.after]
         if self.backed is not None:
             found.append(self.backed)
