@@ -180,6 +180,7 @@ class Clock:
         """Let go of all that was marked: it has failed, or is another device's."""
         dividing.end()
         self.current = self.base = None
+        self.hold.owed = 0
         self.pending.clear()
         self.pool.clear()
 
@@ -266,6 +267,11 @@ def passed():
     """Tell the clock that a backward pass is over."""
     if clock is not None:
         clock.passed()
+
+
+def asks():
+    """Return whether the backward passes of the step under way are to be told."""
+    return clock is not None and clock.current is not None and clock.current.target >= 0
 
 
 def _hook(module):

@@ -21,12 +21,14 @@ SHARE = 0.003  # of the loop's time: what holding may cost, on all ranks of a jo
 FIRST = 20  # timed steps before the first one: allocators, caches and autotuning settle in them
 AHEAD = 50_000_000  # ns that may be spent in advance, or
 AHEAD_STEPS = 1.5  # so many steps where that is more: once each part of one may be held, on which a short run rests
-LONGEST, LONGEST_STEPS = 50_000_000, 0.5  # ns: no single hold is longer, or no longer than so much of a step
+LONGEST, LONGEST_STEPS = 50_000_000, 0.5  # ns: no single hold is longer, or no longer than so much of a step, and
+MOST = 500_000_000  # ns, than this
+ODD = 2  # times as long as the one before it: from such a step nothing is learnt
 KEEN = 8  # holds of each part that are made as soon as they may; later ones seldom
 SELDOM = 20_000_000_000  # ns between those
 AMPLE = 1.4  # times the host's time for the part: so that most holds last
 RATE = 1.5  # cycles a ns, until a short hold has told
-SHORT = 100_000  # cycles of that one
+SHORT = 1_000_000  # cycles of that one: launching it takes next to nothing beside
 SLOWER = 0.5  # of its time, by which a step that is divided may take the host longer, until the first has told
 
 
@@ -50,6 +52,8 @@ class Hold:
         self.dear = None  # ns that one cost
         self.steps = self.began = self.spent = self.latest = 0
         self.tried = False  # the short hold was made
+        self.took = 0  # ns of the host for the latest step that was not held
+        self.held_at = 0  # timed steps before the latest hold
         self.owed = 0  # ns of the latest hold, while the device may still make up for it
         self.behind = 0  # ns that the device was behind the host at the end of the latest step before it
 
@@ -65,9 +69,10 @@ class Hold:
         if step.divided:
             self._hold_between(clock, step, part)
         elif part == step.target and part in self.leads:  # else another step was learnt since
-            self.owed = int(self.ample * self.leads[part])
-            self._hold(clock, step, part, self.owed)
-            self.spent += self.owed
+            cost = int(self.ample * self.leads[part])
+            self._hold(clock, step, part, cost)
+            self.spent += cost
+            self.owed, self.held_at = cost, self.steps
 
     def _hold(self, clock, step, part, length):
         step.held[part] = self._made(clock, int(length * self.rate))
@@ -109,15 +114,22 @@ class Hold:
         else:
             self._made_up(step, max(0, step.end.at + low - step.end.t))
         if not step.divided and not step.held and step.tried is None:
-            self.leads, self.usual = step.leads(), step.end.t - step.start.t
-            self.known = {found[0] for found in step.segments(low)} if self._too_long(self.began) else set()
+            before, self.took = self.took, step.end.t - step.start.t
+            if not before or self.took <= ODD * before:
+                self.leads, self.usual = step.leads(), self.took
+                self.known = {found[0] for found in step.segments(low)} if self._too_long(self.began) else set()
 
     def _made_up(self, step, behind):
-        """Take back what the latest hold cost, once the device is no further behind than before, if nobody waited."""
+        """Take back what the latest hold cost, once the device is no further behind than before, if nobody waited.
+
+        Behind a full queue it never is, and the host has stood in launches meanwhile: there it is steps behind.
+        """
+        if any(len(step.joins) > part for part in step.held):  # the host waited for what was held
+            self.owed = 0
         if self.owed and step.start.t >= self.latest:
             if step.joins:
                 self.owed = 0
-            elif behind <= self.behind + self.owed // 10:
+            elif behind <= min(self.behind + self.owed // 10, self.usual // 2):
                 self.spent -= self.owed
                 self.owed = 0
         elif not step.held:
@@ -144,6 +156,7 @@ class Hold:
         if self.steps < FIRST or not self.leads:
             if self.steps and not self.tried:
                 self.tried = True
+                self.sleep(1)  # it is loaded by then
                 step.tried = self._made(clock, SHORT)
             return
         if self.alone and self._too_long(t) - self.known and dividing.can():
@@ -151,13 +164,14 @@ class Hold:
             return
         part = min(self.leads, key=lambda n: self.done.get(n, 0))
         cost = self.ample * self.leads[part]
-        if cost <= self._longest and self._may(t, cost, self.done.get(part, 0)):
+        apart = self.steps - self.held_at > self.done.get(part, 0)  # more and more: a rhythm may be theirs
+        if cost <= self._longest and apart and self._may(t, cost, self.done.get(part, 0)):
             step.target = part
             here.look = True  # the end of its backward pass is to be told: step.py
 
     @property
     def _longest(self):
-        return max(LONGEST, LONGEST_STEPS * self.usual)
+        return min(MOST, max(LONGEST, LONGEST_STEPS * self.usual))
 
     def _too_long(self, t):
         """Return the parts that cannot be held: no hold is as long, or the queue seems to hold less than they are.

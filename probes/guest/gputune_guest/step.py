@@ -170,6 +170,8 @@ def _passed(t0, _result, _error):
 def _look_at_pass():
     device.passed()
     evaluation.on_step()
+    if device.asks():
+        here.look = True  # for the passes after it as well
 
 
 def _backward(original):
