@@ -88,6 +88,11 @@ class DeviceTime:
         span, rise = self._moments[after] - before_t, self._through[after] - before
         return max(t, before + rise * (t - before_t) // span)
 
+    def moment_before(self, t: int) -> int:
+        """Return the last moment up to `t` of which it is known how far the device was behind; 0 if there is none."""
+        after = bisect_right(self._moments, t)
+        return self._moments[after - 1] if after else 0
+
     def pause(self, t0: int, t1: int) -> None:
         """Learn that from `t0` to `t1` the host did what is not counted."""
         self._pauses.append((t0, t1))

@@ -24,6 +24,7 @@ class Backlog:
         self._first = self._last = 0  # moments of the device: the loop's first, and the last that is known
         self._done = 0  # rounds between the two
         self._pauses: deque[tuple[Key, int, int]] = deque(maxlen=PAUSES)  # likewise
+        self._met: deque[int] = deque(maxlen=PAUSES)  # when the host had waited for the device
         self._stood: Counter[Key] = Counter()  # of which those of a place waited for what was queued before
 
     def note(self, fields: Mapping[str, Json]) -> None:
@@ -48,6 +49,10 @@ class Backlog:
             self._pauses.append((key, t0, t1))
             self._catch_up()
 
+    def met(self, t: int) -> None:
+        """Learn that the host had waited for the device until `t`: a pause after that waits for nothing more."""
+        self._met.append(t)
+
     def stood(self, key: Key) -> int:
         """Return for how long the pauses of a place waited for what the training had queued before them."""
         return max(0, self._stood[key])
@@ -59,6 +64,9 @@ class Backlog:
     def _catch_up(self) -> None:
         while self._pauses and self._time.knows(self._pauses[0][2]):
             key, t0, t1 = self._pauses.popleft()
+            met = next((t for t in reversed(self._met) if t <= t0), 0)
+            if met > self._time.moment_before(t0):
+                continue
             self._stood[key] += (t1 - t0) - (self._time.at(t1) - self._time.at(t0))
         while self._queued and self._time.knows(self._queued[0]):
             self._last = self._time.at(self._queued.popleft())

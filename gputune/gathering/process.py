@@ -532,6 +532,8 @@ class Training:
 
     def _places_of(self, name: str, site: _Site | None, record: Record, claim: Claim) -> None:
         """Count a span at its place, and calls that were told with it at theirs."""
+        if name == "sync":
+            self._backlog.met(record.t1)
         if name in STOPPING and self._loop_began:
             self._backlog.paused(_key(name, site), record.t0, record.t1)
         ns, inside = record.t1 - record.t0, claim.self_ns.get("loader.wait", 0)

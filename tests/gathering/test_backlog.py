@@ -78,6 +78,20 @@ def test_a_pause_after_which_more_is_queued_is_none_the_shorter() -> None:
     assert paused(behind=10, took=100, after=300) == 0
 
 
+def test_a_pause_behind_a_read_waits_for_nothing_more() -> None:
+    """`v = loss.item(); log(v)`: what was queued is waited for in the former, and told as that."""
+    found = Backlog()
+    found.note({"n": "device"})
+    for ended in (900, 1000):
+        found.looped(ended * MS)
+        found.take(gap(ended, 300))
+    found.met(1300 * MS)
+    found.paused(KEY, 1301 * MS, 1800 * MS)
+    found.met(1820 * MS)
+    found.take(gap(1830, 5))
+    assert found.stood(KEY) == 0
+
+
 def test_without_a_device_a_pause_stands_for_nothing() -> None:
     found = Backlog()
     found.looped(NS)
