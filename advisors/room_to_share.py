@@ -42,8 +42,8 @@ def advise(run: Features) -> Iterator[Finding]:
     busy = busy_of(run, device)
     if busy is None or not device.memory_used or not device.memory_total or device.others:
         return
-    timed = process.device_step is not None and not process.on_host
-    works = busy >= UNUSED or timed
+    timed = process.device_step is not None and process.precision.devices != ("cpu",)
+    works = busy >= UNUSED or (timed and busy > 0)
     if (process.batches or process.optimizer_steps) < LEAST_BATCHES or not works:
         return
     if busy == device.busy:  # by NVML, which knows more of this process alone

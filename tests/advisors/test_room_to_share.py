@@ -41,8 +41,12 @@ def test_is_silent_about_a_card_that_is_used_unused_shared_or_not_known(light, c
 def test_a_device_whose_steps_were_timed_is_used_however_little(light, clocked) -> None:
     hardly = light({"busy": 0.019, "memory_used": 1_000_000_000})
     assert list(advise(hardly)) == []
-    (finding,) = advise(clocked(hardly, 0.019))
+    timed = clocked(hardly, 0.019)
+    (finding,) = advise(timed)
     assert finding.change["procs"] > 4
+    assert list(advise(clocked(light({"busy": 0.0, "memory_used": 1_000_000_000}), 0.0))) == []
+    host = replace(timed.processes[0].precision, devices=("cpu",))
+    assert list(advise(replace(timed, processes=(replace(timed.processes[0], precision=host),)))) == []
 
 
 def test_is_silent_about_jobs_of_several_devices_or_processes(light) -> None:
