@@ -52,7 +52,7 @@ def test_a_clock_that_fails_is_left_alone(watched: Callable[..., Any], fake_torc
     assert len(run.records(Kind.BATCH)) == 7
 
 
-STEPS = """
+HOST = """
 import time, torch
 from torch.utils.data import DataLoader
 class Quick:
@@ -62,12 +62,18 @@ torch.cuda.initialized = True
 def host(ms):
     until = time.monotonic() + ms / 1e3
     while time.monotonic() < until: pass
+"""
+
+STEPS = (
+    HOST
+    + """
 for batch in DataLoader(Quick(), batch_size=1):
     for _ in range(4):
         host(0.3)
         torch.cuda.work(0.2)
     torch.cuda.synchronize()
 """
+)
 
 
 def test_work_between_waits_is_timed_by_holding_the_device_back(watched: Callable[..., Any], fake_torch: Path) -> None:
@@ -89,16 +95,9 @@ def test_holding_back_costs_next_to_nothing_and_can_be_forbidden(watched: Callab
         assert watched(STEPS, path=(fake_torch,), env=env).healthy().records(Kind.SEGMENT) == []
 
 
-PASSES = """
-import time, torch
-from torch.utils.data import DataLoader
-class Quick:
-    def __len__(self): return 120
-    def __getitem__(self, i): return i
-torch.cuda.initialized = True
-def host(ms):
-    until = time.monotonic() + ms / 1e3
-    while time.monotonic() < until: pass
+PASSES = (
+    HOST
+    + """
 for batch in DataLoader(Quick(), batch_size=1):
     torch.autograd.backward()
     host(0.5)
@@ -107,6 +106,7 @@ for batch in DataLoader(Quick(), batch_size=1):
     host(0.5)
     torch.cuda.work(0.2)
 """
+)
 
 
 def test_of_a_held_part_it_is_told_what_came_behind_the_backward_pass(
