@@ -11,7 +11,10 @@ tries.
 What to do: set `num_workers` to the number named. Where workers use threads of their own (OpenMP, BLAS, OpenCV), set
 these to one (`OMP_NUM_THREADS=1`, `cv2.setNumThreads(0)`).
 
-When it is wrong: when the CPUs are full of foreign processes (`busy-host`) that leave again.
+What foreign processes take of the CPUs is no crowd of workers (`busy-host`): of the time without a CPU their share of
+the CPU time is left out.
+
+When it is wrong: where many foreign processes get little of the CPUs: they count as few.
 
 Sources: Lightning issues 15572 and 18723 (advice that ignores cpusets and ranks); the model is `gputune/replay.py`.
 """
@@ -33,7 +36,7 @@ def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         loader = outlook.loader
         fits = outlook.fitting_workers()
-        if loader.num_workers >= max(2, CROWDED * fits) and outlook.queued >= QUEUED:
+        if loader.num_workers >= max(2, CROWDED * fits) and outlook.queued_for_own >= QUEUED:
             yield _finding(outlook, fits)
             continue
         fewer = outlook.fewer_workers()

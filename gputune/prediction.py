@@ -218,6 +218,12 @@ class Outlook:
             return max(queued, 1 - sum(f.cpu for f in self.loader.fetches) / wall)
         return queued
 
+    @property
+    def queued_for_own(self) -> float:
+        """Return the share of that time in which it was this job's own threads that had the CPUs, and not others."""
+        others = foreign(self.run.machine, self.process) if self.job.others >= CROWD else 0.0
+        return self.queued * (1 - others)
+
     def fitting_workers(self) -> int:
         """Return how many workers the CPUs of this job can keep running.
 

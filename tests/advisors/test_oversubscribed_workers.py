@@ -1,5 +1,7 @@
 """oversubscribed-workers speaks when workers stand in each other's way, and only then."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.advisors.oversubscribed_workers import advise
@@ -27,6 +29,16 @@ def test_names_the_number_that_the_cpus_can_keep_running(run) -> None:
     assert finding.change == {"num_workers": 2}
     assert finding.evidence["queued"] == pytest.approx(6 / 7)
     assert finding.evidence["cpus"] == 2
+
+
+def test_does_not_take_the_turns_of_others_for_its_workers_own(run) -> None:
+    """A neighbour on each CPU: light workers queue for these, and fewer workers would queue as long."""
+    light = run(num_workers=4, cpu=0.002, queued=0.003, step=0.001, cpus=2, others=1.2)
+    assert outlooks(light)[0].queued == pytest.approx(0.6)
+    assert list(advise(replace(light, machine=replace(light.machine, job=1.0)))) == []
+    crowd = run(**CROWD, others=0.4)
+    (finding,) = advise(replace(crowd, machine=replace(crowd.machine, job=1.6)))
+    assert finding.change == {"num_workers": 2}
 
 
 def test_promises_what_the_crowd_costs(run) -> None:
