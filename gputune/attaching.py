@@ -182,7 +182,7 @@ def watched_already(proc: Path, pid: int) -> list[str]:
 
 def _is_watch(command: tuple[str, ...]) -> bool:
     """Return whether a command line is `gputune watch …` or `python -m gputune watch …`."""
-    names = [word.rpartition("/")[2] for word in command[:5]]
+    names = [word.rpartition("/")[2] for word in command[:6]]
     return any(pair == ("gputune", "watch") for pair in pairwise(names))
 
 

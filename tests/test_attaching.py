@@ -194,7 +194,7 @@ def test_who_was_forked_by_a_process_without_torch_is_no_worker_of_it(proc) -> N
     "command",
     [
         "/venv/bin/python3 /venv/bin/gputune watch",
-        "/venv/bin/python3 -I -S /venv/bin/gputune watch",
+        "/venv/bin/python3 -I -S -Xheld /venv/bin/gputune watch",
         "python -m gputune watch -- x",
     ],
 )

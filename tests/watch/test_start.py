@@ -1,6 +1,7 @@
 """`gputune` as it is installed: nothing of the user's reaches its start, and a Ctrl-C in it is no traceback."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def test_its_python_is_isolated_also_where_its_second_half_is_called(tmp_path: P
                 assert time.monotonic() - started < 60
                 time.sleep(0.01)
             assert words[1:3] == [b"-I", b"-S"]
-            assert words[3].endswith(b"/gputune")
+            assert next(word for word in words[3:] if not word.startswith(b"-X")).endswith(b"/gputune")
             assert running.stdin is not None
             running.stdin.close()
             assert running.wait(60) == 0
@@ -97,3 +98,40 @@ def test_a_ctrl_c_as_it_starts_is_no_traceback(
         assert running.returncode in {-signal.SIGINT, 128 + signal.SIGINT, *([0] if words[0] == "explain" else [])}, (
             offset
         )
+
+
+PRESSED = """#!/bin/sh
+case $1 in
+--block-signal=INT) shift; exec {env} --block-signal=INT sh -c 'kill -INT $$; exec "$@"' sh "$@" ;;
+esac
+exec {env} "$@"
+"""
+HOLDS = (
+    shutil.which("env") is not None
+    and not subprocess.run(["env", "--block-signal=INT", "true"], capture_output=True, check=False).returncode
+)
+
+
+@pytest.mark.skipif(not HOLDS, reason="this env cannot hold a signal back")
+def test_a_ctrl_c_between_shell_and_python_ends_it_in_silence(tmp_path: Path) -> None:
+    """It is there before the first line of Python is."""
+    pressed = tmp_path / "env"
+    pressed.write_text(PRESSED.format(env=shutil.which("env")))
+    pressed.chmod(0o755)
+    done = subprocess.run(
+        [INSTALLED, "explain", "few-workers"], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.parametrize("held", [(), (signal.SIGINT,)], ids=["free", "held"])
+def test_who_starts_it_decides_what_is_held_back_from_its_command(tmp_path: Path, held: tuple[int, ...]) -> None:
+    words = (INSTALLED, "watch", "--quiet", "--", "grep", "SigBlk", "/proc/self/status")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    assert done.returncode == 0, done.stderr
+    assert bool(int(done.stdout.split()[1], 16) & 1 << signal.SIGINT - 1) == bool(held)
