@@ -1,10 +1,11 @@
 """`prove` and `sweep-loader` against bare runs of both settings, on ten loops on a simulated card.
 
-    python tests/simcuda/run.py --no-spin -- python benchmarks/proofs.py [--only WORD] [--seconds 30]
+    python tests/simcuda/run.py --no-spin --slower 1 -- python benchmarks/proofs.py --slower 1 [--only WORD]
 
 Each loop is watched, its finding proved, its loader swept; after either it runs bare, with its own settings and with
 those that were chosen in turn, `--seconds` of each in three runs, the device caught up at both ends. What gputune said
-may be off by 3 %. Where equal bare runs differ by more, nothing is known, and that is said.
+may be off by 3 %. Where equal bare runs differ by more, nothing is known, and that is said. On a host that is several
+times slower than others, card and loops have to be so too, or all of them are bound by what the host launches.
 """
 
 import argparse
@@ -42,11 +43,13 @@ SLICES = 3
 
 @dataclass(frozen=True)
 class Loops(Day):
-    """A day whose trainings are the loops."""
+    """A day whose trainings are the loops, which wait and compute so many times as long."""
+
+    slower: int = 1
 
     def training(self, kind: str, *options: str) -> list[str]:
         """Return the command of a loop; options after its own ones replace them."""
-        return [self.python, str(LOOP), *LOOPS[kind][1].split(), *options]
+        return [self.python, str(LOOP), *LOOPS[kind][1].split(), f"--slower={self.slower}", *options]
 
 
 def steps(kind: str, seconds: float) -> list[Step]:
@@ -69,6 +72,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--only", default="", help="loops whose name contains this, or ends so: `NAME.`")
     options.add_argument("--seconds", type=float, default=30.0, help="bare, of either setting")
+    options.add_argument("--slower", type=int, default=1, help="as `run.py --slower` has it of the card")
     options.add_argument("--results", type=Path, help="where the rows go, as JSON")
     asked = options.parse_args()
     if why := no_card():
@@ -80,7 +84,10 @@ def main() -> int:
         gputune, why = find_gputune(environ)
         for kind in LOOPS:
             if asked.only in f"{kind}.":
-                day = Loops(Path(folder), gputune, why, simulated=simulated(), box=Box(STEP_S), environment=environ)
+                day = Loops(
+                    Path(folder), gputune, why, simulated=simulated(), box=Box(STEP_S), environment=environ,
+                    slower=asked.slower,
+                )  # fmt: skip
                 for check in taken(kind, steps(kind, asked.seconds), day, day.box):
                     made.append(check)
                     print(line(check), flush=True)

@@ -43,6 +43,7 @@ def asked() -> argparse.Namespace:
     options.add_argument("--size", type=int, default=512, help="numbers a sample")
     options.add_argument("--waits", type=float, default=0.0, help="ms a sample")
     options.add_argument("--computes", type=float, default=0.0, help="ms a sample")
+    options.add_argument("--slower", type=int, default=1, help="both take so many times as long")
     options.add_argument("--item", action="store_true", help="read the loss of every step")
     for name in ("--pin-memory", "--persistent-workers"):
         options.add_argument(name, type=lambda word: word.lower() in {"1", "true"}, default=False)
@@ -62,7 +63,7 @@ def main() -> None:
     ).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     loader = DataLoader(
-        Samples(loop.size, loop.waits / 1e3, loop.computes / 1e3),
+        Samples(loop.size, loop.slower * loop.waits / 1e3, loop.slower * loop.computes / 1e3),
         loop.batch_size,
         num_workers=loop.num_workers,
         prefetch_factor=loop.prefetch_factor if loop.num_workers else None,

@@ -16,6 +16,7 @@ import pytest
 Maker = Callable[..., Any]
 GPUTUNE = (sys.executable, "-m", "gputune")
 PATIENCE = 120.0  # s
+GPU_IS_LOST = 15  # NVML
 # What a thread of torch may do as the interpreter ends: in 2 of 42 bare runs, in none of 42 watched ones.
 ABORTED, TORCHS_OWN, ATTEMPTS = -6, "terminate called without an active exception\n", 3
 # a frame of the guest's in a traceback: its line, the code, and the marks under that
@@ -134,6 +135,37 @@ def test_a_card_that_vanishes_in_a_step(machine: Maker) -> None:
     assert (row["where"], row["lost"], row["ended"]) == ("train.py:14", True, True)
     told = re.search(r"GPU 0 was lost( \(Xid 79\))? at train.py:14: CUDA error:", report)
     assert told, report  # the Xid where it was read before the end: a lost card answers nothing more
+
+
+SLOWLY = """
+def each(n):
+    if n == 20:
+        open("up", "w").close()
+        while not os.path.exists("gone"): time.sleep(0.01)
+    time.sleep(0.05 if n < 20 else 0.15)
+"""
+
+
+@pytest.mark.parametrize("how", ["lost", "hangs"])
+def test_a_card_that_can_be_read_no_more(machine: Maker, how: str) -> None:
+    """The training goes on for most of its time; what was read at first is not told as if it were all of it."""
+
+    def act(cards: Any, folder: Path) -> None:
+        until = time.monotonic() + PATIENCE
+        while not (folder / "up").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        cards.fault("*", GPU_IS_LOST) if how == "lost" else cards.fault("*", delay=-1)
+        (folder / "gone").touch()
+
+    ended, verdict, report = both(machine, SLOWLY + "train(each=each)\n", act=act)
+    assert ended.status == 0
+    device = verdict["device"]
+    assert 0.02 < device["coverage"] < 0.5
+    assert device["why"]
+    told = re.search(r"busy in the (\d+) % of the loop in which it was read: [^·]*", report)
+    assert told, report
+    assert int(told[1]) == pytest.approx(100 * device["coverage"], abs=1)
+    assert device["why"] in told[0]
 
 
 def test_a_driver_that_is_too_old(machine: Maker) -> None:
