@@ -11,9 +11,10 @@ line builds several loaders, each of them gets as many: those that live at once 
 hardly any of the others is waited for, the number is meant for that one alone, which takes an edit of the script:
 what gputune sets (`prove`, `sweep-loader`), it sets for all of the line.
 
-When it is wrong: when the storage cannot serve more readers at once than it does now, when the dataset serialises its
-workers by a lock that is not seen (of files, of a database; those of `multiprocessing` are, where they are entered by
-`with`), or when each worker's memory does not fit. An `IterableDataset` that does not share its samples out
+When it is wrong: in a short run, or under `--passive`, when the storage cannot serve more readers at once than it does
+now, or the dataset serialises its workers by a lock that is not seen (of files, of a database; those of
+`multiprocessing` are, where they are entered by `with`). In longer ones `serialized-workers` has tried that, and speaks
+instead. And when each worker's memory does not fit. An `IterableDataset` that does not share its samples out
 among the workers returns each of them once a worker: the finding says so unless the dataset asked `get_worker_info()`.
 Where one worker has a slow part of such a dataset, more of them may leave that part whole: nothing is sure then, and
 `straggling-worker` says what helps.
@@ -39,6 +40,7 @@ from gputune.finding import Finding, Speedup
 from gputune.flows import Flow, either, flows
 from gputune.prediction import Outlook, outlooks
 from gputune.rivals import CLOSE
+from gputune.turns import in_turn
 
 CHECKLIST = ("data loading", "1.4")
 
@@ -55,7 +57,7 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         alone = _is_waited_for_alone(outlook)
         workers, persistent, speedup = (outlook.by_itself() if alone else outlook).best_workers()
-        if workers > outlook.loader.num_workers and not _only_ordered(outlook, speedup):
+        if workers > outlook.loader.num_workers and not _only_ordered(outlook, speedup) and not in_turn(outlook):
             among = _for_one(outlook) if alone else _among(outlook.loader, lasting=persistent)
             yield _finding(outlook, workers, speedup, persistent=persistent, among=among)
     for flow, greedy in zip(flows(run), flows(run, greedy=True), strict=True):

@@ -89,6 +89,8 @@ class Kind(IntEnum):
     PIN = 20  # the thread of `pin_memory=True` copied a batch into page-locked memory: t0 it was unpickled, t1 it is
     #           handed on to next(); a iterator id, b CPU ns since the batch before (unpickling), d CPU ns from t0 on,
     #           c number of the batch in its pass; code: 0, or 1 + the thousandths of t0 to t1 without a CPU
+    DELAY = 21  # a worker was held up from t0 to t1 before it made a batch, to see whether it sets the pace: a the
+    #             moment (ns) at which all workers of its loader were to be
 
 
 class SpanCode(IntEnum):

@@ -105,6 +105,20 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slope:
+    """By how much later a loop's batches came for each second that all workers of a loader were held up.
+
+    1 where the workers set the pace, each by itself; 0 where something else does. `error` is its standard deviation,
+    `count` how often they were, `delay` s each time.
+    """
+
+    value: float
+    error: float
+    count: int
+    delay: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filing:
     """What one small file of a loader costs, in s, a copy opened as it was opened: a median of a few times, warm.
 
@@ -208,6 +222,7 @@ class Loader:
     freed: tuple[float, ...] = ()  # those in which it was until that was made: s up to there
     after: tuple[float, ...] = ()  # s from there on, same indices
     unhindered: tuple[float, ...] = ()  # those of which the maker did nothing else
+    slope: Slope | None = None  # what delays of its workers did to it
     early: tuple[int, ...] = ()  # batches behind the one that was waited for that had come before it, per next()
     order: str = ""  # of samples: fixed, or drawn from the loader's own generator or the shared one; "": not known
     draws: bool | None = None  # samples draw torch's shared random numbers in the training process; None: not known

@@ -344,7 +344,7 @@ class Outlook:
     def gain(self, setting: Setting, job: Job | None = None) -> Speedup:
         """Return what `setting` (and `job`, where the work itself changes) would buy over how the loop is now."""
         now = self.loop(self.now)
-        other = self if job is None else self._with(job)
+        other = self if job is None else self.altered(job)
         then = other.loop(setting)
         return self._interval(now, then, apart=bool(setting.workers))
 
@@ -356,7 +356,7 @@ class Outlook:
         and only at the least with the loop.
         """
         found, warm = self.gain(self.now, job), self.gain(self.now, warmest(job, self.loader))
-        likely = max(found.likely, self._makers_late(self, self._with(job)))
+        likely = max(found.likely, self._makers_late(self, self.altered(job)))
         return replace(found, likely=likely, high=max(found.high * likely / found.likely, warm.likely))
 
     def _makers_late(self, now: "Outlook", then: "Outlook") -> float:
@@ -375,7 +375,7 @@ class Outlook:
 
         def lasts(outlook: Outlook) -> float:
             made = tuple(replace(f, cpu=f.cpu + cpu, blocked=f.blocked + blocked) for f in outlook.job.fetches)
-            return max(TINY, outlook._with(replace(outlook.job, fetches=made)).loop(self.now) + self.between_passes)
+            return max(TINY, outlook.altered(replace(outlook.job, fetches=made)).loop(self.now) + self.between_passes)
 
         blamed = max(1.0, self.whole / lasts(now))
         return min(MOST, self.whole / lasts(then) / blamed)
@@ -434,12 +434,13 @@ class Outlook:
         cpus = [f.cpu / max(1, f.samples) for f in loader.fetches]
         quiet = min(cpus) * len(cpus) / max(TINY, sum(cpus))
         job = replace(self.job, fetches=tuple(replace(f, cpu=f.cpu * quiet) for f in self.job.fetches))
-        alone = self.whole / max(TINY, self._with(job).loop(setting) + rest)
+        alone = self.whole / max(TINY, self.altered(job).loop(setting) + rest)
         tangled = SPINNING if (loader.worker_threads or 1) <= self.job.cpus else THROTTLED
         likely = min(MOST, max(alone, crowded, tangled))
         return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=MOST, at_least=True)
 
-    def _with(self, job: Job) -> "Outlook":
+    def altered(self, job: Job) -> "Outlook":
+        """Return the outlook for this very loop over other work."""
         return self._also(self.loader, job)
 
     def _also(self, loader: Loader, job: Job | None = None) -> "Outlook":
@@ -527,7 +528,7 @@ class Outlook:
 
     def _with_fewer_cpus(self, taken: float, job: Job, now: float, then: float, chosen: tuple[int, bool]) -> Speedup:
         """Return what a choice of workers that makes the loop last `then` s buys if so many CPUs are not there."""
-        left = self._with(replace(job, cpus=max(0.1, job.cpus - taken)))
+        left = self.altered(replace(job, cpus=max(0.1, job.cpus - taken)))
         return self._interval(now, max(then, left._seconds(*chosen)), apart=True)
 
     def _beside_strangers(self, found: Speedup, now: float, then: float, chosen: tuple[int, bool]) -> Speedup:
@@ -546,7 +547,7 @@ class Outlook:
     def _smallest(self, numbers: Sequence[int], *, persistent: bool) -> tuple[int, bool]:
         """Choose for batches a little slower than measured: advice on the very edge would be taken back next time."""
         stressed = replace(self.job, fetches=tuple(replace(f, blocked=f.blocked * STRESS) for f in self.job.fetches))
-        other = self._with(stressed)
+        other = self.altered(stressed)
         tried = {n: other.loop(Setting(n, self.now.prefetch, persistent)) for n in numbers}
         best = min(tried.values())
         return min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH), persistent
@@ -603,7 +604,7 @@ class Outlook:
         fresh = self.loader.fresh * (1 - share) if smaller else 0.0
 
         def gain(job: Job) -> Speedup:
-            return self._interval(self.loop(self.now), max(TINY, self._with(job).loop(self.now) - fresh))
+            return self._interval(self.loop(self.now), max(TINY, self.altered(job).loop(self.now) - fresh))
 
         found = gain(likely).down_to(gain(sure))
         return replace(found, high=max(found.high, gain(warmest(most, self.loader)).high))
@@ -684,7 +685,7 @@ class Outlook:
         job, held = _handing(self.job, usual), loader.num_workers and not self.job.pins
         longer = max(0.0, mean(_handovers(loader)) * free - usual) if held else 0.0
         later = min(longer, max(0.0, delivery - usual)) if prompt else longer
-        now = self._with(replace(job, steps=tuple(_later(job, step, longer) for step in job.steps)))
+        now = self.altered(replace(job, steps=tuple(_later(job, step, longer) for step in job.steps)))
         cheaper = replace(
             _handing(job, min(delivery, usual)),
             fetches=tuple(_cheaper(work, f, excess) for work, f in zip(job.fetches, loader.fetches, strict=True)),

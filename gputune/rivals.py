@@ -36,6 +36,7 @@ LOADING = Rivals(
         "worker-restart",
         "oversubscribed-workers",
         "few-workers",
+        "serialized-workers",
         "straggling-worker",
         "slow-pinning",
         "heavy-collate",

@@ -22,7 +22,7 @@ from gputune.units import NS
 LOOPING = frozenset({int(Kind.BATCH), int(Kind.STEP)})  # made once: it is asked for every record
 MEMBER, ITERATOR, BACKWARD = int(Kind.MEMBER), int(Kind.ITERATOR), int(Kind.BACKWARD)  # likewise
 STOPPING = frozenset({"stopped", "continued"})
-MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED)})
+MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), int(Kind.DELAY)})
 ORPHANS = 4096  # records of workers kept until their training process has named them
 
 

@@ -10,6 +10,7 @@ from gputune.company import Companions
 from gputune.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Record
 from gputune.features import Epoch, Fetch, Filing, Loader, Trend
 from gputune.figures import mean
+from gputune.gathering.delays import Delays
 from gputune.gathering.handover import Handed, Handovers
 from gputune.gathering.pinning import Pinning
 from gputune.gathering.pipeline import PipelineState
@@ -97,6 +98,7 @@ class LoaderState:
         self._early: deque[int] = deque(maxlen=KEPT)
         self._handovers: dict[int, Handovers] = {}
         self._pinning = Pinning()
+        self.delays = Delays(self.num_workers, maybe(settings.get("prefetch_factor")) or TYPICAL_PREFETCH)
         self._types: dict[str, int] = {}
         self._shape: tuple[int, ...] = ()
         self.shards: bool | None = None
@@ -196,6 +198,7 @@ class LoaderState:
         elif record.a in self._handovers:
             self._handovers[record.a].taken(record.b, record.t0, record.t1 - picking, record.d)
         self.settling.take(record.t1)
+        self.delays.came(record.t1)
         self.batches += 1
         self.samples += record.c or self.batch_size or 0
         self._without_gradients += not self._gradients
@@ -381,6 +384,7 @@ class LoaderState:
             after=tuple(self._handed.after),
             unhindered=tuple(self._handed.unhindered),
             early=tuple(self._early),
+            slope=self.delays.told,
             order=str(settings.get("order") or ""),
             shards=self._shards(),
             wait_total=self._wait_total / NS,

@@ -455,7 +455,7 @@ class Training:
             self._files(fields)
 
     def fetched(self, iterator: int, record: Record, worker: int) -> None:
-        """Take a FETCH, READS or LOCKED record: of this process (`worker` -1), or of a worker of its iterators."""
+        """Take a record of making batches: of this process (`worker` -1), or of a worker of its iterators."""
         loader = self._loaders.get(self._of.get(iterator, -1))
         if loader is None:
             return
@@ -463,6 +463,8 @@ class Training:
             loader.reads(record, iterator)
         elif record.kind == Kind.LOCKED:
             loader.locked(record)
+        elif record.kind == Kind.DELAY:
+            loader.delays.delayed(worker, record)
         else:
             loader.fetch(record, iterator, worker)
 

@@ -3,7 +3,7 @@
 import os
 import time
 
-from gputune_guest import patching, reads, ring, spans, wrapping
+from gputune_guest import delaying, patching, reads, ring, spans, wrapping
 from gputune_guest.words import FETCH, INLINE, PLAIN, WORKER
 
 now = ring.now
@@ -18,6 +18,7 @@ SHORT = 1_000_000  # ns; after a fetch in the training process shorter than this
 SELDOM = 16  # each 16th is asked how long it waited for a CPU: asking costs two system calls
 
 _worker = None  # (id, how many) in a DataLoader worker
+_delaying = None  # what holds it up now and then
 _told = False
 _schedstat = None  # descriptor of the worker's own
 _local = spans.local
@@ -118,6 +119,8 @@ class _Call:
 
 
 def _began(args, _kwargs):
+    if _delaying is not None:
+        _delaying.before()
     call = _Call()
     call.inline = inline = _worker is None
     call.cpu = cpu = cpu_of_thread if inline else cpu_of_process
@@ -141,6 +144,8 @@ def _fetched(call, data, error):
     if call.lead is not None:
         _tell(used, cpu_of_thread() - call.lead)
     _local.short = t1 - t0 < SHORT
+    if _delaying is not None:
+        _delaying.after(t0, t1)
     _write(t0, t1, used, waited, call.collate, data, inline)
     if look is not None:
         reads.end(look, t0, t1, call.collate.count if call.collate is not None else 0)
@@ -177,11 +182,12 @@ def _worker_loop(original):
     names = original.__code__.co_varnames[: original.__code__.co_argcount]
 
     def before(args, kwargs):
-        global _worker
+        global _worker, _delaying
         t0 = now()
         given = dict(zip(names, args))  # noqa: B905 - 3.8 has no strict
         given.update(kwargs)
         _worker = (given.get("worker_id", -1), given.get("num_workers", 0))
+        _delaying = delaying.Delaying() if delaying.wanted(_worker[1]) else None
         ring.become_worker()
         spans.silence()
         record(WORKER, 0, t0, 0, _worker[0], _worker[1])
@@ -209,8 +215,8 @@ def _hook_fetch(module):
 
 
 def _forked():
-    global _worker, _told, _written, _schedstat
-    _worker, _told, _written = None, False, 0
+    global _worker, _told, _written, _schedstat, _delaying
+    _worker, _told, _written, _delaying = None, False, 0, None
     _schedstat = _local.schedstat = None
 
 

@@ -1,7 +1,7 @@
 """The numbers of `gputune/events.py`, said again: the island imports nothing of gputune. A test compares them."""
 
 BATCH, FETCH, SPAN, STEP, GAP, WORKER, BACKWARD, ITERATOR, MEMBER, FORWARD, GUEST, READS = range(1, 13)
-RENDEZVOUS, PICK, LOCKED, DEVICE, SEGMENT, MEMORY, OOM, PIN = range(13, 21)
+RENDEZVOUS, PICK, LOCKED, DEVICE, SEGMENT, MEMORY, OOM, PIN, DELAY = range(13, 22)
 
 LOADER_START = 2
 COPY_H2D = 4

@@ -1,0 +1,72 @@
+"""The workers wait for each other: whatever their number, one batch is made at a time.
+
+What it sees: in a run of some minutes the workers are held up now and then for half of the time that a batch takes
+them, all of them at once (`watch --passive`: never). Where each makes its batches by itself, and the loop waits for
+them, these come later by as much. Where they come hardly later at all, the workers stand in line for something, and
+the line is there whether one of them comes a little later or not: a lock of files or of a database, one server, one
+connection, one thread that reads for all of them. No clock of a worker tells that from waiting of its own.
+
+Why it matters: more workers would only make the line longer.
+
+What to do: give each worker its own (open the file or the connection in the worker, not before it is forked; one
+reader each), ask for a whole batch at once (`__getitems__`), copy the data to where it can be read side by side, or
+drop the lock where the data is only read.
+
+When it is wrong: where workers and training share CPUs so that the time of one is the others' (the replay knows CPUs,
+and is asked first), and where a server answers several at a time, but not as many as there are workers: then fewer
+stand in line than is taken for granted, and less is won.
+
+Sources: Curtsinger and Berger, "Coz: Finding Code that Counts with Causal Profiling", SOSP 2015, which slows everything
+else to see what a part is worth; docs/experiments.md.
+"""
+
+from collections.abc import Iterator
+
+from gputune.features import Features, Slope
+from gputune.finding import Finding
+from gputune.prediction import Outlook, outlooks
+from gputune.turns import in_turn, side_by_side
+
+CHECKLIST = ("data loading", "1.4")
+
+WAITING = 0.05  # of the loop in next(): below it, no loader can give back five percent
+MORE = 1.25  # by which twice the workers would have to help for it to be wrong
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for outlook in outlooks(run):
+        slope = in_turn(outlook) if outlook.starving >= WAITING else None
+        if slope is not None:
+            yield _finding(outlook, slope)
+
+
+def _finding(outlook: Outlook, slope: Slope) -> Finding:
+    loader, speedup = outlook.loader, side_by_side(outlook)
+    ms, later = slope.delay * 1e3, max(0.0, slope.value) * slope.delay * 1e3
+    return Finding(
+        id="serialized-workers",
+        says=(
+            f"the loop waits {outlook.starving:.0%} of its time for batches, and its {loader.num_workers} workers make "
+            f"them in turn: held up {slope.count} times for {ms:.3g} ms, they were {later:.2g} ms late"
+        ),
+        do=(
+            "find what only one of them can use at a time (a lock, a file, a connection, a server): give each worker "
+            "its own, or ask for a whole batch at once; more workers bring nothing"
+        ),
+        share_lost=max(0.0, 1 - 1 / speedup.likely),
+        speedup=speedup,
+        basis="measured: what holding all workers up did to the pace; replayed: the loop if none waited for another",
+        falsified_by=f"samples/s with twice the workers above x{MORE:g} of this run's",
+        effect="unknown",
+        because="it depends on what they share",
+        evidence={
+            "waiting": outlook.starving,
+            "slope": slope.value,
+            "slope_error": slope.error,
+            "times": slope.count,
+            "delay_s": slope.delay,
+            "batch_s": outlook.making,
+            "num_workers": loader.num_workers,
+        },
+        where=loader.where,
+    )

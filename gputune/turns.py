@@ -1,0 +1,49 @@
+"""Whether the workers of a loader make batches side by side or in turn: what holding them up did, beside the replay.
+
+The replay takes each worker's waiting for its own. Where all of them wait for each other, at a lock of files, a server
+or a disk, more of them would bring nothing, and no clock of theirs tells that. Held up for a moment, it shows: what
+the others do meanwhile makes up for it.
+"""
+
+from dataclasses import replace
+
+from gputune.features import Slope
+from gputune.figures import TINY
+from gputune.finding import Speedup
+from gputune.prediction import Outlook
+
+LEAST = 3  # times that the workers were held up: fewer say nothing
+SURE = 2.0  # standard errors
+FAR = 0.5  # of what the replay has: a pace that depends on the workers by less is not set by them one by one
+SETS = 0.3  # of a delay by which the replay has the batches come later, where workers set the pace
+
+
+def expected(outlook: Outlook, delay: float) -> float:
+    """Return the slope that the replay has for workers that are held up `delay` s for each batch."""
+    held = tuple(replace(work, blocked=work.blocked + delay) for work in outlook.job.fetches)
+    then = outlook.altered(replace(outlook.job, fetches=held)).loop(outlook.now)
+    each = delay * outlook.batches / max(1, outlook.now.workers)
+    return (then - outlook.loop(outlook.now)) / max(TINY, each)
+
+
+def in_turn(outlook: Outlook) -> Slope | None:
+    """Return what holding the workers up did, where that shows that they make batches in turn; else None."""
+    slope = outlook.loader.slope
+    if slope is None or slope.count < LEAST or outlook.now.workers < 2:
+        return None
+    usual = expected(outlook, slope.delay)
+    return slope if usual >= SETS and slope.value + SURE * slope.error < FAR * usual else None
+
+
+def side_by_side(outlook: Outlook) -> Speedup:
+    """Return what it would buy if none of the workers waited for another one; at the least half of that waiting goes.
+
+    As each of them is always waiting but one, what one does by itself is its part of the time that all of them take.
+    """
+    workers = outlook.now.workers
+
+    def gain(left: float) -> Speedup:
+        apart = tuple(replace(work, blocked=work.blocked * left) for work in outlook.job.fetches)
+        return outlook.gain(outlook.now, replace(outlook.job, fetches=apart))
+
+    return gain(1 / workers).down_to(gain((1 + 1 / workers) / 2))

@@ -1,0 +1,219 @@
+"""Workers are held up in the same moments, seldom and briefly, and what that does tells whether they stand in line.
+
+A pool of workers is played on a clock of its own: what makes batches, and how, is known there.
+"""
+
+import heapq
+import importlib.util
+import random
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from gputune.events import Kind, Record
+from gputune.features import Slope
+from gputune.gathering.delays import Delays
+from tests.guest.conftest import GUEST
+
+MS = 1_000_000
+START = 77_123_456_789 * 1000  # ns of the monotonic clock
+WORKERS, PREFETCH = 4, 2
+
+
+def island(ring: Any, name: str = "delaying") -> Any:
+    """Load a module of the guest by itself, with a pretended ring."""
+    spec = importlib.util.spec_from_file_location(f"island_{name}", GUEST / "gputune_guest" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    package, words = ModuleType("gputune_guest"), ModuleType("gputune_guest.words")
+    package.ring, words.DELAY = ring, int(Kind.DELAY)  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "gputune_guest", package)
+        patch.setitem(sys.modules, "gputune_guest.words", words)
+        spec.loader.exec_module(module)
+    return module
+
+
+class Ring:
+    """Passes on what is recorded."""
+
+    now = staticmethod(time.monotonic_ns)
+
+    def __init__(self) -> None:
+        self.record: Callable[..., None] = lambda *_: None
+
+
+RING = Ring()
+delaying = island(RING)
+
+
+class Worker:
+    """One that makes a batch `made(t)` after it began, as the pool has it."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.t, self.slept, self.made = number, START, 0, 0
+        self.delays = delaying.Delaying(lambda: self.t, self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.t += round(seconds * 1e9)
+        self.slept += round(seconds * 1e9)
+
+
+class Pool:
+    """Workers of a loader whose batches are delivered in order, and a training that takes `step` ns for each."""
+
+    def __init__(self, step: int) -> None:
+        self.workers = [Worker(number) for number in range(WORKERS)]
+        self.told = Delays(WORKERS, PREFETCH)
+        self.step = step
+        self.moments: list[tuple[int, int, int]] = []
+        self._now: Worker = self.workers[0]
+        RING.record = self._record
+
+    def _record(self, kind: int, code: int, t0: int, t1: int, a: int) -> None:
+        assert (kind, code) == (Kind.DELAY, 0)
+        self.moments.append((a, self._now.number, t1 - t0))
+        self.told.delayed(self._now.number, Record(kind, code, t0, t1, a, 0, 0, 0, 0))
+
+    def run(self, seconds: float, making: Callable[[int], int]) -> None:
+        """`making(t)`: when a batch is done that is begun at `t`."""
+        ready: dict[int, int] = {}
+        queue = {worker.number: [START] * PREFETCH for worker in self.workers}
+        began = [(START, worker.number) for worker in self.workers]
+        heapq.heapify(began)
+        came, number = START, 0
+        while came < START + seconds * 1e9:
+            while number not in ready:
+                t0, who = heapq.heappop(began)
+                worker = self._now = self.workers[who]
+                worker.t = t0
+                worker.delays.before()
+                if worker.t > t0:  # others come first meanwhile
+                    heapq.heappush(began, (worker.t, who))
+                    continue
+                worker.t = making(t0)
+                worker.delays.after(t0, worker.t)
+                ready[worker.made * WORKERS + who] = worker.t
+                worker.made += 1
+                queue[who].pop(0)
+                if queue[who]:
+                    heapq.heappush(began, (max(worker.t, queue[who][0]), who))
+            came = max(came + self.step, ready.pop(number))
+            self.told.came(came)
+            who = number % WORKERS
+            if not queue[who]:
+                heapq.heappush(began, (max(self.workers[who].t, came), who))
+            queue[who].append(came)
+            number += 1
+
+
+def alone(seed: int = 1, ms: float = 20) -> Callable[[int], int]:
+    """Each batch is made by itself, in 20 ms give or take a tenth."""
+    draws = random.Random(seed)
+    return lambda t: t + round(draws.gauss(ms, ms / 10) * MS)
+
+
+class Lock:
+    """A batch takes 5 ms under a lock that one worker holds at a time, and 1 ms beside it."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.free, self.draws = START, random.Random(seed)
+
+    def __call__(self, t: int) -> int:
+        self.free = max(self.free, t) + round(self.draws.gauss(5, 0.5) * MS)
+        return self.free + MS
+
+
+def found(pool: Pool) -> Slope:
+    slope = pool.told.told
+    assert slope is not None
+    return slope
+
+
+def test_batches_of_workers_that_set_the_pace_come_later_by_as_much() -> None:
+    it = Pool(2 * MS)
+    it.run(90, alone())
+    slope = found(it)
+    assert slope.count >= 10
+    assert slope.value == pytest.approx(1, abs=0.2)
+    assert slope.error < 0.2
+    assert slope.delay == pytest.approx(0.010, rel=0.1)
+
+
+def test_those_of_workers_that_stand_in_line_do_not() -> None:
+    it = Pool(2 * MS)
+    it.run(90, Lock())
+    slope = found(it)
+    assert slope.count >= 10
+    assert abs(slope.value) < 0.25
+    assert slope.error < 0.2
+
+
+def test_a_worker_that_is_idle_is_not_held_up() -> None:
+    it = Pool(30 * MS)
+    it.run(30, alone())
+    assert it.moments == []
+
+
+@pytest.mark.parametrize("making", [alone(), alone(2, 120), Lock()])
+def test_it_costs_no_more_than_its_share(making: Callable[[int], int]) -> None:
+    it = Pool(1 * MS)
+    it.run(120, making)
+    for worker in it.workers:
+        assert 0 < worker.slept <= (delaying.SHARE * 120 + 0.1) * 1e9
+
+
+def test_nothing_is_done_in_the_first_moments() -> None:
+    it = Pool(1 * MS)
+    it.run(1, alone(ms=1))
+    assert it.moments == []
+
+
+def test_workers_whose_slots_differ_have_those_of_the_longer_ones_in_common() -> None:
+    short, long = 10 * MS, 30 * MS
+    moments = {delaying.slot(t, short)[0] for t in range(START, START + 600_000 * MS, 100 * MS)}
+    rare = {delaying.slot(t, long)[0] for t in range(START + 60_000 * MS, START + 540_000 * MS, 100 * MS)}
+    assert rare < moments
+    assert len(moments) == pytest.approx(600 / 4.3, rel=0.1)
+    apart = [b - a for a, b in pairwise(sorted(moments))]
+    assert max(apart) > 1.2 * min(apart)  # no rhythm
+
+
+def test_a_moment_is_met_once_and_never_before_it_is_due() -> None:
+    for length in (MS, 7 * MS, 400 * MS):
+        t, met = START, []
+        while t < START + 3_000_000 * MS:
+            begins, until = delaying.slot(t, length)
+            assert until > t
+            if begins <= t:
+                met.append(begins)
+                assert delaying.slot(until - 1, length)[0] == begins
+            t = until
+        assert met == sorted(set(met))
+
+
+@pytest.mark.parametrize(
+    ("environ", "workers", "wanted"),
+    [
+        ({}, 4, True),
+        ({}, 1, False),
+        ({"GPUTUNE_PASSIVE": "1"}, 4, False),
+        ({"GPUTUNE_PASSIVE": "0"}, 4, True),
+        ({"GPUTUNE_TRIAL": "{}"}, 4, False),
+        ({"GPUTUNE_STEER": "/steer"}, 4, False),
+    ],
+)
+def test_it_is_left_where_times_are_compared_or_somebody_said_no(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], workers: int, wanted: bool
+) -> None:
+    for name in ("GPUTUNE_PASSIVE", "GPUTUNE_TRIAL", "GPUTUNE_STEER"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert delaying.wanted(workers) is wanted
