@@ -15,15 +15,18 @@ from gputune.prediction import Outlook
 LEAST = 3  # times that the workers were held up: fewer say nothing
 SURE = 2.0  # standard errors
 FAR = 0.5  # of what the replay has: a pace that depends on the workers by less is not set by them one by one
-SETS = 0.3  # of a delay by which the replay has the batches come later, where workers set the pace
+SELDOM = 8  # batches of each worker, one of which is late in the replay
+SETS = 0.7  # of a delay by which the replay has the batches come later, where workers set the pace
 
 
 def expected(outlook: Outlook, delay: float) -> float:
-    """Return the slope that the replay has for workers that are held up `delay` s for each batch."""
-    held = tuple(replace(work, blocked=work.blocked + delay) for work in outlook.job.fetches)
+    """Return the slope that the replay has for workers that are held up `delay` s, all at once, now and then."""
+    workers, fetches = max(1, outlook.now.workers), outlook.job.fetches
+    moments = [number // workers % SELDOM == 0 for number in range(len(fetches))]
+    held = tuple(replace(work, blocked=work.blocked + delay * now) for work, now in zip(fetches, moments, strict=True))
     then = outlook.altered(replace(outlook.job, fetches=held)).loop(outlook.now)
-    each = delay * outlook.batches / max(1, outlook.now.workers)
-    return (then - outlook.loop(outlook.now)) / max(TINY, each)
+    delayed = delay * outlook.batches / workers * sum(moments) / max(1, len(moments))
+    return (then - outlook.loop(outlook.now)) / max(TINY, delayed)
 
 
 def in_turn(outlook: Outlook) -> Slope | None:

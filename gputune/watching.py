@@ -48,7 +48,7 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
 def environment(rings: str, steer: str = "", *, passive: bool = False) -> dict[str, str | None]:
     """Return what changes for the command: where its guests come from, where they write, who steers them.
 
-    `passive`: none of them may hold a device back.
+    `passive`: none of them may hold a device or a worker back.
     """
     changes: dict[str, str | None] = dict.fromkeys(name for name in CONSUMED if name in os.environ)
     guest = folders.guest()

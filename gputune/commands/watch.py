@@ -96,7 +96,9 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--no-stacks", is_flag=True, help="Take no stacks of the training (no py-spy).")
 @click.option("--quiet", is_flag=True, help="Print no verdict; `gputune report` shows it later.")
 @click.option(
-    "--passive", is_flag=True, help="Never hold the device back to time its work (at most 0.3 % of the time)."
+    "--passive",
+    is_flag=True,
+    help="Hold nothing back to see what it does, neither device nor workers (else at most 0.3 % of the time).",
 )
 @click.option("--all-devices", is_flag=True, help="Read every GPU, not only those of the command.")
 @click.option("--prove", metavar="ID", help="Afterwards run it again, to prove that finding (`top`: the best).")

@@ -1,0 +1,65 @@
+"""serialized-workers speaks where holding the workers up did not make their batches later, else few-workers does."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.advisors.serialized_workers import advise
+from gputune.features import Features, Slope
+from gputune.judging import judge
+from gputune.prediction import outlooks
+from gputune.turns import SETS, expected
+
+LINE = Slope(value=0.05, error=0.06, count=12, delay=0.010)
+# a batch takes each of four workers 20 ms, 15 of which it waits for the others; the loop gets one every 5 ms
+WAITS = {"num_workers": 4, "blocked": 0.020, "step": 0.001, "waits": (0.004,), "cpus": 8}
+
+
+def held_up(run: Features, slope: Slope | None) -> Features:
+    (process,) = run.processes
+    loaders = tuple(replace(loader, slope=slope) for loader in process.loaders)
+    return replace(run, processes=(replace(process, loaders=loaders),))
+
+
+def test_workers_in_line_are_told_and_more_of_them_are_not_advised(run) -> None:
+    (finding,) = judge(held_up(run(**WAITS), LINE))
+    assert finding.id == "serialized-workers"
+    assert finding.change == {}
+    assert "its 4 workers make them in turn: held up 12 times for 10 ms, they were 0.5 ms late" in finding.says
+    assert finding.evidence["slope"] == 0.05
+    assert finding.speedup.likely == pytest.approx(5 / 2.2, rel=0.1)  # a step, and handing over what takes 5 ms to make
+    assert finding.speedup.low == pytest.approx(5 / (0.6 * 5), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "slope",
+    [
+        None,
+        Slope(value=1.02, error=0.1, count=12, delay=0.010),
+        replace(LINE, count=2),
+        replace(LINE, error=0.4),
+        replace(LINE, value=0.6),
+    ],
+    ids=["never", "by-themselves", "too-few", "unsure", "between"],
+)
+def test_where_that_does_not_show_more_workers_are_the_advice(run, slope: Slope | None) -> None:
+    (finding,) = judge(held_up(run(**WAITS), slope))
+    assert finding.id == "few-workers"
+
+
+def test_workers_that_take_turns_at_the_cpus_stand_in_no_other_line(run) -> None:
+    """The replay has such a slope as well: eight workers that compute on two CPUs."""
+    fetches = [(0.008 + 0.0005 * (n * 7 % 9), 0.0) for n in range(90)]
+    crowd = run(num_workers=8, fetches=fetches, queued=0.030, step=0.001, waits=(0.004,), cpus=2)
+    (outlook,) = outlooks(crowd)
+    assert expected(outlook, 0.010) < SETS / 2
+    assert list(advise(held_up(crowd, LINE))) == []
+
+
+def test_the_replay_has_a_slope_of_one_for_workers_that_set_the_pace(run) -> None:
+    (outlook,) = outlooks(run(**WAITS))
+    assert expected(outlook, 0.010) == pytest.approx(1, abs=0.1)
+
+
+def test_is_silent_where_nobody_waits(run) -> None:
+    assert judge(held_up(run(num_workers=4, blocked=0.020, step=0.010), LINE)) == []
