@@ -159,7 +159,7 @@ $(LOOPS)/.ready: $(READY)
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
 		> "$$($(LOOPS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/libraries.pth"
 	$(LOOPS)/bin/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" \
-		lightning transformers accelerate webdataset tensorflow-cpu
+		lightning transformers accelerate webdataset torchdata tensorflow-cpu
 	$(LOOPS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 

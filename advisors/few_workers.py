@@ -40,7 +40,7 @@ from gputune.finding import Finding, Speedup
 from gputune.flows import Flow, either, flows
 from gputune.prediction import Outlook, outlooks
 from gputune.rivals import CLOSE
-from gputune.turns import in_turn
+from gputune.turns import by_one, in_turn
 
 CHECKLIST = ("data loading", "1.4")
 
@@ -57,7 +57,8 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         alone = _is_waited_for_alone(outlook)
         workers, persistent, speedup = (outlook.by_itself() if alone else outlook).best_workers()
-        if workers > outlook.loader.num_workers and not _only_ordered(outlook, speedup) and not in_turn(outlook):
+        stuck = _only_ordered(outlook, speedup) or in_turn(outlook) or by_one(outlook)
+        if workers > outlook.loader.num_workers and not stuck:
             among = _for_one(outlook) if alone else _among(outlook.loader, lasting=persistent)
             yield _finding(outlook, workers, speedup, persistent=persistent, among=among)
     for flow, greedy in zip(flows(run), flows(run, greedy=True), strict=True):

@@ -4,13 +4,14 @@ What it sees: in a run of some minutes the workers are held up now and then for 
 them, all of them at once (`watch --passive`: never). Where each makes its batches by itself, and the loop waits for
 them, these come later by as much. Where they come hardly later at all, the workers stand in line for something, and
 the line is there whether one of them comes a little later or not: a lock of files or of a database, one server, one
-connection, one thread that reads for all of them. No clock of a worker tells that from waiting of its own.
+connection, one thread that reads for all of them. No clock of a worker tells that from waiting of its own. And in
+any run: of a stream, one worker of several that makes nearly all batches, for there are fewer shards than workers.
 
 Why it matters: more workers would only make the line longer.
 
 What to do: give each worker its own (open the file or the connection in the worker, not before it is forked; one
-reader each), ask for a whole batch at once (`__getitems__`), copy the data to where it can be read side by side, or
-drop the lock where the data is only read.
+reader each; as many shards as workers), ask for a whole batch at once (`__getitems__`), copy the data to where it can
+be read side by side, or drop the lock where the data is only read.
 
 When it is wrong: where workers and training share CPUs so that the time of one is the others' (the replay knows CPUs,
 and is asked first), and where a server answers several at a time, but not as many as there are workers: then fewer
@@ -25,7 +26,7 @@ from collections.abc import Iterator
 from gputune.features import Features, Slope
 from gputune.finding import Finding
 from gputune.prediction import Outlook, outlooks
-from gputune.turns import in_turn, side_by_side
+from gputune.turns import by_one, in_turn, shared_out, side_by_side
 
 CHECKLIST = ("data loading", "1.4")
 
@@ -35,8 +36,12 @@ MORE = 1.25  # by which twice the workers would have to help for it to be wrong
 
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
-        slope = in_turn(outlook) if outlook.starving >= WAITING else None
-        if slope is not None:
+        if outlook.starving < WAITING:
+            continue
+        share, slope = by_one(outlook), in_turn(outlook)
+        if share:
+            yield _of_one(outlook, share)
+        elif slope is not None:
             yield _finding(outlook, slope)
 
 
@@ -66,6 +71,34 @@ def _finding(outlook: Outlook, slope: Slope) -> Finding:
             "times": slope.count,
             "delay_s": slope.delay,
             "batch_s": outlook.making,
+            "num_workers": loader.num_workers,
+        },
+        where=loader.where,
+    )
+
+
+def _of_one(outlook: Outlook, share: float) -> Finding:
+    loader, speedup = outlook.loader, shared_out(outlook)
+    return Finding(
+        id="serialized-workers",
+        says=(
+            f"the loop waits {outlook.starving:.0%} of its time for batches, and one of its {loader.num_workers} "
+            f"workers makes {share:.0%} of them: the dataset has nothing to read for the others"
+        ),
+        do=(
+            f"split the data into a multiple of {loader.num_workers} shards, or share the samples of a shard out among "
+            "the workers (`get_worker_info()`); more workers bring nothing"
+        ),
+        share_lost=max(0.0, 1 - 1 / speedup.likely),
+        speedup=speedup,
+        basis="DataLoader replayed over the measured times of its batches and steps, with all workers at work",
+        falsified_by=f"samples/s with as many shards as workers below x{speedup.low:.2f} of this run's",
+        effect="changes-order",
+        evidence={
+            "waiting": outlook.starving,
+            "of_one": share,
+            "batch_s": outlook.making,
+            "step_s": outlook.stepping,
             "num_workers": loader.num_workers,
         },
         where=loader.where,

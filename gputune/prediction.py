@@ -439,9 +439,9 @@ class Outlook:
         likely = min(MOST, max(alone, crowded, tangled))
         return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=MOST, at_least=True)
 
-    def altered(self, job: Job) -> "Outlook":
-        """Return the outlook for this very loop over other work."""
-        return self._also(self.loader, job)
+    def altered(self, job: Job, loader: Loader | None = None) -> "Outlook":
+        """Return the outlook for this very loop over other work, or by another loader."""
+        return self._also(loader or self.loader, job)
 
     def _also(self, loader: Loader, job: Job | None = None) -> "Outlook":
         """Return the outlook for this very loop with something else about its loader or its work."""

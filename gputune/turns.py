@@ -1,10 +1,11 @@
-"""Whether the workers of a loader make batches side by side or in turn: what holding them up did, beside the replay.
+"""Whether the workers of a loader make batches side by side: what holding them up did, beside the replay.
 
 The replay takes each worker's waiting for its own. Where all of them wait for each other, at a lock of files, a server
 or a disk, more of them would bring nothing, and no clock of theirs tells that. Held up for a moment, it shows: what
 the others do meanwhile makes up for it.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 from gputune.features import Slope
@@ -15,6 +16,7 @@ from gputune.prediction import Outlook
 LEAST = 3  # times that the workers were held up: fewer say nothing
 SURE = 2.0  # standard errors
 FAR = 0.5  # of what the replay has: a pace that depends on the workers by less is not set by them one by one
+ALL = 0.9  # of the batches, made by one of several workers: the others have nothing to read
 SELDOM = 8  # batches of each worker, one of which is late in the replay
 SETS = 0.7  # of a delay by which the replay has the batches come later, where workers set the pace
 
@@ -36,6 +38,22 @@ def in_turn(outlook: Outlook) -> Slope | None:
         return None
     usual = expected(outlook, slope.delay)
     return slope if usual >= SETS and slope.value + SURE * slope.error < FAR * usual else None
+
+
+def by_one(outlook: Outlook) -> float:
+    """Return the share of the batches that one worker makes, where the others of a stream have next to none; else 0."""
+    loader = outlook.loader
+    if not loader.iterable or loader.num_workers < 2:
+        return 0.0
+    made = Counter(fetch.worker for fetch in loader.fetches)
+    share = max(made.values(), default=0) / max(1, made.total())
+    return share if share >= ALL else 0.0
+
+
+def shared_out(outlook: Outlook) -> Speedup:
+    """Return what it would buy if all workers had as much to read as the one that makes the batches."""
+    alone = outlook.altered(outlook.job, replace(outlook.loader, num_workers=1))
+    return alone.gain(outlook.now)
 
 
 def side_by_side(outlook: Outlook) -> Speedup:

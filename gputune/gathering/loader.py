@@ -385,6 +385,7 @@ class LoaderState:
             unhindered=tuple(self._handed.unhindered),
             early=tuple(self._early),
             slope=self.delays.told,
+            own_kind=str(settings.get("own_kind") or ""),
             order=str(settings.get("order") or ""),
             shards=self._shards(),
             wait_total=self._wait_total / NS,

@@ -55,6 +55,17 @@ class TakenApart(GputuneError):  # noqa: N818 - as above
         )
 
 
+class OwnKind(GputuneError):  # noqa: N818 - as above
+    """The loader's iterators are no torch's: they cannot be served under other settings while they last."""
+
+    def __init__(self, script: str, where: str, kind: str) -> None:
+        super().__init__(
+            f"the loader at `{clean(where, 60)}` of `{script}` is a {clean(kind, 60)}, whose iterators are its own: "
+            "its settings cannot be changed while it is iterated",
+            hint="`gputune watch` says what would help, and `gputune prove RUN` tries that",
+        )
+
+
 class NoLoader(GputuneError):  # noqa: N818 - as above
     """No batch of a DataLoader was seen."""
 
@@ -202,7 +213,7 @@ class Profile:
 def profile(start: Start, script: str, where: str = "") -> Profile:
     """Return what a start of the script shows of the loader that it timed.
 
-    Raises NoLoader, OnlyEvaluated, TakenApart, TooShort or TooSlow.
+    Raises NoLoader, OnlyEvaluated, OwnKind, TakenApart, TooShort or TooSlow.
     """
     run = start.run
     found = [(p, x) for p in (run.processes if run else ()) for x in p.loaders if _fits(x, start.where)]
@@ -210,6 +221,8 @@ def profile(start: Start, script: str, where: str = "") -> Profile:
         raise _no_loader(start, script, where)
     process, loader = max(found, key=lambda pair: (pair[1].batches, pair[1].wait_total))
     outlook = Outlook(run, process, loader)
+    if loader.own_kind:
+        raise OwnKind(script, loader.where, loader.own_kind)
     if loader.apart is not None and not outlook.known:
         raise TakenApart(script, loader.where)
     if not start.rates or not outlook.known:

@@ -14,7 +14,7 @@ from gputune.features import Features
 from gputune.hygiene import clean
 from gputune.steering import Orders
 from gputune.sweep.choosing import Tally, best, gain, unsteadiness
-from gputune.sweep.profile import Profile, TakenApart, profile
+from gputune.sweep.profile import OwnKind, Profile, TakenApart, profile
 from gputune.sweep.search import Found, Outcome, Search
 from gputune.sweep.settings import Setting
 from gputune.sweep.starting import Start, State, most_waited
@@ -111,7 +111,7 @@ class Tuner:
                 continue
             try:
                 return profile(found, "the script", found.where)
-            except TakenApart as why:
+            except (OwnKind, TakenApart) as why:
                 self.story.why = str(why.args[0])
             except GputuneError:
                 self.story.why = ""  # too few batches yet

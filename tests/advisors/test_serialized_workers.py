@@ -1,5 +1,6 @@
 """serialized-workers speaks where holding the workers up did not make their batches later, else few-workers does."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -63,3 +64,24 @@ def test_the_replay_has_a_slope_of_one_for_workers_that_set_the_pace(run) -> Non
 
 def test_is_silent_where_nobody_waits(run) -> None:
     assert judge(held_up(run(num_workers=4, blocked=0.020, step=0.010), LINE)) == []
+
+
+def stream(run: Callable[..., Features], *, of_one: float) -> Features:
+    """A stream whose first worker makes so much of the batches, one every 20 ms; nobody else is any quicker."""
+    told = run(num_workers=4, blocked=0.020, step=0.001, waits=(0.019,), cpus=8, iterable=True)
+    (process,) = told.processes
+    (loader,) = process.loaders
+    fetches = tuple(replace(f, worker=0 if n % 100 < 100 * of_one else n % 4) for n, f in enumerate(loader.fetches))
+    return replace(told, processes=(replace(process, loaders=(replace(loader, fetches=fetches),)),))
+
+
+def test_a_stream_of_one_shard_is_told_as_that(run) -> None:
+    (finding,) = judge(stream(run, of_one=1.0))
+    assert finding.id == "serialized-workers"
+    assert "one of its 4 workers makes 100% of them" in finding.says
+    assert finding.effect == "changes-order"
+    assert finding.speedup.low < 20 / 6.1 < finding.speedup.high  # by four workers: 5 ms, a step, and handing over
+
+
+def test_a_stream_that_is_shared_out_is_none_of_that(run) -> None:
+    assert list(advise(stream(run, of_one=0.5))) == []

@@ -177,6 +177,59 @@ if __name__ == "__main__":
     assert notes[2]["batch_size"] is None
 
 
+OF_TORCHDATA = """
+import pathlib
+folder = pathlib.Path("site-packages/torchdata/stateful_dataloader")
+folder.mkdir(parents=True)
+(folder / "__init__.py").write_text("from .stateful_dataloader import StatefulDataLoader\\n")
+(folder / "stateful_dataloader.py").write_text('''
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, default_collate
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
+
+class StatefulDataLoader(DataLoader):
+    def __init__(self, dataset, batch_size=1):
+        self.dataset, self.num_workers, self.prefetch_factor = dataset, 0, None
+        self.pin_memory, self.pin_memory_device, self.timeout, self.worker_init_fn = False, "", 0, None
+        self.multiprocessing_context, self.in_order, self._dataset_kind = None, True, _DatasetKind.Map
+        self.batch_size, self.drop_last, self.sampler = batch_size, False, SequentialSampler(dataset)
+        self.batch_sampler, self.generator = BatchSampler(self.sampler, batch_size, False), None
+        self.collate_fn, self.persistent_workers = default_collate, False
+        self._DataLoader__initialized, self._IterableDataset_len_called, self._iterator = True, None, None
+
+    def __iter__(self):
+        return _StatefulSingleProcessDataLoaderIter(self, None)
+
+class _StatefulSingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    def __init__(self, loader, state):
+        super().__init__(loader)
+        self._fetcher = _DatasetKind.create_fetcher(
+            self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+
+    def _next_data(self):
+        return self._fetcher.fetch(self._next_index())
+
+class _StatefulMultiProcessingDataLoaderIter(_StatefulSingleProcessDataLoaderIter):
+    pass
+''')
+sys.path.insert(0, "site-packages")
+from torchdata.stateful_dataloader import StatefulDataLoader
+loader = StatefulDataLoader(Numbers(), batch_size=11)
+assert [len(y) for x, y in loader] == [11, 11]
+"""
+
+
+def test_a_loader_with_iterators_of_its_own_is_one_as_well(watched: Callable[..., Any]) -> None:
+    """As torchdata's has them, whose constructor does not call torch's."""
+    run = watched(HEAD + OF_TORCHDATA).healthy()
+    (note,) = run.notes("loader")
+    built = (HEAD + OF_TORCHDATA).split("\n").index("loader = StatefulDataLoader(Numbers(), batch_size=11)") + 1
+    assert (note["own_kind"], note["batch_size"]) == ("StatefulDataLoader", 11)
+    assert note["where"] == f"train.py:{built}"
+    (iterator,) = run.records(Kind.ITERATOR)
+    assert iterator.b == note["id"]
+    assert [b.c for b in run.records(Kind.BATCH)] == [11, 11, 0]
+
+
 def test_a_loader_built_again_each_epoch_is_one_loader(watched: Callable[..., Any]) -> None:
     code = """
 def build(data, size):

@@ -116,6 +116,7 @@ SHAPES = (
     Shape("hf_trainer", ("transformers", "accelerate"), evaluated=30),
     Shape("accelerate_loop", ("accelerate",), steps=60, evaluated=30),
     Shape("webdataset_shards", ("webdataset",)),
+    Shape("stateful", ("torchdata",)),
     Shape("tf_loop", ("tensorflow",), steps=0, quiet=True),
     Shape("tf_fit", ("tensorflow",), steps=0, evaluated=30, quiet=True),
 )

@@ -221,4 +221,8 @@ def _forked():
 
 
 wrapping.after_fork(_forked)
-HOOKS = {"torch.utils.data._utils.worker": _hook_worker, "torch.utils.data._utils.fetch": _hook_fetch}
+HOOKS = {
+    "torch.utils.data._utils.worker": _hook_worker,
+    "torchdata.stateful_dataloader.worker": _hook_worker,
+    "torch.utils.data._utils.fetch": _hook_fetch,
+}

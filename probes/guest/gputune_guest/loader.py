@@ -269,6 +269,17 @@ def _shutdown(original):
     return wrapping.opaque(wrapping.around(original, before, after))
 
 
+def _hook_stateful(module):
+    """Do the same to torchdata's loader: its constructors are its own, and what gets a batch is inherited."""
+    settings.has_its_own(module.StatefulDataLoader)
+    patching.patch(module.StatefulDataLoader, "__init__", settings.remember)
+    several = module._StatefulMultiProcessingDataLoaderIter
+    for kind in (module._StatefulSingleProcessDataLoaderIter, several):
+        patching.patch(kind, "__init__", _constructed)
+    patching.patch(several, "_reset", _reset)
+    patching.patch(several, "_shutdown_workers", _shutdown)
+
+
 def _hook(module):
     import torch
 
@@ -293,4 +304,7 @@ def _forked():
 
 
 wrapping.after_fork(_forked)
-HOOKS = {"torch.utils.data.dataloader": _hook}
+HOOKS = {
+    "torch.utils.data.dataloader": _hook,
+    "torchdata.stateful_dataloader.stateful_dataloader": _hook_stateful,
+}

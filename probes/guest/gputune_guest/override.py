@@ -52,9 +52,17 @@ def rules(text):
 
 
 def _hook(module):
+    _put_into(module.DataLoader)
+
+
+def _hook_stateful(module):
+    _put_into(module.StatefulDataLoader)  # its constructor does not call torch's
+
+
+def _put_into(kind):
     told = rules(os.environ["GPUTUNE_OVERRIDE"])
     if told:
-        wrapping.put(module.DataLoader, "__init__", lambda original: _changed(original, told))
+        wrapping.put(kind, "__init__", lambda original: _changed(original, told))
 
 
 def _changed(original, told):
@@ -213,4 +221,7 @@ def _put(name, value, ours):
         arguments[name] = value
 
 
-HOOKS = {"torch.utils.data.dataloader": _hook}
+HOOKS = {
+    "torch.utils.data.dataloader": _hook,
+    "torchdata.stateful_dataloader.stateful_dataloader": _hook_stateful,
+}

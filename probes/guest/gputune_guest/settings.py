@@ -12,6 +12,7 @@ _iterated = set()  # ids of loaders that had an iterator
 _ids = {}  # settings to [(id, weak reference to the loader that has it)]
 _count = 0
 _default_collate = None
+_of_their_own = []  # classes of loaders that make other iterators than torch's
 UNKNOWN = (0, 0, False, 0)  # what of() would say of a loader that nobody knows
 
 
@@ -19,6 +20,11 @@ def prepare(torch):
     """Learn what torch's own collate function is."""
     global _default_collate
     _default_collate = torch.utils.data._utils.collate.default_collate
+
+
+def has_its_own(kind):
+    """Learn of a class whose iterators are no torch's: they cannot be served under other settings."""
+    _of_their_own.append(kind)
 
 
 def remember(original):
@@ -99,6 +105,8 @@ def _settings(loader):
     if batch_size is None:
         batch_size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
     more = {"replay": True} if "_gputune_replay" in vars(loader) else {}  # see shells.py
+    if any(isinstance(loader, kind) for kind in _of_their_own):
+        more["own_kind"] = type(loader).__name__
     return {
         "where": where,
         "file": file,
