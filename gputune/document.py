@@ -113,6 +113,17 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
     in_python: list[str] = []
 
 
+class ExperimentsRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What was held back to see what that does: the device so often, workers at so many moments.
+
+    `share` of the loop that it may have cost, the mean of the training processes.
+    """
+
+    holds: int
+    delays: int
+    share: float | None
+
+
 class LackingRow(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that an instrument which works could not read: `what` of which device, and why."""
 
@@ -369,4 +380,5 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     attached: Attached | None = None
     tuned: Tuned | None = None
     device_ledger: list[DeviceLedgerRow] = []  # adds up to 1; empty where no device was timed
+    experiments: ExperimentsRow | None = None  # null where nothing was held back
     perhaps: list[FindingRow] = []  # may help, without being sure to: only where nothing is found in the run itself

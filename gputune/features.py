@@ -119,6 +119,21 @@ class Slope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBack:
+    """What was held back to see what it does: the device so often and s, the workers at so many moments and s each."""
+
+    holds: int = 0
+    device: float = 0.0
+    delays: int = 0
+    workers: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Return the s that it may have cost, if nobody made up for any of it."""
+        return self.device + self.workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filing:
     """What one small file of a loader costs, in s, a copy opened as it was opened: a median of a few times, warm.
 
@@ -504,6 +519,7 @@ class Process:
     inclusive: Mapping[str, float]  # span to seconds, nested ones included
     in_loop: Mapping[str, float] = field(default_factory=dict)  # the same, between first and last training batch
     loop: float  # s from the first next() (or optimizer step) to the last
+    held_back: HeldBack = HeldBack()
     behind: float = 0.0  # s by which the device was behind the host at its end: what was queued was not done yet
     batches: int
     samples: int

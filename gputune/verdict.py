@@ -10,6 +10,7 @@ from gputune.document import (
     Attached,
     DeviceLedgerRow,
     DeviceRow,
+    ExperimentsRow,
     FindingRow,
     FrameRow,
     LackingRow,
@@ -96,6 +97,7 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         attached=_attached(attached),
         spent=_spent(spending(features, price=price, samples_per_s=rate)),
         tuned=tuned,
+        experiments=_experiments(heard),
     )
 
 
@@ -124,6 +126,12 @@ def abstained(heard: Sequence[Process]) -> str:
     if count is None:
         return ""
     return f"too few batches: {count} after the warm-up, and a prediction needs {LEAST_BATCHES}"
+
+
+def _experiments(heard: Sequence[Process]) -> ExperimentsRow | None:
+    holds, delays = (sum(getattr(p.held_back, name) for p in heard) for name in ("holds", "delays"))
+    shares = [p.held_back.seconds / p.loop for p in heard if p.loop > 0]
+    return ExperimentsRow(holds=holds, delays=delays, share=_mean(shares)) if holds or delays else None
 
 
 def _unavailable(features: Features) -> list[UnavailableRow]:

@@ -10,6 +10,7 @@ from gputune.errors import BadUsage
 from gputune.launch import folders
 from gputune.launch.link import Link, Plan
 from gputune.launch.run import Run, Wishes
+from gputune.launch.values import PERTURBED
 
 # Read by gputune itself, not meant for a gputune inside the command: its output would collide with ours.
 RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")  # set by a job's launcher
@@ -34,7 +35,7 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     run = Run(wishes, folder=folder, rings=rings, troubles=troubles, job=job)
     plan = Plan(
         wishes.command,
-        environment(rings, steer, passive=wishes.passive),
+        environment(rings, steer, perturb=wishes.perturb),
         rings,
         run.plain(),
         keeps_stdout=run.json == "-",
@@ -45,10 +46,10 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     return recorder.record(link, run)
 
 
-def environment(rings: str, steer: str = "", *, passive: bool = False) -> dict[str, str | None]:
+def environment(rings: str, steer: str = "", *, perturb: float = PERTURBED) -> dict[str, str | None]:
     """Return what changes for the command: where its guests come from, where they write, who steers them.
 
-    `passive`: none of them may hold a device or a worker back.
+    `perturb`: the share of the time for which they may hold a device or workers back.
     """
     changes: dict[str, str | None] = dict.fromkeys(name for name in CONSUMED if name in os.environ)
     guest = folders.guest()
@@ -61,8 +62,8 @@ def environment(rings: str, steer: str = "", *, passive: bool = False) -> dict[s
     changes["GPUTUNE_HOST_PID"] = str(os.getppid())
     if steer:
         changes["GPUTUNE_STEER"] = steer
-    if passive:
-        changes["GPUTUNE_PASSIVE"] = "1"
+    if perturb != PERTURBED:
+        changes["GPUTUNE_GUEST_PERTURB"] = f"{perturb:g}"
     return changes
 
 

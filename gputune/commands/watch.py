@@ -33,6 +33,7 @@ KINDS: dict[str, tuple[Callable[[str], float | str | None], str, str]] = {
     "price": (values.price, "a price: what one device costs an hour", "--price 2.50"),
     "fail_under": (values.share, "a percentage above 0, at most 100", "--fail-under 70"),
     "stop_when": (values.starving, "a condition: `starving`, or `starving:SECONDS`", "--stop-when starving:120"),
+    "perturb": (values.perturbing, "a percentage from 0 to 3", "--perturb 0.5%"),
     "tune": (values.tuning, "what may be tuned: `all` or `identical`", "--tune -- CMD` or `--tune=identical -- CMD"),
     "seconds": (values.seconds, "a time of at least a second", "--for 60s"),
 }
@@ -96,10 +97,12 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--no-stacks", is_flag=True, help="Take no stacks of the training (no py-spy).")
 @click.option("--quiet", is_flag=True, help="Print no verdict; `gputune report` shows it later.")
 @click.option(
-    "--passive",
-    is_flag=True,
-    help="Hold nothing back to see what it does, neither device nor workers (else at most 0.3 % of the time).",
+    "--perturb",
+    metavar="PERCENT",
+    callback=_value,
+    help="Hold device and workers back for so much of the time at most, to see what that does (0.3).",
 )
+@click.option("--passive", is_flag=True, help="Hold nothing back: `--perturb 0`.")
 @click.option("--all-devices", is_flag=True, help="Read every GPU, not only those of the command.")
 @click.option("--prove", metavar="ID", help="Afterwards run it again, to prove that finding (`top`: the best).")
 @click.option("--tui", is_flag=True, envvar=[], help="Show it on a screen meanwhile; its output goes into a file.")
@@ -139,6 +142,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     price: float | None,
     fail_under: float | None,
     stop_when: float | None,
+    perturb: float | None,
     tune: str | None,
     pid: int | None,
     seconds: float | None,
@@ -172,7 +176,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         max_size=max_size,
         stacks=not no_stacks,
         quiet=quiet,
-        passive=passive,
+        perturb=0.0 if passive else values.PERTURBED if perturb is None else perturb,
         all_devices=all_devices,
         price=price,
         fail_under=fail_under,

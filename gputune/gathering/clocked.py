@@ -85,6 +85,7 @@ class Clocked:
         self._parts = _Parts()
         self._divided = _Parts()  # of steps that were divided further, since parts of the others hold too much
         self._queue = Queue()
+        self._holds = self._held = 0  # ns
 
     def take(self, record: Record) -> None:
         """Take a GAP, DEVICE or SEGMENT record."""
@@ -98,6 +99,8 @@ class Clocked:
 
     def _part(self, record: Record) -> None:
         behind = record.d - 1 if record.d else None
+        self._holds += record.e > 0
+        self._held += record.e
         if record.code & DIVIDED:
             self._divided.part(record.c, record.b, record.a, behind)
         elif self._steps >= WARM_UP:
@@ -117,6 +120,11 @@ class Clocked:
             self._read += record.b
             self._stood += record.d
             self._parts.step(record.c)
+
+    @property
+    def held(self) -> tuple[int, float]:
+        """Return how often the device was held back, and for how many s in all."""
+        return self._holds, self._held / NS
 
     @property
     def told(self) -> DeviceStep | None:

@@ -34,6 +34,8 @@ class Delays:
         self._delays: list[float] = []  # by which their makers were held up
         self._unlike: deque[float] = deque(maxlen=CAME)  # ns by which windows differ where nobody was held up
         self._count = 0
+        self._seen: set[int] = set()
+        self._held = 0  # ns of all workers
 
     def came(self, t: int) -> None:
         """Take when a batch came (ns)."""
@@ -47,6 +49,13 @@ class Delays:
         if record.a not in self._moments and len(self._moments) >= PENDING:
             self._moments.pop(next(iter(self._moments)))
         self._moments.setdefault(record.a, {})[worker] = record.t0, record.t1
+        self._seen.add(record.a)
+        self._held += record.t1 - record.t0
+
+    @property
+    def held(self) -> tuple[int, float]:
+        """Return at how many moments workers were held up, and for how many s each of them was in all."""
+        return len(self._seen), self._held / max(1, self._workers) / NS
 
     @property
     def told(self) -> Slope | None:

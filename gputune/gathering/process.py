@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gputune.company import Companions
 from gputune.events import APART, END, SPAN_NAMES, Kind, Record, SpanCode
-from gputune.features import Drawn, Filing, Frame, Loader, OutOfMemory, Place, Precision, Process, Trend
+from gputune.features import Drawn, Filing, Frame, HeldBack, Loader, OutOfMemory, Place, Precision, Process, Trend
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
@@ -651,6 +651,7 @@ class Training:
             in_loop=in_loop,
             loop=loop,
             behind=behind,
+            held_back=self._held_back(),
             batches=sum(loader.batches for loader in training),
             samples=sum(loader.samples for loader in training),
             optimizer_steps=self._rounds.count,
@@ -699,6 +700,14 @@ class Training:
             gaps=tuple(self._gaps),
             works=tuple(self._works),
             device_step=timed,
+        )
+
+    def _held_back(self) -> HeldBack:
+        """Return what was held back in this process and its workers, to see what that does."""
+        holds, device = self._clocked.held
+        each = [state.delays.held for state in self._loaders.values()]
+        return HeldBack(
+            holds=holds, device=device, delays=sum(count for count, _ in each), workers=sum(s for _, s in each)
         )
 
     def _teardown(self, ledger: Ledger, end: int, loop: float, behind: float) -> float:

@@ -18,12 +18,14 @@ VALUES = {
     "--json": "json",  # its older name
     "--price": "price",
     "--fail-under": "fail_under",
+    "--perturb": "perturb",
     "--stop-when": "stop_when",
 }
 READ: "dict[str, Callable[[str], float | str | None]]" = {
     "hz": values.number,
     "price": values.price,
     "fail_under": values.share,
+    "perturb": values.perturbing,
     "stop_when": values.starving,
     "tune": values.tuning,
 }
@@ -31,9 +33,10 @@ FLAGS = {
     "--quiet": ("quiet", True),
     "--all-devices": ("all_devices", True),
     "--no-stacks": ("stacks", False),
-    "--passive": ("passive", True),
+    "--passive": ("perturb", 0.0),
 }
-BOTH = {"--json", "--json-file"}  # perhaps two files, perhaps one is the command's: click knows
+# perhaps two files, perhaps one is the command's; perhaps two words on one thing: click knows
+BOTH = ({"--json", "--json-file"}, {"--perturb", "--passive"})
 SCREEN = "--tui"  # a flag that is none of a plain watch
 TUNE = "--tune"  # with a value after a sign, or without one
 LARGEST = 1 << 20  # B of a pyproject.toml
@@ -47,7 +50,8 @@ def wishes(arguments: "list[str]") -> "Wishes | None":
     if _is_configured():
         return None
     asked: dict[str, object] = {}
-    if {word.partition("=")[0] for word in arguments} >= BOTH:
+    names = {word.partition("=")[0] for word in arguments}
+    if any(names >= both for both in BOTH):
         return None
     rest = list(arguments)
     while rest and rest[0].startswith("-"):

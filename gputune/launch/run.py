@@ -3,6 +3,8 @@
 Plain classes: importing typing or dataclasses would delay the command by five or ten milliseconds.
 """
 
+from gputune.launch.values import PERTURBED
+
 HZ = 10.0  # readings a second
 MAX_SIZE = 512 << 20  # bytes of a recording: weeks of it
 
@@ -18,7 +20,7 @@ class Wishes:
         "json",
         "max_size",
         "out",
-        "passive",
+        "perturb",
         "pid",
         "price",
         "quiet",
@@ -37,7 +39,7 @@ class Wishes:
         max_size: int = MAX_SIZE,
         stacks: bool = True,
         quiet: bool = False,
-        passive: bool = False,
+        perturb: float = PERTURBED,
         all_devices: bool = False,
         price: "float | None" = None,
         fail_under: "float | None" = None,
@@ -52,7 +54,7 @@ class Wishes:
         self.max_size = max_size
         self.stacks = stacks
         self.quiet = quiet
-        self.passive = passive  # the device is never held back to time its work
+        self.perturb = perturb  # share of the time for which device and workers may be held back
         self.all_devices = all_devices
         self.price = price  # of one device for an hour, in any currency
         self.fail_under = fail_under  # a share 0 to 1 (`gputune/waiting.py`): a run below it has failed

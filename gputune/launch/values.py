@@ -6,6 +6,8 @@ Each returns None where the text cannot be meant; the ordinary road then says so
 TUNING = ("all", "identical")  # what `--tune` may change: whatever pays, or what leaves every number as it is
 STARVING = "starving"
 STARVED = 60.0  # s of starving after which it is given up on, where no number is given
+PERTURBED = 0.003  # of a training's time that may go into experiments, where nothing is said
+MOST_PERTURBED = 3.0  # %: two seconds in a minute
 SHORTEST = 1.0  # s; the share of waiting is measured once a second
 SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "": 1.0}
 
@@ -29,6 +31,12 @@ def share(text: str) -> "float | None":
     """Return a percentage, with or without its sign, as a share: above 0, at most 1."""
     value = number(text.strip().removesuffix("%"))
     return value / 100 if value is not None and 0 < value <= 100 else None
+
+
+def perturbing(text: str) -> "float | None":
+    """Return a percentage, with or without its sign, as a share: from 0 to 3 %."""
+    value = number(text.strip().removesuffix("%"))
+    return value / 100 if value is not None and 0 <= value <= MOST_PERTURBED else None
 
 
 def seconds(text: str) -> "float | None":

@@ -380,6 +380,7 @@ def _notes(verdict: Verdict, width: int) -> list[str]:
     if not _inner(verdict):
         lines += unmeasured.lines(verdict, width)
         lines += wrap(unmeasured.in_python(verdict.overhead), width, subsequent_indent=AFTER_LAST)
+        lines += wrap(unmeasured.held_back(verdict.experiments), width, subsequent_indent=AFTER_LAST)
     return lines
 
 

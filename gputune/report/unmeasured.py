@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from textwrap import wrap
 
-from gputune.document import Overhead, UnavailableRow, Verdict
+from gputune.document import ExperimentsRow, Overhead, UnavailableRow, Verdict
 from gputune.hygiene import clean
 from gputune.native import HOOKS
 
@@ -43,6 +43,16 @@ def lines(verdict: Verdict, width: int) -> list[str]:
     if len(line) > width:
         line = f"not measured: {', '.join(what for what, _ in rows)} (`gputune doctor` says why)"
     return wrap(line, width, subsequent_indent=AFTER_LAST)
+
+
+def held_back(experiments: ExperimentsRow | None) -> str:
+    """Return what was held back to see what that does, and what that may have cost; "" where nothing was."""
+    if experiments is None:
+        return ""
+    told = [(experiments.holds, "the device"), (experiments.delays, "the workers")]
+    what = " and ".join(f"{name} {count} times" if count > 1 else f"{name} once" for count, name in told if count)
+    share = "" if experiments.share is None else f": {experiments.share:.1%} of the loop at the most"
+    return f"held back to see what that does: {what}{share.replace('%', ' %')}"
 
 
 def in_python(overhead: Overhead) -> str:

@@ -25,14 +25,15 @@ START = 77_123_456_789 * 1000  # ns of the monotonic clock
 WORKERS, PREFETCH = 4, 2
 
 
-def island(ring: Any, name: str = "delaying") -> Any:
-    """Load a module of the guest by itself, with a pretended ring."""
+def island(name: str, **others: Any) -> Any:
+    """Load a module of the guest by itself, with other ones pretended."""
     spec = importlib.util.spec_from_file_location(f"island_{name}", GUEST / "gputune_guest" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     package, words = ModuleType("gputune_guest"), ModuleType("gputune_guest.words")
-    package.ring, words.DELAY = ring, int(Kind.DELAY)  # type: ignore[attr-defined]
+    vars(package).update(others)
+    words.DELAY = int(Kind.DELAY)  # type: ignore[attr-defined]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "gputune_guest", package)
         patch.setitem(sys.modules, "gputune_guest.words", words)
@@ -50,7 +51,8 @@ class Ring:
 
 
 RING = Ring()
-delaying = island(RING)
+budget = island("budget")
+delaying = island("delaying", ring=RING, budget=budget)
 
 
 class Worker:
@@ -58,7 +60,7 @@ class Worker:
 
     def __init__(self, number: int) -> None:
         self.number, self.t, self.slept, self.made = number, START, 0, 0
-        self.delays = delaying.Delaying(lambda: self.t, self._sleep)
+        self.delays = delaying.Delaying(budget.USUAL, lambda: self.t, self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.t += round(seconds * 1e9)
@@ -166,7 +168,7 @@ def test_it_costs_no_more_than_its_share(making: Callable[[int], int]) -> None:
     it = Pool(1 * MS)
     it.run(120, making)
     for worker in it.workers:
-        assert 0 < worker.slept <= (delaying.SHARE * 120 + 0.1) * 1e9
+        assert 0 < worker.slept <= (budget.USUAL * 120 + 0.1) * 1e9
 
 
 def test_nothing_is_done_in_the_first_moments() -> None:
@@ -176,7 +178,7 @@ def test_nothing_is_done_in_the_first_moments() -> None:
 
 
 def test_workers_whose_slots_differ_have_those_of_the_longer_ones_in_common() -> None:
-    short, long = 10 * MS, 30 * MS
+    short, long = 3300 * MS, 10_000 * MS
     moments = {delaying.slot(t, short)[0] for t in range(START, START + 600_000 * MS, 100 * MS)}
     rare = {delaying.slot(t, long)[0] for t in range(START + 60_000 * MS, START + 540_000 * MS, 100 * MS)}
     assert rare < moments
@@ -186,7 +188,7 @@ def test_workers_whose_slots_differ_have_those_of_the_longer_ones_in_common() ->
 
 
 def test_a_moment_is_met_once_and_never_before_it_is_due() -> None:
-    for length in (MS, 7 * MS, 400 * MS):
+    for length in (300 * MS, 2400 * MS, 140_000 * MS):
         t, met = START, []
         while t < START + 3_000_000 * MS:
             begins, until = delaying.slot(t, length)
@@ -199,21 +201,24 @@ def test_a_moment_is_met_once_and_never_before_it_is_due() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "workers", "wanted"),
+    ("environ", "workers", "share"),
     [
-        ({}, 4, True),
-        ({}, 1, False),
-        ({"GPUTUNE_PASSIVE": "1"}, 4, False),
-        ({"GPUTUNE_PASSIVE": "0"}, 4, True),
-        ({"GPUTUNE_TRIAL": "{}"}, 4, False),
-        ({"GPUTUNE_STEER": "/steer"}, 4, False),
+        ({}, 4, 0.003),
+        ({}, 1, None),
+        ({"GPUTUNE_GUEST_PERTURB": "0"}, 4, None),
+        ({"GPUTUNE_GUEST_PERTURB": "0.01"}, 4, 0.01),
+        ({"GPUTUNE_GUEST_PERTURB": "0.5"}, 4, 0.03),
+        ({"GPUTUNE_GUEST_PERTURB": "x"}, 4, 0.003),
+        ({"GPUTUNE_TRIAL": "{}"}, 4, None),
+        ({"GPUTUNE_STEER": "/steer"}, 4, None),
     ],
 )
 def test_it_is_left_where_times_are_compared_or_somebody_said_no(
-    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], workers: int, wanted: bool
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], workers: int, share: float | None
 ) -> None:
-    for name in ("GPUTUNE_PASSIVE", "GPUTUNE_TRIAL", "GPUTUNE_STEER"):
+    for name in ("GPUTUNE_GUEST_PERTURB", "GPUTUNE_TRIAL", "GPUTUNE_STEER"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert delaying.wanted(workers) is wanted
+    found = delaying.wanted(workers)
+    assert (found and found.share) == share

@@ -90,8 +90,8 @@ def test_work_between_waits_is_timed_by_holding_the_device_back(watched: Callabl
 def test_holding_back_costs_next_to_nothing_and_can_be_forbidden(watched: Callable[..., Any], fake_torch: Path) -> None:
     run = watched(STEPS, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
     assert sum(part.e for part in run.records(Kind.SEGMENT)) <= 50e6 + 0.003 * 400 * 20e6
-    for forbids in ("GPUTUNE_PASSIVE", "GPUTUNE_TRIAL"):
-        env = {"FAKE_CUDA": "12.4", forbids: "1" if forbids == "GPUTUNE_PASSIVE" else '{"batches": 100}'}
+    for forbids in ("GPUTUNE_GUEST_PERTURB", "GPUTUNE_TRIAL"):
+        env = {"FAKE_CUDA": "12.4", forbids: "0" if forbids == "GPUTUNE_GUEST_PERTURB" else '{"batches": 100}'}
         assert watched(STEPS, path=(fake_torch,), env=env).healthy().records(Kind.SEGMENT) == []
 
 

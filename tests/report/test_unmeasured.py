@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from gputune.document import ExperimentsRow
 from gputune.features import Lacking
 from gputune.nvml_fields import FIELDS
-from gputune.report.unmeasured import SERVES, in_python, lines
+from gputune.report.unmeasured import SERVES, held_back, in_python, lines
 from gputune.verdict import Overhead, build
 
 Make = Callable[..., Any]
@@ -45,6 +46,16 @@ def test_an_instrument_that_does_not_work_at_all_is_named_as_ever(features: Make
 
 def test_every_field_is_known_here() -> None:
     assert {field.name for field in FIELDS} == SERVES.keys() | ALWAYS
+
+
+def test_what_was_held_back_is_told_with_what_it_may_have_cost() -> None:
+    assert held_back(None) == ""
+    both = held_back(ExperimentsRow(holds=12, delays=1, share=0.00284))
+    assert (
+        both
+        == "held back to see what that does: the device 12 times and the workers once: 0.3 % of the loop at the most"
+    )
+    assert held_back(ExperimentsRow(holds=0, delays=7, share=None)).endswith("does: the workers 7 times")
 
 
 def test_hooks_that_ran_in_python_are_told_with_what_they_cost() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gputune.document import Settings, SpeedupRow, TriedRow, Tuned
-from gputune.features import Features, Loader, Process
+from gputune.features import Features, HeldBack, Loader, Process
 from gputune.finding import Finding, Speedup
 from gputune.sample import Guest
 from gputune.verdict import Overhead, Verdict, build, to_json
@@ -60,9 +60,12 @@ def test_holds_every_field_of_the_contract(features: Make, finding: Make) -> Non
     assert read["overhead"] == {"sampler_cpu_share": 0.004, "guest_us_per_batch": 1.1, "in_python": ["hooks"]}
 
 
-def test_the_schema_knows_every_field_and_no_other(features: Make, finding: Make) -> None:
+def test_the_schema_knows_every_field_and_no_other(features: Make, process: Make, finding: Make) -> None:
     guests = (Guest(0, 1, 0, 0, 0, "main", "hello"),)
-    read = document(features(unavailable={"nvml": "no driver"}), finding(), guests=guests, tuned=TUNED)
+    ran = process(held_back=HeldBack(holds=3, device=0.05, delays=2, workers=0.008))
+    run = features(unavailable={"nvml": "no driver"}, processes=(ran,))
+    read = document(run, finding(), guests=guests, tuned=TUNED)
+    assert read["experiments"] == {"holds": 3, "delays": 2, "share": pytest.approx(0.001)}
     assert read["perhaps"] == []
 
     def compare(schema: dict[str, Any], value: Any, path: str) -> None:

@@ -24,6 +24,8 @@ PLAIN = [
     ["--tune", "--quiet", "x"],
     ["--tune=identical", "x", "--tune"],
     ["--tune=all", "--", "x"],
+    ["--perturb", "0.5%", "--", "x"],
+    ["--perturb=0", "--", "x"],
     ["--fail-under=12.5%", "--stop-when=starving", "--", "x"],
 ]
 FOR_CLICK = [
@@ -46,6 +48,8 @@ FOR_CLICK = [
     ["--tune=fast", "--", "x"],
     ["--tune=", "--", "x"],
     ["--price", "-1", "--", "x"],
+    ["--perturb", "4", "--", "x"],
+    ["--perturb", "1", "--passive", "--", "x"],
     ["--quie", "--", "x"],
     ["--quiet=1", "--", "x"],
     ["--max-size", "1GiB", "--", "x"],

@@ -10,6 +10,16 @@ def test_a_percentage_is_a_share(text, share) -> None:
     assert values.share(text) == pytest.approx(share)
 
 
+@pytest.mark.parametrize(("text", "share"), [("0.3%", 0.003), ("0", 0), ("3 %", 0.03)])
+def test_what_may_be_held_back_is_a_small_share(text, share) -> None:
+    assert values.perturbing(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "3.1", "nan", "x", "%"])
+def test_what_is_none_is_none(text) -> None:
+    assert values.perturbing(text) is None
+
+
 @pytest.mark.parametrize("text", ["", "0", "-1", "100.1", "nan", "inf", "x", "7 0", "%"])
 def test_what_is_no_percentage_is_none(text) -> None:
     assert values.share(text) is None

@@ -6,18 +6,17 @@ lock, a server, a disk), or for CPUs, the others go on meanwhile, and it changes
 them would bring anything. No sample, no order and no random number is touched.
 
 All workers do it in the same moments, which none has to tell the others: the monotonic clock is divided into slots, a
-power of two of ns, as many as make the delay `SHARE` of them. A worker that is idle now and then is not held up: it
-does not set the pace.
+power of two of ns, so many that the delay is `budget.share()` of them. A worker that is idle now and then is not held
+up: it does not set the pace.
 """
 
 import os
 import time
 
-from gputune_guest import ring
+from gputune_guest import budget, ring
 from gputune_guest.words import DELAY
 
 now = ring.now
-SHARE = 0.003  # of a worker's time that it is held up for
 PART = 0.5  # of a batch's making by which it is: the others are through with theirs by then, if they can be
 LEAST, MOST = 250_000, 500_000_000  # ns: a shorter delay is lost in what a sleep is late by; a longer one is noticed
 FIRST_NS, FIRST = 1_000_000_000, 8  # ns and batches of a worker before its first one: imports, opened files
@@ -26,10 +25,10 @@ BITS = 20  # of a ms: no slot is as short
 
 
 class Delaying:
-    """When a worker is held up, and for how long. `clock` and `sleep` are time's, or a test's."""
+    """When a worker is held up for a `share` of its time, and how long. `clock` and `sleep`: time's, or a test's."""
 
-    def __init__(self, clock=now, sleep=time.sleep):
-        self.clock, self.sleep = clock, sleep
+    def __init__(self, share, clock=now, sleep=time.sleep):
+        self.share, self.clock, self.sleep = share, clock, sleep
         self.began = 0
         self.made = 0
         self.usual = 0.0  # ns that it takes to make a batch
@@ -50,7 +49,7 @@ class Delaying:
         length = PART * self.usual
         if not LEAST <= length <= MOST:
             return
-        begins, self.due = slot(t, length)
+        begins, self.due = slot(t, length / self.share)
         if t < begins or begins == self.slot:
             return
         self.slot = begins
@@ -67,12 +66,12 @@ class Delaying:
 
 
 def slot(t, length):
-    """Return the moment of the slot in which `t` lies, for delays of `length` ns, and until when none follows.
+    """Return the moment of the slot of at least `length` ns in which `t` lies, and until when none follows.
 
     It lies anywhere in the slot, for a rhythm may be the training's own: in the half of it that its number says, at the
     moment of that half. So workers whose slots differ in length have those of the longer ones in common.
     """
-    bits = int(length / SHARE).bit_length()
+    bits = int(length).bit_length()
     part = number = t >> bits
     for _ in range(bits - BITS):
         part = part * 2 + (part * 2654435761 >> 15 & 1)
@@ -81,6 +80,6 @@ def slot(t, length):
 
 
 def wanted(workers):
-    """Return whether it may be done: by one of several, and not where times are compared or somebody said no."""
-    off = os.environ.get("GPUTUNE_PASSIVE", "0") not in {"", "0", "false"}
-    return workers > 1 and not (off or os.environ.get("GPUTUNE_TRIAL") or os.environ.get("GPUTUNE_STEER"))
+    """Return what decides when a worker is held up; None where none is: of one alone, and beside `--tune`."""
+    share = 0.0 if workers < 2 or os.environ.get("GPUTUNE_STEER") else budget.share()
+    return Delaying(share) if share else None

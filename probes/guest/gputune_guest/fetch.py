@@ -187,7 +187,7 @@ def _worker_loop(original):
         given = dict(zip(names, args))  # noqa: B905 - 3.8 has no strict
         given.update(kwargs)
         _worker = (given.get("worker_id", -1), given.get("num_workers", 0))
-        _delaying = delaying.Delaying() if delaying.wanted(_worker[1]) else None
+        _delaying = delaying.wanted(_worker[1])
         ring.become_worker()
         spans.silence()
         record(WORKER, 0, t0, 0, _worker[0], _worker[1])

@@ -3,21 +3,18 @@
 Where a device is faster than its host queues work, no clock tells its work from the gaps in it. So now and then the
 device is given something to wait for first (a kernel that only counts cycles), for about as long as the host takes to
 queue the part. No sample, no order and no random number is touched, the host never waits, and where nothing else joins
-the two the device makes up for it, and it has cost nothing. It costs at most `SHARE` of the time, and is never done in
-a trial, or first thing.
+the two the device makes up for it, and it has cost nothing. It costs at most `budget.share()` of the time on all ranks
+of a job together, and is never done in a trial, or first thing.
 
 A part that is more than the device's queue holds, or is too long, cannot be held like that: such a step is divided now
 and then (dividing.py), and held before each of its parts that it would come to before the host has queued it. What that
 costs is measured: by how much longer such a step takes the host, and how far the device is behind at its end.
 """
 
-import os
-
-from gputune_guest import dividing, joins, ranks, ring
+from gputune_guest import budget, dividing, joins, ranks, ring
 
 now = ring.now
 here = ring.here
-SHARE = 0.003  # of the loop's time: what holding may cost, on all ranks of a job together
 FIRST = 20  # timed steps before the first one: allocators, caches and autotuning settle in them
 AHEAD = 50_000_000  # ns that may be spent in advance, or
 AHEAD_STEPS = 1.5  # so many steps where that is more: once each part of one may be held, on which a short run rests
@@ -36,8 +33,9 @@ class Hold:
     """Decides when to hold, and for how long. `cuda` is the module, or a test's."""
 
     def __init__(self, cuda):
-        self.sleep = getattr(cuda, "_sleep", None) if _wanted() else None
-        self.share = SHARE / max(1, ranks.told()[1] or 1)  # the other ranks wait for the one that is held
+        share = budget.share()
+        self.sleep = getattr(cuda, "_sleep", None) if share else None
+        self.share = share / max(1, ranks.told()[1] or 1)  # the other ranks wait for the one that is held
         self.alone = (ranks.told()[1] or 1) == 1
         self.rate = RATE
         self.ample = AMPLE
@@ -186,7 +184,7 @@ class Hold:
 
     def _may(self, t, cost, done):
         """Return whether so many ns may be spent at `t`, after so many that were spent likewise."""
-        ahead = max(AHEAD, AHEAD_STEPS * self.usual) * self.share / SHARE
+        ahead = max(AHEAD, AHEAD_STEPS * self.usual) * self.share / budget.USUAL
         if self.spent + cost > self.share * (t - self.began) + ahead:
             return False
         return done < KEEN or t - self.latest >= SELDOM
@@ -200,8 +198,3 @@ class Hold:
                 self.ample = AMPLE  # it was made longer for parts that no hold is long enough for
             self.divided += 1
             self.latest = t
-
-
-def _wanted():
-    """Return whether it may be done at all: not in trials that are timed, and not where somebody said so."""
-    return not os.environ.get("GPUTUNE_TRIAL") and os.environ.get("GPUTUNE_PASSIVE", "0") in {"", "0", "false"}
