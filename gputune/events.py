@@ -18,6 +18,7 @@ SPANS = (
     "checkpoint",
     "logging",
     "reporting",
+    "cleanup",
     "evaluation",
     "collective",
     "step",
@@ -104,6 +105,7 @@ class SpanCode(IntEnum):
     REPORTING = 8
     EVALUATION = 9
     COLLECTIVE = 10
+    CLEANUP = 11
 
 
 SPAN_NAMES: dict[int, str] = {
@@ -115,6 +117,7 @@ SPAN_NAMES: dict[int, str] = {
     SpanCode.REPORTING: "reporting",
     SpanCode.EVALUATION: "evaluation",
     SpanCode.COLLECTIVE: "collective",
+    SpanCode.CLEANUP: "cleanup",
 }
 
 END = 1  # BATCH: this next() raised StopIteration

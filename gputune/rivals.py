@@ -78,6 +78,7 @@ PAUSES = {
     "frequent-checkpoint": "checkpoint",
     "frequent-logging": "logging",
     "frequent-reporting": "reporting",
+    "frequent-cleanup": "cleanup",
     "frequent-eval": "evaluation",
 }
 NEAREST = {  # the first of its group's words

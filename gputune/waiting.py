@@ -11,7 +11,7 @@ from gputune.events import AROUND_LOOP
 from gputune.features import Features, Process
 
 # In these spans the training thread gives a device nothing to do. Evaluation and collectives do; `sync` waits for one.
-WAITS = frozenset({"loader.wait", "loader.start", "checkpoint", "logging", "reporting"})
+WAITS = frozenset({"loader.wait", "loader.start", "checkpoint", "logging", "reporting", "cleanup"})
 
 
 class Use(NamedTuple):

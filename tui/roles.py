@@ -14,6 +14,7 @@ SPANS = {  # the words of the ledger, in the colours that the verdict on a termi
     "evaluation": ("#46b8c4", "#0f7480"),
     "logging": ("#d8a03d", "#94650a"),
     "reporting": ("#e8c06a", "#a87a1c"),
+    "cleanup": ("#d9c98a", "#8a7a2c"),
     "sync": ("#d77fc0", "#9c3f86"),
     "launch.wait": ("#c98fd0", "#8a4a94"),
     "copy.h2d": ("#7fa6f5", "#3f68c4"),

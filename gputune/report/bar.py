@@ -20,6 +20,7 @@ COLOURS = {
     "evaluation": "36",
     "logging": "33",
     "reporting": "93",
+    "cleanup": "93",
     "sync": "95",
     "launch.wait": "95",
     "copy.h2d": "94",

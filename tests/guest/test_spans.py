@@ -354,3 +354,20 @@ print("saved")
     spans = run.records(Kind.SPAN)
     assert [s.code for s in spans][:2] == [SpanCode.CHECKPOINT, SpanCode.LOGGING]
     assert len(run.spans(SpanCode.LOGGING, "os.fsync")) == 1
+
+
+def test_memory_that_is_cleaned_up_by_the_script_is_told_where_it_does_so(watched: Callable[..., Any]) -> None:
+    code = """
+import gc, threading, torch
+kept = [[index] for index in range(300_000)]
+for step in range(3):
+    assert gc.collect() >= 0
+thread = threading.Thread(target=gc.collect)
+thread.start(); thread.join()
+"""
+    run = watched(code).healthy()
+    assert run.out == run.err == ""
+    spans = run.spans(SpanCode.CLEANUP, "gc.collect")
+    assert len(spans) == 3
+    assert all(span.t1 > span.t0 for span in spans)
+    assert {note["where"] for note in run.notes("site") if note["what"] == "gc.collect"} == {"train.py:5"}

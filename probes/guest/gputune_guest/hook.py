@@ -30,6 +30,7 @@ FAMILIES = (
         "checkpoint",
         "logs",
         "reporting",
+        "cleanup",
         "sync",
         "standing",
         "collective",

@@ -1,0 +1,44 @@
+"""A full garbage collection after every step, "so that memory does not grow", beside a dataset of many objects."""
+
+import gc
+
+import kit
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+ZOO = {
+    "cause": "frequent-cleanup",
+    "says": "gc.collect() at every step, over some hundred thousand objects",
+    "fix": {"cleanup_interval": 500},
+    "device": "none",
+    "also": [],
+}
+
+
+class Annotated(Dataset):
+    """Samples whose annotations are lists of lists, as a file of JSON gives them."""
+
+    def __init__(self, count: int) -> None:
+        self.boxes = [[[index, corner] for corner in range(4)] for index in range(count)]
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((512,), float(self.boxes[index][3][1]))
+
+
+args = kit.settings(ZOO, cleanup_interval=1)
+torch.set_num_threads(1)
+net = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+data = DataLoader(Annotated(40_000), batch_size=128)
+pace = kit.Pace()
+for step, batch in enumerate(data, 1):
+    loss = net(batch).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % args.cleanup_interval == 0:
+        gc.collect()
+    pace.saw(len(batch))
