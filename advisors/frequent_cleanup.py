@@ -17,7 +17,6 @@ Sources: CPython's `gc`; PyTorch, "CUDA semantics", memory management.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gputune.features import Features
 from gputune.finding import Finding
@@ -36,4 +35,4 @@ WORDS = Words(
 def advise(run: Features) -> Iterator[Finding]:
     finding = advise_pause(run, WORDS)
     if finding is not None:
-        yield replace(finding, effect="identical", because="")  # it frees what nobody holds
+        yield finding

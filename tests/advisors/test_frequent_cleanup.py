@@ -29,5 +29,5 @@ def test_says_what_it_takes_and_where(run, what: str) -> None:
     (finding,) = judge(run(**tidying(each=0.008, what=what)))
     assert finding.id == "frequent-cleanup"
     assert f"cleaning up memory every step takes 43% of the loop (8 ms each, {what})" in finding.says
-    assert (finding.where, finding.effect) == ("train.py:60", "identical")
+    assert finding.where == "train.py:60"
     assert finding.speedup.low < 18.4 / 10.4 < finding.speedup.high

@@ -10,7 +10,7 @@ import functools
 import sys
 
 from gputune_guest import drawing, places, ring, wrapping
-from gputune_guest.words import CHECKPOINT, LOGGING, REPORTING, SPAN, SYNC
+from gputune_guest.words import CHECKPOINT, CLEANUP, LOGGING, REPORTING, SPAN, SYNC
 
 now = ring.now
 record = ring.record
@@ -26,7 +26,7 @@ KINDS = 2  # that a record has room for
 LONGEST = 200_000_000  # ns that a record may wait for more of its kind
 SYNCS = frozenset(["os.fsync", "os.fdatasync"])
 NOTHING = frozenset([0])  # a thread is in nothing that counts as one
-DRAWN = frozenset([CHECKPOINT, LOGGING, REPORTING])  # may come more rarely: do they draw random numbers?
+DRAWN = frozenset([CHECKPOINT, LOGGING, REPORTING, CLEANUP])  # may come more rarely: do they draw random numbers?
 READING = frozenset([0, LOGGING, REPORTING])  # or in what may read tensors: that wait is told apart
 
 silent = False  # in a worker
