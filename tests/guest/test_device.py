@@ -148,14 +148,14 @@ def test_a_hold_that_the_device_made_up_for_has_cost_nothing(
 MANY = """
 import time, torch
 from torch.utils.data import DataLoader
-from gputune_guest import dividing, holding
+from gputune_guest import budget, dividing
 class Quick:
     def __len__(self): return 160
     def __getitem__(self, i): return i
 torch.cuda.initialized = True
 torch.cuda.queue = QUEUE
 dividing.calls = 8
-holding.AHEAD *= 20  # what is tried here is not how seldom it is done
+budget.AHEAD *= 20  # what is tried here is not how seldom it is done
 for batch in DataLoader(Quick(), batch_size=1):
     for _ in range(40):
         time.sleep(0.0003)

@@ -3,6 +3,10 @@
 import os
 
 USUAL, MOST = 0.003, 0.03  # of the time: without a word, and whatever is said
+AHEAD = 50_000_000  # ns that may be spent in advance, or
+AHEAD_STEPS = 1.5  # so many steps where that is more: once each part of one may be held, on which a short run rests
+KEEN = 8  # holds of each part that are made as soon as they may; later ones seldom
+SELDOM = 20_000_000_000  # ns between those
 
 
 def share():
@@ -13,3 +17,45 @@ def share():
         return min(MOST, max(0.0, float(os.environ.get("GPUTUNE_GUEST_PERTURB") or USUAL)))
     except ValueError:
         return USUAL
+
+
+class Spending:
+    """What holding the device back for a `share` of the time has cost so far, in ns, and whether more may be spent."""
+
+    def __init__(self, share):
+        self.share = share
+        self.began = self.spent = self.latest = 0
+        self.owed = 0  # of the latest hold, while the device may still make up for it
+        self.behind = 0  # that the device was behind the host at the end of the latest step before it
+
+    def begin(self, t):
+        """Learn that the first step begins that may be held."""
+        self.began = self.began or t
+
+    def may(self, t, cost, done, usual):
+        """Return whether so many ns may be spent at `t`, after so many that were spent likewise; `usual`: a step's."""
+        ahead = max(AHEAD, AHEAD_STEPS * usual) * self.share / USUAL
+        if self.spent + cost > self.share * (t - self.began) + ahead:
+            return False
+        return done < KEEN or t - self.latest >= SELDOM
+
+    def spend(self, cost):
+        """Spend so many ns on a hold, which the device may make up for."""
+        self.spent += cost
+        self.owed = cost
+
+    def made_up(self, step, behind, usual):
+        """Take back what the latest hold cost, once the device is no further behind than before, if nobody waited.
+
+        Behind a full queue it never is, and the host has stood in launches meanwhile: there it is steps behind.
+        """
+        if any(len(step.joins) > part for part in step.held):  # the host waited for what was held
+            self.owed = 0
+        if self.owed and step.start.t >= self.latest:
+            if step.joins:
+                self.owed = 0
+            elif behind <= min(self.behind + self.owed // 10, usual // 2):
+                self.spent -= self.owed
+                self.owed = 0
+        elif not step.held:
+            self.behind = behind

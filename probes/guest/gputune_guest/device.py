@@ -180,7 +180,7 @@ class Clock:
         """Let go of all that was marked: it has failed, or is another device's."""
         dividing.end()
         self.current = self.base = None
-        self.hold.owed = 0
+        self.hold.spending.owed = 0
         self.pending.clear()
         self.pool.clear()
 

@@ -16,13 +16,9 @@ from gputune_guest import budget, dividing, joins, ranks, ring
 now = ring.now
 here = ring.here
 FIRST = 20  # timed steps before the first one: allocators, caches and autotuning settle in them
-AHEAD = 50_000_000  # ns that may be spent in advance, or
-AHEAD_STEPS = 1.5  # so many steps where that is more: once each part of one may be held, on which a short run rests
 LONGEST, LONGEST_STEPS = 50_000_000, 0.5  # ns: no single hold is longer, or no longer than so much of a step, and
 MOST = 500_000_000  # ns, than this
 ODD = 2  # times as long as the one before it: from such a step nothing is learnt
-KEEN = 8  # holds of each part that are made as soon as they may; later ones seldom
-SELDOM = 20_000_000_000  # ns between those
 AMPLE = 1.4  # times the host's time for the part: so that most holds last
 RATE = 1.5  # cycles a ns, until a short hold has told
 SHORT = 1_000_000  # cycles of that one: launching it takes next to nothing beside
@@ -33,10 +29,10 @@ class Hold:
     """Decides when to hold, and for how long. `cuda` is the module, or a test's."""
 
     def __init__(self, cuda):
-        share = budget.share()
+        share, world = budget.share(), ranks.told()[1] or 1
         self.sleep = getattr(cuda, "_sleep", None) if share else None
-        self.share = share / max(1, ranks.told()[1] or 1)  # the other ranks wait for the one that is held
-        self.alone = (ranks.told()[1] or 1) == 1
+        self.spending = budget.Spending(share / max(1, world))  # the other ranks wait for the one that is held
+        self.alone = world == 1
         self.rate = RATE
         self.ample = AMPLE
         self.leads = {}  # part of a step to the host's ns for it, in the latest timed step
@@ -48,12 +44,10 @@ class Hold:
         self.measured = {}  # and how often the device worked off each of them in one go
         self.divided = 0  # steps that were
         self.dear = None  # ns that one cost
-        self.steps = self.began = self.spent = self.latest = 0
+        self.steps = 0
         self.tried = False  # the short hold was made
         self.took = 0  # ns of the host for the latest step that was not held
         self.held_at = 0  # timed steps before the latest hold
-        self.owed = 0  # ns of the latest hold, while the device may still make up for it
-        self.behind = 0  # ns that the device was behind the host at the end of the latest step before it
 
     def begins(self, clock, step):
         """Hold, if that is due, before the part of the step that begins now."""
@@ -69,12 +63,12 @@ class Hold:
         elif part == step.target and part in self.leads:  # else another step was learnt since
             cost = int(self.ample * self.leads[part])
             self._hold(clock, step, part, cost)
-            self.spent += cost
-            self.owed, self.held_at = cost, self.steps
+            self.spending.spend(cost)
+            self.held_at = self.steps
 
     def _hold(self, clock, step, part, length):
         step.held[part] = self._made(clock, int(length * self.rate))
-        self.latest = step.held[part].before.t
+        self.spending.latest = step.held[part].before.t
 
     def _made(self, clock, cycles):
         before = clock.mark()
@@ -110,28 +104,14 @@ class Hold:
         if step.divided:
             self._divided(step, low)
         else:
-            self._made_up(step, max(0, step.end.at + low - step.end.t))
+            self.spending.made_up(step, max(0, step.end.at + low - step.end.t), self.usual)
         if not step.divided and not step.held and step.tried is None:
             before, self.took = self.took, step.end.t - step.start.t
             if not before or self.took <= ODD * before:
                 self.leads, self.usual = step.leads(), self.took
-                self.known = {found[0] for found in step.segments(low)} if self._too_long(self.began) else set()
-
-    def _made_up(self, step, behind):
-        """Take back what the latest hold cost, once the device is no further behind than before, if nobody waited.
-
-        Behind a full queue it never is, and the host has stood in launches meanwhile: there it is steps behind.
-        """
-        if any(len(step.joins) > part for part in step.held):  # the host waited for what was held
-            self.owed = 0
-        if self.owed and step.start.t >= self.latest:
-            if step.joins:
-                self.owed = 0
-            elif behind <= min(self.behind + self.owed // 10, self.usual // 2):
-                self.spent -= self.owed
-                self.owed = 0
-        elif not step.held:
-            self.behind = behind
+                self.known = (
+                    {found[0] for found in step.segments(low)} if self._too_long(self.spending.began) else set()
+                )
 
     def _divided(self, step, low):
         """Take a divided step: what its parts take the host, and what it cost."""
@@ -143,13 +123,12 @@ class Hold:
         later = step.end.t - step.start.t - self.usual
         behind = step.end.at + low - step.end.t - step.behind(low)
         self.dear = max(0, later) + max(0, behind)
-        self.spent += self.dear
+        self.spending.spent += self.dear
 
     def _choose(self, clock, step):
         """Choose which part of the step that begins is held, if any may be."""
         t = step.start.t
-        if not self.began:
-            self.began = t
+        self.spending.begin(t)
         step.target = -1
         if self.steps < FIRST or not self.leads:
             if self.steps and not self.tried:
@@ -184,10 +163,7 @@ class Hold:
 
     def _may(self, t, cost, done):
         """Return whether so many ns may be spent at `t`, after so many that were spent likewise."""
-        ahead = max(AHEAD, AHEAD_STEPS * self.usual) * self.share / budget.USUAL
-        if self.spent + cost > self.share * (t - self.began) + ahead:
-            return False
-        return done < KEEN or t - self.latest >= SELDOM
+        return self.spending.may(t, cost, done, self.usual)
 
     def _divide(self, step, t):
         """Have the step divided, if it may be."""
@@ -197,4 +173,4 @@ class Hold:
             if not self.divided:
                 self.ample = AMPLE  # it was made longer for parts that no hold is long enough for
             self.divided += 1
-            self.latest = t
+            self.spending.latest = t
