@@ -1,11 +1,11 @@
 """The workers wait for each other: whatever their number, one batch is made at a time.
 
 What it sees: in a run of some minutes the workers are held up now and then for half of the time that a batch takes
-them, all of them at once (`watch --passive`: never). Where each makes its batches by itself, and the loop waits for
-them, these come later by as much. Where they come hardly later at all, the workers stand in line for something, and
-the line is there whether one of them comes a little later or not: a lock of files or of a database, one server, one
-connection, one thread that reads for all of them. No clock of a worker tells that from waiting of its own. And in
-any run: of a stream, one worker of several that makes nearly all batches, for there are fewer shards than workers.
+them, a quarter of them after the other (`watch --passive`: never). Where each makes its batches by itself, and the loop
+waits for them, these come later by as much. Where they come hardly later at all, the workers stand in line for
+something, and the line is there whether one of them comes a little later or not: a lock of files or of a database, one
+server, one connection, one thread that reads for all of them. No clock of a worker tells that from waiting of its own.
+And in any run: of a stream, one worker of several that makes nearly all batches: there are fewer shards than workers.
 
 Why it matters: more workers would only make the line longer.
 

@@ -14,17 +14,18 @@ from gputune.finding import Speedup
 from gputune.prediction import Outlook
 
 LEAST = 3  # times that the workers were held up: fewer say nothing
-SURE = 2.0  # standard errors
+SURE = 1.65  # standard errors: 95 % on one side
 FAR = 0.5  # of what the replay has: a pace that depends on the workers by less is not set by them one by one
 ALL = 0.9  # of the batches, made by one of several workers: the others have nothing to read
+GROUPS = 4  # of workers that are held up one after the other, as the guest has it
 SELDOM = 8  # batches of each worker, one of which is late in the replay
 SETS = 0.7  # of a delay by which the replay has the batches come later, where workers set the pace
 
 
 def expected(outlook: Outlook, delay: float) -> float:
-    """Return the slope that the replay has for workers that are held up `delay` s, all at once, now and then."""
+    """Return the slope that the replay has for workers that are held up `delay` s now and then, as they are."""
     workers, fetches = max(1, outlook.now.workers), outlook.job.fetches
-    moments = [number // workers % SELDOM == 0 for number in range(len(fetches))]
+    moments = [number // workers % SELDOM == number % workers % GROUPS for number in range(len(fetches))]
     held = tuple(replace(work, blocked=work.blocked + delay * now) for work, now in zip(fetches, moments, strict=True))
     then = outlook.altered(replace(outlook.job, fetches=held)).loop(outlook.now)
     delayed = delay * outlook.batches / workers * sum(moments) / max(1, len(moments))

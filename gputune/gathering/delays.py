@@ -14,12 +14,14 @@ from gputune.units import NS
 
 CAME = 16384  # batches whose times are kept, the latest: records of workers may come some s later, or before
 PENDING = 64  # moments that are not judged yet, the latest
-SETTLES = 2  # rounds of all workers after which a delay shows, beside those that lie in the queue
+SETTLES = 5  # rounds of all workers after which a delay shows, beside those that lie in the queue
 ODD = 0.5  # of a window that one round may take: longer is a pause of the loop's own, or an epoch's end
 APART = 1024  # batches between two looks at what can be judged
-AROUND = 8  # windows before, and after, by which it is told how much they differ by themselves
-SIGMA = 1.4826 / sqrt(2)  # standard deviations in a median difference of two windows
-BESIDE = 1.5  # times the variance of a window: it is compared with the mean of two others
+LEAST = 3  # windows that have to follow a moment
+REACH = 3  # windows before, and after a window that a delay needs to settle, through which lines are laid
+AROUND = 8  # windows before, and after, at which it is told how far such lines are apart by themselves
+SIGMA = 1.4826  # standard deviations in a median distance
+MEDIAN = 1.2533  # times as far off as a mean
 
 
 class Delays:
@@ -30,9 +32,10 @@ class Delays:
         self._window = workers * (prefetch + SETTLES)
         self._times: deque[int] = deque(maxlen=CAME)
         self._moments: dict[int, dict[int, tuple[int, int]]] = {}  # to each worker's delay, in ns
+        self._recent: dict[int, dict[int, tuple[int, int]]] = {}  # the same of those that are judged as well
         self._later: list[float] = []  # ns by which the batches came later, and
         self._delays: list[float] = []  # by which their makers were held up
-        self._unlike: deque[float] = deque(maxlen=CAME)  # ns by which windows differ where nobody was held up
+        self._unlike: deque[float] = deque(maxlen=CAME)  # the same where nobody was held up
         self._count = 0
         self._seen: set[int] = set()
         self._held = 0  # ns of all workers
@@ -48,7 +51,10 @@ class Delays:
         """Take a DELAY of a worker."""
         if record.a not in self._moments and len(self._moments) >= PENDING:
             self._moments.pop(next(iter(self._moments)))
-        self._moments.setdefault(record.a, {})[worker] = record.t0, record.t1
+        each = self._recent.setdefault(record.a, self._moments.setdefault(record.a, {}))
+        each[worker] = record.t0, record.t1
+        if len(self._recent) > 2 * PENDING:
+            self._recent.pop(next(iter(self._recent)))
         self._seen.add(record.a)
         self._held += record.t1 - record.t0
 
@@ -65,39 +71,52 @@ class Delays:
             return None
         delay = mean(self._delays)
         spread = SIGMA * median(abs(each) for each in self._unlike)
-        error = spread * sqrt(BESIDE / len(self._later)) / delay
-        return Slope(value=mean(self._later) / delay, error=error, count=len(self._later), delay=delay / NS)
+        error = MEDIAN * spread / sqrt(len(self._later)) / delay
+        return Slope(value=median(self._later) / delay, error=error, count=len(self._later), delay=delay / NS)
 
     def _judge(self) -> None:
         """Judge the moments whose batches have come. Those of which some delays are not known may still be told."""
         times = list(self._times)
-        begins = sorted(min(t0 for t0, _ in each.values()) for each in self._moments.values())
+        begun = sorted(bisect_right(times, min(t0 for t0, _ in each.values())) - 1 for each in self._recent.values())
         for moment, each in sorted(self._moments.items()):
             at = bisect_right(times, min(t0 for t0, _ in each.values())) - 1
-            if at + 2 * self._window < len(times) and len(each) == self._workers:
+            if at + LEAST * self._window < len(times) and len(each) == self._workers:
                 del self._moments[moment]
-                self._compare(times, at, [t1 - t0 for t0, t1 in each.values()], begins)
+                self._compare(times, at, mean(t1 - t0 for t0, t1 in each.values()), begun)
 
-    def _compare(self, times: Sequence[int], at: int, delays: Sequence[int], begins: Sequence[int]) -> None:
-        """Hold the batches after the one that came last before a moment against those around them."""
-        size = self._window
-        marks = range(at % size, len(times), size)  # where windows begin and end
-        here = marks.index(at)
-        around = marks[max(0, here - AROUND) : here + AROUND + 2]
-        spans = {mark: _span(times[mark : mark + size + 1], begins) for mark in around[:-1]}
-        spans[at] = _span(times[at : at + size + 1], ())
-        before, during, after = (spans.get(at + where * size) for where in (-1, 0, 1))
-        if before is None or during is None or after is None:
+    def _compare(self, times: Sequence[int], at: int, delay: float, begun: Sequence[int]) -> None:
+        """Hold the batches after a moment, which comes after the one at `at`, against those before."""
+        later = self._offset(times, at, begun)
+        if later is None:
             return
-        self._later.append(during - (before + after) / 2)
-        self._delays.append(mean(delays))
-        calm = [span for mark, span in spans.items() if mark != at]
-        self._unlike += [b - a for a, b in pairwise(calm) if a is not None and b is not None]
+        self._later.append(later)
+        self._delays.append(delay)
+        around = (at + where * self._window for where in range(-AROUND, AROUND + 1) if where)
+        calm = (self._offset(times, here, begun, calm=True) for here in around)
+        self._unlike += (each for each in calm if each is not None)
+
+    def _offset(self, times: Sequence[int], at: int, begun: Sequence[int], *, calm: bool = False) -> float | None:
+        """Return by how many ns the batches that come a window after one are later than those up to it promise.
+
+        Both sides are as straight a line as they can be. None where others were held up, or the loop paused, too near;
+        `calm`: nobody was held up here.
+        """
+        size = self._window
+        before = max([-1, *(b + size for b in begun if b < at)])
+        after = min([len(times), *(b + 1 for b in begun if b > at or (calm and b == at))])
+        first, last = max(before, at - REACH * size, -1) + 1, min(after, at + (1 + REACH) * size)
+        left, right = range(first, at + 1), range(at + size, last)
+        if at < 0 or min(len(left), len(right)) < size:
+            return None
+        usual = (times[last - 1] - times[first]) / (last - first)
+        if max(b - a for a, b in pairwise(times[first:last])) > ODD * size * usual:
+            return None
+        return _apart(times, left, right)
 
 
-def _span(times: Sequence[int], begins: Sequence[int]) -> int | None:
-    """Return the ns of a window; None where somebody was held up in it, or the loop itself paused."""
-    span = times[-1] - times[0]
-    if any(times[0] <= begin < times[-1] for begin in begins):
-        return None
-    return None if max(b - a for a, b in pairwise(times)) > ODD * span else span
+def _apart(times: Sequence[int], left: range, right: range) -> float:
+    """Return by how much one of two lines of the same slope lies above the other."""
+    middles = [(mean(side), mean(times[n] for n in side)) for side in (left, right)]
+    whole = [(n - x, times[n] - y) for side, (x, y) in zip((left, right), middles, strict=True) for n in side]
+    slope = sum(n * t for n, t in whole) / sum(n * n for n, _ in whole)
+    return middles[1][1] - middles[0][1] - slope * (middles[1][0] - middles[0][0])

@@ -58,9 +58,9 @@ delaying = island("delaying", ring=RING, budget=budget)
 class Worker:
     """One that makes a batch `made(t)` after it began, as the pool has it."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, shared: bytearray) -> None:
         self.number, self.t, self.slept, self.made = number, START, 0, 0
-        self.delays = delaying.Delaying(budget.USUAL, lambda: self.t, self._sleep)
+        self.delays = delaying.Delaying(number, budget.USUAL, shared, lambda: self.t, self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.t += round(seconds * 1e9)
@@ -71,7 +71,8 @@ class Pool:
     """Workers of a loader whose batches are delivered in order, and a training that takes `step` ns for each."""
 
     def __init__(self, step: int) -> None:
-        self.workers = [Worker(number) for number in range(WORKERS)]
+        shared = bytearray(16)
+        self.workers = [Worker(number, shared) for number in range(WORKERS)]
         self.told = Delays(WORKERS, PREFETCH)
         self.step = step
         self.moments: list[tuple[int, int, int]] = []
@@ -143,8 +144,8 @@ def test_batches_of_workers_that_set_the_pace_come_later_by_as_much() -> None:
     it.run(90, alone())
     slope = found(it)
     assert slope.count >= 10
-    assert slope.value == pytest.approx(1, abs=0.2)
-    assert slope.error < 0.2
+    assert slope.value == pytest.approx(1, abs=0.3)
+    assert slope.error < 0.25
     assert slope.delay == pytest.approx(0.010, rel=0.1)
 
 
@@ -168,36 +169,26 @@ def test_it_costs_no_more_than_its_share(making: Callable[[int], int]) -> None:
     it = Pool(1 * MS)
     it.run(120, making)
     for worker in it.workers:
-        assert 0 < worker.slept <= (budget.USUAL * 120 + 0.1) * 1e9
+        in_advance = delaying.EAGER * delaying.PART * worker.delays.usual
+        assert 0 < worker.slept <= 1.1 * (budget.USUAL * 120e9 + in_advance) + worker.delays.usual
 
 
-def test_nothing_is_done_in_the_first_moments() -> None:
+def test_nothing_is_done_in_the_first_second() -> None:
     it = Pool(1 * MS)
     it.run(1, alone(ms=1))
     assert it.moments == []
 
 
-def test_workers_whose_slots_differ_have_those_of_the_longer_ones_in_common() -> None:
-    short, long = 3300 * MS, 10_000 * MS
-    moments = {delaying.slot(t, short)[0] for t in range(START, START + 600_000 * MS, 100 * MS)}
-    rare = {delaying.slot(t, long)[0] for t in range(START + 60_000 * MS, START + 540_000 * MS, 100 * MS)}
-    assert rare < moments
-    assert len(moments) == pytest.approx(600 / 4.3, rel=0.1)
-    apart = [b - a for a, b in pairwise(sorted(moments))]
-    assert max(apart) > 1.2 * min(apart)  # no rhythm
-
-
-def test_a_moment_is_met_once_and_never_before_it_is_due() -> None:
-    for length in (300 * MS, 2400 * MS, 140_000 * MS):
-        t, met = START, []
-        while t < START + 3_000_000 * MS:
-            begins, until = delaying.slot(t, length)
-            assert until > t
-            if begins <= t:
-                met.append(begins)
-                assert delaying.slot(until - 1, length)[0] == begins
-            t = until
-        assert met == sorted(set(met))
+def test_moments_come_in_no_rhythm_and_all_workers_meet_them() -> None:
+    it = Pool(2 * MS)
+    it.run(200, alone())
+    met: dict[int, list[int]] = {}
+    for moment, worker, _length in it.moments:
+        met.setdefault(moment, []).append(worker)
+    assert sum(sorted(each) == list(range(WORKERS)) for each in met.values()) > 0.8 * len(met)
+    apart = [b - a for a, b in pairwise(sorted(met))][delaying.EAGER :]
+    assert max(apart) > 2 * min(apart)
+    assert min(apart) >= delaying.REST * 15 * MS
 
 
 @pytest.mark.parametrize(
@@ -220,5 +211,7 @@ def test_it_is_left_where_times_are_compared_or_somebody_said_no(
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    found = delaying.wanted(workers)
+    RING.is_worker = lambda: False  # type: ignore[attr-defined]
+    delaying.share()
+    found = delaying.wanted(0, workers)
     assert (found and found.share) == share

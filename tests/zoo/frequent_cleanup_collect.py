@@ -1,4 +1,4 @@
-"""A full garbage collection after every step, "so that memory does not grow", beside a dataset of many objects."""
+"""A full garbage collection after every step, "so that memory does not grow": it walks all objects that there are."""
 
 import gc
 
@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, Dataset
 
 ZOO = {
     "cause": "frequent-cleanup",
-    "says": "gc.collect() at every step, over some hundred thousand objects",
+    "says": "gc.collect() at every step, over the objects of torch and a dataset's",
     "fix": {"cleanup_interval": 500},
     "device": "none",
     "also": [],
@@ -22,17 +22,17 @@ class Annotated(Dataset):
         self.boxes = [[[index, corner] for corner in range(4)] for index in range(count)]
 
     def __len__(self) -> int:
-        return len(self.boxes)
+        return 512 * 60
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.full((512,), float(self.boxes[index][3][1]))
+        return torch.full((512,), float(self.boxes[index % len(self.boxes)][3][1]))
 
 
 args = kit.settings(ZOO, cleanup_interval=1)
 torch.set_num_threads(1)
-net = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1))
+net = torch.nn.Sequential(torch.nn.Linear(512, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-data = DataLoader(Annotated(40_000), batch_size=128)
+data = DataLoader(Annotated(2_000), batch_size=512)
 pace = kit.Pace()
 for step, batch in enumerate(data, 1):
     loss = net(batch).square().mean()

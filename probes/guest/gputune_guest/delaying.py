@@ -5,12 +5,14 @@ its maker was held up. Where the workers wait for each other at something that o
 lock, a server, a disk), or for CPUs, the others go on meanwhile, and it changes nothing. So it tells whether more of
 them would bring anything. No sample, no order and no random number is touched.
 
-All workers do it in the same moments, which none has to tell the others: the monotonic clock is divided into slots, a
-power of two of ns, so many that the delay is `budget.share()` of them. A worker that is idle now and then is not held
-up: it does not set the pace.
+All workers do it at the same moments, a quarter of them after the other: whoever finds that it is time says so in
+memory that they share since they were forked, and the others follow at their next batch. Workers that were not forked
+share none, and are not held up. Nor is one that is idle for much of its time: it does not set the pace.
 """
 
+import mmap
 import os
+import struct
 import time
 
 from gputune_guest import budget, ring
@@ -20,66 +22,83 @@ now = ring.now
 PART = 0.5  # of a batch's making by which it is: the others are through with theirs by then, if they can be
 LEAST, MOST = 250_000, 500_000_000  # ns: a shorter delay is lost in what a sleep is late by; a longer one is noticed
 FIRST_NS, FIRST = 1_000_000_000, 8  # ns and batches of a worker before its first one: imports, opened files
-IDLE = 0.1  # of a batch's making that may lie between two of them: more is a worker that waits for somebody to ask
-BITS = 20  # of a ms: no slot is as short
+IDLE = 0.5  # of a batch's making that may lie between two of them on average: more is a worker that waits to be asked
+RECENT = 8  # batches over which that is the average
+GROUPS = 4  # of workers, each held up a batch after the other: what they stand in line for is to be used all the time
+EAGER, SOONER = 4, 4  # the first so many times come so much sooner: a short run is to have some
+REST = 24  # batches of a worker between two moments at the least: what one does is to be over before the next
+FOLLOWS = 4  # batches of a worker in which it follows the others
+
+_pack, _unpack = struct.Struct("<qq").pack_into, struct.Struct("<qq").unpack_from
+_shared = None  # how many moments there were, and the latest (ns)
 
 
 class Delaying:
-    """When a worker is held up for a `share` of its time, and how long. `clock` and `sleep`: time's, or a test's."""
+    """When the worker of a `number` is held up for a `share` of its time, and for how long.
 
-    def __init__(self, share, clock=now, sleep=time.sleep):
-        self.share, self.clock, self.sleep = share, clock, sleep
-        self.began = 0
+    `shared` is what all workers see; `clock` and `sleep` are time's, or a test's.
+    """
+
+    def __init__(self, number, share, shared, clock=now, sleep=time.sleep):
+        self.number, self.share, self.shared, self.clock, self.sleep = number, share, shared, clock, sleep
+        self.began = clock()
         self.made = 0
         self.usual = 0.0  # ns that it takes to make a batch
         self.ended = 0  # when the latest was made
-        self.slot = 0  # begin of the slot that was looked at last
-        self.due = 0  # ns: nothing is to be decided before
+        self.idle = 0.0  # ns between two of them
+        self.moment = _unpack(shared)[1]  # the latest that is known here
+        self.left = -1  # batches until it is held up for that one, -1 once it was
 
     def before(self):
         """Hold the worker up if it is time, before it makes a batch."""
         t = self.clock()
-        if t < self.due:
+        if self.left < 0 and self.made >= FIRST:
+            self._look(t)
+        if self.left < 0:
             return
-        if not self.began:
-            self.began = t
-        if self.made < FIRST or t < self.began + FIRST_NS:
-            self.due = 0
-            return
+        self.left -= 1
+        if self.left < 0:
+            self.sleep(min(MOST, PART * self.usual) / 1e9)
+            ring.record(DELAY, 0, t, self.clock(), self.moment)
+
+    def _look(self, t):
+        """Learn of a moment that another worker has found, or find one."""
+        count, latest = _unpack(self.shared)
+        if latest != self.moment:
+            self.moment = latest
+            if t - latest < FOLLOWS * self.usual:
+                self.left = self.number % GROUPS
+        elif self._is_due(t, count, latest):
+            _pack(self.shared, 0, count + 1, t)
+            self.moment, self.left = t, self.number % GROUPS
+
+    def _is_due(self, t, count, latest):
         length = PART * self.usual
-        if not LEAST <= length <= MOST:
-            return
-        begins, self.due = slot(t, length / self.share)
-        if t < begins or begins == self.slot:
-            return
-        self.slot = begins
-        if t - self.ended <= IDLE * self.usual:
-            self.sleep(length / 1e9)
-            ring.record(DELAY, 0, t, self.clock(), begins)
+        if not LEAST <= length <= MOST or self.idle > IDLE * self.usual or t < self.began + FIRST_NS:
+            return False
+        odds = 0.5 + (count * 2654435761 & 0xFFFF) / 0x10000  # no rhythm: one may be theirs
+        wait = odds * length / self.share / (SOONER if count < EAGER else 1)
+        return t - max(self.began, latest) >= max(wait, REST * self.usual)
 
     def after(self, t0, t1):
         """Learn how long a batch took to make (ns)."""
         took = t1 - t0
-        self.usual += (min(took, 4 * self.usual or took) - self.usual) / min(8, self.made + 1)
+        many = min(RECENT, self.made + 1)
+        self.usual += (min(took, 4 * self.usual or took) - self.usual) / many
+        if self.ended:
+            self.idle += (t0 - self.ended - self.idle) / many
         self.made += 1
         self.ended = t1
 
 
-def slot(t, length):
-    """Return the moment of the slot of at least `length` ns in which `t` lies, and until when none follows.
-
-    It lies anywhere in the slot, for a rhythm may be the training's own: in the half of it that its number says, at the
-    moment of that half. So workers whose slots differ in length have those of the longer ones in common.
-    """
-    bits = int(length).bit_length()
-    part = number = t >> bits
-    for _ in range(bits - BITS):
-        part = part * 2 + (part * 2654435761 >> 15 & 1)
-    begins = part << min(bits, BITS)
-    return begins, (begins if t < begins else (number + 1) << bits)
-
-
-def wanted(workers):
+def wanted(number, workers):
     """Return what decides when a worker is held up; None where none is: of one alone, and beside `--tune`."""
-    share = 0.0 if workers < 2 or os.environ.get("GPUTUNE_STEER") else budget.share()
-    return Delaying(share) if share else None
+    share = 0.0 if workers < 2 or _shared is None or os.environ.get("GPUTUNE_STEER") else budget.share()
+    return Delaying(number, share, _shared) if share else None
+
+
+def share():
+    """Make what the workers of this process will share, before they are forked."""
+    global _shared
+    if _shared is None and not ring.is_worker():
+        _shared = mmap.mmap(-1, 16)

@@ -187,7 +187,7 @@ def _worker_loop(original):
         given = dict(zip(names, args))  # noqa: B905 - 3.8 has no strict
         given.update(kwargs)
         _worker = (given.get("worker_id", -1), given.get("num_workers", 0))
-        _delaying = delaying.wanted(_worker[1])
+        _delaying = delaying.wanted(*_worker)
         ring.become_worker()
         spans.silence()
         record(WORKER, 0, t0, 0, _worker[0], _worker[1])
@@ -201,6 +201,7 @@ def _worker_loop(original):
 
 
 def _hook_worker(module):
+    delaying.share()
     patching.patch(module, "_worker_loop", _worker_loop)
 
 
