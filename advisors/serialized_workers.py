@@ -26,11 +26,13 @@ from collections.abc import Iterator
 from gputune.features import Features, Slope
 from gputune.finding import Finding
 from gputune.prediction import Outlook, outlooks
+from gputune.remedies import told
 from gputune.turns import by_one, in_turn, shared_out, side_by_side
 
 CHECKLIST = ("data loading", "1.4")
 
 WAITING = 0.05  # of the loop in next(): below it, no loader can give back five percent
+MOSTLY = 0.5  # of making a batch: a place that is named
 MORE = 1.25  # by which twice the workers would have to help for it to be wrong
 
 
@@ -51,12 +53,12 @@ def _finding(outlook: Outlook, slope: Slope) -> Finding:
     return Finding(
         id="serialized-workers",
         says=(
-            f"the loop waits {outlook.starving:.0%} of its time for batches, and its {loader.num_workers} workers make "
-            f"them in turn: held up {slope.count} times for {ms:.3g} ms, they were {later:.2g} ms late"
+            f"{loader.num_workers} workers make batches in turn: held up {slope.count} times for {ms:.3g} ms, they were "
+            f"{later:.2g} ms late{_standing(outlook)}; the loop waits {outlook.starving:.0%} of its time"
         ),
         do=(
-            "find what only one of them can use at a time (a lock, a file, a connection, a server): give each worker "
-            "its own, or ask for a whole batch at once; more workers bring nothing"
+            "give each its own of what only one can use at a time (lock, file, connection, server), or ask for whole "
+            "batches: more workers bring nothing"
         ),
         share_lost=max(0.0, 1 - 1 / speedup.likely),
         speedup=speedup,
@@ -75,6 +77,14 @@ def _finding(outlook: Outlook, slope: Slope) -> Finding:
         },
         where=loader.where,
     )
+
+
+def _standing(outlook: Outlook) -> str:
+    """Return where workers are for most of the time in which they make batches, where stacks tell."""
+    if not told(outlook):
+        return ""
+    doing = max(outlook.process.making, key=lambda doing: doing.share)
+    return f"; {doing.share:.0%} of that is at {doing.where or doing.what}" if doing.share >= MOSTLY else ""
 
 
 def _of_one(outlook: Outlook, share: float) -> Finding:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.serialized_workers import advise
-from gputune.features import Features, Slope
+from gputune.features import Doing, Features, Slope
 from gputune.judging import judge
 from gputune.prediction import outlooks
 from gputune.turns import SETS, expected
@@ -26,10 +26,21 @@ def test_workers_in_line_are_told_and_more_of_them_are_not_advised(run) -> None:
     (finding,) = judge(held_up(run(**WAITS), LINE))
     assert finding.id == "serialized-workers"
     assert finding.change == {}
-    assert "its 4 workers make them in turn: held up 12 times for 10 ms, they were 0.5 ms late" in finding.says
+    assert "4 workers make batches in turn: held up 12 times for 10 ms, they were 0.5 ms late" in finding.says
     assert finding.evidence["slope"] == 0.05
     assert finding.speedup.likely == pytest.approx(5 / 2.2, rel=0.1)  # a step, and handing over what takes 5 ms to make
     assert finding.speedup.low == pytest.approx(5 / (0.6 * 5), rel=0.2)
+
+
+def test_where_they_stand_is_told_as_stacks_have_it(run) -> None:
+    told = held_up(run(**WAITS), LINE)
+    stands = Doing(kind="own", what="Cache.__getitem__", where="data.py:33", share=0.8)
+    (process,) = told.processes
+    (finding,) = advise(replace(told, processes=(replace(process, making=(stands,), making_stacks=90),)))
+    assert "; 80% of that is at data.py:33;" in finding.says
+    less = replace(process, making=(replace(stands, share=0.4),), making_stacks=90)
+    (finding,) = advise(replace(told, processes=(less,)))
+    assert "data.py" not in finding.says
 
 
 @pytest.mark.parametrize(
