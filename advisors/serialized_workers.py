@@ -53,8 +53,8 @@ def _finding(outlook: Outlook, slope: Slope) -> Finding:
     return Finding(
         id="serialized-workers",
         says=(
-            f"{loader.num_workers} workers make batches in turn: held up {slope.count} times for {ms:.3g} ms, they were "
-            f"{later:.2g} ms late{_standing(outlook)}; the loop waits {outlook.starving:.0%} of its time"
+            f"{loader.num_workers} workers make batches in turn: held up {slope.count} times for {ms:.3g} ms, they "
+            f"were {later:.2g} ms late{_standing(outlook)}; the loop waits {outlook.starving:.0%} of its time"
         ),
         do=(
             "give each its own of what only one can use at a time (lock, file, connection, server), or ask for whole "
@@ -84,7 +84,7 @@ def _standing(outlook: Outlook) -> str:
     if not told(outlook):
         return ""
     doing = max(outlook.process.making, key=lambda doing: doing.share)
-    return f"; {doing.share:.0%} of that is at {doing.where or doing.what}" if doing.share >= MOSTLY else ""
+    return f"; {doing.share:.0%} of making one is at {doing.where or doing.what}" if doing.share >= MOSTLY else ""
 
 
 def _of_one(outlook: Outlook, share: float) -> Finding:

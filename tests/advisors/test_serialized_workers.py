@@ -37,7 +37,7 @@ def test_where_they_stand_is_told_as_stacks_have_it(run) -> None:
     stands = Doing(kind="own", what="Cache.__getitem__", where="data.py:33", share=0.8)
     (process,) = told.processes
     (finding,) = advise(replace(told, processes=(replace(process, making=(stands,), making_stacks=90),)))
-    assert "; 80% of that is at data.py:33;" in finding.says
+    assert "; 80% of making one is at data.py:33;" in finding.says
     less = replace(process, making=(replace(stands, share=0.4),), making_stacks=90)
     (finding,) = advise(replace(told, processes=(less,)))
     assert "data.py" not in finding.says
