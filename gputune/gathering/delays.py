@@ -14,6 +14,7 @@ from gputune.units import NS
 
 CAME = 16384  # batches whose times are kept, the latest: records of workers may come some s later, or before
 PENDING = 64  # moments that are not judged yet, the latest
+KEPT = 512  # differences, the latest
 SETTLES = 5  # rounds of all workers after which a delay shows, beside those that lie in the queue
 ODD = 0.5  # of a window that one round may take: longer is a pause of the loop's own, or an epoch's end
 APART = 1024  # batches between two looks at what can be judged
@@ -33,11 +34,11 @@ class Delays:
         self._times: deque[int] = deque(maxlen=CAME)
         self._moments: dict[int, dict[int, tuple[int, int]]] = {}  # to each worker's delay, in ns
         self._recent: dict[int, dict[int, tuple[int, int]]] = {}  # the same of those that are judged as well
-        self._later: list[float] = []  # ns by which the batches came later, and
-        self._delays: list[float] = []  # by which their makers were held up
-        self._unlike: deque[float] = deque(maxlen=CAME)  # the same where nobody was held up
+        self._later: deque[float] = deque(maxlen=KEPT)  # ns by which the batches came later, and
+        self._delays: deque[float] = deque(maxlen=KEPT)  # by which their makers were held up
+        self._unlike: deque[float] = deque(maxlen=KEPT)  # ns by which batches came later where nobody was held up
         self._count = 0
-        self._seen: set[int] = set()
+        self._seen = 0
         self._held = 0  # ns of all workers
 
     def came(self, t: int) -> None:
@@ -51,17 +52,17 @@ class Delays:
         """Take a DELAY of a worker."""
         if record.a not in self._moments and len(self._moments) >= PENDING:
             self._moments.pop(next(iter(self._moments)))
+        self._seen += record.a not in self._recent
         each = self._recent.setdefault(record.a, self._moments.setdefault(record.a, {}))
         each[worker] = record.t0, record.t1
         if len(self._recent) > 2 * PENDING:
             self._recent.pop(next(iter(self._recent)))
-        self._seen.add(record.a)
         self._held += record.t1 - record.t0
 
     @property
     def held(self) -> tuple[int, float]:
         """Return at how many moments workers were held up, and for how many s each of them was in all."""
-        return len(self._seen), self._held / max(1, self._workers) / NS
+        return self._seen, self._held / max(1, self._workers) / NS
 
     @property
     def told(self) -> Slope | None:
