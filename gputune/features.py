@@ -238,6 +238,7 @@ class Loader:
     after: tuple[float, ...] = ()  # s from there on, same indices
     unhindered: tuple[float, ...] = ()  # those of which the maker did nothing else
     own_kind: str = ""  # its class, where that makes other iterators than torch's: nobody can serve these
+    made_by: Mapping[int, int] = field(default_factory=dict)  # batches that each worker made, by its number
     slope: Slope | None = None  # what delays of its workers did to it
     early: tuple[int, ...] = ()  # batches behind the one that was waited for that had come before it, per next()
     order: str = ""  # of samples: fixed, or drawn from the loader's own generator or the shared one; "": not known

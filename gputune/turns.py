@@ -5,7 +5,6 @@ or a disk, more of them would bring nothing, and no clock of theirs tells that. 
 the others do meanwhile makes up for it.
 """
 
-from collections import Counter
 from dataclasses import replace
 
 from gputune.features import Slope
@@ -35,8 +34,8 @@ def expected(outlook: Outlook, delay: float) -> float:
 def in_turn(outlook: Outlook) -> Slope | None:
     """Return what holding the workers up did, where that shows that they make batches in turn; else None."""
     slope = outlook.loader.slope
-    if slope is None or slope.count < LEAST or outlook.now.workers < 2:
-        return None
+    if slope is None or slope.count < LEAST or outlook.now.workers < 2 or outlook.run.machine.ranks > 1:
+        return None  # ranks wait for each other: what one is late by they make up for, or not
     usual = expected(outlook, slope.delay)
     return slope if usual >= SETS and slope.value + SURE * slope.error < FAR * usual else None
 
@@ -46,8 +45,8 @@ def by_one(outlook: Outlook) -> float:
     loader = outlook.loader
     if not loader.iterable or loader.num_workers < 2:
         return 0.0
-    made = Counter(fetch.worker for fetch in loader.fetches)
-    share = max(made.values(), default=0) / max(1, made.total())
+    made = loader.made_by.values()
+    share = max(made, default=0) / max(1, sum(made))
     return share if share >= ALL else 0.0
 
 

@@ -311,8 +311,8 @@ def test_what_makes_batches_late_for_no_known_reason_is_likely_the_makers_own() 
     rest = late.whole - late.loop(late.now)
     assert rest > 0
     found, freed = late.gain(late.now, sooner), late.freed(sooner)
-    assert late.whole / (late._with(sooner).loop(late.now) + rest) < found.likely < freed.likely
-    assert freed.likely == pytest.approx(late.whole / late._with(sooner).loop(late.now), rel=0.02)
+    assert late.whole / (late.altered(sooner).loop(late.now) + rest) < found.likely < freed.likely
+    assert freed.likely == pytest.approx(late.whole / late.altered(sooner).loop(late.now), rel=0.02)
     assert freed.low == found.low
 
 

@@ -100,7 +100,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     "--perturb",
     metavar="PERCENT",
     callback=_value,
-    help="Hold device and workers back for so much of the time at most, to see what that does (0.3).",
+    help="Hold device and workers back for so much of the time at most, each, to see what that does (0.3).",
 )
 @click.option("--passive", is_flag=True, help="Hold nothing back: `--perturb 0`.")
 @click.option("--all-devices", is_flag=True, help="Read every GPU, not only those of the command.")

@@ -13,7 +13,7 @@ from gputune.figures import mean
 from gputune.units import NS
 
 CAME = 16384  # batches whose times are kept, the latest: records of workers may come some s later, or before
-PENDING = 64  # moments that are not judged yet, the latest
+PENDING = 128  # moments, the latest
 KEPT = 512  # differences, the latest
 SETTLES = 5  # rounds of all workers after which a delay shows, beside those that lie in the queue
 ODD = 0.5  # of a window that one round may take: longer is a pause of the loop's own, or an epoch's end
@@ -33,7 +33,7 @@ class Delays:
         self._window = workers * (prefetch + SETTLES)
         self._times: deque[int] = deque(maxlen=CAME)
         self._moments: dict[int, dict[int, tuple[int, int]]] = {}  # to each worker's delay, in ns
-        self._recent: dict[int, dict[int, tuple[int, int]]] = {}  # the same of those that are judged as well
+        self._judged: set[int] = set()  # of these
         self._later: deque[float] = deque(maxlen=KEPT)  # ns by which the batches came later, and
         self._delays: deque[float] = deque(maxlen=KEPT)  # by which their makers were held up
         self._unlike: deque[float] = deque(maxlen=KEPT)  # ns by which batches came later where nobody was held up
@@ -45,18 +45,18 @@ class Delays:
         """Take when a batch came (ns)."""
         self._times.append(t)
         self._count += 1
-        if self._moments and self._count % APART == 0:
+        if len(self._judged) < len(self._moments) and self._count % APART == 0:
             self._judge()
 
     def delayed(self, worker: int, record: Record) -> None:
         """Take a DELAY of a worker."""
-        if record.a not in self._moments and len(self._moments) >= PENDING:
-            self._moments.pop(next(iter(self._moments)))
-        self._seen += record.a not in self._recent
-        each = self._recent.setdefault(record.a, self._moments.setdefault(record.a, {}))
-        each[worker] = record.t0, record.t1
-        if len(self._recent) > 2 * PENDING:
-            self._recent.pop(next(iter(self._recent)))
+        if record.a not in self._moments:
+            self._seen += 1
+            if len(self._moments) >= PENDING:
+                oldest = next(iter(self._moments))
+                del self._moments[oldest]
+                self._judged.discard(oldest)
+        self._moments.setdefault(record.a, {})[worker] = record.t0, record.t1
         self._held += record.t1 - record.t0
 
     @property
@@ -78,12 +78,14 @@ class Delays:
     def _judge(self) -> None:
         """Judge the moments whose batches have come. Those of which some delays are not known may still be told."""
         times = list(self._times)
-        begun = sorted(bisect_right(times, min(t0 for t0, _ in each.values())) - 1 for each in self._recent.values())
+        begun = {m: bisect_right(times, min(t0 for t0, _ in each.values())) - 1 for m, each in self._moments.items()}
         for moment, each in sorted(self._moments.items()):
-            at = bisect_right(times, min(t0 for t0, _ in each.values())) - 1
-            if at + LEAST * self._window < len(times) and len(each) == self._workers:
-                del self._moments[moment]
-                self._compare(times, at, mean(t1 - t0 for t0, t1 in each.values()), begun)
+            if moment in self._judged or len(each) < self._workers:
+                continue
+            if begun[moment] + LEAST * self._window < len(times):
+                self._judged.add(moment)
+                delay = mean(t1 - t0 for t0, t1 in each.values())
+                self._compare(times, begun[moment], delay, sorted(begun.values()))
 
     def _compare(self, times: Sequence[int], at: int, delay: float, begun: Sequence[int]) -> None:
         """Hold the batches after a moment, which comes after the one at `at`, against those before."""

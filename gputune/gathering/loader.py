@@ -1,6 +1,6 @@
 """The part of the gatherer that listens to one DataLoader of one process: settings, batches, epochs."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -280,6 +280,13 @@ class LoaderState:
             self._made_by.pop(next(iter(self._made_by)))
         return age
 
+    def _by_worker(self) -> dict[int, int]:
+        """Return how many batches the workers made, by their numbers."""
+        made: Counter[int] = Counter()
+        for (_iterator, worker), count in self._made_by.items():
+            made[worker] += count
+        return dict(made)
+
     def pinned(self, record: Record) -> None:
         """Take what the thread that pins batches took for one: it is handed over to that one, and not to next()."""
         free = self._pinning.take(record)
@@ -384,6 +391,7 @@ class LoaderState:
             after=tuple(self._handed.after),
             unhindered=tuple(self._handed.unhindered),
             early=tuple(self._early),
+            made_by=self._by_worker(),
             slope=self.delays.told,
             own_kind=str(settings.get("own_kind") or ""),
             order=str(settings.get("order") or ""),

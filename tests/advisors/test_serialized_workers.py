@@ -9,7 +9,8 @@ from gputune.advisors.serialized_workers import advise
 from gputune.features import Doing, Features, Slope
 from gputune.judging import judge
 from gputune.prediction import outlooks
-from gputune.turns import SETS, expected
+from gputune.turns import GROUPS, SETS, expected
+from tests.guest.conftest import GUEST
 
 LINE = Slope(value=0.05, error=0.06, count=12, delay=0.010)
 # a batch takes each of four workers 20 ms, 15 of which it waits for the others; the loop gets one every 5 ms
@@ -73,6 +74,12 @@ def test_the_replay_has_a_slope_of_one_for_workers_that_set_the_pace(run) -> Non
     assert expected(outlook, 0.010) == pytest.approx(1, abs=0.2)
 
 
+def test_ranks_that_wait_for_each_other_tell_nothing_by_it(run) -> None:
+    ranks = run(**WAITS, ranks=2)
+    processes = tuple(replace(p, loaders=tuple(replace(x, slope=LINE) for x in p.loaders)) for p in ranks.processes)
+    assert list(advise(replace(ranks, processes=processes))) == []
+
+
 def test_is_silent_where_nobody_waits(run) -> None:
     assert judge(held_up(run(num_workers=4, blocked=0.020, step=0.010), LINE)) == []
 
@@ -82,8 +89,9 @@ def stream(run: Callable[..., Features], *, of_one: float) -> Features:
     told = run(num_workers=4, blocked=0.020, step=0.001, waits=(0.019,), cpus=8, iterable=True)
     (process,) = told.processes
     (loader,) = process.loaders
-    fetches = tuple(replace(f, worker=0 if n % 100 < 100 * of_one else n % 4) for n, f in enumerate(loader.fetches))
-    return replace(told, processes=(replace(process, loaders=(replace(loader, fetches=fetches),)),))
+    others = round(100 * (1 - of_one) / 3)
+    made_by = {0: 100 - 3 * others, **dict.fromkeys((1, 2, 3), others)}
+    return replace(told, processes=(replace(process, loaders=(replace(loader, made_by=made_by),)),))
 
 
 def test_a_stream_of_one_shard_is_told_as_that(run) -> None:
@@ -95,4 +103,9 @@ def test_a_stream_of_one_shard_is_told_as_that(run) -> None:
 
 
 def test_a_stream_that_is_shared_out_is_none_of_that(run) -> None:
-    assert list(advise(stream(run, of_one=0.5))) == []
+    assert list(advise(stream(run, of_one=0.76))) == []
+
+
+def test_the_replay_holds_as_many_up_at_once_as_the_guest_does() -> None:
+    text = (GUEST / "gputune_guest" / "delaying.py").read_text()
+    assert f"\nGROUPS = {GROUPS}  #" in text

@@ -67,6 +67,16 @@ def test_moments_of_which_not_all_workers_told_say_nothing(untold) -> None:
     assert slope(untold, later=1.0, of=1) is None
 
 
+def test_delays_of_moments_that_are_judged_or_forgotten_are_harmless(untold) -> None:
+    first = slope(untold, later=1.0)
+    for worker in range(WORKERS):
+        for moment in range(300):
+            untold.record(Kind.DELAY, moment, moment + DELAY, process=worker + 1, a=moment)
+    assert first is not None
+    (loader,) = untold.features().processes[0].loaders
+    assert loader.slope is not None
+
+
 def test_a_run_without_any_has_none(untold) -> None:
     untold.loader(num_workers=WORKERS, prefetch_factor=2)
     untold.iterator(workers=WORKERS)

@@ -52,7 +52,9 @@ class Ring:
 
 RING = Ring()
 budget = island("budget")
-delaying = island("delaying", ring=RING, budget=budget)
+ranks = ModuleType("ranks")
+ranks.told = lambda: (None, None, None)  # type: ignore[attr-defined]
+delaying = island("delaying", ring=RING, budget=budget, ranks=ranks)
 
 
 class Worker:
@@ -71,7 +73,7 @@ class Pool:
     """Workers of a loader whose batches are delivered in order, and a training that takes `step` ns for each."""
 
     def __init__(self, step: int) -> None:
-        shared = bytearray(16)
+        shared = bytearray(24)
         self.workers = [Worker(number, shared) for number in range(WORKERS)]
         self.told = Delays(WORKERS, PREFETCH)
         self.step = step
@@ -164,13 +166,27 @@ def test_a_worker_that_is_idle_is_not_held_up() -> None:
     assert it.moments == []
 
 
-@pytest.mark.parametrize("making", [alone(), alone(2, 120), Lock()])
+@pytest.mark.parametrize("making", [alone(), alone(2, 120), Lock()], ids=["short", "long", "line"])
 def test_it_costs_no_more_than_its_share(making: Callable[[int], int]) -> None:
     it = Pool(1 * MS)
     it.run(120, making)
     for worker in it.workers:
         in_advance = delaying.EAGER * delaying.PART * worker.delays.usual
         assert 0 < worker.slept <= 1.1 * (budget.USUAL * 120e9 + in_advance) + worker.delays.usual
+
+
+@pytest.mark.parametrize(("short", "long"), [(20, 200), (5, 100)])
+def test_nor_does_a_worker_that_is_slower_than_the_others(short: int, long: int) -> None:
+    """It is held up for longer, and as often as they are."""
+    it = Pool(1 * MS)
+    quick, slow = alone(3, short), alone(4, long)
+
+    def unlike(t: int) -> int:
+        return slow(t) if it._now.number == 1 else quick(t)
+
+    it.run(240, unlike)
+    in_advance = (1 + delaying.EAGER) * delaying.PART * long * MS
+    assert 0 < it.workers[1].slept <= 1.2 * (budget.USUAL * 240e9 + in_advance)
 
 
 def test_nothing_is_done_in_the_first_second() -> None:
@@ -211,7 +227,60 @@ def test_it_is_left_where_times_are_compared_or_somebody_said_no(
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    RING.is_worker = lambda: False  # type: ignore[attr-defined]
-    delaying.share()
-    found = delaying.wanted(0, workers)
+    delaying.before_workers(("train.py:41", "train.py"), 0)
+    assert delaying.of_worker(0, workers) is None  # in the process that forks them
+    monkeypatch.setattr(delaying, "_owner", 1)
+    found = delaying.of_worker(0, workers)
     assert (found and found.share) == share
+
+
+def test_workers_of_a_loader_with_a_timeout_or_of_a_rank_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = ("train.py:41", "train.py")
+    delaying.before_workers(place, 1.0)
+    monkeypatch.setattr(delaying, "_owner", 1)
+    assert delaying.of_worker(0, 4) is None
+    delaying.before_workers(place, 0)
+    monkeypatch.setattr(delaying, "_owner", 1)
+    assert delaying.of_worker(0, 4) is not None
+    monkeypatch.setattr(ranks, "told", lambda: (1, 2, 1))
+    assert delaying.of_worker(0, 4) is None
+
+
+REAL = """
+import time, torch
+from torch.utils.data import DataLoader
+class Slow:
+    def __len__(self): return 200
+    def __getitem__(self, i):
+        time.sleep(0.004)
+        return i
+if __name__ == "__main__":
+    from gputune_guest import delaying
+    delaying.FIRST_NS, delaying.REST, delaying.SOONER, delaying.IDLE = 0, 4, 100, 10
+    order = [int(x) for x in DataLoader(Slow(), batch_size=1, num_workers=2, OPTIONS)]
+    assert order == list(range(200))
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "moments"),
+    [
+        ("multiprocessing_context='fork'", {}, True),
+        ("multiprocessing_context='spawn'", {}, False),
+        ("multiprocessing_context='fork', timeout=30", {}, False),
+        ("multiprocessing_context='fork'", {"GPUTUNE_GUEST_PERTURB": "0"}, False),
+        ("multiprocessing_context='fork'", {"RANK": "0", "WORLD_SIZE": "2"}, False),
+    ],
+    ids=["forked", "spawned", "timeout", "passive", "rank"],
+)
+def test_real_workers_meet_the_same_moments(
+    watched: Callable[..., Any], options: str, env: dict[str, str], moments: bool
+) -> None:
+    run = watched(REAL.replace("OPTIONS", options), env=env).healthy()
+    assert run.out == run.err == ""
+    found = [[record.a for record in run.records(Kind.DELAY, worker)] for worker in run.workers]
+    assert len(found) == 2
+    if moments:
+        assert len(set(found[0]) & set(found[1])) >= 2
+    else:
+        assert found == [[], []]

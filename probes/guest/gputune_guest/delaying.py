@@ -5,9 +5,10 @@ its maker was held up. Where the workers wait for each other at something that o
 lock, a server, a disk), or for CPUs, the others go on meanwhile, and it changes nothing. So it tells whether more of
 them would bring anything. No sample, no order and no random number is touched.
 
-All workers do it at the same moments, a quarter of them after the other: whoever finds that it is time says so in
-memory that they share since they were forked, and the others follow at their next batch. Workers that were not forked
-share none, and are not held up. Nor is one that is idle for much of its time: it does not set the pace.
+All workers of a loader do it at the same moments, a quarter of them after the other: whoever finds that it is time says
+so in memory that they share since they were forked, and the others follow at their next batch. Workers that were not
+forked share none, and are not held up; nor are those of a job of several ranks, which wait for each other, those of a
+loader with a `timeout`, and any while the workers are idle for much of their time: they do not set the pace.
 """
 
 import mmap
@@ -15,7 +16,7 @@ import os
 import struct
 import time
 
-from gputune_guest import budget, ring
+from gputune_guest import budget, ranks, ring
 from gputune_guest.words import DELAY
 
 now = ring.now
@@ -26,11 +27,15 @@ IDLE = 0.5  # of a batch's making that may lie between two of them on average: m
 RECENT = 8  # batches over which that is the average
 GROUPS = 4  # of workers, each held up a batch after the other: what they stand in line for is to be used all the time
 EAGER, SOONER = 4, 4  # the first so many times come so much sooner: a short run is to have some
+KEEN, SELDOM = 64, 8  # after so many times they come so much more seldom: there is hardly more to learn
 REST = 24  # batches of a worker between two moments at the least: what one does is to be over before the next
 FOLLOWS = 4  # batches of a worker in which it follows the others
+LOADERS = 256  # that share memory, by the line that builds them
 
-_pack, _unpack = struct.Struct("<qq").pack_into, struct.Struct("<qq").unpack_from
-_shared = None  # how many moments there were, and the latest (ns)
+_layout = struct.Struct("@qqq")  # moments so far, the latest (ns), and the longest delay that was due at it (ns)
+_shared = {}  # place of a loader to such memory
+_here = None  # that of the loader whose workers are being forked
+_owner = 0  # pid of who forks them
 
 
 class Delaying:
@@ -46,7 +51,7 @@ class Delaying:
         self.usual = 0.0  # ns that it takes to make a batch
         self.ended = 0  # when the latest was made
         self.idle = 0.0  # ns between two of them
-        self.moment = _unpack(shared)[1]  # the latest that is known here
+        self.moment = _layout.unpack_from(shared)[1]  # the latest that is known here
         self.left = -1  # batches until it is held up for that one, -1 once it was
 
     def before(self):
@@ -58,27 +63,33 @@ class Delaying:
             return
         self.left -= 1
         if self.left < 0:
-            self.sleep(min(MOST, PART * self.usual) / 1e9)
+            self.sleep(self._length / 1e9)
             ring.record(DELAY, 0, t, self.clock(), self.moment)
+
+    @property
+    def _length(self):
+        return min(MOST, int(PART * self.usual))
 
     def _look(self, t):
         """Learn of a moment that another worker has found, or find one."""
-        count, latest = _unpack(self.shared)
+        count, latest, longest = _layout.unpack_from(self.shared)
         if latest != self.moment:
-            self.moment = latest
-            if t - latest < FOLLOWS * self.usual:
+            known, self.moment = self.moment, latest
+            follows = FOLLOWS * self.usual
+            if t - latest < follows < latest - known:  # else it is late, or two have found the same one
                 self.left = self.number % GROUPS
-        elif self._is_due(t, count, latest):
-            _pack(self.shared, 0, count + 1, t)
+                _layout.pack_into(self.shared, 0, count, latest, max(longest, self._length))
+        elif self._is_due(t, count, latest, longest):
+            _layout.pack_into(self.shared, 0, count + 1, t, self._length)
             self.moment, self.left = t, self.number % GROUPS
 
-    def _is_due(self, t, count, latest):
-        length = PART * self.usual
-        if not LEAST <= length <= MOST or self.idle > IDLE * self.usual or t < self.began + FIRST_NS:
+    def _is_due(self, t, count, latest, longest):
+        length = max(longest, self._length)  # whoever is slowest is held up for no more than its share either
+        if length < LEAST or length >= MOST or self.idle > IDLE * self.usual or t < self.began + FIRST_NS:
             return False
         odds = 0.5 + (count * 2654435761 & 0xFFFF) / 0x10000  # no rhythm: one may be theirs
-        wait = odds * length / self.share / (SOONER if count < EAGER else 1)
-        return t - max(self.began, latest) >= max(wait, REST * self.usual)
+        often = 1 / SOONER if count < EAGER else 1 if count < KEEN else SELDOM
+        return t - max(self.began, latest) >= max(odds * often * length / self.share, REST * self.usual)
 
     def after(self, t0, t1):
         """Learn how long a batch took to make (ns)."""
@@ -91,14 +102,18 @@ class Delaying:
         self.ended = t1
 
 
-def wanted(number, workers):
-    """Return what decides when a worker is held up; None where none is: of one alone, and beside `--tune`."""
-    share = 0.0 if workers < 2 or _shared is None or os.environ.get("GPUTUNE_STEER") else budget.share()
-    return Delaying(number, share, _shared) if share else None
+def of_worker(number, workers):
+    """Return what decides when a worker is held up, in that worker; None where none is."""
+    alone = workers < 2 or _here is None or os.getpid() == _owner or (ranks.told()[1] or 1) > 1
+    share = 0.0 if alone or os.environ.get("GPUTUNE_STEER") else budget.share()
+    return Delaying(number, share, _here) if share else None
 
 
-def share():
-    """Make what the workers of this process will share, before they are forked."""
-    global _shared
-    if _shared is None and not ring.is_worker():
-        _shared = mmap.mmap(-1, 16)
+def before_workers(place, patience):
+    """Make what the workers of a loader will share, before they are forked: it is built at `place`."""
+    global _here, _owner
+    _here, _owner = None, os.getpid()
+    if not patience and (place in _shared or len(_shared) < LOADERS):
+        if place not in _shared:
+            _shared[place] = mmap.mmap(-1, _layout.size)
+        _here = _shared[place]

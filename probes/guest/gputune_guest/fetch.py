@@ -18,7 +18,8 @@ SHORT = 1_000_000  # ns; after a fetch in the training process shorter than this
 SELDOM = 16  # each 16th is asked how long it waited for a CPU: asking costs two system calls
 
 _worker = None  # (id, how many) in a DataLoader worker
-_delaying = None  # what holds it up now and then
+_delaying = None  # what holds it up now and then, before a batch,
+_inside = False  # and never in one, whose dataset may read from a loader of its own
 _told = False
 _schedstat = None  # descriptor of the worker's own
 _local = spans.local
@@ -115,13 +116,16 @@ def _fetch(original):
 class _Call:
     """A batch that is being made, and the counters before it: ns of CPU, of waiting for one, `lead` of its thread."""
 
-    __slots__ = ("collate", "cpu", "inline", "lead", "look", "t0", "used", "wait")
+    __slots__ = ("collate", "cpu", "inline", "lead", "look", "outermost", "t0", "used", "wait")
 
 
 def _began(args, _kwargs):
-    if _delaying is not None:
-        _delaying.before()
+    global _inside
     call = _Call()
+    call.outermost = _delaying is not None and not _inside
+    if call.outermost:
+        _inside = True
+        _delaying.before()
     call.inline = inline = _worker is None
     call.cpu = cpu = cpu_of_thread if inline else cpu_of_process
     call.collate = getattr(args[0], "_gputune_collate", None)
@@ -134,7 +138,11 @@ def _began(args, _kwargs):
 
 
 def _fetched(call, data, error):
+    global _inside
     t0, t1, inline, look = call.t0, now(), call.inline, call.look
+    if call.outermost:
+        _inside = False
+        _delaying.after(t0, t1)
     if look is not None:
         reads.stop(look)
     if error is not None:
@@ -144,8 +152,6 @@ def _fetched(call, data, error):
     if call.lead is not None:
         _tell(used, cpu_of_thread() - call.lead)
     _local.short = t1 - t0 < SHORT
-    if _delaying is not None:
-        _delaying.after(t0, t1)
     _write(t0, t1, used, waited, call.collate, data, inline)
     if look is not None:
         reads.end(look, t0, t1, call.collate.count if call.collate is not None else 0)
@@ -187,7 +193,7 @@ def _worker_loop(original):
         given = dict(zip(names, args))  # noqa: B905 - 3.8 has no strict
         given.update(kwargs)
         _worker = (given.get("worker_id", -1), given.get("num_workers", 0))
-        _delaying = delaying.wanted(*_worker)
+        _delaying = delaying.of_worker(*_worker)
         ring.become_worker()
         spans.silence()
         record(WORKER, 0, t0, 0, _worker[0], _worker[1])
@@ -201,7 +207,6 @@ def _worker_loop(original):
 
 
 def _hook_worker(module):
-    delaying.share()
     patching.patch(module, "_worker_loop", _worker_loop)
 
 
@@ -216,8 +221,8 @@ def _hook_fetch(module):
 
 
 def _forked():
-    global _worker, _told, _written, _schedstat, _delaying
-    _worker, _told, _written, _delaying = None, False, 0, None
+    global _worker, _told, _written, _schedstat, _delaying, _inside
+    _worker, _told, _written, _delaying, _inside = None, False, 0, None, False
     _schedstat = _local.schedstat = None
 
 

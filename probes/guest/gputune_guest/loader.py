@@ -7,7 +7,7 @@ holds stay as they were. All that we remember of an object is kept here, beside 
 import itertools
 import sys
 
-from gputune_guest import device, evaluation, patching, pinning, ring, samples, settings, spans, wrapping
+from gputune_guest import delaying, device, evaluation, patching, pinning, ring, samples, settings, spans, wrapping
 from gputune_guest.here import Known, fast
 from gputune_guest.words import APART, BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, NEW, SPAN
 
@@ -172,6 +172,7 @@ def _constructed(original):
         apart = _apart()
         if not apart:
             here.waiting = True
+        delaying.before_workers(settings.place(loader), getattr(loader, "timeout", 0))
         return theirs, loader, t0, apart
 
     def after(begun, _result, error):
