@@ -164,7 +164,7 @@ def test_a_card_that_can_be_read_no_more(machine: Maker, how: str) -> None:
     assert device["why"]
     told = re.search(r"busy in the (\d+)% of the loop in which it was read: ([^█]*)", report)
     assert told, report
-    assert int(told[1]) == pytest.approx(100 * device["coverage"], abs=1)
+    assert int(told[1]) == pytest.approx(100 * device["coverage"], abs=5)  # judged again, from the recording
     assert device["why"] in told[2]
 
 
