@@ -27,7 +27,7 @@ from gputune.features import Features, Slope
 from gputune.finding import Finding
 from gputune.prediction import Outlook, outlooks
 from gputune.remedies import told
-from gputune.turns import by_one, in_turn, shared_out, side_by_side
+from gputune.turns import by_all, by_one, in_turn, side_by_side
 
 CHECKLIST = ("data loading", "1.4")
 
@@ -88,7 +88,7 @@ def _standing(outlook: Outlook) -> str:
 
 
 def _of_one(outlook: Outlook, share: float) -> Finding:
-    loader, speedup = outlook.loader, shared_out(outlook)
+    loader, speedup = outlook.loader, by_all(outlook)
     return Finding(
         id="serialized-workers",
         says=(

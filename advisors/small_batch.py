@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from gputune.enlarging import Turn, turn
 from gputune.enough import settled
+from gputune.events import STOPPING
 from gputune.features import Device, Features, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Finding, Speedup
@@ -36,7 +37,7 @@ WORTHWHILE = 0.8  # of what an endless batch would buy is enough
 EASILY = 0.5  # of a step to make a batch in: such a loader is never late
 LITTLE = 0.08  # of the loop before the model, or after the optimizer: less is what any loop has there, once a batch
 LEAST_FILLED = 1 / 132  # one multiprocessor of the largest devices: no kernel keeps less busy
-PAUSES = ("checkpoint", "logging", "reporting", "cleanup", "evaluation", "collective")
+PAUSES = (*STOPPING, "collective")
 
 
 def advise(run: Features) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from gputune.events import STOPPING
 from gputune.features import Features, Process
 from gputune.figures import mean
 from gputune.finding import Finding, Speedup
@@ -33,7 +34,6 @@ from gputune.team import LEAST_ROUNDS, Team, named, team
 OFTEN = 0.6  # of the rounds: somebody is last in each; a straggler is last in most
 SELDOM = 0.25  # of the rounds: in a quarter of them each of four ranks is late that are so in turns
 EXPLAINED = 0.5  # of the lateness: from there on one cause is the cause
-PAUSES = ("checkpoint", "logging", "reporting", "cleanup", "evaluation")
 SLOWER = 0.95  # of the others' clock: below it a device is slower by more than its ordinary play
 FULL = 0.99  # of the CPUs: a line at more than that has no end
 SLIGHT = 0.05  # of a CPU: who queues though the line is shorter does so for another reason, like being bound to a CPU
@@ -100,7 +100,7 @@ def _parts(run: Features, ranks: Team, late: _Late) -> dict[str, float]:
 
     parts = {
         "input": more(lambda p: spent(p, ("loader.wait", "loader.start"))),
-        "pauses": more(lambda p: spent(p, PAUSES)),
+        "pauses": more(lambda p: spent(p, STOPPING)),
         "samples": _by_samples(ranks, late),
         "queueing": _queueing(ranks, late),
     }

@@ -24,7 +24,14 @@ SPANS = (
     "step",
     "teardown",
 )
-AROUND_LOOP = ("startup", "teardown")  # of these, what lies before the loop and after it
+AROUND_LOOP = ("startup", "teardown")  # of these, what lies before the loop and after it,
+STOPPING = (
+    "checkpoint",
+    "logging",
+    "reporting",
+    "cleanup",
+    "evaluation",
+)  # and the pauses in it that are no step's part
 
 
 class Kind(IntEnum):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gputune.aftermath import chill
 from gputune.enough import LEAST_SAMPLED
+from gputune.events import STOPPING
 from gputune.features import Features, Loader, Process
 from gputune.figures import TINY, mean
 from gputune.finding import Speedup
@@ -17,14 +18,7 @@ from gputune.pinning import pinning_rate
 from gputune.prediction import ERROR, Outlook
 from gputune.workload import device_work
 
-OTHER = (
-    "checkpoint",
-    "evaluation",
-    "reporting",
-    "logging",
-    "cleanup",
-    "collective",
-)  # pauses that neither advisor is about
+OTHER = (*STOPPING, "collective")  # pauses that neither advisor is about
 RARE = 0.05  # of the steps, those that wait longest, are left out: evaluations, a log line in twenty steps
 LEAST_STACKS = 20  # below it, they say nothing about where a step's time goes
 

@@ -50,7 +50,7 @@ def by_one(outlook: Outlook) -> float:
     return share if share >= ALL else 0.0
 
 
-def shared_out(outlook: Outlook) -> Speedup:
+def by_all(outlook: Outlook) -> Speedup:
     """Return what it would buy if all workers had as much to read as the one that makes the batches."""
     alone = outlook.altered(outlook.job, replace(outlook.loader, num_workers=1))
     return alone.gain(outlook.now)

@@ -7,11 +7,11 @@ the training neither waited for batches nor wrote anything, that is, in which a 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gputune.events import AROUND_LOOP
+from gputune.events import AROUND_LOOP, STOPPING
 from gputune.features import Features, Process
 
 # In these spans the training thread gives a device nothing to do. Evaluation and collectives do; `sync` waits for one.
-WAITS = frozenset({"loader.wait", "loader.start", "checkpoint", "logging", "reporting", "cleanup"})
+WAITS = frozenset({"loader.wait", "loader.start", *STOPPING}) - {"evaluation"}
 
 
 class Use(NamedTuple):

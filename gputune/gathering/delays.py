@@ -43,9 +43,11 @@ class Delays:
 
     def came(self, t: int) -> None:
         """Take when a batch came (ns)."""
+        if self._workers < 2:  # nobody holds them up
+            return
         self._times.append(t)
         self._count += 1
-        if len(self._judged) < len(self._moments) and self._count % APART == 0:
+        if self._count % APART == 0:
             self._judge()
 
     def delayed(self, worker: int, record: Record) -> None:
@@ -77,6 +79,8 @@ class Delays:
 
     def _judge(self) -> None:
         """Judge the moments whose batches have come. Those of which some delays are not known may still be told."""
+        if len(self._judged) == len(self._moments):
+            return
         times = list(self._times)
         begun = {m: bisect_right(times, min(t0 for t0, _ in each.values())) - 1 for m, each in self._moments.items()}
         for moment, each in sorted(self._moments.items()):
@@ -107,7 +111,7 @@ class Delays:
         size = self._window
         before = max([-1, *(b + size for b in begun if b < at)])
         after = min([len(times), *(b + 1 for b in begun if b > at or (calm and b == at))])
-        first, last = max(before, at - REACH * size, -1) + 1, min(after, at + (1 + REACH) * size)
+        first, last = max(before, at - REACH * size) + 1, min(after, at + (1 + REACH) * size)
         left, right = range(first, at + 1), range(at + size, last)
         if at < 0 or min(len(left), len(right)) < size:
             return None

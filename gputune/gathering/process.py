@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gputune.company import Companions
-from gputune.events import APART, END, SPAN_NAMES, Kind, Record, SpanCode
+from gputune.events import APART, END, SPAN_NAMES, STOPPING, Kind, Record, SpanCode
 from gputune.features import Drawn, Filing, Frame, HeldBack, Loader, OutOfMemory, Place, Precision, Process, Trend
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
@@ -45,8 +45,7 @@ CLOCKED = frozenset({GAP, int(Kind.DEVICE), int(Kind.SEGMENT)})
 DIFFERENT = frozenset({"distinct", "held"})  # notes on the files that batches are made of
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
 PLACES = 1000  # different places of spans kept
-PAUSES = frozenset({"checkpoint", "logging", "reporting", "cleanup", "evaluation", "sync", "copy.h2d", "collective"})
-STOPPING = PAUSES - {"sync", "copy.h2d", "collective"}  # what is no part of a step
+PAUSES = frozenset({*STOPPING, "sync", "copy.h2d", "collective"})
 FSYNC = frozenset({"os.fsync", "os.fdatasync"})
 FILES = frozenset({"numpy.save", "numpy.savez", "numpy.savez_compressed", "pickle.dump"})  # of models, and of anything
 JOINED = frozenset({int(SpanCode.LOGGING), int(SpanCode.REPORTING)})  # records of these stand for several calls
@@ -598,7 +597,7 @@ class Training:
         timed = self._clocked.told
         self._awaited(totals, inclusive, in_loop)
         self._queued(totals, inclusive, in_loop)
-        for name in STOPPING & in_loop.keys():  # what lies in them is told by words of its own
+        for name in in_loop.keys() & STOPPING:  # what lies in them is told by words of its own
             in_loop[name] = max(0.0, in_loop[name] - self._backlog.stood_in(name) / NS)
         loop, behind = max(0, self._loop_end - self._loop_began) / NS, self._backlog.left(self._loop_end) / NS
         if self.guest.ended and (rest := self._teardown(ledger, end, loop, behind)) > 0:

@@ -51,8 +51,8 @@ def held_back(experiments: ExperimentsRow | None) -> str:
         return ""
     told = [(experiments.holds, "the device"), (experiments.delays, "the workers")]
     what = " and ".join(f"{name} {count} times" if count > 1 else f"{name} once" for count, name in told if count)
-    share = "" if experiments.share is None else f": {experiments.share:.1%} of the loop at the most"
-    return f"held back to see what that does: {what}{share.replace('%', ' %')}"
+    share = "" if experiments.share is None else f": {100 * experiments.share:.1f} % of the loop at the most"
+    return f"held back to see what that does: {what}{share}"
 
 
 def in_python(overhead: Overhead) -> str:

@@ -110,11 +110,16 @@ def errors(run: Path) -> list[str]:
     return [str(note.fields) for note in notes if note.fields.get("n") in {"error", "off"}]
 
 
-def vanish(cards: Any, folder: Path) -> None:
-    """Take the card away as soon as the training has come to its 40th step."""
+def come_to_it(folder: Path) -> None:
+    """Wait until the training has come to the step at which it waits for what is done to the card."""
     until = time.monotonic() + PATIENCE
     while not (folder / "up").exists() and time.monotonic() < until:
         time.sleep(0.01)
+
+
+def vanish(cards: Any, folder: Path) -> None:
+    """Take the card away in that step."""
+    come_to_it(folder)
     cards.set(lost=1)
     cards.xid(79)
     (folder / "gone").touch()
@@ -151,9 +156,7 @@ def test_a_card_that_can_be_read_no_more(machine: Maker, how: str) -> None:
     """The training goes on for most of its time; what was read at first is not told as if it were all of it."""
 
     def act(cards: Any, folder: Path) -> None:
-        until = time.monotonic() + PATIENCE
-        while not (folder / "up").exists() and time.monotonic() < until:
-            time.sleep(0.01)
+        come_to_it(folder)
         cards.fault("*", GPU_IS_LOST) if how == "lost" else cards.fault("*", delay=-1)
         (folder / "gone").touch()
 
