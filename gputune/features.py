@@ -472,6 +472,21 @@ class DeviceStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreted:
+    """A line of the user's that runs plain Python in the step, or waits at a queue: `share` of all looks at it.
+
+    `calls` is the user's function that it calls, `side` where it stands: `inside` of a model, or `between` its forward
+    pass and what follows.
+    """
+
+    where: str
+    function: str
+    share: float
+    calls: str = ""
+    side: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """The last error of CUDA's in one process: what it said, and where that was noticed."""
 
@@ -543,6 +558,11 @@ class Process:
     loop_stacks: int = 0  # that the shares of `afterwork` are of
     stepping: float = 0.0  # share of these in the optimizer's step
     plain: tuple[float, float] = (0.0, 0.0)  # share of these in neither model nor torch: behind the step, and not
+    interpreted: tuple[Interpreted, ...] = ()  # lines of the step that run plain Python, most first
+    held_looks: int = 0  # at who holds the interpreter: that these shares are of
+    queues: tuple[Interpreted, ...] = ()  # lines that wait at a queue of the script's own, most first
+    traces: float = 0.0  # share of the stacks in which torch writes down where it was called, to tell an anomaly
+    looked: int = 0  # stacks that the shares of the two are of
     beats: tuple[float, ...] = ()  # s from each of the first optimizer steps to the next one
     backward: float = 0.0  # s in the loop that the training thread was inside of backward passes
     optimizing: float = 0.0  # s of it from the end of a backward pass to that of the optimizer's step after it

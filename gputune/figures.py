@@ -1,7 +1,9 @@
 """Numbers made out of many, and numbers in words."""
 
+import math
 from collections.abc import Iterable, Sequence
 
+NORMAL = 1.96  # standard errors of a 95 % interval
 TINY = 1e-9  # s; nothing here takes less
 
 # NVML's clock event reasons that hold clocks down against the user's will, in words.
@@ -14,6 +16,14 @@ REASONS = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
 }
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """Return between what a share lies with 95 % that was seen in so many looks: Wilson's interval."""
+    share, z = min(1.0, share), NORMAL
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
 def mean(values: Iterable[float]) -> float:

@@ -17,8 +17,13 @@ BEHIND, AHEAD, UNKNOWN = "behind", "ahead", "unknown"
 
 
 def unattended(process: Process) -> float:
-    """Return the s of a step before its first module call without torch's on the weights or the device, where known."""
-    return mean(process.before_forward) * max(0.0, 1 - (process.on_weights or 0.0) - process.on_device)
+    """Return the s of a step before its first module call, less what is known to be no work of the loop's own there.
+
+    That is torch's on the weights or the device, and waiting at a queue.
+    """
+    own = mean(process.before_forward) * max(0.0, 1 - (process.on_weights or 0.0) - process.on_device)
+    steps = max(1, process.batches or process.optimizer_steps)
+    return max(0.0, own - sum(line.share for line in process.queues) * process.loop / steps)
 
 
 def on_weights(process: Process) -> float:

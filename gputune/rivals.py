@@ -54,7 +54,10 @@ HOST = Rivals(
     (
         "oversubscribed-threads",
         "sync-every-step",
+        "anomaly-detection",
+        "slow-producer",
         "work-after-step",
+        "python-in-step",
         "preprocessing-in-loop",
         "blocking-copy",
         "unpinned-memory",

@@ -116,12 +116,17 @@ class Open(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """`count` samples of the training thread of `pid` with these frames, outermost first: `function (file:line)`."""
+    """`count` samples of the training thread of `pid` with these frames, outermost first: `function (file:line)`.
+
+    `held`: of looks at which only the thread that holds the interpreter (the GIL) shows its frames. Without any of them
+    it was not this one.
+    """
 
     t: int
     pid: int
     frames: tuple[str, ...]
     count: int  # type: ignore[assignment] # the word hides tuple.count, which nobody calls on a stack
+    held: bool = False
 
 
 Reading: TypeAlias = Sample | Event | Guest | Note | Open | Stack

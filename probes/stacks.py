@@ -1,6 +1,8 @@
 """What the training thread is doing, from outside: py-spy looks at it in short bursts, ever more rarely.
 
-And, more rarely still, what one of the workers is doing that make its batches: they all do the same.
+And, more rarely still, what one of the workers is doing that make its batches: they all do the same. A burst at the
+training thread is followed by one that sees it only while it holds the interpreter (the GIL): torch's functions, sleeps
+and waits let go of it and show no frame of their own, so that else they cannot be told from plain Python.
 
 py-spy runs as a process of its own and does not stop the one it looks at (`--nonblocking`: a third of its looks may
 fail, which costs samples, not time). Measured with 0.4.3: a burst of 61 looks is 30 ms of CPU, beside a training on a
@@ -9,6 +11,7 @@ they do not march in step with the training.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -36,6 +39,7 @@ SHARED = 80.0  # s; with many training processes the pauses grow, so that all bu
 PATIENCE = 5.0  # s that py-spy may take longer than its burst before it is ended
 GIVE_UP = 3  # failures in a row after which a process is left alone
 NOISE = 4096  # bytes of what py-spy says that are kept
+FAILED = re.compile(r"Errors: (\d+)")
 
 
 @dataclass(slots=True)
@@ -56,6 +60,7 @@ class _Burst:
     training: _Training
     child: subprocess.Popen[bytes]
     began: float
+    held: bool = False  # it sees only who holds the interpreter
     said: bytearray = field(default_factory=bytearray)
     complained: bytearray = field(default_factory=bytearray)
 
@@ -89,6 +94,7 @@ class _Looker:
         self._maker: _Training | None = None  # a worker: another one once it has ended, at the pace of those before it
         self._burst: _Burst | None = None
         self._worked = False
+        self._held = True  # as far as is known, py-spy can tell who holds the interpreter
 
     def tick(self, at: float) -> list[Reading]:
         """Return the stacks of a burst that is over; begin the next one that is due."""
@@ -124,11 +130,12 @@ class _Looker:
             self._burst.child.kill()
             self._end(self._burst)
 
-    def _begin(self, training: _Training, at: float) -> None:
+    def _begin(self, training: _Training, at: float, *, held: bool = False) -> None:
         what = ["record", "--nonblocking", "--rate", str(RATE), "--duration", str(BURST), "--format", "raw"]
-        how = ["--threads", "--idle", "--full-filenames", "--output", "/proc/self/fd/1", "--pid", str(training.pid)]
+        how = ["--threads", "--gil" if held else "--idle", "--full-filenames", "--output", "/proc/self/fd/1"]
+        whom = ["--pid", str(training.pid)]
         child = subprocess.Popen(
-            [self._program, *what, *how],
+            [self._program, *what, *how, *whom],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -138,7 +145,7 @@ class _Looker:
         for pipe in (child.stdout, child.stderr):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
-        self._burst = _Burst(training, child, at)
+        self._burst = _Burst(training, child, at, held)
 
     def _collect(self, at: float) -> list[Reading]:
         burst = self._burst
@@ -153,7 +160,12 @@ class _Looker:
                 burst.child.kill()
             return []
         self._end(burst)
-        return self._judge(burst, at)
+        if burst.held:
+            return self._judge_held(burst)
+        stacks = self._judge(burst, at)
+        if stacks and self._held and self._target.heard and burst.training is not self._maker:
+            self._begin(burst.training, at, held=True)
+        return stacks
 
     def _end(self, burst: _Burst) -> None:
         burst.child.wait()
@@ -178,6 +190,14 @@ class _Looker:
             self._refused(burst.complained.decode(errors="replace"))
         return [*stacks]
 
+    def _judge_held(self, burst: _Burst) -> list[Reading]:
+        """Return the stacks with which the training thread held the interpreter, and how often it did not."""
+        if burst.child.returncode == 0:
+            said, complained = (text.decode(errors="replace") for text in (burst.said, burst.complained))
+            return [*held_stacks(said, complained, burst.training.pid)]
+        self._held = burst.training.pid not in self._trainings  # else it is a Python of which that cannot be told
+        return []
+
     def _refused(self, complaint: str) -> None:
         """Give up for good where the system does not allow it; any other failure may be one process's own."""
         lowered = complaint.lower()
@@ -200,6 +220,33 @@ def training_stacks(raw: str, pid: int) -> list[Stack]:
     is known by that name, the one that was seen most. As the process is not stopped, a stack can be torn: one that does
     not begin in the function where most begin is left out.
     """
+    threads = _by_thread(raw, pid)
+    candidates = [name for name in threads if _is_main(name, pid)] or list(threads)
+    chosen = max(candidates, key=lambda name: sum(s.count for s in threads[name]), default="")
+    stacks = threads.get(chosen, [])
+    begins = Counter[str]()
+    for stack in stacks:
+        begins[_function(stack)] += stack.count
+    return [stack for stack in stacks if _function(stack) == begins.most_common(1)[0][0]]
+
+
+def held_stacks(raw: str, complained: str, pid: int) -> list[Stack]:
+    """Return the stacks with which the main thread was seen to hold the interpreter, and one without for the rest.
+
+    Of a look that failed nothing is known: py-spy says at its end how many did.
+    """
+    stacks = [
+        stack._replace(held=True)
+        for thread, found in _by_thread(raw, pid).items()
+        if _is_main(thread, pid)
+        for stack in found
+    ]
+    failed = FAILED.search(complained)
+    rest = RATE * BURST - int(failed[1] if failed else 0) - sum(stack.count for stack in stacks)
+    return [*stacks, Stack(now(), pid, (), rest, held=True)] if rest > 0 else stacks
+
+
+def _by_thread(raw: str, pid: int) -> dict[str, list[Stack]]:
     threads: dict[str, list[Stack]] = {}
     t = now()
     for line in raw.splitlines():
@@ -207,14 +254,11 @@ def training_stacks(raw: str, pid: int) -> list[Stack]:
         thread, *frames = path.split(";")
         if frames and count.isdigit():
             threads.setdefault(thread, []).append(Stack(t, pid, tuple(frames), int(count)))
-    main = [name for name in threads if name.endswith(": MainThread") or name.startswith(f"thread ({pid})")]
-    candidates = main or list(threads)
-    chosen = max(candidates, key=lambda name: sum(s.count for s in threads[name]), default="")
-    stacks = threads.get(chosen, [])
-    begins = Counter[str]()
-    for stack in stacks:
-        begins[_function(stack)] += stack.count
-    return [stack for stack in stacks if _function(stack) == begins.most_common(1)[0][0]]
+    return threads
+
+
+def _is_main(thread: str, pid: int) -> bool:
+    return thread.endswith(": MainThread") or thread.startswith(f"thread ({pid})")
 
 
 def _function(stack: Stack) -> str:

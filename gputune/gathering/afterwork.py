@@ -103,16 +103,13 @@ class Paths:
     def __init__(self) -> None:
         self._counts: dict[_Key, int] = {}
 
-    def add(self, parts: list[Part], count: int, *, word: str, user: int) -> None:
-        """Take a stack that is in `next`, in another `span`, or "" in none, as far as its files tell.
-
-        `user` is the index of the user's innermost frame in it.
-        """
+    def add(self, parts: list[Part], count: int, *, kind: str, user: int) -> None:
+        """Take a stack of a kind; `user` is the index of the user's innermost frame in it."""
         below = parts[user + 1 :]
         copies = any(COPY.search(file) for _, file, _ in below)
         key = _Key(
             path=tuple(parts[: user + 1]),
-            kind=_kind(parts, word),
+            kind=kind,
             torch=-1 if copies else _last(parts),
             model=-1 if copies else _through(parts),
             apart="copy" if copies else _apart(below),
@@ -193,7 +190,8 @@ class Paths:
         return bare._replace(header=min(headers), steps=tuple(path for path in steps if bare.at(path)))
 
 
-def _kind(parts: list[Part], word: str) -> str:
+def kind_of(parts: list[Part], word: str) -> str:
+    """Return `step` for a stack in an optimizer's step, else `next`, another `span`, or "" for none of them."""
     if word != "next" and any(_steps(function, file) for function, file, _ in parts):
         return "step"
     return word or ("" if sampled.word(parts) == "step" else "span")

@@ -13,6 +13,7 @@ from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
 from gputune.gathering.clocked import Clocked
 from gputune.gathering.copies import Copies
+from gputune.gathering.interpreted import Told
 from gputune.gathering.intervals import Intervals
 from gputune.gathering.introduced import Introduced
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
@@ -83,6 +84,9 @@ class Piles(Protocol):
 
     def afterwork(self, pid: int, *, loaderless: bool = False) -> Behind:
         """Return what they show after the optimizer's step of its loop; `loaderless` if it asks for no batches."""
+
+    def interpreted(self, pid: int) -> Told:
+        """Return which lines of its step run plain Python, and which wait at a queue."""
 
 
 @dataclass(slots=True)
@@ -609,6 +613,7 @@ class Training:
         )
         frames, samples = stacks.of(self.guest.pid)
         after = stacks.afterwork(self.guest.pid, loaderless=not self._rounds.by_batches)
+        python = stacks.interpreted(self.guest.pid)
         loaders = tuple(
             state.features(
                 cpu=cores,
@@ -679,6 +684,11 @@ class Training:
             loop_stacks=after.stacks,
             stepping=after.stepping,
             plain=after.plain,
+            interpreted=python.lines,
+            held_looks=python.looks,
+            queues=python.gets,
+            traces=python.traces,
+            looked=python.stacks,
             beats=tuple(self._rounds.beats[WARM_UP:]),
             on_weights=self._stretches.on_weights,
             on_device=self._stretches.on_device,

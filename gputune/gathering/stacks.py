@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gputune.features import Frame
-from gputune.gathering.afterwork import Behind, Paths
+from gputune.gathering.afterwork import Behind, Paths, kind_of
+from gputune.gathering.interpreted import Looks, Told
 from gputune.gathering.making import Makings
 from gputune.gathering.sampled import Sampled, part, word
 from gputune.sample import Stack
@@ -116,11 +117,19 @@ class Stacks:
         self._paths: dict[int, Paths] = {}
         self._sampled: dict[int, Sampled] = {}
         self._makings: dict[int, Makings] = {}
+        self._looks: dict[int, Looks] = {}
         self.taken = 0
 
     def take(self, stack: Stack) -> None:
         """Take one stack, counted as often as it was seen."""
         parts = [_split(f) for f in stack.frames]
+        asked = next((i for i, (_, file, _) in enumerate(parts) if any(mark in file for mark in LOADING)), None)
+        spanned = _is_spanned(parts)
+        kind = kind_of(parts, "next" if asked is not None else "span" if spanned else "")
+        looks = self._looks.setdefault(stack.pid, Looks())
+        looks.add(parts, stack.count, kind=kind, user=_users(parts), held=stack.held)
+        if stack.held:
+            return
         self.taken += stack.count
         self._sampled.setdefault(stack.pid, Sampled()).add(stack.t, word(parts), stack.count, part(parts))
         self._makings.setdefault(stack.pid, Makings()).add(parts, stack.count)
@@ -128,16 +137,13 @@ class Stacks:
         if found is None:
             return
         self._all.setdefault(stack.pid, _Pile()).add(found, stack.count)
-        spanned = _is_spanned(parts)
         own = self._own.setdefault(stack.pid, _Pile())
         if not spanned:
             own.add(found, stack.count, bare=_users(parts) == len(parts) - 1)
-        asked = next((i for i, (_, file, _) in enumerate(parts) if any(mark in file for mark in LOADING)), None)
         asker = _innermost(parts[:asked]) if asked is not None else None
         if asker is not None:
             own.asks(asker[:2])
-        word_of = "next" if asked is not None else "span" if spanned else ""
-        self._paths.setdefault(stack.pid, Paths()).add(parts, stack.count, word=word_of, user=_users(parts[:asked]))
+        self._paths.setdefault(stack.pid, Paths()).add(parts, stack.count, kind=kind, user=_users(parts[:asked]))
 
     def sampled(self, pid: int) -> Sampled:
         """Return where the time of a process went as its stacks tell it."""
@@ -147,6 +153,11 @@ class Stacks:
         """Return what a process's stacks show after the optimizer's step; `loaderless` if it asks for no batches."""
         paths = self._paths.get(pid)
         return Behind() if paths is None else paths.lines(loaderless=loaderless)
+
+    def interpreted(self, pid: int) -> Told:
+        """Return which lines of a process's step run plain Python, and which wait at a queue of its own."""
+        looks = self._looks.get(pid)
+        return Told() if looks is None else looks.told()
 
     def making(self, pids: Iterable[int]) -> Makings:
         """Return what processes that make the batches of one loop do for them, as far as their stacks show it."""

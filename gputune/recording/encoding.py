@@ -29,7 +29,13 @@ SCHEMAS = {
         [("t", pa.int64()), ("what", pa.string()), ("process", pa.int64()), ("fields", pa.string())]
     ),
     Table.STACKS: pa.schema(
-        [("t", pa.int64()), ("pid", pa.int64()), ("frames", pa.list_(pa.string())), ("count", pa.int64())]
+        [
+            ("t", pa.int64()),
+            ("pid", pa.int64()),
+            ("frames", pa.list_(pa.string())),
+            ("count", pa.int64()),
+            ("held", pa.bool_()),
+        ]
     ),
 }
 

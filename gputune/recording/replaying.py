@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -222,8 +222,12 @@ def marks(
 ) -> list[Mark]:
     """Return what was said and where stacks were, in no order."""
     found = [_tried(lost, files[0], partial(_said, row), None) for row in notes.to_pylist()]
-    found += [Mark(r["t"], True, Stack(r["t"], r["pid"], tuple(r["frames"]), r["count"])) for r in stacks.to_pylist()]  # noqa: FBT003 - late
+    found += [Mark(row["t"], late=True, reading=_stack(row)) for row in stacks.to_pylist()]
     return [mark for mark in found if mark is not None]
+
+
+def _stack(row: Mapping[str, Any]) -> Stack:
+    return Stack(row["t"], row["pid"], tuple(row["frames"]), row["count"], bool(row.get("held")))
 
 
 def _said(row: Mapping[str, object]) -> Mark | None:

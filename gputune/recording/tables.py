@@ -18,9 +18,18 @@ from gputune.sample import Metric
 
 US = pa.timestamp("us", "UTC")
 NOTES = pa.schema([("time", US), ("what", pa.string()), ("process", pa.int32()), ("fields", pa.string())])
-STACKS = pa.schema([("time", US), ("pid", pa.int32()), ("frames", pa.list_(pa.string())), ("count", pa.int32())])
+STACKS = pa.schema(
+    [
+        ("time", US),
+        ("pid", pa.int32()),
+        ("frames", pa.list_(pa.string())),
+        ("count", pa.int32()),
+        ("held", pa.bool_()),
+    ]
+)
+HELD = STACKS.get_field_index("held")
 SHAPES: Mapping[str, pa.Schema] = {**records.SHAPES, "notes": NOTES, "stacks": STACKS}
-NEVER_NULL: Mapping[str, tuple[str, ...]] = {"notes": tuple(NOTES.names), "stacks": tuple(STACKS.names)}
+NEVER_NULL: Mapping[str, tuple[str, ...]] = {"notes": tuple(NOTES.names), "stacks": tuple(STACKS.names[:HELD])}
 
 DROPPED_BITS = 13  # of the 24 significant bits of a noisy gauge: 11 stay, an error of 0.05 % at most
 NOISY = frozenset({"ratio", "cores", "W", "degC", "s", "B/s", "Hz"})  # others (bytes, counts, masks) keep all 24 bits
@@ -48,6 +57,8 @@ class Raw:
             return
         table = Table(frame.table)
         batch = checked(frame.payload, self.schemas[table])
+        if table == Table.STACKS and batch.schema == SCHEMAS[table].remove(HELD):  # of an older gputune
+            batch = batch.append_column(SCHEMAS[table].field(HELD), pa.repeat(False, len(batch)))  # noqa: FBT003 - a value
         if batch.schema != SCHEMAS[table]:
             raise ValueError(f"{table.name.lower()} of another kind")
         if table == Table.COLUMNS:

@@ -72,8 +72,8 @@ class Story:
         metric = Metric(name, "1", "A pretended metric.")
         self.gatherer.take([Sample(metric, self.ns(self.at if at is None else at), value, instance)])
 
-    def stack(self, *frames: str, count: int = 1, pid: int = 100) -> None:
-        self.gatherer.take([Stack(self.ns(self.at), pid, frames, count)])
+    def stack(self, *frames: str, count: int = 1, pid: int = 100, held: bool = False) -> None:
+        self.gatherer.take([Stack(self.ns(self.at), pid, frames, count, held)])
 
     def epoch(self, batches: int, number: int = 1, *, wait: float = 1, step: float = 10) -> None:
         for _ in range(batches):

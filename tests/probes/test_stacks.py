@@ -37,6 +37,19 @@ def test_nothing_is_made_of_nothing() -> None:
     assert stacks.training_stacks("", 7) == []
 
 
+def test_looks_at_who_holds_the_interpreter_are_of_the_main_thread_and_the_rest_is_without_frames() -> None:
+    said = "py-spy> Wrote raw flamegraph data to '/proc/self/fd/1'. Samples: 40 Errors: 3\n"
+    found = stacks.held_stacks(RAW.replace("torn", "<module>"), said, 7)
+    assert [(stack.count, stack.held) for stack in found] == [(31, True), (29, True), (1, True)]
+    found = stacks.held_stacks(
+        "thread (7): MainThread;<module> (/u/train.py:12) 20\nthread (8): pin;run (x.py:9) 9\n", said, 7
+    )
+    assert [(stack.frames, stack.count) for stack in found] == [
+        (("<module> (/u/train.py:12)",), 20),
+        ((), stacks.RATE * stacks.BURST - 3 - 20),
+    ]
+
+
 @pytest.fixture
 def spy(tmp_path: Path, monkeypatch) -> Callable[[str], None]:
     """Put a shell script in py-spy's place."""
@@ -75,6 +88,37 @@ def test_only_processes_that_train_are_looked_at(machine, spy, at_once, tmp_path
     calls = (tmp_path / "calls").read_text().splitlines()
     assert {call.rpartition(" ")[2] for call in calls} <= {"101", "102"}
     assert all("--nonblocking" in call for call in calls)
+
+
+def test_a_look_at_who_holds_the_interpreter_follows_at_the_training_and_not_at_a_worker(
+    machine, spy, at_once, tmp_path
+) -> None:
+    spy(f'echo "$@" >> {tmp_path}/calls; echo "thread ($(echo "$@" | sed "s/.* //")): MainThread;f (x.py:1) 3"')
+    machine.roles = {101: "main", 102: "worker"}
+    ticks = stacks.attach(machine.target())
+    found = collect(ticks, lambda found: {stack.pid for stack in found} == {101, 102} and len(found) > 4)
+    ticks.close()
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert ["--gil" in call for call in calls if call.endswith("101")][:2] == [False, True]
+    assert not any("--gil" in call for call in calls if call.endswith("102"))
+    assert {(stack.pid, stack.held, bool(stack.frames)) for stack in found} == {
+        (101, False, True),
+        (101, True, True),
+        (101, True, False),
+        (102, False, True),
+    }
+
+
+def test_where_it_cannot_be_told_who_holds_the_interpreter_nobody_asks_again(
+    machine, spy, at_once, monkeypatch
+) -> None:
+    monkeypatch.setattr(stacks, "GROWTH", 0.0)
+    spy('case "$*" in *--gil*) echo "no GIL" >&2; exit 1;; esac; echo "thread (101): MainThread;f (x.py:1) 3"')
+    machine.roles = {101: "main"}
+    ticks = stacks.attach(machine.target())
+    found = collect(ticks, lambda found: len(found) >= 4)
+    ticks.close()
+    assert not any(stack.held for stack in found)
 
 
 def test_a_worker_that_lives_is_looked_at_ever_more_seldom(machine) -> None:

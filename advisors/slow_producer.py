@@ -1,0 +1,63 @@
+"""The training waits at a queue of the script's own: whoever fills it is too slow.
+
+What it sees: stacks of the training thread inside `get()` of a `queue.Queue`, a `multiprocessing.Queue` or a pipe,
+below the script's own code and outside of any DataLoader, and their share of the loop.
+
+Why it matters: a thread that prepares batches takes turns with the training at the interpreter, and one thread or
+process makes one batch at a time. The training waits for it as it would for a DataLoader with too few workers.
+
+What to do: let a DataLoader with `num_workers` do it, or several processes fill the queue. More threads help only with
+work that lets go of the interpreter (reading files, decoding images, most of numpy). A longer queue does not help.
+
+When it is wrong: when the queue brings what no worker can make ahead (rollouts of the current policy, results of a
+simulator), or the one who fills it waits for something else. How fast more of them would be is not known: the gain is
+what the waiting takes, at the most.
+
+Sources: the checklist of causes in docs/causes.md (no parallel reading).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gputune.enough import LEAST_LOOKS
+from gputune.features import Features, Process
+from gputune.figures import wilson
+from gputune.finding import Finding
+from gputune.moving import left_out
+
+CHECKLIST = ("1.4",)
+
+NOTABLE = 0.15  # of the loop: a queue that is always full makes its reader wait now and then, too
+HALF = 0.5  # of the waiting that is surely gone with twice as many who fill it, if there are CPUs for them
+
+
+def advise(run: Features) -> Iterator[Finding]:
+    for process in run.processes:
+        steps = process.batches or process.optimizer_steps
+        if steps and process.loop and process.looked >= LEAST_LOOKS and process.queues:
+            share = process.queues[0].share
+            low, _ = wilson(share, process.looked)
+            if low >= NOTABLE:
+                yield _finding(run, process, (low, share), steps)
+
+
+def _finding(run: Features, process: Process, shares: tuple[float, float], steps: int) -> Finding:
+    low, share = shares
+    least, gain = (left_out(run, process, each * process.loop / steps) for each in (low * HALF, share))
+    line = process.queues[0]
+    return Finding(
+        id="slow-producer",
+        says=(
+            f"the training waits {share:.0%} of the loop at {line.where} (in {line.function}) for its own queue: "
+            "whoever fills it is too slow"
+        ),
+        do="let a DataLoader with num_workers make the batches, or several processes fill the queue",
+        share_lost=1 - 1 / gain.likely,
+        speedup=replace(gain.down_to(least), high=gain.high),
+        basis="that waiting taken off the loop; at the low end half of it",
+        falsified_by=f"samples/s with twice as many who fill it below x{least.low:.2f} of this run's",
+        effect="changes-order",
+        because="if several fill it, in whatever order they are ready",
+        evidence={"share": share, "waits_s": share * process.loop / steps, "stacks": float(process.looked)},
+        where=line.where,
+    )

@@ -1,0 +1,37 @@
+"""slow-producer speaks where a training waits at a queue of its own."""
+
+from dataclasses import replace
+
+from gputune.advisors.preprocessing_in_loop import advise as preprocessing
+from gputune.advisors.slow_producer import advise
+from gputune.features import Interpreted
+from gputune.loaderless import unattended
+
+
+def fed(plain, share: float, stacks: int = 240):
+    """Steps of 20 ms without a DataLoader, that wait at a queue for a share of them before the model."""
+    line = Interpreted(where="feed.py:9", function="Feeder.next", share=share)
+    process = replace(
+        plain.processes[0], loaders=(), batches=0, samples=0, optimizer_steps=400, loop=8.0, cpu=1.0,
+        batch_gotten=False, before_forward=(0.020 * share + 0.0005,) * 30, on_weights=0.0,
+        queues=(line,), looked=stacks,
+    )  # fmt: skip
+    return replace(plain, processes=(process,))
+
+
+def test_is_silent_of_a_queue_that_is_full(run) -> None:
+    assert list(advise(run())) == []
+    assert list(advise(fed(run(), 0.1))) == []
+    assert list(advise(fed(run(), 0.6, stacks=30))) == []
+
+
+def test_says_where_it_waits_and_for_how_long(run) -> None:
+    (finding,) = advise(fed(run(), 0.6))
+    assert "waits 60% of the loop at feed.py:9 (in Feeder.next)" in finding.says
+    assert finding.speedup.low < 1.5 < finding.speedup.high
+    assert finding.where == "feed.py:9"
+
+
+def test_waiting_at_a_queue_is_no_work_of_the_loops_own(run) -> None:
+    assert unattended(fed(run(), 0.6).processes[0]) < 0.001
+    assert list(preprocessing(fed(run(), 0.6))) == []
