@@ -29,7 +29,7 @@ LOOPS = {  # a finding that a loader's setting mends, if there is one, and the l
     "waiting": ("few-workers", "--waits 0.6"),
     "waiting-item": ("few-workers", "--waits 0.6 --item"),
     "waiting-pinned": ("few-workers", "--waits 1.5 --pin-memory 1 --num-workers 2"),
-    "waiting-small": ("few-workers", "--waits 1 --batch-size 8 --deep 4"),
+    "waiting-small": ("few-workers", "--waits 6 --batch-size 8 --deep 4"),
     "waiting-large": ("few-workers", "--waits 0.3 --batch-size 128 --deep 4"),
     "computing": ("few-workers", "--computes 0.3 --num-workers 0"),
     "both": ("few-workers", "--waits 0.5 --computes 0.1"),

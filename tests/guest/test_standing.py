@@ -15,7 +15,7 @@ from gputune_guest import device, standing
 host = time.monotonic
 class Event:
     def __init__(self, enable_timing): pass
-    def record(self): self.at = cuda.now = max(cuda.now, host())
+    def record(self, stream=None): self.at = cuda.now = max(cuda.now, host())
     def query(self): return host() >= self.at
     def elapsed_time(self, other): return (other.at - self.at) * 1e3
     def synchronize(self): raise AssertionError("the guest waits for the device")

@@ -5,6 +5,9 @@ and when the following one is called, and around what makes the thread wait in b
 DataLoader is timed from one optimizer step to the next. Once the events have passed they say how long the step's work
 took and how long the device had nothing to do after it. Nothing here waits for the device, but at the end of a trial.
 
+Timing a step costs the host some 0.2 ms, where nothing else is in its caches. What it costs is measured, and no more
+steps are timed than a small share of the time pays for, but for the first ones, which a short run is judged by.
+
 Events of two devices cannot be compared. Of a process with several the current one is timed; a step that begins on one
 and ends on another is not, and a training that moves on is timed from its next step on.
 """
@@ -18,6 +21,9 @@ from gputune_guest.words import DEVICE, DIVIDED, GAP, HELD, SEGMENT
 
 now = ring.now
 ENOUGH = 5_000_000  # ns; of batches that come faster than this only so many are timed
+SHARE = 0.003  # of the host's time that timing steps may take, after the
+FREE = 64  # first ones, of which all are timed
+LATELY = 8  # timed steps over which it is known what one costs
 MOST_PENDING = 256  # steps that have not passed: a host that runs further ahead is not timed
 TOO_MANY = 3  # errors of the device's clock after which it is left alone
 DRIFT = 2e-5  # of the time that passes, by which the two clocks may come apart
@@ -54,13 +60,19 @@ class Clock:
         self.current = None  # the timed step that is under way
         self.hold = holding.Hold(cuda)
         self.copying = {}  # B of a copy to the ns that it takes, as last seen by itself
-        self.errors = self.returned = 0
+        self.errors = 0
         self.told = False
+        self.begun = 0  # steps that were timed so far
+        self.due = 0  # ns: when the next one is
+        self.spent = self.cost = 0  # ns that the one under way has cost the host by now, and that one costs
+        self.streams = getattr(native, "_cuda_getCurrentStream", None)  # says which is the current one of a device
+        self.stream = self.stream_told = None  # that one, which takes torch ten times as long to make anew
 
     def before(self, mine):
         """Mark the end of a step: `next()` is about to be called."""
         step = mine.step
         if step is not None and self.errors < TOO_MANY:
+            came = now()
             try:
                 if self.usable() and step.end is None and self.device() == self.home:
                     step.end = self.mark()
@@ -70,6 +82,7 @@ class Clock:
                 self._leave(step)
             except Exception as error:
                 self.failed(error)
+            self.spent += now() - came
 
     def after(self, mine, t1):
         """Mark the start of a step: `next()` has returned at `t1`."""
@@ -77,28 +90,26 @@ class Clock:
             allocator.look(self)
         if self.errors >= TOO_MANY:
             return
+        if mine.step is None and not self.pending and t1 < self.due:
+            return
+        came = now()
         try:
             step, mine.step = mine.step, None
             if not self.usable():
                 return
             if self._moved():
                 step = None
-            every = max(1, ENOUGH // max(1, t1 - mine.returned))
-            mine.returned = t1
             start = None
             if step is not None and step.end is not None:
                 start = step.following = self.mark()
                 step.told(t1, mine.count - 1, mine.number)
                 self.pending.append(step)
-            if every > 1:
-                start = self.mark() if start is None and mine.count % every == 0 else None
-            elif start is None:
-                start = self.mark()
-            if start is not None and len(self.pending) < MOST_PENDING:
-                mine.step = self._begin(start)
+            if t1 >= self.due and len(self.pending) < MOST_PENDING:
+                mine.step = self._begin(self.mark() if start is None else start)
             self._collect()
         except Exception as error:
             self.failed(error)
+        self.spent += now() - came
 
     def stepped(self, mine, t1):
         """Mark the end of a step, and the start of the next one, where there is no `next()`: `mine` is an optimizer."""
@@ -106,6 +117,9 @@ class Clock:
             allocator.look(self)
         if self.errors >= TOO_MANY:
             return
+        if self.current is None and not self.pending and t1 < self.due:
+            return
+        came = now()
         try:
             step, self.current = self.current, None
             dividing.end()
@@ -113,20 +127,19 @@ class Clock:
                 return
             if self._moved():
                 step = None
-            if step is None and t1 - self.returned < ENOUGH:
-                return
-            mark = self.mark()
+            due = t1 >= self.due and len(self.pending) < MOST_PENDING
+            mark = self.mark() if due or step is not None else None
             if step is not None:
                 step.end = step.following = mark
                 self.hold.ends(step)
                 step.told(t1, mine.count, 0)
                 self.pending.append(step)
-            self.returned = t1
-            if len(self.pending) < MOST_PENDING:
+            if due:
                 self._begin(mark)
             self._collect()
         except Exception as error:
             self.failed(error)
+        self.spent += now() - came
 
     def passed(self):
         """Mark the end of a backward pass, in a step that is held or divided."""
@@ -154,9 +167,18 @@ class Clock:
             self.told = True
             ring.note(n=NOTE)
         self._leave(self.current)
+        self._rest(start.t)
         step = self.current = joins.Step(start)
         self.hold.begins(self, step)
         return step
+
+    def _rest(self, t):
+        """Say when the step after the one that begins at `t` is due, by what the one before it has cost."""
+        spent, self.spent = self.spent, 0
+        self.begun += 1
+        self.cost += (min(spent, 4 * self.cost or spent) - self.cost) // min(LATELY, self.begun)
+        odds = 0.5 + (self.begun * 2654435761 & 0xFFFF) / 0x10000  # no rhythm: one may be theirs
+        self.due = t + max(ENOUGH, int(odds * self.cost / SHARE) if self.begun > FREE else 0)
 
     def usable(self):
         """Return whether this is the training thread, in its loop, with a device that is in use."""
@@ -187,8 +209,12 @@ class Clock:
     def mark(self):
         """Return a mark that is on the current stream from now on."""
         mark = self.pool.pop() if self.pool else Mark(self.cuda.Event(enable_timing=True))
+        if self.streams is not None:
+            told = self.streams(self.home)
+            if told != self.stream_told:
+                self.stream, self.stream_told = self.cuda.current_stream(), told
         mark.t = now()
-        mark.event.record()
+        mark.event.record(self.stream)
         return mark
 
     def _collect(self):

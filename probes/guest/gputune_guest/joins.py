@@ -163,6 +163,7 @@ class Meeting:
         step = self.clock.current
         if step is None or step.inside is not None or spans.get_ident() != here.trainer:
             return None
+        came = now()
         try:
             if self.clock.capturing():
                 return None
@@ -174,6 +175,7 @@ class Meeting:
         except Exception as error:
             self.clock.failed(error)
             return None
+        self.clock.spent += now() - came
         return step
 
     def after(self, step, waited=True, dropped=False, size=0):
@@ -191,6 +193,7 @@ class Meeting:
                 self._join(step, join)
         except Exception as error:
             self.clock.failed(error)
+        self.clock.spent += now() - join.t1
 
     def divide(self):
         """Begin another segment of the step that is under way here, where nobody waits, if it is to be divided."""

@@ -26,7 +26,7 @@ class _Iterator(Known):
 
     __slots__ = (
         *("loader", "grad", "gone", "born"),
-        *("step", "returned"),  # on the device's clock: see device.py
+        "step",  # on the device's clock: see device.py
     )
 
     def __init__(self, theirs, told):
@@ -37,7 +37,6 @@ class _Iterator(Known):
         self.grad = True
         self.born = 0  # its place in the order of all iterators, later again after a reset
         self.step = self.sample = None
-        self.returned = 0
         key = id(theirs)
         self.gone = wrapping.when_gone(theirs, _forget, key)
         _iterators[key] = self

@@ -122,7 +122,7 @@ class Event:
         assert initialized, "the guest must not initialise the device"
         self.device = None
 
-    def record(self):
+    def record(self, stream=None):
         if self.device not in {None, current}:
             raise RuntimeError(f"Event device {self.device} does not match recording stream's device {current}.")
         self.device = current
