@@ -307,6 +307,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     persistent_workers: bool
 
 
+TRIED = "measured_over_predicted"  # evidence of a finding whose gain was measured in the run
+
+
 class TriedRow(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that served a training for a while: samples/s as predicted and as measured, `low` to `high` with 95 %.
 
@@ -323,11 +326,12 @@ class TriedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tuned(msgspec.Struct, frozen=True, kw_only=True):
-    """What `watch --tune` did to the loader at `where`; docs/tune.md has the states.
+    """What `watch --tune` or `--try` did to the loader at `where`; docs/tune.md has the states.
 
     `own` are the script's settings, `now` those in force since `since_s` (s of the run) and the first `since_batch`
-    batches of all processes together; null where nothing was switched. `speedup` is measured, of `now` over `own` in
-    turns, or of the best that was not kept. `differs` says what is not as in an untuned run.
+    batches of all processes together; null where nothing was switched. `best` are the best that were tried, and
+    `speedup` is measured, of these over `own` in turns. `differs` says what is not as in an untuned run. With `--try`
+    the script's own settings served alone until `tried_from_s`, and again from `since_s` on.
     """
 
     mode: str
@@ -336,10 +340,12 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     where: str = ""
     own: Settings | None = None
     now: Settings | None = None
+    best: Settings | None = None
     speedup: SpeedupRow | None = None
     tries: list[TriedRow] = []
     since_s: float | None = None
     since_batch: int | None = None
+    tried_from_s: float | None = None
     draws: list[str] = []
     differs: str = ""
 

@@ -1,19 +1,22 @@
 """Every advisor, each alone, over one run: what they found, best gain first."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
+import msgspec
+
 from gputune import rivals
-from gputune.document import Settings, Tuned
+from gputune.document import TRIED, Settings, SpeedupRow, Tuned
 from gputune.features import Features
-from gputune.finding import AROUND, Finding
+from gputune.finding import AROUND, Finding, Speedup
 from gputune.partly import as_read, unread
 from gputune.rooms import identity, load, names
 from gputune.verdict import abstained
 
 WORTH_SAYING = 1.05  # predicted samples/s at the low end: below five percent, noise and effort eat the gain
 WORTH_TRYING = 1.15  # likely samples/s from which on a gain that is not sure is worth a try: three times what is noise
+MEASURED = "measured in this run: the best settings that were tried, and the script's own, in turn"
 Advise = Callable[[Features], Iterable[Finding]]
 
 
@@ -57,18 +60,48 @@ def _worth_trying(finding: Finding) -> bool:
     return _is_gain(finding) and bool(finding.where) and 1 <= gain.sure < WORTH_SAYING and gain.likely >= WORTH_TRYING
 
 
-def unrefuted(found: Iterable[Finding], tuned: Tuned | None) -> list[Finding]:
-    """Leave out what was tried while the run went on, and did not bring what it promises: the clock knows better."""
-    measured = tuned.speedup if tuned is not None and tuned.state == "unchanged" else None
+def with_tried(
+    found: Sequence[Finding], perhaps: Sequence[Finding], tuned: Tuned | None
+) -> tuple[list[Finding], list[Finding]]:
+    """Return findings, and those that may be, by what was tried while the run went on: the clock knows better.
+
+    What did not bring what it promises is left out. Where better settings were measured and are not in force (`--try`),
+    the best finding about them has their gain.
+    """
+    measured = tuned.speedup if tuned is not None and tuned.state in {"unchanged", "tried"} else None
     if tuned is None or measured is None:
-        return list(found)
+        return list(found), list(perhaps)
     settings = frozenset(Settings.__struct_fields__)
 
-    def refuted(finding: Finding) -> bool:
-        about = finding.where == tuned.where and bool(finding.change) and finding.change.keys() <= settings
-        return about and finding.speedup.low > measured.high
+    def about(finding: Finding) -> bool:
+        return finding.where == tuned.where and bool(finding.change) and finding.change.keys() <= settings
 
-    return [finding for finding in found if not refuted(finding)]
+    both = [finding for finding in (*found, *perhaps) if about(finding)]
+    if tuned.state == "tried" and both:
+        told = [_as_measured(both[0], tuned, measured)] if measured.low >= WORTH_SAYING else []
+        others = [finding for finding in found if not about(finding)]
+        ordered = sorted([*told, *others], key=lambda finding: -finding.speedup.likely)
+        return ordered, [finding for finding in perhaps if not about(finding)]
+    gone = [finding for finding in both if finding.speedup.low > measured.high]
+    return [f for f in found if f not in gone], [f for f in perhaps if f not in gone]
+
+
+def _as_measured(finding: Finding, tuned: Tuned, measured: SpeedupRow) -> Finding:
+    """Return a finding with the settings that were best, and what these brought."""
+    own = msgspec.structs.asdict(tuned.own) if tuned.own is not None else {}
+    best = msgspec.structs.asdict(tuned.best) if tuned.best is not None else {}
+    change = {name: value for name, value in best.items() if value is not None and value != own.get(name)}
+    predicted = finding.speedup.likely
+    return replace(
+        finding,
+        do=f"set {', '.join(f'{name}={value}' for name, value in change.items())}",
+        share_lost=max(0.0, 1 - 1 / measured.likely),
+        speedup=Speedup(low=measured.low, likely=measured.likely, high=measured.high, steady=measured.low),
+        basis=MEASURED,
+        change=change,
+        part=None,
+        evidence={**finding.evidence, "predicted": predicted, TRIED: measured.likely / predicted},
+    )
 
 
 def _ask(name: str, run: Features, failed: dict[str, str] | None) -> list[Finding]:

@@ -21,7 +21,7 @@ from gputune.recording.about import Damaged, NotARun, read
 from gputune.sample import Guest, Json, Reading, Sample, Stack
 from gputune.units import NS
 from gputune.verdict import Overhead, Verdict, build
-from gputune.windowing import thin, window
+from gputune.windowing import alike, thin
 
 About: TypeAlias = dict[str, Json]
 Beside: TypeAlias = Callable[[list[Reading]], None]
@@ -72,15 +72,18 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
         raise Damaged(*next(iter(way.lost.items())))  # that no training was seen would be false
     known, until = _known(folder), way.until
     tuned = _tuned(folder, until)
-    judged = features
+    before = since = None
     if tuned is not None and tuned.since_s is not None:  # before that, its loader was as it is not any more
-        judged = window(thin(_relived(folder, Way(tuned.since_s, lost=way.lost))[0]), features)
+        since = thin(_relived(folder, Way(tuned.since_s, lost=way.lost))[0])
+        if tuned.tried_from_s is not None:
+            before = _relived(folder, Way(tuned.tried_from_s, lost=way.lost))[0]
     perhaps: list[Finding] = []
-    findings = judging.unrefuted(judging.judge(judged, failed, perhaps), tuned)
+    found = judging.judge(alike(before, since, features), failed, perhaps)
+    findings, perhaps = judging.with_tried(found, perhaps, tuned)
     verdict = build(
         features,
         findings,
-        perhaps=judging.unrefuted(perhaps, tuned),
+        perhaps=perhaps,
         overhead=known.overhead,
         guests=guests,
         price=_price(folder) if price is None else price,

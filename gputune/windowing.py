@@ -14,6 +14,21 @@ T = TypeVar("T")
 Key: TypeAlias = tuple[Hashable, ...]  # where a loader was built, its data and its settings
 
 
+def alike(before: Features | None, since: Features | None, now: Features) -> Features:
+    """Return the part of a run in which its loader was served alike: `since` a moment, or `before` one if more.
+
+    All of it where it never was served otherwise.
+    """
+    if since is None:
+        return now
+    latest = window(since, now)
+    return before if before is not None and _batches(before) > _batches(latest) else latest
+
+
+def _batches(run: Features) -> int:
+    return sum(process.batches for process in run.processes)
+
+
 def thin(run: Features) -> Features:
     """Return what `window` needs of an earlier moment: totals, without the series, which may be long."""
     processes = tuple(

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import gputune.advisors
-from gputune.document import SpeedupRow, Tuned
+from gputune.document import Settings, SpeedupRow, Tuned
 from gputune.features import Features, Machine, Process
 from gputune.finding import Finding, Speedup
-from gputune.judging import WORTH_SAYING, judge, unrefuted
+from gputune.judging import WORTH_SAYING, judge, with_tried
 from gputune.rivals import CLOSE
 
 NOTHING = Features(command=("true",), wall=0.0, machine=Machine(cpus=1, cpus_seen=1))
@@ -170,10 +171,32 @@ def test_what_was_tried_and_brought_less_is_not_advised() -> None:
         loader_finding(1.5),
         loader_finding(1.01, num_workers=4),
     ]
-    assert unrefuted([refuted, *others], tuned) == others
-    for other in (None, replace_state(tuned, "kept"), replace_state(tuned, "healthy")):
-        assert unrefuted([refuted, *others], other) == [refuted, *others]
+    assert with_tried([refuted, *others], [], tuned) == (others, [])
+    assert with_tried([], [refuted, *others], tuned) == ([], others)
+    for other in (None, structs.replace(tuned, state="kept"), structs.replace(tuned, state="healthy")):
+        assert with_tried([refuted, *others], [], other) == ([refuted, *others], [])
 
 
-def replace_state(tuned: Tuned, state: str) -> Tuned:
-    return Tuned(mode=tuned.mode, state=state, where=tuned.where, speedup=tuned.speedup)
+OWN = Settings(num_workers=1, prefetch_factor=2, pin_memory=False, persistent_workers=False)
+TRIED = Tuned(
+    mode="try", state="tried", where="train.py:9", own=OWN, best=structs.replace(OWN, num_workers=6),
+    speedup=SpeedupRow(low=3.7, likely=3.8, high=3.9),
+)  # fmt: skip
+
+
+def test_what_was_tried_is_told_with_what_it_brought() -> None:
+    promised, perhaps = loader_finding(1.5, num_workers=4), loader_finding(1.01, prefetch_factor=8)
+    elsewhere = loader_finding(3.0, num_workers=4, where="train.py:50")
+    for found, maybe in (([elsewhere, promised], [perhaps]), ([elsewhere], [perhaps])):
+        (first, second), left = with_tried(found, maybe, TRIED)
+        assert (first, left) == (elsewhere, [])
+        assert second.change == {"num_workers": 6}
+        assert second.do == "set num_workers=6"
+        assert (second.speedup.low, second.speedup.likely, second.speedup.sure) == (3.7, 3.8, 3.7)
+        assert second.evidence["predicted"] == (promised if promised in found else perhaps).speedup.likely
+
+
+def test_what_was_tried_and_brings_little_is_nothing_to_advise() -> None:
+    little = structs.replace(TRIED, speedup=SpeedupRow(low=1.01, likely=1.03, high=1.05))
+    promised, other = loader_finding(1.5, num_workers=4), loader_finding(1.5, batch_size=64)
+    assert with_tried([promised, other], [loader_finding(1.0, num_workers=2)], little) == ([other], [])

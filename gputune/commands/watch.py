@@ -127,6 +127,9 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     callback=_value,
     help="Tune the DataLoader while it trains, and keep what pays. =identical: only what changes no number.",
 )
+@click.option(
+    "--try", "tries", is_flag=True, help="Measure what better settings of the DataLoader bring, and go back to its own."
+)
 @click.option("--pid", type=int, metavar="PID", envvar=[], help="Look at a training that runs already, instead of CMD.")
 @click.option("--for", "seconds", metavar="TIME", envvar=[], callback=_value, help="With --pid: how long, like 5m.")
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
@@ -151,12 +154,17 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     no_stacks: bool,
     quiet: bool,
     passive: bool,
+    tries: bool,
     all_devices: bool,
     tui: bool,
 ) -> int:
     """Hand what was asked for to the undertaking."""
     from gputune import watching  # noqa: PLC0415 - not for --help
 
+    if tries and tune:
+        says = "`--try` goes back to the script's own settings, and `--tune` keeps better ones"
+        raise BadUsage(says, hint="`gputune watch --try -- CMD`, or `gputune watch --tune -- CMD`")
+    tune = values.TRYING if tries else tune
     if pid is not None or seconds is not None:
         _check_attached(ctx, cmd, pid, gates=fail_under is not None or stop_when is not None, prove=prove, tune=tune)
     elif not cmd:
@@ -205,8 +213,9 @@ def _one(ctx: click.Context, named: str | None, older: str | None) -> str | None
 def _proved(ctx: click.Context, out: str | None, cmd: tuple[str, ...], prove: str, tune: str | None) -> int:
     """Watch it, then prove what was found."""
     if tune:
-        says = "`--tune` and `--prove` do not go together: a proof runs it as it is, and changed"
-        raise BadUsage(says, hint="`gputune watch --prove top -- CMD`, or `gputune watch --tune -- CMD`")
+        option = "--try" if tune == values.TRYING else "--tune"
+        says = f"`{option}` and `--prove` do not go together: a proof runs it as it is, and changed"
+        raise BadUsage(says, hint=f"`gputune watch --prove top -- CMD`, or `gputune watch {option} -- CMD`")
     if ctx.obj is not None:
         raise BadUsage("`--prove` was not given as an option", hint="type it: `gputune watch --prove top -- CMD`")
     from gputune.proving.watched import askable, watch_then_prove  # noqa: PLC0415 - not before a command starts at once
@@ -239,5 +248,5 @@ def _check_attached(  # noqa: PLR0913 - one parameter an option
         says = "`--pid` looks at a training that runs already, and a command was given, too"
         raise BadUsage(says, hint=f"`gputune watch --pid {pid}`, or `gputune watch -- CMD`")
     if gates or prove or tune:
-        says = "`--fail-under`, `--stop-when`, `--prove` and `--tune` need a command that gputune starts"
+        says = "`--fail-under`, `--stop-when`, `--prove`, `--tune` and `--try` need a command that gputune starts"
         raise BadUsage(says, hint=f"`gputune watch --pid {pid}` without them")

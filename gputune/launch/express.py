@@ -34,9 +34,10 @@ FLAGS = {
     "--all-devices": ("all_devices", True),
     "--no-stacks": ("stacks", False),
     "--passive": ("perturb", 0.0),
+    "--try": ("tune", values.TRYING),
 }
 # perhaps two files, perhaps one is the command's; perhaps two words on one thing: click knows
-BOTH = ({"--json", "--json-file"}, {"--perturb", "--passive"})
+BOTH = ({"--json", "--json-file"}, {"--perturb", "--passive"}, {"--try", "--tune"})
 SCREEN = "--tui"  # a flag that is none of a plain watch
 TUNE = "--tune"  # with a value after a sign, or without one
 LARGEST = 1 << 20  # B of a pyproject.toml

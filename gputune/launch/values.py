@@ -4,6 +4,7 @@ Each returns None where the text cannot be meant; the ordinary road then says so
 """
 
 TUNING = ("all", "identical")  # what `--tune` may change: whatever pays, or what leaves every number as it is
+TRYING = "try"  # `--try`: the same as the latter, and nothing is kept
 STARVING = "starving"
 STARVED = 60.0  # s of starving after which it is given up on, where no number is given
 PERTURBED = 0.003  # of a training's time that may go into experiments, where nothing is said
@@ -50,7 +51,7 @@ def seconds(text: str) -> "float | None":
 
 def tuning(text: str) -> "str | None":
     """Return what may be tuned, as it is called."""
-    return text if text in TUNING else None
+    return text if text in {*TUNING, TRYING} else None
 
 
 def starving(text: str) -> "float | None":

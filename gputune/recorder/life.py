@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from gputune.document import Tuned
-from gputune.features import Features
 from gputune.gathering import Gatherer
 from gputune.hygiene import mask
 from gputune.launch import folders
@@ -70,7 +69,8 @@ class Life:
         ended = self._end.result()
         outcome = Outcome(self._own(), ended, alone=self._end.alone)
         if self._tuning is not None:
-            outcome.tuned, outcome.since = self._tuning_ended(self._tuning)
+            outcome.tuned = self._tuning_ended(self._tuning)
+            outcome.since, outcome.before = self._tuning.since, self._tuning.before
         verdict = outcome.judge(self._gatherer, self._unavailable, own_cpu, self._guests.values())
         self._kept.about(exit_code=outcome.exit_code, ended=ended.t, unavailable=dict(self._unavailable))
         self._kept.check()
@@ -200,14 +200,14 @@ class Life:
             self._troubles.append(f"its loader was not tuned ({type(error).__name__}: {error})")
             return None
 
-    def _tuning_ended(self, tuning: "Tuning") -> tuple[Tuned, Features | None]:
-        """Return what has become of the tuning, and what was known when the settings came that served last."""
+    def _tuning_ended(self, tuning: "Tuning") -> Tuned:
+        """Return what has become of the tuning."""
         tuning.end()
         document = tuning.document
         self._kept.about(tuned=cast("Json", msgspec.to_builtins(document)))
         if tuning.trouble:
             self._troubles.append(tuning.trouble)
-        return document, tuning.since
+        return document
 
     def _say(self, text: str) -> None:
         """Say something while the command runs: what it must be told before, and nothing else."""

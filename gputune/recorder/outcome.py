@@ -15,7 +15,7 @@ from gputune.launch.link import Ended
 from gputune.launch.run import Run
 from gputune.sample import Guest
 from gputune.verdict import Overhead, Verdict, build, to_json
-from gputune.windowing import window
+from gputune.windowing import alike
 
 FINDINGS = "findings.json"
 WIDTH = 80  # columns where stderr is no terminal
@@ -34,6 +34,7 @@ class Outcome:
         self.features: Features | None = None  # what was measured
         self.tuned: Tuned | None = None  # what became of its loader
         self.since: Features | None = None  # thin: what was known when its loader came to be as it was at the end
+        self.before: Features | None = None  # what was known when it was last the same before, if that is so
         self.exit_code = None if ended.code is None else ended.code if ended.code >= 0 else 128 - ended.code
 
     def judge(
@@ -58,7 +59,7 @@ class Outcome:
         """Return the verdict on what is known, or None where it cannot be made."""
         failed: dict[str, str] = {}
         try:
-            judged = features if self.since is None else window(self.since, features)
+            judged = alike(self.before, self.since, features)
             findings, perhaps = _findings(judged, failed, self.tuned) if features.processes else ([], [])
             verdict = build(
                 features,
@@ -171,8 +172,7 @@ def _findings(features: Features, failed: dict[str, str], tuned: Tuned | None) -
     from gputune import judging  # noqa: PLC0415 - only where somebody trained
 
     perhaps: list[Finding] = []
-    found = judging.unrefuted(judging.judge(features, failed, perhaps), tuned)
-    return found, judging.unrefuted(perhaps, tuned)
+    return judging.with_tried(judging.judge(features, failed, perhaps), perhaps, tuned)
 
 
 def _put(descriptor: int, data: bytes) -> str:

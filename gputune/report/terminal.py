@@ -11,7 +11,7 @@ from textwrap import wrap
 
 from gputune.advised import AT
 from gputune.device_ledger import UNKNOWN
-from gputune.document import DeviceRow, FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
+from gputune.document import TRIED, DeviceRow, FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
 from gputune.events import AROUND_LOOP
 from gputune.features import COVERED
 from gputune.figures import duration
@@ -215,7 +215,8 @@ def _worth(finding: FindingRow) -> str:
     kind = "risk" if finding.risk else "offer" if finding.offer else ""
     if kind and finding.speedup.likely <= 1:
         return kind
-    return f"{times(finding.speedup, finding.steady)}{kind and f', {kind}'}"
+    said = times(finding.speedup, finding.steady)
+    return f"{said}{', measured' if TRIED in finding.evidence else ''}{kind and f', {kind}'}"
 
 
 def _or(finding: FindingRow) -> str:

@@ -1,4 +1,4 @@
-"""What `gputune watch --tune` did, in a sentence or two: what serves, since when, what it brings, what was tried."""
+"""What `gputune watch --tune` or `--try` did, in a sentence or two: what serves, what it brings, what was tried."""
 
 from gputune.document import Settings, Tuned, Verdict
 from gputune.hygiene import clean
@@ -6,6 +6,7 @@ from gputune.report.words import times
 
 TEXT = 300  # characters of a reason
 NAME = 60  # and of a place
+TRY = "try"  # the mode in which nothing is kept
 LONGER = "; `gputune sweep-loader` starts a script as often as it needs"
 IN_BETWEEN = "in the middle of it"
 
@@ -18,14 +19,19 @@ def sentence(verdict: Verdict) -> str:
     if tuned.state == "kept":
         return _kept(tuned)
     why, tried = clean(tuned.why, TEXT), _tried(tuned)
+    if tuned.state == "tried":
+        return _measured(tuned)
+    nothing, unfinished = ("not tuned", "not tuned")
+    if tuned.mode == TRY:
+        nothing, unfinished = ("nothing was tried", "not all was tried")
     ends = {
-        "healthy": f"not tuned, and nothing was tried: {why}",
-        "refused": f"not tuned: {why}{tried}",
+        "healthy": f"nothing was tried: {why}" if tuned.mode == TRY else f"not tuned, and nothing was tried: {why}",
+        "refused": f"{nothing}: {why}{tried}",
         "lost": f"tuned, and given up: {why}; the script's own settings serve again",
         "unchanged": f"tuned: nothing is kept, for nothing surely pays{tried}",
-        "trying": f"not tuned: {_ended(verdict)}, {why or IN_BETWEEN}{tried}{LONGER}",
+        "trying": f"{unfinished}: {_ended(verdict)}, {why or IN_BETWEEN}{tried}{LONGER}",
     }
-    return ends.get(tuned.state, f"not tuned: {why or _too_short(verdict)}")
+    return ends.get(tuned.state, f"{nothing}: {why or _too_short(verdict)}")
 
 
 def settings(wanted: Settings, own: Settings | None = None) -> str:
@@ -46,6 +52,16 @@ def _kept(tuned: Tuned) -> str:
         f"the script's own settings, measured in turn ({_number(tuned)} tried)"
     )
     return f"{said}; {clean(tuned.differs, TEXT)}" if tuned.differs else said
+
+
+def _measured(tuned: Tuned) -> str:
+    """Return what was measured by `--try`."""
+    if tuned.best is None or tuned.speedup is None:
+        return f"tried: nothing came of it{_tried(tuned)}"
+    return (
+        f"tried: {settings(tuned.best, tuned.own)} at {clean(tuned.where, NAME)}: {times(tuned.speedup)} the script's "
+        f"own settings, measured in turn ({_number(tuned)} tried); its own serve again"
+    )
 
 
 def _tried(tuned: Tuned) -> str:

@@ -13,6 +13,8 @@ from gputune.sweep.settings import Setting
 from gputune.tuning.draws import Draws
 
 IDENTICAL = "identical"  # the mode in which nothing may be tried that changes what is computed
+TRY = "try"  # likewise, and nothing is kept
+CAREFUL = (IDENTICAL, TRY)
 WAITING = 0.05  # of the loop in next(): below it no setting can give back five percent
 
 
@@ -32,7 +34,7 @@ def candidates(profile: Profile, mode: str, draws: Draws) -> dict[Setting, float
             return False
         if queues and wanted.num_workers != own.num_workers:
             return False
-        return wanted.pin_memory == own.pin_memory or not (queues or mode == IDENTICAL)
+        return wanted.pin_memory == own.pin_memory or not (queues or mode in CAREFUL)
 
     return {wanted: profile.rate(wanted) for wanted in profile.settings() if wanted == own or may(wanted)}
 
@@ -41,7 +43,7 @@ def only_queues(profile: Profile, mode: str, draws: Draws) -> str:
     """Return why nothing but `prefetch_factor` may change, in words; nothing where more may."""
     if profile.loader.iterable:
         return "its dataset is a stream: only its queue may change"
-    if mode == IDENTICAL and not draws.harmless:
+    if mode in CAREFUL and not draws.harmless:
         return f"only its queue may change: {draws.differs()}"
     return ""
 

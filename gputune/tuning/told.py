@@ -16,6 +16,7 @@ HEALTHY = "healthy"  # nothing needs to be tried, and nothing was
 TRYING = "trying"  # settings are being measured
 KEPT = "kept"  # better settings serve
 UNCHANGED = "unchanged"  # nothing that was tried pays: the script's own settings serve
+TRIED = "tried"  # something was measured that was not to be kept: the script's own settings serve again
 REFUSED = "refused"  # it cannot be tuned
 LOST = "lost"  # better settings served, and had to be given up
 
@@ -30,9 +31,11 @@ class Story:
     where: str = ""
     own: Setting | None = None
     now: Setting | None = None
-    gain: Speedup | None = None
+    best: Setting | None = None  # of those that were tried
+    gain: Speedup | None = None  # of that one
     measuring: Setting | None = None  # while settings are tried
     since: float | None = None  # s of the run
+    tried_from: float | None = None  # likewise
     batch: int | None = None
     differs: str = ""
     draws: list[str] = field(default_factory=list)
@@ -68,10 +71,12 @@ class Story:
             where=self.where,
             own=None if self.own is None else _settings(self.own),
             now=None if self.now is None else _settings(self.now),
+            best=None if self.best is None else _settings(self.best),
             speedup=None if gain is None else SpeedupRow(low=gain.low, likely=gain.likely, high=gain.high),
             tries=list(self.tries),
             since_s=self.since,
             since_batch=self.batch,
+            tried_from_s=self.tried_from,
             draws=self.draws,
             differs=self.differs,
         )

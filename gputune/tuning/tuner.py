@@ -21,7 +21,7 @@ from gputune.sweep.starting import Start, State, most_waited
 from gputune.sweep.timeline import WARM_UP
 from gputune.sweep.visiting import NOISE, Failed, NotSteered, NotYet
 from gputune.tuning import told
-from gputune.tuning.candidates import IDENTICAL, candidates, changes_workers, healthy, hopeless
+from gputune.tuning.candidates import CAREFUL, IDENTICAL, TRY, candidates, changes_workers, healthy, hopeless
 from gputune.tuning.told import Story
 from gputune.tuning.training import Training
 from gputune.tuning.visits import Visits
@@ -46,6 +46,7 @@ class Tuner:
     def __init__(self, training: Training, orders: Orders, mode: str, say: Say) -> None:
         self.story = Story(mode)
         self.since: Features | None = None  # what was known when the settings in force had come, thin
+        self.before: Features | None = None  # what was known before others were tried that were not to be kept
         self._training = training
         self._orders = orders
         self._say = say
@@ -149,6 +150,9 @@ class Tuner:
         self._warn(here, predicted)
         story = self.story
         story.state, story.why = told.TRYING, ""
+        if story.mode == TRY:
+            self.before = self._training.features()
+            story.tried_from = round(self.before.wall, 3)
         visits = self._visits = Visits(self._training, self._orders, here)
         own = Tally(setting=here.script, noise=NOISE, visits=[here.parts])
         found = Found(predicted=predicted, tallies={here.script: own})
@@ -164,7 +168,10 @@ class Tuner:
         search.explore()
         story.found(found)
         chosen = self._promising(found, own)
-        if chosen is not None and self._pays(chosen, found, visits):
+        pays = chosen is not None and self._pays(chosen, found, visits)
+        if story.mode == TRY:
+            story.state = told.TRIED
+        elif chosen is not None and pays:
             self._keep(chosen, visits)
         else:
             story.state = told.UNCHANGED
@@ -173,7 +180,7 @@ class Tuner:
         """Say before the first switch what will not be as in an untuned run."""
         draws = self._training.draws
         self.story.drawn(draws)
-        if self.story.mode == IDENTICAL or not changes_workers(here, predicted):
+        if self.story.mode in CAREFUL or not changes_workers(here, predicted):
             return
         before, self.story.differs = self.story.differs, draws.differs()
         if self.story.differs and self.story.differs != before:
@@ -187,7 +194,7 @@ class Tuner:
         own, draws = self.story.own, self._training.draws
         if wanted == own:
             return ""
-        if self.story.mode == IDENTICAL and own and wanted.num_workers != own.num_workers and not draws.harmless:
+        if self.story.mode in CAREFUL and own and wanted.num_workers != own.num_workers and not draws.harmless:
             return draws.differs()
         return self._training.room.short()
 
@@ -206,7 +213,7 @@ class Tuner:
         if not tried:
             return None
         chosen = best(tried, own.setting, found.predicted)
-        self.story.gain = gain(own, chosen)
+        self.story.gain, self.story.best = gain(own, chosen), chosen.setting
         return chosen.setting if self.story.gain.high >= WORTH_KEEPING else None
 
     def _pays(self, wanted: Setting, found: Found, visits: Visits, rounds: int = ROUNDS) -> bool:

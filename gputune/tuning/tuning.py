@@ -62,6 +62,11 @@ class Tuning:
         """Return what was known when the settings came that serve now; None where none came."""
         return self._tuner.since
 
+    @property
+    def before(self) -> Features | None:
+        """Return what was known before settings were tried that were not to be kept; None where none were."""
+        return self._tuner.before
+
     def _live(self) -> None:
         try:
             self._tuner.run()

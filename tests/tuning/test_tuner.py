@@ -166,6 +166,32 @@ def test_what_pays_is_kept(tuned) -> None:
     assert {order["where"] for order in world.orders} == {PLACE}
 
 
+def test_what_is_only_tried_is_measured_and_the_scripts_own_serves_again(tuned) -> None:
+    world = World()
+    made, _ = tuned(world, "try")
+    found = made.story.document()
+    assert (found.state, found.why) == ("tried", "")
+    assert found.best is not None
+    assert found.speedup is not None
+    assert 4 <= found.best.num_workers <= 6
+    assert found.speedup.low < sleeping(found.best.num_workers) / sleeping(0) < found.speedup.high
+    assert (world.workers, last(world)) == (0, {})
+    assert made.before is not None
+    assert made.since is not None
+    assert found.tried_from_s == pytest.approx(made.before.wall, abs=0.001)
+    assert found.since_s is not None
+    assert found.tried_from_s < found.since_s
+
+
+def test_what_is_tried_in_vain_is_measured_as_that(tuned) -> None:
+    world = World(locked)
+    found = tuned(world, "try")[0].story.document()
+    assert found.state == "tried"
+    assert found.speedup is not None
+    assert found.speedup.high < 1.05
+    assert last(world) == {}
+
+
 def test_what_was_made_ready_in_an_evaluation_before_a_visit_is_no_rate_of_it(tuned) -> None:
     world = World(lambda workers: sleeping(min(workers, 4)))  # with more they wait for a lock: batches lie never ready
     send = world.send

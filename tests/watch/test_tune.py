@@ -66,7 +66,7 @@ if __name__ == "__main__":
     main()
 """
 SLOW = {"ITEM": "0.004", "BATCHES": "500", "EPOCHS": "100"}  # 16 ms a batch, which is nearly all of the time
-SETTLED = {"kept", "unchanged", "refused", "lost"}
+SETTLED = {"kept", "unchanged", "tried", "refused", "lost"}
 LONG = 360.0  # s for a tuning, which measures until it is sure: a minute on an idle machine, five on a crowded one
 pytestmark = pytest.mark.timeout(500)
 
@@ -156,6 +156,21 @@ def test_what_pays_is_kept_and_the_losses_are_those_of_the_untuned_run(settled, 
     assert run.err.count("gputune:") == 1, run.err  # the verdict: nothing was said before
     assert "tuned: num_workers=" in run.err
     assert {row["num_workers"] for row in run.verdict["loaders"]} >= {0, run.tuned["now"]["num_workers"]}
+
+
+@pytest.mark.long
+def test_what_is_only_tried_leaves_the_losses_and_the_settings_and_the_finding_is_measured(settled, script) -> None:
+    run = settled("--try")
+    assert (run.status, run.tuned["state"]) == (0, "tried"), run.tuned
+    assert run.tuned["now"] == run.tuned["own"] != run.tuned["best"]
+    assert run.out == untuned(script, run)
+    first = run.verdict["findings"][0]
+    assert first["id"] == "few-workers"
+    assert first["speedup"] == run.tuned["speedup"]
+    assert first["change"]["num_workers"] == run.tuned["best"]["num_workers"] > 0
+    assert "measured_over_predicted" in first["evidence"]
+    assert ", measured  at train.py:" in run.err
+    assert "its own serve again" in " ".join(run.err.split())
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""What `watch --tune` does to the loader of a run: how far it is, what serves, and a row a setting that was tried."""
+"""What `watch --tune` or `--try` does to a loader: how far it is, what serves, and a row a setting that was tried."""
 
 from gputune.document import Settings, TriedRow, Tuned
 from gputune.tui import words
@@ -14,7 +14,8 @@ def tuned_lines(tuned: Tuned | None, look: Look, *, live: bool) -> list[Line]:
     if tuned is None:
         return []
     title = " TUNING" if live and tuned.state in {"waiting", "trying"} else " TUNED"
-    lines = [titled(title, look.width, f"--tune={tuned.mode} " if tuned.mode != "all" else "--tune ")]
+    option = {"all": "--tune ", "try": "--try "}.get(tuned.mode, f"--tune={tuned.mode} ")
+    lines = [titled(title, look.width, option)]
     lines += paragraph(_says(tuned, live=live), look.width - 1, ROLES.get(tuned.state, ""), " ")
     if tuned.differs and tuned.tries:
         lines += paragraph(tuned.differs, look.width - 1, "dim", " ")
@@ -30,6 +31,7 @@ def _says(tuned: Tuned, *, live: bool) -> str:
         "healthy": f"{OWN_SERVE}, and no others were tried: {tuned.why}",
         "refused": f"{OWN_SERVE}: {tuned.why}",
         "unchanged": f"{OWN_SERVE}: nothing that was tried surely pays",
+        "tried": f"{OWN_SERVE} again; {_words(tuned.best)} at {tuned.where}{_gain(tuned)}" if tuned.best else OWN_SERVE,
         "lost": f"{OWN_SERVE} again: {tuned.why}",
         "trying": f"settings are being tried at {tuned.where}" if live else f"it ended, {tuned.why or IN_BETWEEN}",
     }
