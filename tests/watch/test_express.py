@@ -23,7 +23,7 @@ PLAIN = [
     ["--tune", "--", "x"],
     ["--tune", "--quiet", "x"],
     ["--tune=identical", "x", "--tune"],
-    ["--try", "--quiet", "x", "--tune"],
+    ["--try", "--quiet", "x"],
     ["--tune=all", "--", "x"],
     ["--perturb", "0.5%", "--", "x"],
     ["--perturb=0", "--", "x"],
