@@ -37,16 +37,17 @@ STANDS = {"inside": "inside of the model", "between": "between the model and the
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
         steps = process.batches or process.optimizer_steps
-        if steps and process.loop and process.held_looks >= LEAST_LOOKS and process.interpreted:
-            share = sum(line.share for line in process.interpreted)
+        lines = [line for line in process.interpreted if line.side]
+        if steps and process.loop and process.held_looks >= LEAST_LOOKS and lines:
+            share = sum(line.share for line in lines)
             low, high = wilson(share, process.held_looks)
             if low >= NOTABLE:
-                yield _finding(run, process, (low, share, high), steps)
+                yield _finding(run, process, lines[0], (low, share, high))
 
 
-def _finding(run: Features, process: Process, shares: tuple[float, float, float], steps: int) -> Finding:
+def _finding(run: Features, process: Process, first: Interpreted, shares: tuple[float, float, float]) -> Finding:
+    steps = process.batches or process.optimizer_steps
     least, gain, most = (left_out(run, process, share * process.loop / steps) for share in shares)
-    first = process.interpreted[0]
     each = shares[1] * process.loop / steps
     return Finding(
         id="python-in-step",

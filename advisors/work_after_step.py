@@ -4,11 +4,12 @@ What it sees: the time from the end of the optimizer's step to the next `next()`
 (checkpoints, logging, reporting, evaluations, waits for the device), and the stacks of the training thread: which lines
 of the loop below the optimizer's step they show, and what lies under them. Of some lines it is sure that they do not
 work on the weights: those under which they show Python's own modules or libraries that do not touch them (json, pickle,
-subprocess, numpy, scikit-learn, matplotlib and their like) and hardly any of torch, and copies of the model
-(`copy.deepcopy`). Others, in torch's functions or in plain Python, may be a moving average of the weights. That is a
-part of the training; but one pass over them in place takes no longer than the optimizer's step, which passes over them
-as well. Of such lines only what they take beyond that step counts, by the stacks of both; where no stack met a step so
-short, the model's lines tell what comes after it, and only of what surely is no work on the weights.
+subprocess, numpy, scikit-learn, matplotlib and their like) and hardly any of torch, copies of the model
+(`copy.deepcopy`), and those that hold the interpreter as often as they are seen. Others may be a moving average of the
+weights. That is a part of the training; but one pass over them in place takes no longer than the optimizer's step,
+which passes over them as well. Of such lines only what they take beyond that step counts, by the stacks of both; where
+no stack met a step so short, the model's lines tell what comes after it, and only of what surely is no work on the
+weights.
 Without a DataLoader: the time from the end of the step to the first call of a module, less what torch works on the
 weights, where the stacks show most of the loop's own work below the line of the step.
 
@@ -51,6 +52,7 @@ NOTABLE = 0.08  # of the loop: a scheduler's step, counters and a progress bar t
 RARE = 0.05  # of the steps, those with most work behind them, count as the others: an epoch's end, a picture
 APART = 0.25  # of a line's stacks that show a library under it: the rest is its calls in C, which have no frame
 SEEN = 0.5  # of what was timed that stacks must show at the most: with less, it is something else
+PLAIN = "plain Python"
 TORCH = 0.1  # of a line's stacks with torch in them: from here on it may be work on the weights, or training
 LOOKED_AT = re.compile(r"^[^+]*$|\+(cpu|cu|rocm)")  # version of a torch whose devices, if any, are looked at
 WHAT_FOR = "nothing tells what that work is for: what only reports changes nothing"
@@ -70,7 +72,7 @@ def advise(run: Features) -> Iterator[Finding]:
 def _after(run: Features, process: Process) -> Iterator[Finding]:
     """Return the finding on lines that surely are no work on the weights, or on the others if these take more."""
     clock = _clock(process, process.batches)
-    lines = clock.explains(process.afterwork)
+    lines = clock.explains(_plain(process))
     whole = sum(line.share for line in lines)
     apart = [line for line in lines if is_apart(line)]
     others = [line for line in lines if not is_apart(line) and not _through_a_model(line)]
@@ -96,6 +98,15 @@ def _unattended(run: Features, process: Process) -> Iterator[Finding]:
     plain = [line for line in process.afterwork if line.share > on_weights(process) and not _through_a_model(line)]
     if plain and likely * steps >= NOTABLE * process.loop:
         yield _either(run, process, plain[0], max(0.0, sure), likely)
+
+
+def _plain(process: Process) -> Sequence[Afterwork]:
+    """Return the lines behind the step: plain Python, as looks at the interpreter tell it, is no work on weights."""
+    plain = {line.where for line in process.interpreted if not line.side}
+    return [
+        replace(line, apart=line.share, library=line.library or PLAIN) if line.where in plain else line
+        for line in process.afterwork
+    ]
 
 
 def is_apart(line: Afterwork) -> bool:

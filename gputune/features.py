@@ -473,10 +473,10 @@ class DeviceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreted:
-    """A line of the user's that runs plain Python in the step, or waits at a queue: `share` of all looks at it.
+    """A line of the user's that runs plain Python, or waits at a queue: `share` of all looks.
 
-    `calls` is the user's function that it calls, `side` where it stands: `inside` of a model, or `between` its forward
-    pass and what follows.
+    `calls` is the user's function that it calls, `side` where it stands: `inside` of a model, `between` its forward
+    pass and what follows, or "" elsewhere.
     """
 
     where: str
@@ -558,7 +558,7 @@ class Process:
     loop_stacks: int = 0  # that the shares of `afterwork` are of
     stepping: float = 0.0  # share of these in the optimizer's step
     plain: tuple[float, float] = (0.0, 0.0)  # share of these in neither model nor torch: behind the step, and not
-    interpreted: tuple[Interpreted, ...] = ()  # lines of the step that run plain Python, most first
+    interpreted: tuple[Interpreted, ...] = ()  # lines that run plain Python, most first
     held_looks: int = 0  # at who holds the interpreter: that these shares are of
     queues: tuple[Interpreted, ...] = ()  # lines that wait at a queue of the script's own, most first
     traces: float = 0.0  # share of the stacks in which torch writes down where it was called, to tell an anomaly

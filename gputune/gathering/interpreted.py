@@ -4,9 +4,9 @@ A call of torch's in C shows no frame of its own, so that a stack cannot tell `x
 lets go of the interpreter while it works, and looks at who holds it show whoever runs Python, or a library that does
 not let go. A line is plainly Python where about as many of these looks show it as of all the others.
 
-Of such lines those are told that only a step can run: inside of a model, or between the last forward pass of a round
-and its backward pass or optimizer's step. What comes before the model or behind the step others measure by the clock,
-and what lies elsewhere (a simulator that is played in, say) may be what the training is about.
+Of such lines it is told whether only a step can run them: inside of a model, or between the last forward pass of a
+round and its backward pass or optimizer's step. What comes before the model or behind the step others measure by the
+clock, and what lies elsewhere (a simulator that is played in, say) may be what the training is about.
 """
 
 from collections import Counter
@@ -94,12 +94,12 @@ class Looks:
         return Told(self._lines() if self.held else (), self.held, gets, traces, self.all)
 
     def _lines(self) -> tuple[Interpreted, ...]:
-        """Return the lines of plain Python of the step: the outermost ones in and under which nothing else runs."""
+        """Return the lines of plain Python: the outermost ones in and under which nothing else runs."""
         pure = {path: self._side(path) for path in self._pure()}
         found = Counter[tuple[Part, str, str]]()
         for path, count in self._python.items():
             start = next((start for start in _starts(path) if start in pure), ())
-            if start and pure[start]:
+            if start:
                 calls = next((function for function, file, _ in path[len(start) :] if not _foreign(file)), "")
                 found[start[-1], calls, pure[start]] += count
         return tuple(

@@ -27,6 +27,10 @@ def test_is_silent_where_nothing_was_seen_or_nobody_looked(ordinary) -> None:
     assert list(advise(looked(ordinary, METRICS, looks=30))) == []
 
 
+def test_is_silent_of_what_lies_elsewhere(ordinary) -> None:
+    assert list(advise(looked(ordinary, replace(METRICS, side="")))) == []
+
+
 def test_is_silent_of_little_and_of_what_few_looks_make_of_it(ordinary) -> None:
     assert list(advise(looked(ordinary, replace(METRICS, share=0.09)))) == []
     assert list(advise(looked(ordinary, replace(METRICS, share=0.13), looks=60))) == []

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.work_after_step import advise
-from gputune.features import Afterwork
+from gputune.features import Afterwork, Interpreted
 
 HISTORY = Afterwork(where="train.py:15", function="main", share=0.7, torch=0.0, apart=0.69, library="json")
 METRIC = Afterwork(where="train.py:16", function="main", share=0.5, torch=0.0, apart=0.2, library="numpy")
@@ -70,6 +70,15 @@ def test_of_work_that_may_be_on_the_weights_what_is_beyond_one_pass_over_them_co
         assert finding.speedup.low < 20 / 12
         assert finding.speedup.high > 2
         assert finding.effect == "changes-rounding"
+
+
+def test_a_line_that_holds_the_interpreter_is_no_average_of_the_weights(ordinary) -> None:
+    plain = loop(ordinary, BARE, timed=0.010, interpreted=(Interpreted(where=BARE.where, function="main", share=0.4),))
+    (finding,) = advise(plain)
+    assert f"{BARE.where} (plain Python)" in finding.says
+    assert "times less often" in finding.do
+    (unsure,) = advise(loop(ordinary, BARE, timed=0.010))
+    assert finding.speedup.low > unsure.speedup.low
 
 
 def test_is_silent_of_what_goes_through_a_model(ordinary) -> None:

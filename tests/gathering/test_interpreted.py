@@ -66,10 +66,10 @@ def test_a_line_that_calls_torchs_functions_holds_the_interpreter_too_seldom(loo
 
 
 @pytest.mark.parametrize("line", [11, 17])
-def test_what_comes_before_the_model_or_behind_the_step_is_left_to_the_clock(looped, line) -> None:
+def test_what_comes_before_the_model_or_behind_the_step_is_plain_too_and_no_part_of_the_step(looped, line) -> None:
     looped.stack(main(line), "work (/home/me/work.py:5)", count=40)
     looped.stack(main(line), "work (/home/me/work.py:5)", count=30, held=True)
-    assert told(looped) == []
+    assert told(looped) == [(f"train.py:{line}", "work", "", 0.5)]
 
 
 def test_torchs_own_frames_are_no_plain_python_of_the_users(looped) -> None:
@@ -88,7 +88,7 @@ def test_a_simulator_between_the_passes_of_a_policy_is_left_alone(story) -> None
     story.stack(main(21), train.format(31), BACKWARD, count=20)
     story.stack(main(20), play.format(6), "Env.step (/home/me/env.py:3)", count=24, held=True)
     story.stack(count=36, held=True)
-    assert told(story) == []
+    assert told(story) == [("rl.py:6", "Env.step", "", 0.4)]
 
 
 def test_looks_at_who_holds_the_interpreter_count_for_nothing_else(looped) -> None:
