@@ -58,6 +58,6 @@ def _finding(run: Features, process: Process, steps: int) -> Finding:
 
 
 def _elsewhere(gain: Speedup) -> Speedup:
-    """Return the gain as the least that is known, with what it was elsewhere."""
+    """Return the gain as the least that is known if steps keep their pace, with what it was elsewhere."""
     likely = max(ELSEWHERE, gain.likely)
-    return replace(gain, likely=likely, high=max(likely, gain.high), at_least=True)
+    return replace(gain, low=gain.sure, likely=likely, high=max(likely, gain.high), at_least=True)
