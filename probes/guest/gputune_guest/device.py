@@ -210,7 +210,7 @@ class Clock:
         """Return a mark that is on the current stream from now on."""
         mark = self.pool.pop() if self.pool else Mark(self.cuda.Event(enable_timing=True))
         if self.streams is not None:
-            told = self.streams(self.home)
+            told = self.streams(self.device())
             if told != self.stream_told:
                 self.stream, self.stream_told = self.cuda.current_stream(), told
         mark.t = now()
