@@ -22,7 +22,7 @@ from gputune.enough import LEAST_LOOKS
 from gputune.features import Features, Process
 from gputune.figures import wilson
 from gputune.finding import Finding, Speedup
-from gputune.moving import left_out
+from gputune.moving import share_left_out
 
 CHECKLIST = ("loss computation",)
 
@@ -32,15 +32,14 @@ ELSEWHERE = 2.0  # times as long did a step of twelve small layers take with it,
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        steps = process.batches or process.optimizer_steps
-        if steps and process.loop and process.looked >= LEAST_LOOKS and process.traces >= NOTABLE:
-            yield _finding(run, process, steps)
+        if process.steps and process.loop and process.looked >= LEAST_LOOKS and process.traces >= NOTABLE:
+            yield _finding(run, process)
 
 
-def _finding(run: Features, process: Process, steps: int) -> Finding:
+def _finding(run: Features, process: Process) -> Finding:
     share = process.traces
     low, _ = wilson(share, process.looked)
-    least, gain = (left_out(run, process, each * process.loop / steps) for each in (low, share))
+    least, gain = (share_left_out(run, process, each) for each in (low, share))
     return Finding(
         id="anomaly-detection",
         says=(

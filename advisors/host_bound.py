@@ -66,14 +66,14 @@ def _bound(run: Features, process: Process) -> Lanes | None:
     if step is None or not settled(process):
         return None
     waits = step.waiting + step.synced + step.copying
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     own = max(0.0, step.step - waits - (process.queued or 0.0) * process.loop / steps)  # who queues for a CPU computes
     computes = step.computing >= COMPUTING * own and step.launching >= NOTABLE * step.step
     return step if waits <= ELSEWHERE * step.step and computes else None
 
 
 def _finding(process: Process, step: Lanes, busy: float) -> Finding:
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     optimizer = min(step.launching, process.optimizing / steps)
     by_optimizer = optimizer >= MOSTLY * step.launching
     part, saved = (optimizer, FUSED) if by_optimizer else (step.launching, SAVED)

@@ -134,7 +134,7 @@ def _pace(growth: Growth) -> tuple[str, str]:
     trend, process = growth.trend, growth.process
     if growth.by_step:
         return f"{size(trend.rate)} a step", f"{trend.seconds:.0f} steps"
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     pace = f"{size(trend.rate * process.loop / steps)} a step" if steps else f"{size(trend.rate)}/s"
     return pace, duration(trend.seconds)
 

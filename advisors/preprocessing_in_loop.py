@@ -50,7 +50,7 @@ ELSE = "else do it less often"  # where nobody knows which it is
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        steps = process.batches or process.optimizer_steps
+        steps = process.steps
         if not steps or not process.loop or not _known(process, process.loop / steps):
             continue
         if not process.batch_gotten and side(process) == BEHIND:

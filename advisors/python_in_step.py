@@ -26,7 +26,7 @@ from gputune.enough import LEAST_LOOKS
 from gputune.features import Features, Interpreted, Process
 from gputune.figures import wilson
 from gputune.finding import Finding
-from gputune.moving import left_out
+from gputune.moving import share_left_out
 
 CHECKLIST = ("metric computation", "2.1")
 
@@ -36,9 +36,8 @@ STANDS = {"inside": "inside of the model", "between": "between the model and the
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        steps = process.batches or process.optimizer_steps
         lines = [line for line in process.interpreted if line.side]
-        if steps and process.loop and process.held_looks >= LEAST_LOOKS and lines:
+        if process.steps and process.loop and process.held_looks >= LEAST_LOOKS and lines:
             share = sum(line.share for line in lines)
             low, high = wilson(share, process.held_looks)
             if low >= NOTABLE:
@@ -46,9 +45,8 @@ def advise(run: Features) -> Iterator[Finding]:
 
 
 def _finding(run: Features, process: Process, first: Interpreted, shares: tuple[float, float, float]) -> Finding:
-    steps = process.batches or process.optimizer_steps
-    least, gain, most = (left_out(run, process, share * process.loop / steps) for share in shares)
-    each = shares[1] * process.loop / steps
+    least, gain, most = (share_left_out(run, process, share) for share in shares)
+    each = shares[1] * process.loop / process.steps
     return Finding(
         id="python-in-step",
         says=(
@@ -70,7 +68,7 @@ def _finding(run: Features, process: Process, first: Interpreted, shares: tuple[
             "each_s": each,
             "at_first": first.share,
             "looks": float(process.held_looks),
-            "steps": steps,
+            "steps": process.steps,
         },
         where=first.where,
     )

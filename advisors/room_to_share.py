@@ -44,7 +44,7 @@ def advise(run: Features) -> Iterator[Finding]:
         return
     timed = process.device_step is not None and process.precision.devices != ("cpu",)
     works = busy >= UNUSED or (timed and busy > 0)
-    if (process.batches or process.optimizer_steps) < LEAST_BATCHES or not works:
+    if process.steps < LEAST_BATCHES or not works:
         return
     if busy == device.busy:  # by NVML, which knows more of this process alone
         busy = max(busy, device.jobs_busy or 0.0)
@@ -90,7 +90,7 @@ def _finding(process: Process, device: Device, busy: float, limits: dict[str, fl
             "busy": busy,
             "memory_used": used / total,
             "procs": fits,
-            "steps": process.batches or process.optimizer_steps,
+            "steps": process.steps,
             **{f"fits_by_{name.replace(' ', '_')}": min(value, 1000.0) for name, value in limits.items()},
         },
         change={"procs": fits},

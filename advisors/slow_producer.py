@@ -23,7 +23,7 @@ from gputune.enough import LEAST_LOOKS
 from gputune.features import Features, Process
 from gputune.figures import wilson
 from gputune.finding import Finding
-from gputune.moving import left_out
+from gputune.moving import share_left_out
 
 CHECKLIST = ("1.4",)
 
@@ -33,17 +33,16 @@ HALF = 0.5  # of the waiting that is surely gone with twice as many who fill it,
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        steps = process.batches or process.optimizer_steps
-        if steps and process.loop and process.looked >= LEAST_LOOKS and process.queues:
+        if process.steps and process.loop and process.looked >= LEAST_LOOKS and process.queues:
             share = process.queues[0].share
             low, _ = wilson(share, process.looked)
             if low >= NOTABLE:
-                yield _finding(run, process, (low, share), steps)
+                yield _finding(run, process, (low, share))
 
 
-def _finding(run: Features, process: Process, shares: tuple[float, float], steps: int) -> Finding:
+def _finding(run: Features, process: Process, shares: tuple[float, float]) -> Finding:
     low, share = shares
-    least, gain = (left_out(run, process, each * process.loop / steps) for each in (low * HALF, share))
+    least, gain = (share_left_out(run, process, each) for each in (low * HALF, share))
     line = process.queues[0]
     return Finding(
         id="slow-producer",
@@ -58,6 +57,6 @@ def _finding(run: Features, process: Process, shares: tuple[float, float], steps
         falsified_by=f"samples/s with twice as many who fill it below x{least.low:.2f} of this run's",
         effect="changes-order",
         because="if several fill it, in whatever order they are ready",
-        evidence={"share": share, "waits_s": share * process.loop / steps, "stacks": float(process.looked)},
+        evidence={"share": share, "waits_s": share * process.loop / process.steps, "stacks": float(process.looked)},
         where=line.where,
     )

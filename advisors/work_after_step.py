@@ -37,7 +37,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gputune.features import Afterwork, Features, Process
-from gputune.figures import mean
+from gputune.figures import NORMAL, mean
 from gputune.finding import Effect, Finding, Speedup
 from gputune.loaderless import BEHIND, behind, on_weights, side, unattended
 from gputune.moving import left_out, moved_to_workers
@@ -56,7 +56,6 @@ PLAIN = "plain Python"
 TORCH = 0.1  # of a line's stacks with torch in them: from here on it may be work on the weights, or training
 LOOKED_AT = re.compile(r"^[^+]*$|\+(cpu|cu|rocm)")  # version of a torch whose devices, if any, are looked at
 WHAT_FOR = "nothing tells what that work is for: what only reports changes nothing"
-NORMAL = 1.96  # standard errors of a 95 % interval
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -127,7 +126,7 @@ def _for_a_device(run: Features, process: Process) -> float:
     if not process.works and all(device.busy is None for device in run.devices):
         unknown = run.devices or process.copies or not LOOKED_AT.search(process.torch)
         return math.inf if unknown else 0.0
-    return device_work(run, process, process.loop / (process.batches or process.optimizer_steps))
+    return device_work(run, process, process.loop / process.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +260,7 @@ def _finding(  # noqa: PLR0913 - what the three differ in
     effect: Effect = "unknown",
     following: str = "batch",
 ) -> Finding:
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     share = each * steps / process.loop
     return Finding(
         id="work-after-step",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from statistics import stdev
 
 from gputune.features import Loader, Process
-from gputune.figures import mean
+from gputune.figures import NORMAL, mean
 
 LEAST_BATCHES = 20  # of the steady state: below them nothing is concluded, unless they are alike
 LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
@@ -17,7 +17,6 @@ LEAST_LOOKS = 60  # at the training thread, one burst: with fewer a share of the
 ALIKE_BATCHES = 8  # below it, not even what they vary by is known
 MOSTLY = 0.95  # of the iterators that gave one batch and were left: that is how the loop gets its batches
 SURE = 0.05  # of a round, with 95 %: as exact as the model that replays them
-NORMAL = 1.96  # standard errors to either side
 
 
 def enough(loader: Loader) -> bool:
@@ -55,7 +54,7 @@ def too_few(heard: Sequence[Process]) -> int | None:
 
 def settled(process: Process) -> bool:
     """Return whether enough of a process's steady state was seen: of a loader, or without any of its own steps."""
-    if (process.batches or process.optimizer_steps) >= LEAST_BATCHES:
+    if process.steps >= LEAST_BATCHES:
         return True
     loaders = [loader for loader in process.loaders if loader.paces]
     return any(map(enough, loaders)) or (not loaders and sure(process.beats, of=mean(process.beats)))

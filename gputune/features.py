@@ -606,6 +606,11 @@ class Process:
         return None if self.device_step is None else self.device_step.compute
 
     @property
+    def steps(self) -> int:
+        """Return how many batches it trained on; without a DataLoader, how many steps its optimizer made."""
+        return self.batches or self.optimizer_steps
+
+    @property
     def through(self) -> float:
         """Return the s from the loop's begin until the device was through with all that was queued in it."""
         return self.loop + self.behind
@@ -616,8 +621,8 @@ class Process:
 
         The ledger's `sync` counts as well what it stood for the device's work before its copies could begin.
         """
-        timed, steps = self.device_step, self.batches or self.optimizer_steps
-        return max(0.0, self.in_loop.get("sync", 0.0) - (timed.copy_waits * steps if timed is not None else 0.0))
+        timed = self.device_step
+        return max(0.0, self.in_loop.get("sync", 0.0) - (timed.copy_waits * self.steps if timed is not None else 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,16 @@ REASONS = {
 }
 
 
+def half_wilson(share: float, count: int) -> float:
+    """Return half of Wilson's interval: not zero for a share of nothing or everything."""
+    z = NORMAL
+    return z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+
+
 def wilson(share: float, count: int) -> tuple[float, float]:
     """Return between what a share lies with 95 % that was seen in so many looks: Wilson's interval."""
     share, z = min(1.0, share), NORMAL
-    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    middle, half = (share + z * z / (2 * count)) / (1 + z * z / count), half_wilson(share, count)
     return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 

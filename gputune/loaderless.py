@@ -7,10 +7,9 @@ The stacks do, by their lines: what stands below the step's line comes after it,
 import math
 
 from gputune.features import Process
-from gputune.figures import mean
+from gputune.figures import NORMAL, mean
 
 LEAST = 20  # stacks of the loop's own work: below it, nobody knows where it lies
-NORMAL = 1.96  # standard errors of a 95 % interval
 HALF = 0.5  # of that work, surely: then it is told by where most of it is
 
 BEHIND, AHEAD, UNKNOWN = "behind", "ahead", "unknown"
@@ -22,13 +21,13 @@ def unattended(process: Process) -> float:
     That is torch's on the weights or the device, and waiting at a queue.
     """
     own = mean(process.before_forward) * max(0.0, 1 - (process.on_weights or 0.0) - process.on_device)
-    steps = max(1, process.batches or process.optimizer_steps)
+    steps = max(1, process.steps)
     return max(0.0, own - sum(line.share for line in process.queues) * process.loop / steps)
 
 
 def on_weights(process: Process) -> float:
     """Return the share of the loop in which torch works on the weights before a step's first module call."""
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     return mean(process.before_forward) * (process.on_weights or 0.0) * steps / process.loop
 
 

@@ -30,7 +30,7 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
     nobody has used yet is not known: two of them may be threads of one core, or a host may have others to run on them.
     At the low end each gives half.
     """
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     cpus = max(0.1, run.machine.cpus / run.machine.ranks)
     found = known(run, process)
     if found:
@@ -72,13 +72,18 @@ def _chosen(tried: Mapping[int, float], spare: float) -> int:
     return min(n for n, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
 
 
+def share_left_out(run: Features, process: Process, share: float) -> Speedup:
+    """Return what it buys to do without work that takes so much of the loop, alike in every step."""
+    return left_out(run, process, share * process.loop / process.steps)
+
+
 def left_out(run: Features, process: Process, each: float) -> Speedup:
     """Return what it buys to do without work that takes `each` s of every step in the loop.
 
     No step gets shorter than its loader takes for a batch, or its device to work. What begins after other work begins
     cold: without it it is shorter by that, too, and so is the making of a batch in the same process.
     """
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     whole = process.loop / steps
     paces = [outlook.fastest() / steps for outlook in known(run, process)]
     least = max([TINY, device_work(run, process, whole), *paces])

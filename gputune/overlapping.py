@@ -63,7 +63,7 @@ class Lanes:
 
 def lanes(run: Features, process: Process) -> Lanes | None:
     """Return an ordinary step of a process; None where nothing is known of its device, or of its steps."""
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     known = bool(process.works) or any(d.busy is not None for d in run.devices)
     if not steps or process.loop <= 0 or not known:
         return None
@@ -134,7 +134,7 @@ def _launching(process: Process, own: float, steps: int) -> float:
 
 def gain(process: Process, now: float, low: float, likely: float, high: float) -> Speedup:
     """Return what the loop gains if its ordinary steps take that long instead of `now` s: longest first."""
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     ratios = [process.loop / max(TINY, process.loop - steps * (now - then)) for then in (low, likely, high)]
     return Speedup(
         low=min(ratios) * (1 - ERROR),

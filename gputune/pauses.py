@@ -56,7 +56,7 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
     share = _share(process, words.span)
     places = [p for p in process.places if p.span == words.span]
     place = places[0] if places else Place(span=words.span, where="", what="", count=0, seconds=0.0)
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     count = _pauses(process, place, steps)
     factor = rarer(share / words.affordable)
     gain = pause_gain(run, process, words.span, 1 / factor)
@@ -189,7 +189,7 @@ def _on_device(run: Features, process: Process, span: str) -> tuple[float, float
     """
     if span == "evaluation":
         return 0.0, 0.0
-    steps = max(1, process.batches or process.optimizer_steps)
+    steps = max(1, process.steps)
     loaders = [loader for loader in process.loaders if loader.training]
     paused = max((mean(loader.pauses.get(span, ())) * loader.batches for loader in loaders), default=0.0)
     least, most = device_between(run, process, process.loop / steps, paused / steps)

@@ -68,7 +68,7 @@ def rejudge(
 
 def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, way: Way) -> Verdict:
     features, guests = _relived(folder, way)
-    if way.lost and not any(process.batches or process.optimizer_steps for process in features.processes):
+    if way.lost and not any(process.steps for process in features.processes):
         raise Damaged(*next(iter(way.lost.items())))  # that no training was seen would be false
     known, until = _known(folder), way.until
     tuned = _tuned(folder, until)

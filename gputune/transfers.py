@@ -66,7 +66,7 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
 
     With `pinned_at` (B/s) a thread pins the batches from then on, and none comes faster than that.
     """
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     known = bool(process.works) or any(d.busy is not None for d in run.devices)
     if not steps or process.loop <= 0 or not known:
         return None
@@ -121,7 +121,7 @@ class Held:
     @property
     def size(self) -> float:
         """Return their B a step."""
-        return sum(c.size for c in self.copies) / max(1, self.process.batches or self.process.optimizer_steps)
+        return sum(c.size for c in self.copies) / max(1, self.process.steps)
 
     @property
     def evidence(self) -> dict[str, float]:

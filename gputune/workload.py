@@ -309,7 +309,7 @@ def device_share(run: Features, process: Process) -> float | None:
     By the device's own clock where work was measured without gaps; NVML's share, which counts whatever runs on the
     card and is no ceiling, only where it was not.
     """
-    steps = process.batches or process.optimizer_steps
+    steps = process.steps
     if process.kernels is not None and steps and process.loop > 0:
         each = process.loop / steps
         return min(1.0, device_work(run, process, each) / each)
@@ -330,7 +330,7 @@ def busy_of(run: Features, device: Device) -> float | None:
 
 def _timed_throughout(process: Process) -> bool:
     """Return whether the device's work is known without gaps, and nothing much in the loop but the steps timed."""
-    timed, steps = process.device_step, process.batches or process.optimizer_steps
+    timed, steps = process.device_step, process.steps
     return timed is not None and timed.compute is not None and timed.whole * steps >= THROUGHOUT * process.loop
 
 

@@ -13,6 +13,7 @@ below the line of every step, in a frame on the way to it, comes after it as wel
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -110,7 +111,7 @@ class Paths:
         key = _Key(
             path=tuple(parts[: user + 1]),
             kind=kind,
-            torch=-1 if copies else _last(parts),
+            torch=-1 if copies else last_of_torch(parts),
             model=-1 if copies else _through(parts),
             apart="copy" if copies else _apart(below),
         )
@@ -124,7 +125,7 @@ class Paths:
             return self._below_steps() if loaderless else Behind()
         total = stepping = 0
         found = dict[Part, _Line]()
-        below = all(loop.header <= _number(step[len(loop.callers)]) for step in loop.steps)
+        below = all(loop.header <= number(step[len(loop.callers)]) for step in loop.steps)
         elsewhere = {loop.around(key.path) for key in self._counts if key.kind in ("next", "step")}
         for key, count in self._counts.items():
             if key.kind in ("next", "span"):
@@ -134,7 +135,7 @@ class Paths:
                 _count(found, loop, key, count)
             if not loop.at(key.path):
                 continue
-            line = _number(key.path[len(loop.callers)])
+            line = number(key.path[len(loop.callers)])
             if below and line < loop.header:  # before the loop
                 continue
             total += count
@@ -186,7 +187,7 @@ class Paths:
             return None
         callers, function, file = max(weights, key=lambda place: (len(place[0]), weights[place]))
         bare = _Loop(callers, function, file, 0, ())
-        headers = [_number(path[len(callers)]) for path in nexts if bare.at(path)]
+        headers = [number(path[len(callers)]) for path in nexts if bare.at(path)]
         return bare._replace(header=min(headers), steps=tuple(path for path in steps if bare.at(path)))
 
 
@@ -203,7 +204,8 @@ def _steps(function: str, file: str) -> bool:
     return function.rpartition(".")[2] == "step" or WRAPPED in function
 
 
-def _last(parts: list[Part]) -> int:
+def last_of_torch(parts: Sequence[Part]) -> int:
+    """Return the index of the innermost frame of torch, -1 for none."""
     return max((index for index, (_, file, _) in enumerate(parts) if TORCH in file), default=-1)
 
 
@@ -221,7 +223,8 @@ def _apart(parts: list[Part]) -> str:
     return next((match[1] or match[3] for match in found if match), "")
 
 
-def _number(part: Part) -> int:
+def number(part: Part) -> int:
+    """Return the number of a frame's line."""
     return int(part[2] or 0)
 
 
@@ -232,19 +235,25 @@ def _fork(path: Path, other: Path) -> int | None:
     """
     for index, (mine, theirs) in enumerate(zip(path, other, strict=False)):
         if mine != theirs:
-            ours = mine[:2] == theirs[:2] and mine[2] and theirs[2] and not _foreign(mine[1])
+            ours = mine[:2] == theirs[:2] and mine[2] and theirs[2] and not foreign(mine[1])
             return index if ours else None
     inner = path[len(other) - 1 : len(other) + 1] if other else ()
-    return len(other) - 1 if len(inner) > 1 and not any(_foreign(file) for _, file, _ in inner) else None
+    return len(other) - 1 if len(inner) > 1 and not any(foreign(file) for _, file, _ in inner) else None
 
 
-def _foreign(file: str) -> bool:
+def place_of(part: Part) -> str:
+    """Return a frame's place, as it is said: `train.py:12`."""
+    return f"{part[1].rpartition('/')[2]}:{part[2]}"
+
+
+def foreign(file: str) -> bool:
+    """Return whether a file is none of the user's own."""
     return "-packages/" in file or "/lib/python3" in file or file.startswith("<")
 
 
 def _is_below(part: Part, other: Part) -> bool:
     """Return whether a frame stands further down in the same function of the user's."""
-    return part[:2] == other[:2] and _number(part) > _number(other) and not _foreign(part[1])
+    return part[:2] == other[:2] and number(part) > number(other) and not foreign(part[1])
 
 
 def _after(path: Path, step: Path) -> int:
@@ -268,7 +277,7 @@ def _count(found: dict[Part, _Line], loop: _Loop, key: _Key, count: int) -> bool
         line.model += count if key.model > place else 0
     elif key.apart:
         line.apart[key.apart] = line.apart.get(key.apart, 0) + count
-    called = next((function for function, file, _ in key.path[place + 1 :] if not _foreign(file)), "")
+    called = next((function for function, file, _ in key.path[place + 1 :] if not foreign(file)), "")
     line.calls[called] = line.calls.get(called, 0) + count
     return True
 
@@ -281,10 +290,9 @@ def _behind(found: dict[Part, _Line], total: int, stepping: int) -> Behind:
 
 
 def _told(part: Part, line: _Line, total: int) -> Afterwork:
-    function, file, number = part
     return Afterwork(
-        where=f"{file.rpartition('/')[2]}:{number}",
-        function=function,
+        where=place_of(part),
+        function=part[0],
         share=line.total / total,
         torch=line.torch / total,
         apart=sum(line.apart.values()) / total,

@@ -12,19 +12,17 @@ clock, and what lies elsewhere (a simulator that is played in, say) may be what 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 from gputune.features import Interpreted
+from gputune.gathering.afterwork import TORCH, Part, Path, foreign, last_of_torch, number, place_of
 
-Part: TypeAlias = tuple[str, str, str]  # function, file, line
-Path: TypeAlias = tuple[Part, ...]
 T = TypeVar("T")
 
 MOST = 2000  # different paths kept
 LINES = 20  # told
 PURE = 0.7  # of all looks at a line, in which it holds the interpreter: small tensors' functions come to 0.3
 MIXED = 0.1  # of the stacks below a line that may show torch
-TORCH = "/torch/"
 ENTRY = ("_call_impl", "_wrapped_call_impl", "__call__")  # of a module, in torch/nn/modules/module.py
 BACK = ("backward", "_engine_run_backward", "grad")
 TRACE = "torch/fx/traceback.py"  # whom torch asks for the stack at each function, to tell an anomaly's origin
@@ -61,22 +59,24 @@ class Looks:
     _back: set[Path] = field(default_factory=set)  # backward passes, and optimizers' steps
     _gets: Counter[Part] = field(default_factory=Counter)
     _traces: int = 0
+    _told: Told | None = None  # since the latest stack: they come now and then, and are asked for all the time
 
     def add(self, parts: Sequence[Part], count: int, *, kind: str, user: int, held: bool) -> None:
         """Take a stack; `user` is the index of the user's innermost frame in it, `kind` as `afterwork` has it.
 
         `held`: of looks at who holds the interpreter.
         """
+        self._told = None
         path = tuple(parts[: user + 1])
         own = kind == "" and user >= 0
         if held:
             self.held += count
-            if own and not any(TORCH in file for _, file, _ in parts[user + 1 :]):
+            if own and last_of_torch(parts) <= user:
                 _count(self._python, path, count)
             return
         self.all += count
         self._traces += count if any(file.endswith(TRACE) for _, file, _ in parts) else 0
-        _count(self._seen, (path, max((n for n, (_, file, _) in enumerate(parts) if TORCH in file), default=-1)), count)
+        _count(self._seen, (path, last_of_torch(parts)), count)
         if own and any(_gets(part) for part in parts[user + 1 :]):
             _count(self._gets, parts[user], count)
         if kind == "step" or _back(parts):
@@ -86,8 +86,13 @@ class Looks:
 
     def told(self) -> Told:
         """Return what is known by now."""
+        if self._told is None:
+            self._told = self._counted()
+        return self._told
+
+    def _counted(self) -> Told:
         gets = tuple(
-            Interpreted(where=_where(part), function=part[0], share=count / self.all)
+            Interpreted(where=place_of(part), function=part[0], share=count / self.all)
             for part, count in self._gets.most_common(LINES)
         )
         traces = self._traces / self.all if self.all else 0.0
@@ -100,10 +105,10 @@ class Looks:
         for path, count in self._python.items():
             start = next((start for start in _starts(path) if start in pure), ())
             if start:
-                calls = next((function for function, file, _ in path[len(start) :] if not _foreign(file)), "")
+                calls = next((function for function, file, _ in path[len(start) :] if not foreign(file)), "")
                 found[start[-1], calls, pure[start]] += count
         return tuple(
-            Interpreted(where=_where(part), function=part[0], share=count / self.held, calls=calls, side=side)
+            Interpreted(where=place_of(part), function=part[0], share=count / self.held, calls=calls, side=side)
             for (part, calls, side), count in found.most_common(LINES)
         )
 
@@ -120,7 +125,7 @@ class Looks:
         return {
             path
             for path, count in python.items()
-            if not _foreign(path[-1][1])
+            if not foreign(path[-1][1])
             and torch[path] <= MIXED * seen[path]
             and count / self.held >= PURE * seen[path] / max(1, self.all)
         }
@@ -162,7 +167,7 @@ def _fork(path: Path, other: Path) -> int | None:
 
 def _above(part: Part, other: Part) -> bool:
     """Return whether a frame stands further up in the same function."""
-    return part[:2] == other[:2] and int(part[2] or 0) < int(other[2] or 0)
+    return part[:2] == other[:2] and number(part) < number(other)
 
 
 def _is_entry(part: Part) -> bool:
@@ -175,11 +180,3 @@ def _back(parts: Sequence[Part]) -> bool:
 
 def _gets(part: Part) -> bool:
     return any(file in part[1] and part[0].rpartition(".")[2] == name for file, name in GETS)
-
-
-def _foreign(file: str) -> bool:
-    return "-packages/" in file or "/lib/python3" in file or file.startswith("<")
-
-
-def _where(part: Part) -> str:
-    return f"{part[1].rpartition('/')[2]}:{part[2]}"

@@ -9,6 +9,8 @@ it is a part of the step here.
 import math
 from dataclasses import dataclass, field
 
+from gputune.figures import NORMAL, half_wilson
+
 WAIT, START, IMPORT = "loader.wait", "loader.start", "startup"
 
 # (a part of the file's path, functions or () for all of them, the word). The first that fits a frame counts.
@@ -58,7 +60,6 @@ STEP, REPORTING = "step", "reporting"
 LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ")
 MOST_PARTS = 1000  # functions of the step that are told apart
 LEAST_LOOKS = 3  # below it the looks say nothing of how much they differ
-NORMAL = 1.96  # standard errors of a 95 % interval
 # Student's t of 95 %, by looks less one, where there are few of them. Source: any table of it.
 T95 = {2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 10: 2.23, 15: 2.13, 20: 2.09, 30: 2.04}
 
@@ -158,15 +159,10 @@ class Sampled:
         if self.looks < LEAST_LOOKS:
             return {}
         counted = self.shares()
-        margins = {span: max(self._by_stacks(share), self._by_looks(span)) for span, share in counted.items()}
+        margins = {span: max(half_wilson(share, self.stacks), self._by_looks(span)) for span, share in counted.items()}
         if self.shares(network) != counted:  # as little as is known of the one is of the other
             margins[REPORTING] = max(margins.get(REPORTING, 0.0), margins[STEP])
         return margins
-
-    def _by_stacks(self, share: float) -> float:
-        """Return half of Wilson's interval: not zero for a share of nothing or everything."""
-        n, z = self.stacks, NORMAL
-        return z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
 
     def _by_looks(self, span: str) -> float:
         shares = self._of_look()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gputune.features import Frame
-from gputune.gathering.afterwork import Behind, Paths, kind_of
+from gputune.gathering.afterwork import Behind, Paths, kind_of, place_of
 from gputune.gathering.interpreted import Looks, Told
 from gputune.gathering.making import Makings
 from gputune.gathering.sampled import Sampled, part, word
@@ -94,9 +94,8 @@ def _innermost(parts: Parts) -> Place | None:
     index = _users(parts)
     if index < 0:
         return None
-    function, file, line = parts[index]
     computes = any(mark in file for _, file, _ in parts for mark in COMPUTE)
-    return f"{file.rpartition('/')[2]}:{line}", function, computes
+    return place_of(parts[index]), parts[index][0], computes
 
 
 def _users(parts: Parts) -> int:
@@ -126,8 +125,8 @@ class Stacks:
         asked = next((i for i, (_, file, _) in enumerate(parts) if any(mark in file for mark in LOADING)), None)
         spanned = _is_spanned(parts)
         kind = kind_of(parts, "next" if asked is not None else "span" if spanned else "")
-        looks = self._looks.setdefault(stack.pid, Looks())
-        looks.add(parts, stack.count, kind=kind, user=_users(parts), held=stack.held)
+        user = _users(parts)
+        self._looks.setdefault(stack.pid, Looks()).add(parts, stack.count, kind=kind, user=user, held=stack.held)
         if stack.held:
             return
         self.taken += stack.count
@@ -139,7 +138,7 @@ class Stacks:
         self._all.setdefault(stack.pid, _Pile()).add(found, stack.count)
         own = self._own.setdefault(stack.pid, _Pile())
         if not spanned:
-            own.add(found, stack.count, bare=_users(parts) == len(parts) - 1)
+            own.add(found, stack.count, bare=user == len(parts) - 1)
         asker = _innermost(parts[:asked]) if asked is not None else None
         if asker is not None:
             own.asks(asker[:2])

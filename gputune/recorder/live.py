@@ -196,7 +196,7 @@ def shape(run: Features) -> dict[str, float]:
     names = {name for p in run.processes for name in p.in_loop} | {"waiting"}
     found = {name: sum(p.in_loop.get(name, 0.0) for p in run.processes) / seconds for name in names - WAITS}
     found["waiting"] = sum(in_waits(p.in_loop, p.loop) for p in run.processes) / seconds
-    found["pace"] = sum(p.batches or p.optimizer_steps for p in run.processes) / seconds
+    found["pace"] = sum(p.steps for p in run.processes) / seconds
     found["processes"] = float(len(run.processes))  # ranks of other watches are heard of later
     return found
 

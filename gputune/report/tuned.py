@@ -2,11 +2,11 @@
 
 from gputune.document import Settings, Tuned, Verdict
 from gputune.hygiene import clean
+from gputune.launch.values import TRYING
 from gputune.report.words import times
 
 TEXT = 300  # characters of a reason
 NAME = 60  # and of a place
-TRY = "try"  # the mode in which nothing is kept
 LONGER = "; `gputune sweep-loader` starts a script as often as it needs"
 IN_BETWEEN = "in the middle of it"
 
@@ -21,11 +21,10 @@ def sentence(verdict: Verdict) -> str:
     why, tried = clean(tuned.why, TEXT), _tried(tuned)
     if tuned.state == "tried":
         return _measured(tuned)
-    nothing, unfinished = ("not tuned", "not tuned")
-    if tuned.mode == TRY:
-        nothing, unfinished = ("nothing was tried", "not all was tried")
+    only_tried = tuned.mode == TRYING
+    nothing, unfinished = ("nothing was tried", "not all was tried") if only_tried else ("not tuned", "not tuned")
     ends = {
-        "healthy": f"nothing was tried: {why}" if tuned.mode == TRY else f"not tuned, and nothing was tried: {why}",
+        "healthy": f"{nothing}: {why}" if only_tried else f"not tuned, and nothing was tried: {why}",
         "refused": f"{nothing}: {why}{tried}",
         "lost": f"tuned, and given up: {why}; the script's own settings serve again",
         "unchanged": f"tuned: nothing is kept, for nothing surely pays{tried}",

@@ -25,7 +25,7 @@ def holding(outlook: Outlook) -> float:
     """Return the share of a step, waiting for its batch left out, for which copies from pageable memory hold it."""
     process = outlook.process
     seconds = sum(copy.seconds for copy in pageable(process.copies))
-    return seconds / max(1, process.batches or process.optimizer_steps) / max(TINY, outlook.stepping)
+    return seconds / max(1, process.steps) / max(TINY, outlook.stepping)
 
 
 def saved(run: Features, process: Process) -> float:
@@ -34,7 +34,7 @@ def saved(run: Features, process: Process) -> float:
     step = lanes(run, process, copies) if copies else None
     if step is None:
         return 0.0
-    size = sum(copy.size for copy in copies) / max(1, process.batches or process.optimizer_steps)
+    size = sum(copy.size for copy in copies) / max(1, process.steps)
     _, likely, _ = times_faster(run, step.moving, size)
     unattended = all(copy.non_blocking >= ASKED for copy in copies)
     return max(0.0, step.step - replace(step, least=0.0).then(likely, unattended=unattended))

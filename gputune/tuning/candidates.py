@@ -7,14 +7,14 @@ own copy in between (`set_epoch`, another transform) would never reach them: per
 from collections.abc import Mapping
 
 from gputune.judging import WORTH_SAYING
+from gputune.launch.values import TRYING
 from gputune.report.words import percent
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
 from gputune.tuning.draws import Draws
 
 IDENTICAL = "identical"  # the mode in which nothing may be tried that changes what is computed
-TRY = "try"  # likewise, and nothing is kept
-CAREFUL = (IDENTICAL, TRY)
+CAREFUL = (IDENTICAL, TRYING)
 WAITING = 0.05  # of the loop in next(): below it no setting can give back five percent
 
 

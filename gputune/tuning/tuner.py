@@ -12,6 +12,7 @@ from gputune.enough import LEAST_BATCHES
 from gputune.errors import GputuneError
 from gputune.features import Features
 from gputune.hygiene import clean
+from gputune.launch.values import TRYING
 from gputune.steering import Orders
 from gputune.sweep.choosing import Tally, best, gain, unsteadiness
 from gputune.sweep.profile import OwnKind, Profile, TakenApart, profile
@@ -21,7 +22,7 @@ from gputune.sweep.starting import Start, State, most_waited
 from gputune.sweep.timeline import WARM_UP
 from gputune.sweep.visiting import NOISE, Failed, NotSteered, NotYet
 from gputune.tuning import told
-from gputune.tuning.candidates import CAREFUL, IDENTICAL, TRY, candidates, changes_workers, healthy, hopeless
+from gputune.tuning.candidates import CAREFUL, IDENTICAL, candidates, changes_workers, healthy, hopeless
 from gputune.tuning.told import Story
 from gputune.tuning.training import Training
 from gputune.tuning.visits import Visits
@@ -150,7 +151,7 @@ class Tuner:
         self._warn(here, predicted)
         story = self.story
         story.state, story.why = told.TRYING, ""
-        if story.mode == TRY:
+        if story.mode == TRYING:
             self.before = self._training.features()
             story.tried_from = round(self.before.wall, 3)
         visits = self._visits = Visits(self._training, self._orders, here)
@@ -169,7 +170,7 @@ class Tuner:
         story.found(found)
         chosen = self._promising(found, own)
         pays = chosen is not None and self._pays(chosen, found, visits)
-        if story.mode == TRY:
+        if story.mode == TRYING:
             story.state = told.TRIED
         elif chosen is not None and pays:
             self._keep(chosen, visits)

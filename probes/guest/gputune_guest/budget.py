@@ -19,6 +19,11 @@ def share():
         return USUAL
 
 
+def odds(number):
+    """Return how much longer than usual the pause after the `number`th time is: no rhythm, for one may be theirs."""
+    return 0.5 + (number * 2654435761 & 0xFFFF) / 0x10000
+
+
 class Spending:
     """What holding the device back for a `share` of the time has cost so far, in ns, and whether more may be spent."""
 

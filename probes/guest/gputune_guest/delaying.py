@@ -87,9 +87,8 @@ class Delaying:
         length = max(longest, self._length)  # whoever is slowest is held up for no more than its share either
         if length < LEAST or length >= MOST or self.idle > IDLE * self.usual or t < self.began + FIRST_NS:
             return False
-        odds = 0.5 + (count * 2654435761 & 0xFFFF) / 0x10000  # no rhythm: one may be theirs
         often = 1 / SOONER if count < EAGER else 1 if count < KEEN else SELDOM
-        return t - max(self.began, latest) >= max(odds * often * length / self.share, REST * self.usual)
+        return t - max(self.began, latest) >= max(budget.odds(count) * often * length / self.share, REST * self.usual)
 
     def after(self, t0, t1):
         """Learn how long a batch took to make (ns)."""

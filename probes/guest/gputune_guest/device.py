@@ -16,7 +16,7 @@ import collections
 import sys
 import time
 
-from gputune_guest import allocator, dividing, failing, holding, joins, ring, spans, sync
+from gputune_guest import allocator, budget, dividing, failing, holding, joins, ring, spans, sync
 from gputune_guest.words import DEVICE, DIVIDED, GAP, HELD, SEGMENT
 
 now = ring.now
@@ -177,8 +177,8 @@ class Clock:
         spent, self.spent = self.spent, 0
         self.begun += 1
         self.cost += (min(spent, 4 * self.cost or spent) - self.cost) // min(LATELY, self.begun)
-        odds = 0.5 + (self.begun * 2654435761 & 0xFFFF) / 0x10000  # no rhythm: one may be theirs
-        self.due = t + max(ENOUGH, int(odds * self.cost / SHARE) if self.begun > FREE else 0)
+        rest = int(budget.odds(self.begun) * self.cost / SHARE) if self.begun > FREE else 0
+        self.due = t + max(ENOUGH, rest)
 
     def usable(self):
         """Return whether this is the training thread, in its loop, with a device that is in use."""
