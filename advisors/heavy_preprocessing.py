@@ -26,7 +26,7 @@ from gputune.features import Features
 from gputune.figures import TINY, mean
 from gputune.finding import Finding, Speedup
 from gputune.prediction import MOST, Outlook, outlooks
-from gputune.remedies import Remedy, remedies, shares, told
+from gputune.remedies import Remedy, remedies, served, shares, told
 from gputune.workload import CROWD, entangled, locked
 
 CHECKLIST = ("preprocessing", "2.1")
@@ -46,8 +46,8 @@ def _faster_alone(outlook: Outlook) -> float:
 
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
-        if outlook.starving < WAITING or entangled(run, outlook.loader):
-            continue  # threads that stand in each other's way burn CPU that no batch needs
+        if outlook.starving < WAITING or entangled(run, outlook.loader) or served(outlook):
+            continue  # threads that stand in each other's way burn CPU that no batch needs, and so does a Manager
         others = (run.machine.others or 0.0) / run.machine.ranks
         alone = _faster_alone(outlook) if others >= CROWD else 1.0
         full = (outlook.making_wanted + outlook.step_cpu) / outlook.job.cpus / outlook.per_batch * alone

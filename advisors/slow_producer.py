@@ -8,27 +8,28 @@ process makes one batch at a time. The training waits for it as it would for a D
 
 What to do: let a DataLoader with `num_workers` do it, or several processes fill the queue. More threads help only with
 work that lets go of the interpreter (reading files, decoding images, most of numpy). A longer queue does not help.
+Where the CPUs are full, more of them do not help either: then batches have to become cheaper.
 
 When it is wrong: when the queue brings what no worker can make ahead (rollouts of the current policy, results of a
-simulator), or the one who fills it waits for something else. How fast more of them would be is not known: the gain is
-what the waiting takes, at the most.
+simulator), or the one who fills it waits for something else. The work stays the same however many do it: the gain is
+what the waiting takes, and no more than the CPUs have left for it.
 
 Sources: the checklist of causes in docs/causes.md (no parallel reading).
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gputune.enough import LEAST_LOOKS
 from gputune.features import Features, Process
 from gputune.figures import wilson
 from gputune.finding import Finding
-from gputune.moving import share_left_out
+from gputune.moving import made_by_more, share_left_out
 
 CHECKLIST = ("1.4",)
 
 NOTABLE = 0.15  # of the loop: a queue that is always full makes its reader wait now and then, too
 HALF = 0.5  # of the waiting that is surely gone with twice as many who fill it, if there are CPUs for them
+WORTH = 1.1  # times the pace that the CPUs must have room for, for more of them to be the advice
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -42,21 +43,39 @@ def advise(run: Features) -> Iterator[Finding]:
 
 def _finding(run: Features, process: Process, shares: tuple[float, float]) -> Finding:
     low, share = shares
-    least, gain = (share_left_out(run, process, each) for each in (low * HALF, share))
+    most, gain = made_by_more(run, process, share)
+    full = most < WORTH
+    if full:
+        gain = share_left_out(run, process, share)
+    gain = gain.down_to(share_left_out(run, process, low * HALF))
     line = process.queues[0]
+    cpus = f"{(run.machine.job or 0.0) + (run.machine.others or 0.0):.2g} of the {run.machine.cpus:g} CPUs are in use"
     return Finding(
         id="slow-producer",
         says=(
             f"the training waits {share:.0%} of the loop at {line.where} (in {line.function}) for its own queue: "
-            "whoever fills it is too slow"
+            f"whoever fills it is too slow; {cpus}"
         ),
-        do="let a DataLoader with num_workers make the batches, or several processes fill the queue",
+        do=(
+            "make batches cheaper (prepare them once, on whole arrays, or on the device): no CPU is left to make more"
+            if full
+            else "let a DataLoader with num_workers make the batches, or several processes fill the queue"
+        ),
         share_lost=1 - 1 / gain.likely,
-        speedup=replace(gain.down_to(least), high=gain.high),
-        basis="that waiting taken off the loop; at the low end half of it",
-        falsified_by=f"samples/s with twice as many who fill it below x{least.low:.2f} of this run's",
+        speedup=gain,
+        basis=(
+            "that waiting taken off the loop; at the low end half of it"
+            if full
+            else f"that waiting taken off the loop, down to the x{most:.2f} that the CPUs can make; low: half of either"
+        ),
+        falsified_by=f"samples/s with twice as many who fill it below x{gain.low:.2f} of this run's",
         effect="changes-order",
         because="if several fill it, in whatever order they are ready",
-        evidence={"share": share, "waits_s": share * process.loop / process.steps, "stacks": float(process.looked)},
+        evidence={
+            "share": share,
+            "waits_s": share * process.loop / process.steps,
+            "stacks": float(process.looked),
+            "cpus_allow": most,
+        },
         where=line.where,
     )

@@ -46,7 +46,7 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
         id="slow-sampler",
         says=(
             f"the loop waits {share:.0%} of its time for the batch sampler: it takes {outlook.picking * 1e3:.3g} ms a "
-            "batch to say which samples come next, in the training process, with workers or without"
+            f"batch to say which samples come next, in the training process, with workers or without{_mostly(outlook)}"
         ),
         do="draw up the batches of an epoch once, before the first one (sort in numpy, keep the list), or ahead",
         share_lost=1 - 1 / speedup.likely,
@@ -60,3 +60,7 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
         evidence={"share": share, "sampler_s": outlook.picking, "step_s": outlook.stepping, "waiting": outlook.waiting},
         where=outlook.loader.where,
     )
+
+
+def _mostly(outlook: Outlook) -> str:
+    return f"; mostly at {outlook.process.sampler}" if outlook.process.sampler else ""

@@ -21,6 +21,8 @@ SPANS = (
     "cleanup",
     "evaluation",
     "collective",
+    "queue.wait",
+    "between",
     "step",
     "teardown",
 )

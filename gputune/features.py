@@ -324,8 +324,9 @@ class Frame:
 class Doing:
     """What stacks met while batches were made: by workers, or by the training itself where there are none.
 
-    `kind` is `decode`, `transform`, `index`, `collate`, `between` (torch's own loop over the samples of a batch), or
-    `own` for code of the user's, of which `where` is the line. `share` is of the stacks in which a batch was made.
+    `kind` is `decode`, `transform`, `index`, `collate`, `between` (torch's own loop over the samples of a batch),
+    `served` (a call to another process, which a Manager of multiprocessing runs) or `own` for code of the user's: of
+    both `where` is the line. `share` is of the stacks in which a batch was made.
     """
 
     kind: str
@@ -548,6 +549,7 @@ class Process:
     making: tuple[Doing, ...] = ()  # what making its batches is made of, most first
     making_stacks: int = 0  # that the shares of `making` are of
     letting_go: float = 0.0  # share of these at a line that asks for batches, with nothing under it: the last one goes
+    sampler: str = ""  # the line of the script's at which a batch sampler of its own mostly is
     before_forward: tuple[float, ...] = ()  # s of a step before its first module call, spans left out, sampled steps
     on_weights: float | None = None  # share of these s in which torch works on the weights; None: nobody looked
     on_device: float = 0.0  # and in which it queues other work for the device, as far as anybody looked
@@ -563,6 +565,8 @@ class Process:
     queues: tuple[Interpreted, ...] = ()  # lines that wait at a queue of the script's own, most first
     traces: float = 0.0  # share of the stacks in which torch writes down where it was called, to tell an anomaly
     looked: int = 0  # stacks that the shares of the two are of
+    between: tuple[float, ...] = ()  # s that it did other things from the end of a pass to the next one, latest gaps
+    outside: tuple[Interpreted, ...] = ()  # lines that it does them at, most first: shares of the stacks at such lines
     beats: tuple[float, ...] = ()  # s from each of the first optimizer steps to the next one
     backward: float = 0.0  # s in the loop that the training thread was inside of backward passes
     optimizing: float = 0.0  # s of it from the end of a backward pass to that of the optimizer's step after it

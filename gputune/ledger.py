@@ -12,6 +12,7 @@ from gputune.units import NS
 
 Key = TypeVar("Key")
 ABSORBS = {"loader.wait": frozenset({"loader.start"})}  # inside next() everything is loader wait, but for worker start
+ALONE = frozenset({"between"})  # what lies in it is told by words of its own, however its time is asked for
 MERGE_AT = 4096  # spans kept while no parent has claimed them; the older half is folded when there are more
 
 
@@ -88,7 +89,7 @@ class Ledger:
         own = max(0, t1 - t0 - inner)
         if mine.self_ns and name in ABSORBS:
             own += self._absorb(name, mine)
-        self._record(name, mine, own, t1 - t0)
+        self._record(name, mine, own, own if name in ALONE else t1 - t0)
         if loader is not None:
             mine.batches[loader] = mine.batches.get(loader, 0) + 1
         self._open.append(mine)

@@ -11,11 +11,13 @@ from gputune.prediction import (
     CANDIDATES,
     ERROR,
     GOOD_ENOUGH,
+    HALF,
     doubt,
     interval,
     known,
     unseen,
     unsteady,
+    within,
 )
 from gputune.replay import TYPICAL_PREFETCH, Job, Work
 from gputune.workload import device_work, stretched
@@ -75,6 +77,19 @@ def _chosen(tried: Mapping[int, float], spare: float) -> int:
 def share_left_out(run: Features, process: Process, share: float) -> Speedup:
     """Return what it buys to do without work that takes so much of the loop, alike in every step."""
     return left_out(run, process, share * process.loop / process.steps)
+
+
+def made_by_more(run: Features, process: Process, share: float) -> tuple[float, Speedup]:
+    """Return what it buys if more threads or processes make what the training waits for, for such a share of the loop.
+
+    With how many times the pace the CPUs could feed: they do the same work then, only side by side, and what others use
+    is theirs. How fast CPUs are that nobody has used yet is not known: at the low end each gives half.
+    """
+    used = run.machine.job or process.cpu or TINY
+    free = max(0.0, run.machine.cpus - (run.machine.others or 0.0) - used)
+    most, least = 1 + free / used, 1 + HALF * free / used
+    gain = within(share_left_out(run, process, share), most)
+    return most, gain.down_to(within(gain, least))
 
 
 def left_out(run: Features, process: Process, each: float) -> Speedup:

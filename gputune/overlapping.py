@@ -18,7 +18,7 @@ from gputune.pinning import pinning_rate
 from gputune.prediction import ERROR, Outlook
 from gputune.workload import device_work
 
-OTHER = (*STOPPING, "collective")  # pauses that neither advisor is about
+OTHER = (*STOPPING, "collective", "between")  # pauses that neither advisor is about
 RARE = 0.05  # of the steps, those that wait longest, are left out: evaluations, a log line in twenty steps
 LEAST_STACKS = 20  # below it, they say nothing about where a step's time goes
 

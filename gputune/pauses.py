@@ -75,7 +75,10 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
         do=f"{words.verb} every {_steps(interval)} instead of every {_steps(every)}",
         share_lost=1 - 1 / gain.likely,
         speedup=gain,
-        basis=f"the measured pauses, all but one in {factor}, taken off the loop, down to what its loader can deliver",
+        basis=(
+            f"the measured pauses, all but one in {factor}, and what begins cold after them, taken off the loop, down "
+            "to what its loader can deliver"
+        ),
         falsified_by=f"samples/s with an interval of {_steps(interval)} below x{gain.low:.2f} of this run's",
         effect=effect,
         because=because,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gputune.features import Loader
-from gputune.figures import mean, size
+from gputune.figures import mean, size, wilson
 from gputune.finding import Speedup
 from gputune.handing import STACK_RATE, STACKED_S
 from gputune.prediction import PREPARED_S, Outlook
@@ -22,6 +22,8 @@ BRIEF = 0.0005  # s of the user's own code for one sample: up to here it may be 
 SMALL = 65536  # B of a sample: a call on so little takes about as long as one on nothing
 MADE = 0.1  # of making a batch that is no indexing and collating: with less, its samples are tensors already
 ROOM = 0.5  # of the memory that is free: what of it a data set may take for good
+NOTABLE = 0.1  # of making a batch: from here on calls to another process are a cause by themselves
+SERVED = "served"
 OWN, DECODE, TRANSFORM = (frozenset({kind}) for kind in ("own", "decode", "transform"))
 GUIDED = TRANSFORM | {"index", "between", "collate"}  # what can be done for a whole batch as well
 
@@ -39,6 +41,13 @@ def told(outlook: Outlook) -> bool:
     """Return whether enough stacks show what making a batch is made of: of several loaders nobody knows of which."""
     makers = sum(loader.training and bool(loader.fetches) for loader in outlook.process.loaders)
     return outlook.process.making_stacks >= ENOUGH and makers == 1
+
+
+def served(outlook: Outlook) -> float:
+    """Return the share of making a batch that is calls to a Manager's process; 0 where that is not surely much."""
+    share = sum(doing.share for doing in outlook.process.making if doing.kind == SERVED)
+    much = told(outlook) and wilson(share, outlook.process.making_stacks)[0] >= NOTABLE
+    return share if much else 0.0
 
 
 def shares(outlook: Outlook) -> dict[str, float]:

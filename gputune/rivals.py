@@ -40,6 +40,7 @@ LOADING = Rivals(
         "straggling-worker",
         "slow-pinning",
         "heavy-collate",
+        "shared-manager",
         "small-files",
         "slow-storage",
         "remote-storage",
@@ -83,10 +84,12 @@ PAUSES = {
     "frequent-reporting": "reporting",
     "frequent-cleanup": "cleanup",
     "frequent-eval": "evaluation",
+    "work-between-passes": "between",
 }
 NEAREST = {  # the first of its group's words
     "worker-restart": "loader.start",
     "sync-every-step": "sync",
+    "slow-producer": "queue.wait",
     "blocking-copy": "copy.h2d",
     "unpinned-memory": "copy.h2d",
     "slow-link": "copy.h2d",

@@ -11,7 +11,7 @@ from gputune.events import AROUND_LOOP, STOPPING
 from gputune.features import Features, Process
 
 # In these spans the training thread gives a device nothing to do. Evaluation and collectives do; `sync` waits for one.
-WAITS = frozenset({"loader.wait", "loader.start", *STOPPING}) - {"evaluation"}
+WAITS = frozenset({"loader.wait", "loader.start", "queue.wait", "between", *STOPPING}) - {"evaluation"}
 
 
 class Use(NamedTuple):

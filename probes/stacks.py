@@ -120,7 +120,7 @@ class _Looker:
         if not workers or not self._target.heard:
             return
         if maker is None:
-            self._maker = _Training(workers[0], at + FIRST * MAKERS, growth=MAKERS)
+            self._maker = _Training(workers[0], at + 2 * FIRST, growth=MAKERS)  # the training comes first
         elif maker.pid not in workers:
             maker.pid = workers[0]
 

@@ -87,12 +87,20 @@ def _has_torch(target: Target, pid: int) -> bool:
 
 
 def _role(target: Target, pid: int, parent: int) -> Role:
-    """Tell a worker by its command: a forked one has its parent's, the others name multiprocessing in theirs."""
+    """Tell a worker by its command: a forked one has its parent's, the others name multiprocessing in theirs.
+
+    A training with a guest names its workers: another process that it forked is a server of its own (a
+    `multiprocessing.Manager`), or makes batches for a queue.
+    """
     command = read_bytes(f"{target.proc}/{pid}/cmdline")
     if any(mark in command for mark in WORKERS):
         return "worker"
-    forked = parent in target.pids() and command == read_bytes(f"{target.proc}/{parent}/cmdline")
-    return "worker" if forked and _has_torch(target, parent) else "main"
+    roles = target.pids()
+    forked = parent in roles and command == read_bytes(f"{target.proc}/{parent}/cmdline")
+    if not forked or not _has_torch(target, parent):
+        return "main"
+    named = (target.rings / f"{parent}.hello").exists()
+    return "worker" if not named or roles.get(pid) == "worker" else "other"
 
 
 def _why(target: Target, pid: int) -> str:

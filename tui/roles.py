@@ -19,6 +19,8 @@ SPANS = {  # the words of the ledger, in the colours that the verdict on a termi
     "launch.wait": ("#c98fd0", "#8a4a94"),
     "copy.h2d": ("#7fa6f5", "#3f68c4"),
     "collective": ("#6fd3dc", "#1b8a95"),
+    "queue.wait": ("#f0878a", "#c9514b"),
+    "between": ("#d9a26a", "#8a5a20"),
     "teardown": ("#8da9e8", "#5575b5"),
     "other": ("#7b8494", "#737a86"),
 }

@@ -13,11 +13,12 @@ below the line of every step, in a frame on the way to it, comes after it as wel
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from gputune.features import Afterwork
+from gputune.features import Afterwork, Interpreted
 from gputune.gathering import sampled
 
 Part: TypeAlias = tuple[str, str, str]  # function, file, line
@@ -70,10 +71,27 @@ class _Loop(NamedTuple):
 
     def around(self, path: Path) -> Path:
         """Return a stack down to where it is below the call of this loop, in a function that calls it; else nothing."""
+        beside = self.beside(path)
+        return beside if beside and _is_below(beside[-1], self.callers[len(beside) - 1]) else ()
+
+    def beside(self, path: Path) -> Path:
+        """Return a stack down to where it is at another line of a function that calls this loop; else nothing."""
         for index, (mine, theirs) in enumerate(zip(path, self.callers, strict=False)):
             if mine != theirs:
-                return path[: index + 1] if _is_below(mine, theirs) else ()
+                return path[: index + 1] if mine[:2] == theirs[:2] and not foreign(mine[1]) else ()
         return ()
+
+    def outside(self, path: Path) -> Path:
+        """Return a stack down to the line at which it lies between two passes of this loop; else nothing.
+
+        That is beside the loop's call, above the loop, or under the very line that asks for batches, which makes what
+        it goes through first.
+        """
+        depth = len(self.callers)
+        if not self.at(path):
+            return self.beside(path)
+        line = number(path[depth])
+        return path[: depth + 1] if line < self.header or (line == self.header and len(path) > depth + 1) else ()
 
 
 @dataclass(slots=True)
@@ -96,6 +114,7 @@ class Behind(NamedTuple):
     stacks: int = 0
     stepping: float = 0.0
     plain: tuple[float, float] = (0.0, 0.0)
+    outside: tuple[Interpreted, ...] = ()
 
 
 class Paths:
@@ -142,7 +161,23 @@ class Paths:
             stepping += count if key.kind == "step" else 0
             if below or line < loop.header:
                 _count(found, loop, key, count)
-        return _behind(found, total, stepping)
+        return _behind(found, total, stepping)._replace(outside=self._outside(loop, below=below))
+
+    def _outside(self, loop: _Loop, *, below: bool) -> tuple[Interpreted, ...]:
+        """Return the lines at which stacks lie between two passes, where no other loop does."""
+        found = Counter[tuple[Part, str]]()
+        others = {loop.beside(key.path) for key in self._counts if key.kind in ("next", "step")}
+        for key, count in self._counts.items():
+            path = loop.outside(key.path) if key.kind == "" and key.model < 0 else ()
+            if not path or path in others or (loop.at(key.path) and not below):
+                continue
+            calls = next((function for function, file, _ in key.path[len(path) :] if not foreign(file)), "")
+            found[path[-1], calls] += count
+        total = sum(found.values())
+        return tuple(
+            Interpreted(where=place_of(part), function=part[0], share=count / total, calls=calls)
+            for (part, calls), count in found.most_common(LINES)
+        )
 
     def _below_steps(self) -> Behind:
         """Return what the stacks show below the lines of all steps, wherever the loop is.

@@ -4,8 +4,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gputune.features import Doing
+from gputune.gathering.afterwork import place_of
 
 FETCHER = "torch/utils/data/_utils/fetch.py"
+SERVED = "served"  # by another process, which one call at a time is sent to
 # a part of a file's path, the kind of work, and what it is called; an empty name: by the library's own function
 KNOWN: tuple[tuple[str, str, str], ...] = (
     ("/PIL/", "decode", "PIL"),
@@ -18,6 +20,7 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
     ("/gzip.py", "decode", "gzip"),
     ("/zipfile", "decode", "zipfile"),
     ("/pickle.py", "decode", "pickle"),
+    ("multiprocessing/managers.py", SERVED, "a Manager"),
     ("/torchvision/transforms/", "transform", ""),
     ("/albumentations/", "transform", "albumentations"),
     ("/kornia/", "transform", "kornia"),
@@ -26,7 +29,7 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
     ("/torchvision/datasets/", "index", "torchvision.datasets"),
     (FETCHER, "between", "between samples"),
 )
-LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen", "gputune_guest/")
+LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen", "<string>", "gputune_guest/")
 MOST = 256  # different doings kept of one process
 
 Parts = list[tuple[str, str, str]]  # function, file, line
@@ -44,10 +47,19 @@ def doing(parts: Parts) -> tuple[str, str, str] | None:
     for function, file, line in reversed(parts[begins:]):
         for mark, kind, name in KNOWN:
             if mark in file:
-                return kind, name or function, ""
-        if file and not any(mark in file for mark in LIBRARIES):
-            return "own", function, f"{file.rpartition('/')[2]}:{line}"
+                return kind, name or function, _caller(parts) if kind == SERVED else ""
+        if _is_own(file):
+            return "own", function, place_of((function, file, line))
     return None
+
+
+def _is_own(file: str) -> bool:
+    return bool(file) and not any(mark in file for mark in LIBRARIES)
+
+
+def _caller(parts: Parts) -> str:
+    """Return the innermost place in the user's own code."""
+    return next((place_of(part) for part in reversed(parts) if _is_own(part[1])), "")
 
 
 @dataclass(slots=True)

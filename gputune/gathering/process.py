@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gputune.company import Companions
+from gputune.enough import LEAST_LOOKS
 from gputune.events import APART, END, SPAN_NAMES, STOPPING, Kind, Record, SpanCode
 from gputune.features import Drawn, Filing, Frame, HeldBack, Loader, OutOfMemory, Place, Precision, Process, Trend
+from gputune.figures import half_wilson
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
@@ -18,6 +20,7 @@ from gputune.gathering.intervals import Intervals
 from gputune.gathering.introduced import Introduced
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
+from gputune.gathering.passes import Gap, Passes
 from gputune.gathering.precision import precise
 from gputune.gathering.rollouts import Key, Rollouts
 from gputune.gathering.rounds import Rounds
@@ -88,6 +91,9 @@ class Piles(Protocol):
     def interpreted(self, pid: int) -> Told:
         """Return which lines of its step run plain Python, and which wait at a queue."""
 
+    def picking(self, pid: int) -> str:
+        """Return the line at which its batch sampler is most of its time, empty where that is not the user's own."""
+
 
 @dataclass(slots=True)
 class _Site:
@@ -152,7 +158,7 @@ class Training:
         self._gaps, self._works = deque[float](maxlen=GAPS), deque[float](maxlen=GAPS)
         self._last_span = ""
         self._last_end = 0  # t1 of the last span, 0 where anything else came after it
-        self._stretches = Stretches()
+        self._stretches, self._passes = Stretches(), Passes()
         self._afters: deque[float] = deque(maxlen=FORWARDS)
         # ns: when the last training batch was asked for and gotten, and when the one before it was gotten
         self._asked = self._got = self._gotten_at = 0
@@ -259,6 +265,7 @@ class Training:
     def _step(self, record: Record) -> None:
         """Take the end of an optimizer's step."""
         self._rollouts.trained(record.t1)
+        self._passes.stepped(record.t1)
         if record.t1 <= self._asked:  # a guest tells it after the batch that was asked for next
             self._stepped_before = record.t1
         if not self._rounds.by_batches:
@@ -386,6 +393,8 @@ class Training:
         if len(self._of) > LATE:
             self._of.pop(next(iter(self._of)))
         loader.epoch(record, (record.t0 - self.started) / NS, _picking(record, self._made))
+        if not loader.evaluates:
+            self._passes.began(record.t0)
         self._fed(self._rollouts.iterator(record))
 
     def _batch(self, record: Record) -> None:
@@ -432,12 +441,19 @@ class Training:
     def _advanced(self, loader: LoaderState, record: Record) -> None:
         """Learn what a batch that the training waited for says of its loop: one of an evaluation nothing, as a rule."""
         if not loader.evaluates:
+            self._between(self._passes.ended(record.t1) if record.code & END else self._passes.batch())
             self._intervals.round(record.t1, self._done)
             self._rounds.by_batches = True  # it waited for one that was no evaluation's
             self._rollouts.trained(record.t1)
             self._looped(record)
         elif not self.learns and (self._infers or not self._loop_began):
             self._looped(record, infers=True)
+
+    def _between(self, gap: Gap | None) -> None:
+        """Count what lay between two passes, and is no span's."""
+        if gap is not None:
+            claim = self.ledger.span("between", gap.t0, gap.t1)
+            self._passes.owns.append(claim.self_ns["between"] / NS)
 
     def knows(self, iterator: int) -> bool:
         """Return whether it is known which loader an iterator is of."""
@@ -614,6 +630,7 @@ class Training:
         frames, samples = stacks.of(self.guest.pid)
         after = stacks.afterwork(self.guest.pid, loaderless=not self._rounds.by_batches)
         python = stacks.interpreted(self.guest.pid)
+        margins = _at_queues(python, loop, totals, inclusive, in_loop)
         loaders = tuple(
             state.features(
                 cpu=cores,
@@ -678,6 +695,7 @@ class Training:
             frames=frames,
             stack_samples=samples,
             letting_go=stacks.letting_go(self.guest.pid),
+            sampler=stacks.picking(self.guest.pid),
             before_forward=self._stretches.before,
             after_step=tuple(self._afters),
             afterwork=after.lines,
@@ -690,6 +708,8 @@ class Training:
             traces=python.traces,
             looked=python.stacks,
             beats=tuple(self._rounds.beats[WARM_UP:]),
+            between=tuple(self._passes.owns),
+            outside=after.outside,
             on_weights=self._stretches.on_weights,
             on_device=self._stretches.on_device,
             backward=self._stretches.inside_backward,
@@ -709,6 +729,7 @@ class Training:
             gaps=tuple(self._gaps),
             works=tuple(self._works),
             device_step=timed,
+            margins=margins,
         )
 
     def _held_back(self) -> HeldBack:
@@ -795,6 +816,22 @@ def _picking(record: Record, made: Iterable[Record]) -> int:
 
 def _seconds(spans: Mapping[str, int]) -> dict[str, float]:
     return {name: ns / NS for name, ns in spans.items()}
+
+
+def _at_queues(told: Told, loop: float, totals: dict[str, float], *others: dict[str, float]) -> dict[str, float]:
+    """Count as waiting at a queue of the script's own what the stacks show there, of a loop of so many s.
+
+    Return how sure that is: ± a share of all time, with 95 %.
+    """
+    share, wall = sum(line.share for line in told.gets), sum(totals.values())
+    if told.stacks < LEAST_LOOKS or not share or not wall:
+        return {}
+    waited = min(totals["step"], share * loop)
+    totals["step"] -= waited
+    for spans in (totals, *others):
+        spans["queue.wait"] = waited
+    margin = half_wilson(share, told.stacks) * loop / wall
+    return {"queue.wait": margin, "step": margin}
 
 
 def _key(span: str, site: _Site | None) -> Key:

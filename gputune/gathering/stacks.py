@@ -1,6 +1,7 @@
 """The part of the gatherer that listens to stacks: what the training thread did where no span covers it."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -8,7 +9,7 @@ from typing import TypeAlias
 from gputune.features import Frame
 from gputune.gathering.afterwork import Behind, Paths, kind_of, place_of
 from gputune.gathering.interpreted import Looks, Told
-from gputune.gathering.making import Makings
+from gputune.gathering.making import FETCHER, Makings
 from gputune.gathering.sampled import Sampled, part, word
 from gputune.sample import Stack
 
@@ -117,6 +118,7 @@ class Stacks:
         self._sampled: dict[int, Sampled] = {}
         self._makings: dict[int, Makings] = {}
         self._looks: dict[int, Looks] = {}
+        self._picks: dict[int, Counter[str]] = {}  # lines of batch samplers
         self.taken = 0
 
     def take(self, stack: Stack) -> None:
@@ -139,6 +141,9 @@ class Stacks:
         own = self._own.setdefault(stack.pid, _Pile())
         if not spanned:
             own.add(found, stack.count, bare=user == len(parts) - 1)
+        if asked is not None and user > asked and not any(FETCHER in file for _, file, _ in parts):
+            picks = self._picks.setdefault(stack.pid, Counter())
+            picks[place_of(parts[user])] += stack.count
         asker = _innermost(parts[:asked]) if asked is not None else None
         if asker is not None:
             own.asks(asker[:2])
@@ -164,6 +169,11 @@ class Stacks:
         for pid in pids:
             found = found.merged(self._makings.get(pid, Makings()))
         return found
+
+    def picking(self, pid: int) -> str:
+        """Return the line of the user's that a process is at most, as it says which samples come next; empty: none."""
+        picks = self._picks.get(pid)
+        return picks.most_common(1)[0][0] if picks else ""
 
     def letting_go(self, pid: int) -> float:
         """Return the share of a process's stacks outside of spans in which the last batch goes."""

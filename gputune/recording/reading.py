@@ -23,12 +23,12 @@ class Run:
     tables: Mapping[str, "pa.Table"]
 
 
-def load(folder: Path) -> Run:
+def load(folder: str | Path) -> Run:
     """Return the run in `folder` with all its tables, also while it is being recorded.
 
     Raises NotARun, NewerRun, and Damaged where any of it cannot be read.
     """
-    folder = opening.given(folder)
+    folder = opening.given(Path(folder))
     story = read(folder)
     replaying = importlib.import_module("gputune.recording.replaying")
     with Folder(folder) as opened:

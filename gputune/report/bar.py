@@ -25,6 +25,8 @@ COLOURS = {
     "launch.wait": "95",
     "copy.h2d": "94",
     "collective": "96",
+    "queue.wait": "31",
+    "between": "33",
     "teardown": "94",
 }
 

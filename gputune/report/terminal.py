@@ -250,8 +250,10 @@ def _whole(finding: FindingRow, width: int, each: int) -> list[str]:
 def _healthy(verdict: Verdict) -> str:
     after = 1.0 - _around(verdict)
     step = (_share(verdict, "step") + _share(verdict, FULL_QUEUE)) / after if after > 0 else 0.0
-    waiting = _share(verdict, "loader.wait") / after if after > 0 else 0.0
+    waiting, queues = (_share(verdict, name) / after if after > 0 else 0.0 for name in ("loader.wait", "queue.wait"))
     nothing = UNSURE if verdict.perhaps else NOTHING
+    if queues >= QUIET_LOADER:
+        return f"{UNSURE}: {percent(queues)} of the time after start-up it waits at a queue of its own{_more(verdict)}"
     if not any(loader.training for loader in verdict.loaders):
         return f"{nothing}: {percent(step)} of the time after start-up is the step{_more(verdict)}"
     if apart := [loader for loader in verdict.loaders if loader.training and loader.apart is not None]:

@@ -35,3 +35,14 @@ def test_says_where_it_waits_and_for_how_long(run) -> None:
 def test_waiting_at_a_queue_is_no_work_of_the_loops_own(run) -> None:
     assert unattended(fed(run(), 0.6).processes[0]) < 0.001
     assert list(preprocessing(fed(run(), 0.6))) == []
+
+
+def test_no_more_is_promised_than_the_cpus_can_make(run) -> None:
+    plain = fed(run(), 0.6)
+    (ample,) = advise(replace(plain, machine=replace(plain.machine, cpus=8.0, job=1.2, others=0.0)))
+    (two,) = advise(replace(plain, machine=replace(plain.machine, cpus=2.0, job=1.25, others=0.0)))
+    assert two.speedup.likely <= 2.0 / 1.25 < ample.speedup.likely
+    assert two.speedup.low < 1.35
+    assert "several processes" in two.do
+    (full,) = advise(replace(plain, machine=replace(plain.machine, cpus=2.0, job=1.25, others=0.7)))
+    assert "no CPU is left" in full.do

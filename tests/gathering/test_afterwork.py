@@ -310,3 +310,28 @@ def test_steps_are_told_after_the_batch_that_was_asked_for_next(story) -> None:
     (process,) = story.features().processes
     assert process.after_step == pytest.approx((0.006,) * len(process.after_step))
     assert len(process.after_step) >= 3
+
+
+def outside(story) -> list[tuple[str, float, str]]:
+    (process,) = story.features().processes
+    return [(line.where, round(line.share, 2), line.calls) for line in process.outside]
+
+
+def test_lines_around_the_loop_and_under_the_one_that_asks_for_batches_lie_between_passes(story) -> None:
+    looped(story).stack(
+        main(10), "get_loader (/home/me/data.py:62)", "Reviews.__init__ (/home/me/data.py:38)", count=60
+    )
+    story.stack(main(5), NUMPY, count=30)
+    story.stack("<module> (/home/me/train.py:90)", count=10)  # nobody calls the loop from there
+    story.stack(main(13), NUMPY, count=60)
+    assert outside(story) == [("train.py:10", 0.67, "get_loader"), ("train.py:5", 0.33, "")]
+
+
+def test_lines_beside_the_call_of_the_loops_function_lie_between_passes_as_well(story) -> None:
+    story.iterator()
+    story.batch()
+    for line, below, count in ((10, NEXT, 10), (15, STEP, 20), (12, JSON, 20)):
+        story.stack(main(40), f"epoch (/home/me/loop.py:{line})", below, count=count)
+    story.stack(main(38), "load (/home/me/data.py:3)", count=30)
+    story.stack(main(41), "validate (/home/me/data.py:9)", CALL, count=30)  # a model's
+    assert outside(story) == [("train.py:38", 1.0, "load")]

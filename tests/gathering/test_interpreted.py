@@ -116,3 +116,22 @@ def test_stacks_that_torch_writes_down_are_counted(looped) -> None:
     looped.stack(main(12), CALL, LINEAR, TRACE, "extract (/usr/lib/python3.11/traceback.py:383)", count=20)
     (process,) = looped.features().processes
     assert (process.traces, process.looked) == (0.25, 80)
+
+
+def test_waiting_at_a_queue_is_no_step(looped) -> None:
+    looped.at += 900
+    looped.step()
+    looped.stack(main(11), GET, count=60)
+    (process,) = looped.features().processes
+    assert process.ledger["queue.wait"] == pytest.approx(0.5 * process.loop)
+    assert process.in_loop["queue.wait"] == process.ledger["queue.wait"]
+    assert sum(process.ledger.values()) == pytest.approx(process.wall)
+    assert 0.05 < process.margins["queue.wait"] < 0.12
+
+
+def test_a_few_looks_at_a_queue_say_nothing_of_the_step(story) -> None:
+    story.iterator()
+    story.batch()
+    story.stack(main(11), GET, count=6)
+    story.epoch(4)
+    assert "queue.wait" not in story.features().processes[0].ledger

@@ -14,6 +14,8 @@ ITEM = "__getitem__ (/home/me/data.py:12)"
 PIL = f"fromarray ({LIBRARY}/PIL/Image.py:3300)"
 TO_TENSOR = f"to_tensor ({LIBRARY}/torchvision/transforms/functional.py:170)"
 COLLATE = f"collate ({LIBRARY}/torch/utils/data/_utils/collate.py:150)"
+SERVED = "_callmethod (/usr/lib/python3.11/multiprocessing/managers.py:822)"
+RECV = "recv (/usr/lib/python3.11/multiprocessing/connection.py:250)"
 INDEX = f"__getitem__ ({LIBRARY}/torch/utils/data/dataset.py:207)"
 NUMPY = f"asarray ({LIBRARY}/numpy/core.py:9)"
 
@@ -41,6 +43,8 @@ def test_where_no_batch_is_made_nothing_is_told(frames) -> None:
         ((INDEX,), ("index", "tensor indexing", "")),
         ((INDEX, ITEM), ("own", "__getitem__", "data.py:12")),
         ((COLLATE, COLLATE), ("collate", "collate", "")),
+        ((ITEM, SERVED, RECV), ("served", "a Manager", "data.py:12")),
+        ((INDEX, SERVED), ("served", "a Manager", "train.py:30")),
     ],
 )
 def test_the_innermost_frame_that_is_known_says_what_is_done(inside, found) -> None:

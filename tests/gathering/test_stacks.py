@@ -72,3 +72,14 @@ def test_of_a_process_that_was_not_seen_from_inside_every_stack_counts(story) ->
     process = story.features().processes[0]
     assert process.loop == 0
     assert [(f.where, f.share) for f in process.frames] == [("train.py:30", 0.75), ("data.py:12", 0.25)]
+
+
+def test_the_line_of_a_batch_sampler_is_told_and_not_that_of_a_dataset(story) -> None:
+    story.iterator()
+    story.batch()
+    story.stack(MAIN, LOADER, "Budget.batches (/home/me/sampler.py:51)", count=20)
+    story.stack(MAIN, LOADER, "Budget.order (/home/me/sampler.py:40)", NUMPY, count=3)
+    fetch = "fetch (/venv/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py:54)"
+    story.stack(MAIN, LOADER, fetch, "__getitem__ (/home/me/data.py:12)", count=90)
+    story.stack(MAIN, LOADER, count=90)
+    assert story.features().processes[0].sampler == "sampler.py:51"

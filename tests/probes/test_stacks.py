@@ -126,7 +126,7 @@ def test_a_worker_that_lives_is_looked_at_ever_more_seldom(machine) -> None:
     looker = stacks._Looker(machine.target(), "/bin/false")
     looker._choose([102, 103], 0.0)
     maker = looker._maker
-    assert (maker.pid, maker.due) == (102, 6.0)
+    assert (maker.pid, maker.due) == (102, 3.0)
     burst = stacks._Burst(maker, subprocess.Popen(["true"]), 6.0)
     looker._judge(burst, 7.0)  # it had ended: another one is due as soon
     assert (maker.due, maker.failures) == (7.0 + stacks.FIRST, 0)

@@ -68,6 +68,15 @@ def test_workers_are_told_from_trainings_by_their_command(machine, train) -> Non
     assert {pid: guest.role for pid, guest in look(machine).items()} == {100: "main", 101: "worker", 102: "worker"}
 
 
+def test_what_a_training_with_a_guest_forks_and_does_not_name_is_no_worker(machine, train) -> None:
+    train(100)
+    machine.write("rings/100.hello", "")
+    train(101, parent=100)
+    train(102, parent=100)
+    target = replace(machine.target(), pids=lambda: {100: "main", 101: "other", 102: "worker"})
+    assert {g.pid: g.role for g in next(unseen.attach(target))} == {101: "other", 102: "worker"}
+
+
 def test_a_launcher_does_not_train(machine, train) -> None:
     train(100, "torchrun train.py")
     train(101, parent=100)
