@@ -1,8 +1,10 @@
 """The device is underused and its memory empty, and the loader is not to blame: the batch is small.
 
-What it sees: the busy share of the device over the loop, the most memory ever used on it, and that neither loader
-waits nor checkpoints, logging or evaluation explain the rest. Where torch's allocator is seen, memory that it has only
-cached does not count as used, and what is live before the first step is taken not to grow with the batch.
+What it sees: on a host without a device, batches of four samples or fewer, and the time from the end of the backward
+pass to the end of the optimizer's step, which every step takes whatever its batch. Else: the busy share of the device
+over the loop, the most memory ever used on it, and that neither loader waits nor checkpoints, logging or evaluation
+explain the rest. Where torch's allocator is seen, memory that it has only cached does not count as used, and what is
+live before the first step is taken not to grow with the batch.
 
 Why it matters: each step has a cost that does not depend on the batch (launches, Python, the optimizer); with a
 larger batch it is paid less often.
@@ -16,6 +18,7 @@ Amdahl's law for a device that works behind the host.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gputune.enlarging import Turn, turn
 from gputune.enough import settled
@@ -24,6 +27,7 @@ from gputune.features import Device, Features, Loader, Process
 from gputune.figures import mean
 from gputune.finding import Finding, Speedup
 from gputune.headroom import times_fit, used_at_most
+from gputune.prediction import doubt, interval, unsteady
 from gputune.workload import device_share
 
 CHECKLIST = ("1.7",)
@@ -38,10 +42,17 @@ EASILY = 0.5  # of a step to make a batch in: such a loader is never late
 LITTLE = 0.08  # of the loop before the model, or after the optimizer: less is what any loop has there, once a batch
 LEAST_FILLED = 1 / 132  # one multiprocessor of the largest devices: no kernel keeps less busy
 PAUSES = (*STOPPING, "collective")
+FEW = 4  # samples: a batch of more is chosen for what it learns, one of fewer is what once fitted
+UPDATING = (
+    0.25  # of the loop between backward pass and optimizer's end: below it, four times the batch buys less than x1.25
+)
+TIMES = 4  # the batch that is advised on a host
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for process, loader in ((p, x) for p in run.processes for x in p.loaders if x.training and x.batch_size):
+        if _is_of_few(process, loader):
+            yield _of_few(run, process, loader)
         used = [d for d in run.devices if d.busy is not None and d.memory_used is not None and d.memory_total]
         if len(used) != len(run.devices) or not used or not settled(process):
             continue
@@ -54,6 +65,33 @@ def advise(run: Features) -> Iterator[Finding]:
             full = used_at_most(run, device) / (device.memory_total or 1)
             now = turn(process, loader, busy, elsewhere, _filled(device))
             yield _finding(process, loader, now, (device.index, busy, full), fits)
+
+
+def _is_of_few(process: Process, loader: Loader) -> bool:
+    """Return whether a host spends much of the loop on the weights, for the sake of very few samples each time."""
+    few = process.on_host and (loader.batch_size or 0) <= FEW and settled(process) and process.loop > 0
+    return few and process.optimizing >= UPDATING * process.loop
+
+
+def _of_few(run: Features, process: Process, loader: Loader) -> Finding:
+    share, batch = process.optimizing / process.loop, (loader.batch_size or 1) * TIMES
+    gain = interval(1 / (1 - share + share / TIMES), doubt(run), unsteady(run))
+    return Finding(
+        id="small-batch",
+        says=(
+            f"{share:.0%} of the loop is spent on the weights, from the end of the backward pass to that of the "
+            f"optimizer's step: that is the same for any batch, and here it is for batch_size={loader.batch_size}"
+        ),
+        do=f"set batch_size={batch} and scale the learning rate with it, or add up the gradients of {TIMES} batches",
+        share_lost=1 - 1 / gain.likely,
+        speedup=replace(gain, high=max(gain.high, float(TIMES))),
+        basis=f"that time once for {TIMES} batches; at the high end all of a step takes as long for any batch",
+        falsified_by=f"samples/s with batch_size={batch} below x{gain.low:.2f} of this run's",
+        effect="changes-learning",
+        evidence={"optimizing": share, "batch_size": loader.batch_size or 0, "step_s": process.loop / process.steps},
+        where=loader.where,
+        change={"batch_size": batch},
+    )
 
 
 def _filled(device: Device) -> float:

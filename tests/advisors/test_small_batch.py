@@ -110,3 +110,24 @@ def test_is_silent_while_the_loader_is_late_for_want_of_cpus(run, device) -> Non
     """Workers that would be quick enough queue for crowded CPUs: the device idles for want of batches."""
     crowded = {"num_workers": 2, "cpu": 0.004, "queued": 0.030, "step": 0.010, "waits": (0.009,)}
     assert list(advise(run(**crowded, devices=(device(**HALF),)))) == []
+
+
+def of_few(run, batch_size: int, share: float):
+    """A loop on a host, whose optimizer takes a share of it."""
+    plain = run(num_workers=0, cpu=0.0002, step=0.010)
+    (process,) = plain.processes
+    loaders = tuple(replace(loader, batch_size=batch_size) for loader in process.loaders)
+    return replace(plain, processes=(replace(process, built="", loaders=loaders, optimizing=share * process.loop),))
+
+
+def test_on_a_host_two_samples_are_few_for_all_of_the_optimizers_work(run) -> None:
+    (finding,) = advise(of_few(run, 2, 0.5))
+    assert finding.change == {"batch_size": 8}
+    assert "50% of the loop is spent on the weights" in finding.says
+    assert finding.speedup.likely == pytest.approx(1.6)
+    assert finding.speedup.high == 4
+
+
+def test_on_a_host_it_is_silent_of_more_samples_and_of_a_quick_optimizer(run) -> None:
+    assert list(advise(of_few(run, 32, 0.5))) == []
+    assert list(advise(of_few(run, 2, 0.1))) == []
