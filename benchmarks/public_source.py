@@ -56,10 +56,12 @@ def empty(tree: Path) -> None:
 
 
 def unpack(git: Path, commit: str, paths: Sequence[str], tree: Path) -> None:
-    """Put the files of a commit (all, or those below `paths`) into `tree`."""
+    """Put the files of a commit (all, or those below `paths`) into `tree`; raises NotHere where one is not there."""
     command = ["git", f"--git-dir={git}", "archive", commit, *paths]
-    packed = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
-    with tarfile.open(fileobj=BytesIO(packed)) as archive:
+    packed = subprocess.run(command, capture_output=True, check=False)
+    if packed.returncode:
+        raise NotHere(f"git could not give its files: {packed.stderr.decode(errors='replace').strip()[-120:]}")
+    with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python before 3.11.4 has none
         archive.extractall(tree)
 

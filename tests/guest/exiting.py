@@ -51,6 +51,15 @@ class InfiniteDataLoader:
     def next(self): return next(self.data_iter)
 """
 
+# Workers that are not forked import what they unpickle: it lies beside the scripts, as `importable.py`.
+IMPORTED = "from importable import Numbers\nloader = DataLoader(Numbers(), batch_size=4, "
+IMPORTABLE = """
+import torch, torch.utils.data
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self): return 64
+    def __getitem__(self, i): return torch.tensor([float(i)])
+"""
+
 LOADERS = {
     "inline": "loader = DataLoader(data, batch_size=4)",
     "workers": "loader = DataLoader(data, batch_size=4, num_workers=2)",
@@ -58,6 +67,8 @@ LOADERS = {
     "persistent": "loader = DataLoader(data, batch_size=4, num_workers=1, persistent_workers=True)",
     "infinite": "it = InfiniteDataLoader(data).data_iter",
     "unbatched": "loader = DataLoader(data, batch_size=None, num_workers=1)",
+    "spawned": f"{IMPORTED}num_workers=1, multiprocessing_context='spawn')",
+    "forkserver": f"{IMPORTED}num_workers=1, multiprocessing_context='forkserver')",
     "shuffled": "loader = DataLoader(data, batch_size=4, shuffle=True, drop_last=True, generator=torch.Generator())",
 }
 FEW = {"inline", "workers", "stream", "persistent", "infinite"}  # that are tried each time

@@ -12,7 +12,7 @@ import pytest
 
 from gputune.steering import Orders
 from tests.guest.conftest import GUEST
-from tests.guest.exiting import FAILURES, SERVER, TF, TF_FAILURES, TORCH, cases, matrix, of_tensorflow
+from tests.guest.exiting import FAILURES, IMPORTABLE, SERVER, TF, TF_FAILURES, TORCH, cases, matrix, of_tensorflow
 
 DEADLINE = 280.0  # s
 PATIENCE = 500.0  # s for all of the matrix
@@ -21,6 +21,7 @@ LEFT_OUT = {
     "tune": {"sampler"},  # it was asked earlier than it would have been, and its error says from where
     "trial": {"torch", "unraisable"},  # what is saved lies elsewhere, and so does what is missing
 }
+OFTEN = {"del-workers", "del-infinite", "thread-workers", "atexit-infinite", "fork-workers"}
 FAKE_TENSORFLOW = GUEST.parents[1] / "tests" / "guest" / "fake_tensorflow"
 EVERY = {"GPUTUNE_GUEST_SYNC": "1"}  # as where torch is built for a device
 
@@ -49,6 +50,7 @@ class Run:
         self.folder, self.scripts = folder, scripts
         for name, code in scripts.items():
             (folder / f"case-{name}.py").write_text(code)
+        (folder / "importable.py").write_text(IMPORTABLE)
         (folder / "cases.json").write_text(json.dumps(list(scripts)))
         (folder / "train.py").write_text(SERVER.format(library=library))
         clean = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
@@ -109,6 +111,14 @@ def told(
     folders = {kind: tmp_path / kind for kind in scripts}
     runs = {kind: Run(folders[kind], scripts[kind], environment(kind, folders[kind]), library) for kind in scripts}
     return {kind: run.told(deadline) for kind, run in runs.items()}
+
+
+@pytest.mark.timeout(120)
+def test_stderr_is_what_it_would_have_been_at_the_ends_that_differ_most(tmp_path: Path) -> None:
+    """A small part of the matrix below, which is tried each time."""
+    part = {name: code for name, code in matrix().items() if name.startswith("end-") or name in OFTEN}
+    found = told(tmp_path, {"bare": part, "watch": part}, deadline=100)
+    assert differences(found["bare"], found["watch"]) == ""
 
 
 @pytest.mark.long  # five interpreters at a time, and each of their scripts has 60 s, which a slow machine does not keep
