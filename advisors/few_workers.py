@@ -11,6 +11,10 @@ line builds several loaders, each of them gets as many: those that live at once 
 hardly any of the others is waited for, the number is meant for that one alone, which takes an edit of the script:
 what gputune sets (`prove`, `sweep-loader`), it sets for all of the line.
 
+Where the training computes on the host with as many threads as there are CPUs (torch's default), workers take these
+from it, and each of its operations stands until they give them back: then both numbers are named, of workers and of
+threads, where that is worth more than workers alone.
+
 When it is wrong: in a short run, or under `--passive`, when the storage cannot serve more readers at once than it does
 now, or the dataset serialises its workers by a lock that is not seen (of files, of a database; those of
 `multiprocessing` are, where they are entered by `with`). In longer ones `serialized-workers` has tried that, and speaks
@@ -32,9 +36,11 @@ performance with the tf.data API"; the model is `gputune/replay.py`.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations
 
-from gputune.effects import of_workers
+from gputune.crowding import Narrower, narrower
+from gputune.effects import BEYOND_ROUNDING, of_workers
 from gputune.features import Features, Loader
 from gputune.finding import Finding, Speedup
 from gputune.flows import Flow, either, flows
@@ -45,6 +51,7 @@ from gputune.turns import by_one, in_turn
 CHECKLIST = ("data loading", "1.4")
 
 WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
+WORTH = 1.1  # times as much as workers alone: below it, the step keeps its threads
 QUIET = 0.25  # of the wait for one loader: where the others of its line are waited for no longer, they need no change
 NOTABLE = 0.2  # of a step: from here on what it waits for another loader is told
 COMPUTES = 0.5  # of the making on a CPU: from here on CPUs, or Python's lock, decide how many calls run at a time
@@ -58,7 +65,10 @@ def advise(run: Features) -> Iterator[Finding]:
         alone = _is_waited_for_alone(outlook)
         workers, persistent, speedup = (outlook.by_itself() if alone else outlook).best_workers()
         stuck = _only_ordered(outlook, speedup) or in_turn(outlook) or by_one(outlook)
-        if workers > outlook.loader.num_workers and not stuck:
+        fewer = None if stuck or alone else narrower(outlook)
+        if fewer and fewer.workers > outlook.loader.num_workers and fewer.gain.likely >= WORTH * speedup.likely:
+            yield _with_fewer_threads(outlook, fewer)
+        elif workers > outlook.loader.num_workers and not stuck:
             among = _for_one(outlook) if alone else _among(outlook.loader, lasting=persistent)
             yield _finding(outlook, workers, speedup, persistent=persistent, among=among)
     for flow, greedy in zip(flows(run), flows(run, greedy=True), strict=True):
@@ -124,6 +134,22 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
         },
         where=loader.where,
         change={"num_workers": workers, **({"persistent_workers": True} if keep else {})},
+    )
+
+
+def _with_fewer_threads(outlook: Outlook, fewer: Narrower) -> Finding:
+    """Say it of a loop whose step has all CPUs: workers would take them from it."""
+    found = _finding(outlook, fewer.workers, fewer.gain, persistent=False, among=_among(outlook.loader, lasting=False))
+    threads = outlook.process.precision.threads
+    return replace(
+        found,
+        says=f"{found.says}; a step computes on {threads} threads, which stand while a worker has one of their CPUs",
+        do=f"{found.do}, and torch.set_num_threads({fewer.threads}) (or OMP_NUM_THREADS={fewer.threads})",
+        basis=f"{found.basis}; a step of fewer threads takes between as long and all of its CPU time",
+        falsified_by=f"samples/s with both below x{fewer.gain.low:.2f} of this run's",
+        effect=found.effect if found.effect in BEYOND_ROUNDING else "changes-rounding",
+        evidence={**found.evidence, "threads": float(threads or 1)},
+        change={**found.change, "threads": fewer.threads},
     )
 
 

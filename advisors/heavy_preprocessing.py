@@ -22,6 +22,7 @@ Sources: Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", V
 
 from collections.abc import Iterator, Sequence
 
+from gputune.crowding import narrower
 from gputune.features import Features
 from gputune.figures import TINY, mean
 from gputune.finding import Finding, Speedup
@@ -56,6 +57,9 @@ def advise(run: Features) -> Iterator[Finding]:
         workers, _persistent, more = outlook.best_workers()
         if workers > outlook.loader.num_workers and more.likely >= HELPED:
             continue
+        fewer = narrower(outlook, (outlook.now.workers,)) if outlook.now.workers else narrower(outlook)
+        if fewer and fewer.gain.likely >= HELPED:
+            continue  # it is the step's own threads that leave workers no CPU
         if outlook.now.workers and outlook.best_prefetch()[1].likely >= HELPED:
             continue  # there is time to make batches in, between the bursts
         yield _finding(outlook, _why(outlook, full, others, alone), {"cpus_full": full, "cpus_others": others})

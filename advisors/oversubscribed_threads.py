@@ -2,7 +2,8 @@
 
 What it sees: how many threads torch has for one operation (`torch.get_num_threads()`) in each process whose model lies
 on the host, how many such processes live at once, and the CPUs that the job may use: affinity and cgroup quota, which
-torch does not ask for. And that the training is runnable without a CPU although nobody else uses these CPUs.
+torch does not ask for. And that the training is runnable without a CPU although nobody else uses these CPUs; or that
+workers compute on the CPUs that a step has as many threads as.
 
 Why it matters: the threads of an operation wait for the last of them. Where one has no CPU the others spin, or
 sleep and have to be woken: two processes of two threads each took three times as long on two CPUs as two of one thread.
@@ -20,17 +21,56 @@ the pace of threads that wait for each other is that of `gputune/replay.py`.
 
 from collections.abc import Iterator
 
-from gputune.crowding import Crowd, crowd
+from gputune.crowding import Crowd, Narrower, crowd, narrower
 from gputune.features import Features, Machine
 from gputune.finding import Finding
+from gputune.prediction import Outlook, outlooks
 
 CHECKLIST = ("loss computation",)
+
+WORTH = 1.1  # from here on, for how long a step takes fewer threads is not known
 
 
 def advise(run: Features) -> Iterator[Finding]:
     found = crowd(run)
     if found is not None:
         yield _finding(found, run.machine)
+        return
+    for outlook in outlooks(run):
+        fewer = narrower(outlook, (outlook.now.workers,)) if outlook.now.workers else None
+        if fewer and fewer.gain.likely >= WORTH:
+            yield _beside_workers(outlook, fewer)
+
+
+def _beside_workers(outlook: Outlook, fewer: Narrower) -> Finding:
+    """Say it of a step whose threads are as many as the CPUs, while workers compute on these as well."""
+    threads, cpus = outlook.process.precision.threads or 1, outlook.run.machine.cpus
+    workers = f"{outlook.now.workers} worker{'s' if outlook.now.workers > 1 else ''}"
+    return Finding(
+        id="oversubscribed-threads",
+        says=(
+            f"a step computes on {threads} threads beside {workers}, on the {cpus:g} CPUs of this job: while a worker "
+            f"has one of their CPUs they stand, and a step takes {outlook.stepping * 1e3:.3g} ms"
+        ),
+        do=f"torch.set_num_threads({fewer.threads}), or OMP_NUM_THREADS={fewer.threads} around the command",
+        share_lost=1 - 1 / fewer.gain.likely,
+        speedup=fewer.gain,
+        basis=(
+            "DataLoader replayed with steps of so many threads, which take between as long as now and all of the CPU "
+            "time of many"
+        ),
+        falsified_by=f"samples/s with OMP_NUM_THREADS={fewer.threads} below x{fewer.gain.low:.2f} of this run's",
+        effect="changes-rounding",
+        evidence={
+            "threads": threads,
+            "num_workers": outlook.now.workers,
+            "cpus": cpus,
+            "step_s": outlook.stepping,
+            "step_cpu_s": outlook.step_cpu,
+        },
+        where=outlook.loader.where,
+        change={"threads": fewer.threads},
+    )
 
 
 def _finding(found: Crowd, machine: Machine) -> Finding:

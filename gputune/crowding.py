@@ -6,17 +6,63 @@ has no CPU, the others wait for it.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gputune.enough import settled
 from gputune.features import Features, Process
-from gputune.figures import TINY
+from gputune.figures import TINY, mean
 from gputune.finding import MOST, Speedup
-from gputune.prediction import ERROR, UNTANGLED
-from gputune.replay import Work
+from gputune.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, UNTANGLED, Outlook, Setting
+from gputune.replay import ALONE, Job, Work
 
 ELSEWHERE = 2.0  # times: what teams that fit the CPUs brought elsewhere (x1.3 to x5)
+MOST_ALONE = 2  # threads, and CPUs: with one of either nothing can be shared out
 WAITING = 0.03  # of the loop that a training is runnable without a CPU: below it, nobody stands in its way
+
+
+@dataclass(frozen=True, slots=True)
+class Narrower:
+    """A step of fewer threads, so that workers have CPUs of their own: how many of both, and what that buys."""
+
+    workers: int
+    threads: int
+    gain: Speedup
+
+
+def narrower(outlook: Outlook, numbers: Sequence[int] = CANDIDATES) -> Narrower | None:
+    """Return what fewer threads in the step buy, with one of these `numbers` of workers that fit the CPUs beside it.
+
+    None where the step is no team's.
+
+    How long a step takes fewer threads is not known, for some of the CPU time of many they only wait in for each other:
+    at the most all of that time is work, at the least no more than one of them had. Likely is the geometric mean.
+    """
+    process, job = outlook.process, outlook.job
+    threads, cpus = process.precision.threads or 1, math.floor(outlook.run.machine.cpus / outlook.run.machine.ranks)
+    if not process.on_host or min(threads, cpus) < MOST_ALONE or mean(s.width for s in job.steps) <= ALONE:
+        return None
+    fitting = [workers for workers in numbers if workers <= cpus] or [numbers[0]]
+    tried = {workers: max(1, min(threads - 1, cpus - workers)) for workers in fitting}
+    likely = {workers: _narrow(job, fewer, 0.5) for workers, fewer in tried.items()}
+    lasts = {workers: outlook.altered(each).loop(_with(outlook, workers)) for workers, each in likely.items()}
+    chosen = min(n for n, seconds in lasts.items() if seconds <= min(lasts.values()) * GOOD_ENOUGH)
+    setting, fewer = _with(outlook, chosen), tried[chosen]
+    found, least, most = (outlook.gain(setting, _narrow(job, fewer, part)) for part in (0.5, 1.0, 0.0))
+    return Narrower(chosen, fewer, replace(found, high=max(found.high, most.likely)).down_to(least))
+
+
+def _with(outlook: Outlook, workers: int) -> Setting:
+    return replace(outlook.now, workers=workers)
+
+
+def _narrow(job: Job, threads: int, part: float) -> Job:
+    """Return the work with steps of so many threads; `part` says how much of their CPU time is work: 0 least, 1 all."""
+
+    def fewer(step: Work) -> Work:
+        times = max(1.0, step.width / threads)
+        return replace(step, cpu=step.cpu * times**part, width=min(step.width, float(threads)))
+
+    return replace(job, steps=tuple(map(fewer, job.steps)))
 
 
 @dataclass(frozen=True, slots=True)

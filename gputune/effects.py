@@ -5,6 +5,8 @@ from dataclasses import replace
 from gputune.features import Loader
 from gputune.finding import Effect
 
+BEYOND_ROUNDING = frozenset({"changes-order", "may-duplicate", "changes-learning", "unknown"})  # other rounding is less
+
 
 def of_moved_work(loader: Loader | None, workers: int) -> Effect:
     """Return what it does to have `workers` workers of a loader (None: there is none) do what the loop does to batches.

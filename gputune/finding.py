@@ -13,6 +13,7 @@ Setting = int | float | bool | str
 WITHOUT_EDIT = frozenset(
     {"num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size", "in_order"}
 )
+TOGETHER = frozenset({"threads"})  # what is set in the script, and without which the rest of a change may harm
 ERROR = 0.05  # the model's own error, and what two runs of one training differ by (docs/evidence.md)
 MOST = 100.0  # times as fast: beyond it, what was left out of the model sets the pace
 LEAST = 0.01  # likewise, where a change would be that much slower
@@ -107,7 +108,9 @@ class Finding:
 
     @property
     def settable(self) -> Mapping[str, Setting]:
-        """Return what of the change can be set as a loader is built."""
+        """Return what of the change can be set as a loader is built; nothing where that is no good by itself."""
+        if TOGETHER & self.change.keys():
+            return {}
         return {name: value for name, value in self.change.items() if name in WITHOUT_EDIT}
 
     @property

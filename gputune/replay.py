@@ -38,6 +38,7 @@ ROUNDS = 8  # batches that each of many workers makes in a replay at the least, 
 RUN = 30  # neighbours that stay together when a long series is thinned out: longer than a queue
 TYPICAL_PREFETCH = 2  # torch's own default
 DELIVERY_S = 0.0011  # s for a small batch to pass the queue, when the run has not shown it (measured: 0.9 to 2.0 ms)
+ALONE = 1.25  # CPUs that a step keeps busy: with less, most of it is no team's work
 TEAM = 2.0  # threads: of a larger team it is not known by how much more often one of them has no CPU
 
 
@@ -55,12 +56,16 @@ class Work:
     disk: float = 0.0
     tied: bool = True
 
-    def pace(self, share: float) -> float:
+    def pace(self, share: float, makers: int = 0) -> float:
         """Return at what part of its pace it gets on where each runnable thread has a CPU for `share` of the time.
 
-        Threads that wait for one that has none keep their CPUs meanwhile: OpenMP spins.
+        Threads that wait for one that has none keep their CPUs meanwhile: OpenMP spins. And an operation of such a team
+        is shorter than a turn at a CPU: whoever of the `makers` of batches takes one, it stands until he has had his.
         """
-        return share ** min(TEAM, self.width) if self.tied else share
+        if not self.tied:
+            return share
+        makers = makers if self.width > ALONE else 0
+        return float(share ** (min(TEAM, self.width) + makers))
 
 
 NOTHING = Work(0.0, 0.0)
@@ -263,7 +268,7 @@ class _Play:
         if self.step is None and (self.pins or self.handing < 0) and not self.meeting:
             self._receive()
         share = self.cpus / self.crowd if self.crowd > self.cpus else 1.0
-        together = share if self.step is None or self.getting else self.step.pace(share)
+        together = share if self.step is None or self.getting else self.step.pace(share, len(self.running))
         at, event = self.until, self._handed
         if self.blocked and self.blocked[0][0] < at:
             at, event = self.blocked[0][0], self._woken

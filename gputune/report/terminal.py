@@ -15,7 +15,7 @@ from gputune.document import TRIED, DeviceRow, FindingRow, LoaderRow, ProcessRow
 from gputune.events import AROUND_LOOP
 from gputune.features import COVERED
 from gputune.figures import duration
-from gputune.finding import AROUND, WITHOUT_EDIT, Severity
+from gputune.finding import AROUND, TOGETHER, WITHOUT_EDIT, Severity
 from gputune.hygiene import clean
 from gputune.report import attached, ending, exhausted, troubled, unmeasured
 from gputune.report.bar import SMALLEST, bar, legend, parts
@@ -417,7 +417,7 @@ def _settling(verdict: Verdict, first: FindingRow, folder: str, *, again: bool) 
     if verdict.perhaps and not switched:
         place = f"{AT}{first.where}" if any(found.id == first.id for found in verdict.findings) else ""
         return [f"gputune prove {folder} {shlex.quote(clean(first.id + place, TEXT))}"]
-    if first.change.keys() & WITHOUT_EDIT and not switched:
+    if first.change.keys() & WITHOUT_EDIT and not first.change.keys() & TOGETHER and not switched:
         return [f"gputune prove {folder}"]
     return [] if again else [f"gputune report {folder}"]
 
