@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from public_page import Row, document, line
-from public_run import Line, Ran, Turn, run, undisturbed
+from public_run import DEADLINE_S, Line, Ran, Turn, run, undisturbed
 from public_source import GENERATORS, NotHere, empty, git_dir, make_data, patch, put, unpack
 from public_table import Fix, Script, read, requirements
 
@@ -115,6 +115,8 @@ def _taken(script: Script, row: Row, kind: str, ran: Ran) -> Ran:
             "stolen": round(ran.stolen, 3),
         }
     )
+    if ran.status == -signal.SIGKILL and ran.wall_s >= DEADLINE_S:
+        raise Failed(f"not over after {DEADLINE_S:.0f} s ({kind})")
     if ran.status and kind != "watched":
         raise Failed(f"status {ran.status} ({kind}): {ran.last_words()[-200:]}")
     return ran

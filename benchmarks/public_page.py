@@ -101,7 +101,8 @@ have published, at a pinned commit and unmodified, on made-up data. *Output*: th
 the bare run's, with times masked. *Realised*: how much faster the script's own loop, read off its output, got by the
 fix, between two bare runs, each round in brackets; *predicted*: what gputune had promised for it (`silent`: no finding
 of the fix's kind). One or two rounds on a shared machine: trust a tenth, not a hundredth. Every run, the words of
-every finding and what the fix changes are in benchmarks/public/. †: others used the CPUs meanwhile.
+every finding and what the fix changes are in benchmarks/public/. †: others used the CPUs meanwhile. Each row is what a
+script showed at first sight; what was wrong in one may have been mended since (CHANGELOG.md).
 
 | script | command | verdict | output | fix | predicted | realised |
 |---|---|---|---|---|---|---|

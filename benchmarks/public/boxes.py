@@ -33,7 +33,7 @@ def main() -> None:
             line = " ".join([str(shape), *(f"{value:.6f}" for value in box)])
             (chosen.folder / "labels" / split / f"{number:04}.txt").write_text(line + "\n")
     names = "".join(f"  {number}: {name}\n" for number, name in enumerate(SHAPES))
-    (chosen.folder / "data.yaml").write_text(f"path: .\ntrain: images/train\nval: images/val\nnames:\n{names}")
+    (chosen.folder / "data.yaml").write_text(f"train: images/train\nval: images/val\nnames:\n{names}")
 
 
 if __name__ == "__main__":
