@@ -39,7 +39,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from gputune.crowding import Narrower, narrower
+from gputune.crowding import WORTH, Narrower, for_more_workers
 from gputune.effects import BEYOND_ROUNDING, of_workers
 from gputune.features import Features, Loader
 from gputune.finding import Finding, Speedup
@@ -51,7 +51,6 @@ from gputune.turns import by_one, in_turn
 CHECKLIST = ("data loading", "1.4")
 
 WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
-WORTH = 1.1  # times as much as workers alone: below it, the step keeps its threads
 QUIET = 0.25  # of the wait for one loader: where the others of its line are waited for no longer, they need no change
 NOTABLE = 0.2  # of a step: from here on what it waits for another loader is told
 COMPUTES = 0.5  # of the making on a CPU: from here on CPUs, or Python's lock, decide how many calls run at a time
@@ -65,8 +64,8 @@ def advise(run: Features) -> Iterator[Finding]:
         alone = _is_waited_for_alone(outlook)
         workers, persistent, speedup = (outlook.by_itself() if alone else outlook).best_workers()
         stuck = _only_ordered(outlook, speedup) or in_turn(outlook) or by_one(outlook)
-        fewer = None if stuck or alone else narrower(outlook)
-        if fewer and fewer.workers > outlook.loader.num_workers and fewer.gain.likely >= WORTH * speedup.likely:
+        fewer = None if stuck or alone else for_more_workers(outlook)
+        if fewer and fewer.gain.likely >= WORTH * speedup.likely:
             yield _with_fewer_threads(outlook, fewer)
         elif workers > outlook.loader.num_workers and not stuck:
             among = _for_one(outlook) if alone else _among(outlook.loader, lasting=persistent)

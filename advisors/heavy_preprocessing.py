@@ -22,7 +22,7 @@ Sources: Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", V
 
 from collections.abc import Iterator, Sequence
 
-from gputune.crowding import narrower
+from gputune.crowding import for_more_workers, for_these_workers
 from gputune.features import Features
 from gputune.figures import TINY, mean
 from gputune.finding import Finding, Speedup
@@ -57,8 +57,7 @@ def advise(run: Features) -> Iterator[Finding]:
         workers, _persistent, more = outlook.best_workers()
         if workers > outlook.loader.num_workers and more.likely >= HELPED:
             continue
-        fewer = narrower(outlook, (outlook.now.workers,)) if outlook.now.workers else narrower(outlook)
-        if fewer and fewer.gain.likely >= HELPED:
+        if for_these_workers(outlook) or for_more_workers(outlook):
             continue  # it is the step's own threads that leave workers no CPU
         if outlook.now.workers and outlook.best_prefetch()[1].likely >= HELPED:
             continue  # there is time to make batches in, between the bursts

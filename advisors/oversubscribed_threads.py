@@ -21,14 +21,12 @@ the pace of threads that wait for each other is that of `gputune/replay.py`.
 
 from collections.abc import Iterator
 
-from gputune.crowding import Crowd, Narrower, crowd, narrower
+from gputune.crowding import Crowd, Narrower, crowd, for_these_workers
 from gputune.features import Features, Machine
 from gputune.finding import Finding
 from gputune.prediction import Outlook, outlooks
 
 CHECKLIST = ("loss computation",)
-
-WORTH = 1.1  # from here on, for how long a step takes fewer threads is not known
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -37,8 +35,7 @@ def advise(run: Features) -> Iterator[Finding]:
         yield _finding(found, run.machine)
         return
     for outlook in outlooks(run):
-        fewer = narrower(outlook, (outlook.now.workers,)) if outlook.now.workers else None
-        if fewer and fewer.gain.likely >= WORTH:
+        if fewer := for_these_workers(outlook):
             yield _beside_workers(outlook, fewer)
 
 

@@ -18,8 +18,7 @@ without a DataLoader also when what is done there makes no batch and is no work 
 simulator; what the stacks surely show below the line of the optimizer's step is `work-after-step`'s. With torch before
 2.0, or under a TorchFunctionMode of the script's own (a default device is one), torch tells nothing of that work: then
 it is silent where the stacks show a function that goes through a model.
-Of a loop that a library's trainer runs it is silent where no other line of the script's was met than the call of it:
-hooks and progress bars are nothing to move into a dataset.
+Of a loop that a library's trainer runs it is silent: hooks and progress bars are nothing to move into a dataset.
 Where workers and step fill all CPUs, no two hours are alike on virtual ones: the lower end may be the likelier one.
 
 Sources: the checklist of causes in docs/causes.md (preprocessing coupled with training).
@@ -42,8 +41,6 @@ NOTABLE = 0.08  # of the loop before the first module call: optimizer.zero_grad,
 RELEASED = 4e9  # B/s at which a batch goes, without any stacks
 SLOWEST = 2e9  # B/s at the least
 
-LEAST_STACKS = 30  # outside of spans: with fewer, a line of the script's own may have been missed
-
 AFTER_NEXT = ("after next()", "move it into the dataset or collate_fn")
 WITHOUT_LOADER = (
     "from the optimizer on, without a DataLoader,",
@@ -57,20 +54,11 @@ def advise(run: Features) -> Iterator[Finding]:
         steps = process.steps
         if not steps or not process.loop or not _known(process, process.loop / steps):
             continue
-        if (not process.batch_gotten and side(process) == BEHIND) or _of_a_trainer(process):
+        if (not process.batch_gotten and side(process) == BEHIND) or process.librarys:
             continue
         each = max(0.0, unattended(process) - _letting_go(process, steps))
         if each * steps / process.loop >= NOTABLE and not _through_a_model(process):
             yield _finding(run, process, each, steps)
-
-
-def _of_a_trainer(process: Process) -> bool:
-    """Return whether a library runs the loop, and no line of the script's own was met in it but that which calls it.
-
-    It asks for the batches, and calls hooks and progress bars between them: nobody can move these into a dataset.
-    """
-    own = [frame for frame in process.frames if not frame.compute]
-    return process.stack_samples >= LEAST_STACKS and bool(own) and all(frame.asks for frame in own)
 
 
 def _known(process: Process, step: float) -> bool:

@@ -41,12 +41,13 @@ def _finding(outlook: Outlook, share: float) -> Finding:
     computed = _computed(outlook)
     speedup = _gain(outlook, share, computed)
     beside = f", which itself computes {computed * 1e3:.2g} ms for it" if computed else ""
+    place = f", mostly at {first.where}" if first.where else ""
     makers = "workers are" if outlook.now.workers else "the training is"
     return Finding(
         id="shared-manager",
         says=(
             f"{makers} inside of calls to a multiprocessing.Manager for {share:.0%} of the time in which they make a "
-            f"batch, mostly at {first.where}{beside}"
+            f"batch{place}{beside}"
         ),
         do=(
             "hold what is only read in plain dictionaries and arrays made before the workers start (they share them), "

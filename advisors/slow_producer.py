@@ -17,6 +17,7 @@ what the waiting takes, and no more than the CPUs have left for it.
 Sources: the checklist of causes in docs/causes.md (no parallel reading).
 """
 
+import math
 from collections.abc import Iterator
 
 from gputune.enough import LEAST_LOOKS
@@ -49,15 +50,16 @@ def _finding(run: Features, process: Process, shares: tuple[float, float]) -> Fi
         gain = share_left_out(run, process, share)
     gain = gain.down_to(share_left_out(run, process, low * HALF))
     line = process.queues[0]
-    cpus = f"{(run.machine.job or 0.0) + (run.machine.others or 0.0):.2g} of the {run.machine.cpus:g} CPUs are in use"
+    used = (run.machine.job or process.cpu or 0.0) + (run.machine.others or 0.0)
+    cpus = f"; {used:.2g} of the {run.machine.cpus:g} CPUs are in use" if math.isfinite(most) else ""
     return Finding(
         id="slow-producer",
         says=(
             f"the training waits {share:.0%} of the loop at {line.where} (in {line.function}) for its own queue: "
-            f"whoever fills it is too slow; {cpus}"
+            f"whoever fills it is too slow{cpus}"
         ),
         do=(
-            "make batches cheaper (prepare them once, on whole arrays, or on the device): no CPU is left to make more"
+            "make batches cheaper (prepared once, as whole arrays, on the device): hardly a CPU is left to make more"
             if full
             else "let a DataLoader with num_workers make the batches, or several processes fill the queue"
         ),
@@ -65,7 +67,7 @@ def _finding(run: Features, process: Process, shares: tuple[float, float]) -> Fi
         speedup=gain,
         basis=(
             "that waiting taken off the loop; at the low end half of it"
-            if full
+            if full or not math.isfinite(most)
             else f"that waiting taken off the loop, down to the x{most:.2f} that the CPUs can make; low: half of either"
         ),
         falsified_by=f"samples/s with twice as many who fill it below x{gain.low:.2f} of this run's",
@@ -75,7 +77,7 @@ def _finding(run: Features, process: Process, shares: tuple[float, float]) -> Fi
             "share": share,
             "waits_s": share * process.loop / process.steps,
             "stacks": float(process.looked),
-            "cpus_allow": most,
+            **({"cpus_allow": most} if math.isfinite(most) else {}),
         },
         where=line.where,
     )

@@ -12,7 +12,8 @@ What to do: make what is the same for every pass once, before the loop. What has
 that are drawn again, a thread or process can make while the pass before it goes on.
 
 When it is wrong: when the next pass hangs on what the model learned in the last one and cannot be made ahead. It is
-silent where a model makes the next pass's data (rollouts, pseudo-labels): that is what such a training is about.
+silent where a model makes the next pass's data (rollouts, pseudo-labels), or where most stacks at the line go through a
+model (pictures of a generator, a validation by hand): nothing of that can be made once.
 
 Sources: the checklist of causes in docs/causes.md (preprocessing coupled with training).
 """
@@ -29,25 +30,33 @@ CHECKLIST = ("data loading", "2.1")
 LEAST = 0.05  # of the loop
 PASSES = 3  # gaps, for it to be what comes with each of them
 HALF = 0.5  # of it is gone at the least, where it is known what it is; and of it comes with each pass
+NOTHING = 0.1  # of the mean gap
 SPAN = "between"
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        gaps = process.between
+        gaps = _gaps(process)
         if not process.loop or len(gaps) < PASSES or process.in_loop.get(SPAN, 0.0) < LEAST * process.loop:
             continue
-        if median(gaps) * len(gaps) >= HALF * sum(gaps) and not _feeds(process):
+        if median(gaps) * len(gaps) >= HALF * sum(process.between) and not _is_of_a_model(process, len(gaps)):
             yield _finding(run, process)
 
 
-def _feeds(process: Process) -> bool:
-    """Return whether a model makes what the next pass is over, before about every other one."""
-    return sum(place.feeds for place in process.places) >= HALF * len(process.between)
+def _gaps(process: Process) -> list[float]:
+    """Return the gaps, in s, without those in which next to nothing was done: a second pass, or a short loader's."""
+    each = sum(process.between) / max(1, len(process.between))
+    return [gap for gap in process.between if gap >= NOTHING * each]
+
+
+def _is_of_a_model(process: Process, gaps: int) -> bool:
+    """Return whether a model makes what the next pass is over, or is mostly what is at work there."""
+    feeds = sum(place.feeds for place in process.places) >= HALF * gaps
+    return feeds or bool(process.outside and process.outside[0].side == "model")
 
 
 def _finding(run: Features, process: Process) -> Finding:
-    share, each = process.in_loop[SPAN] / process.loop, median(process.between)
+    share, each = process.in_loop[SPAN] / process.loop, median(_gaps(process))
     line = process.outside[0] if process.outside else None
     width = doubt(run), unsteady(run)
     gain, least = (interval(1 / (1 - share * part), *width) for part in (1.0, HALF if line else 0.0))

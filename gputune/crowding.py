@@ -12,10 +12,12 @@ from gputune.enough import settled
 from gputune.features import Features, Process
 from gputune.figures import TINY, mean
 from gputune.finding import MOST, Speedup
-from gputune.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, UNTANGLED, Outlook, Setting
+from gputune.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, UNTANGLED, Outlook, Setting, unseen
 from gputune.replay import ALONE, Job, Work
+from gputune.workload import CROWD
 
 ELSEWHERE = 2.0  # times: what teams that fit the CPUs brought elsewhere (x1.3 to x5)
+WORTH = 1.1  # for how long a step takes fewer threads is not known
 MOST_ALONE = 2  # threads, and CPUs: with one of either nothing can be shared out
 WAITING = 0.03  # of the loop that a training is runnable without a CPU: below it, nobody stands in its way
 
@@ -37,18 +39,41 @@ def narrower(outlook: Outlook, numbers: Sequence[int] = CANDIDATES) -> Narrower 
     How long a step takes fewer threads is not known, for some of the CPU time of many they only wait in for each other:
     at the most all of that time is work, at the least no more than one of them had. Likely is the geometric mean.
     """
-    process, job = outlook.process, outlook.job
-    threads, cpus = process.precision.threads or 1, math.floor(outlook.run.machine.cpus / outlook.run.machine.ranks)
+    process, job, machine = outlook.process, outlook.job, outlook.run.machine
+    threads, cpus = process.precision.threads or 1, math.floor(machine.cpus / machine.ranks)
     if not process.on_host or min(threads, cpus) < MOST_ALONE or mean(s.width for s in job.steps) <= ALONE:
         return None
-    fitting = [workers for workers in numbers if workers <= cpus] or [numbers[0]]
+    if job.others >= CROWD or outlook.loader.company.training > 1:  # the CPUs are shared with more than these
+        return None
+    most = max(min(cpus, outlook.most_workers()), outlook.now.workers)
+    fitting = [workers for workers in numbers if cpus - threads < workers <= most]
     tried = {workers: max(1, min(threads - 1, cpus - workers)) for workers in fitting}
+    if not tried:
+        return None
     likely = {workers: _narrow(job, fewer, 0.5) for workers, fewer in tried.items()}
     lasts = {workers: outlook.altered(each).loop(_with(outlook, workers)) for workers, each in likely.items()}
     chosen = min(n for n, seconds in lasts.items() if seconds <= min(lasts.values()) * GOOD_ENOUGH)
     setting, fewer = _with(outlook, chosen), tried[chosen]
-    found, least, most = (outlook.gain(setting, _narrow(job, fewer, part)) for part in (0.5, 1.0, 0.0))
-    return Narrower(chosen, fewer, replace(found, high=max(found.high, most.likely)).down_to(least))
+    found, least, best = (outlook.gain(setting, _narrow(job, fewer, part)) for part in (0.5, 1.0, 0.0))
+    lacking = _narrow(replace(job, cpus=max(0.1, job.cpus - unseen(outlook.run, process, job))), fewer, 0.5)
+    found = replace(found, high=max(found.high, best.likely)).down_to(least)
+    return Narrower(chosen, fewer, found.down_to(outlook.gain(setting, lacking)))
+
+
+def for_more_workers(outlook: Outlook) -> Narrower | None:
+    """Return what more workers and fewer threads buy; None where it is not surely more than the loop as it is."""
+    found = narrower(outlook)
+    return found if found and found.workers > outlook.now.workers and _is_sure(found) else None
+
+
+def for_these_workers(outlook: Outlook) -> Narrower | None:
+    """Return what fewer threads buy beside these workers; None where that is not sure, or more are wanted as well."""
+    found = narrower(outlook, (outlook.now.workers,)) if outlook.now.workers else None
+    return found if found and _is_sure(found) and for_more_workers(outlook) is None else None
+
+
+def _is_sure(found: Narrower) -> bool:
+    return found.gain.likely >= WORTH and found.gain.sure > 1
 
 
 def _with(outlook: Outlook, workers: int) -> Setting:

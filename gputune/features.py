@@ -477,7 +477,7 @@ class Interpreted:
     """A line of the user's that runs plain Python, or waits at a queue: `share` of all looks.
 
     `calls` is the user's function that it calls, `side` where it stands: `inside` of a model, `between` its forward
-    pass and what follows, or "" elsewhere.
+    pass and what follows, or "" elsewhere; of a line between two passes `model`, if it mostly goes through one.
     """
 
     where: str
@@ -549,6 +549,7 @@ class Process:
     making: tuple[Doing, ...] = ()  # what making its batches is made of, most first
     making_stacks: int = 0  # that the shares of `making` are of
     letting_go: float = 0.0  # share of these at a line that asks for batches, with nothing under it: the last one goes
+    librarys: bool = False  # a library runs its loop, and calls the script
     sampler: str = ""  # the line of the script's at which a batch sampler of its own mostly is
     before_forward: tuple[float, ...] = ()  # s of a step before its first module call, spans left out, sampled steps
     on_weights: float | None = None  # share of these s in which torch works on the weights; None: nobody looked

@@ -1,5 +1,6 @@
 """What it buys to take work out of the training loop: to move it into the workers, or to leave it out."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -85,7 +86,9 @@ def made_by_more(run: Features, process: Process, share: float) -> tuple[float, 
     With how many times the pace the CPUs could feed: they do the same work then, only side by side, and what others use
     is theirs. How fast CPUs are that nobody has used yet is not known: at the low end each gives half.
     """
-    used = run.machine.job or process.cpu or TINY
+    used = run.machine.job or process.cpu or 0.0
+    if not used:  # it was not measured
+        return math.inf, share_left_out(run, process, share)
     free = max(0.0, run.machine.cpus - (run.machine.others or 0.0) - used)
     most, least = 1 + free / used, 1 + HALF * free / used
     gain = within(share_left_out(run, process, share), most)

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from gputune.aftermath import chilled
-from gputune.figures import mean
+from gputune.figures import TINY, mean
 
 BATCHES = 240  # replayed for one prediction: enough for bursts to show, about 2 ms of work
 MOST_BATCHES = 960  # where rare slow ones would be missed or met too often in fewer
@@ -65,7 +65,7 @@ class Work:
         if not self.tied:
             return share
         makers = makers if self.width > ALONE else 0
-        return float(share ** (min(TEAM, self.width) + makers))
+        return max(TINY, float(share ** (min(TEAM, self.width) + makers)))
 
 
 NOTHING = Work(0.0, 0.0)
@@ -268,7 +268,7 @@ class _Play:
         if self.step is None and (self.pins or self.handing < 0) and not self.meeting:
             self._receive()
         share = self.cpus / self.crowd if self.crowd > self.cpus else 1.0
-        together = share if self.step is None or self.getting else self.step.pace(share, len(self.running))
+        together = share if self.step is None or self.getting else self.step.pace(share, len(self.computers))
         at, event = self.until, self._handed
         if self.blocked and self.blocked[0][0] < at:
             at, event = self.blocked[0][0], self._woken

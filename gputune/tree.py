@@ -187,12 +187,16 @@ class Tree:
             self._silent.pop(guest.pid, None)
         elif guest.role == "worker":
             self.workers([guest.pid])
-        elif guest.state == "none":
-            self._tell([guest.pid], guest.role)
+        elif guest.state == "none" and not (guest.role == "other" and self._is_worker(guest.pid)):
+            self._tell([guest.pid], guest.role)  # whom the training has named meanwhile is one of its workers
         elif guest.role == "main" and self._roles.get(guest.pid) != "main":
             self._guests[guest.process] = guest
             if guest.state == "ring":
                 self._silent.setdefault(guest.pid, now())
+
+    def _is_worker(self, pid: int) -> bool:
+        member = self._members.get(pid)
+        return (self._told.get(pid) if member is None else member.role) == "worker"
 
     def _tell(self, pids: Iterable[int], role: Role) -> None:
         new = [pid for pid in pids if self._roles.get(pid) != role]

@@ -397,3 +397,8 @@ def test_a_maker_at_work_holds_up_the_thread() -> None:
 
 def test_without_workers_the_training_pins_by_itself() -> None:
     assert pinned(pins=[0.020]).seconds(0, 2) == pytest.approx(0.010 + 0.020 + STEP)
+
+
+def test_many_more_workers_than_cpus_can_be_replayed() -> None:
+    crowd = job(fetches=[Work(0.030, 0.0)], steps=[Work(0.010, 0.0, width=2.0)], cpus=2)
+    assert crowd.seconds(300, 2) > 0.015

@@ -71,7 +71,7 @@ class Gatherer:
             elif isinstance(reading, Note):
                 self._note(reading)
             elif isinstance(reading, Stack):
-                self.stacks.take(reading)
+                self.stacks.take(reading, looping=self._is_looping(reading.pid))
             elif isinstance(reading, Open) and reading.process in self._trainings:
                 self._trainings[reading.process].open = reading
 
@@ -117,6 +117,11 @@ class Gatherer:
             for note in self._early.pop(process, ()):
                 training.note(note.fields)
         return training
+
+    def _is_looping(self, pid: int) -> bool:
+        """Return whether the loop of a process has begun; of a worker, or where nobody hears the training, it has."""
+        heard = [g.process for g in self._guests.values() if g.pid == pid and g.role == "main" and g.state == "ring"]
+        return not heard or any(number in self._trainings and self._trainings[number].looping for number in heard)
 
     def _event(self, event: Event) -> None:
         record = event.record

@@ -26,6 +26,8 @@ Path: TypeAlias = tuple[Part, ...]
 
 MOST = 2000  # different paths kept
 LINES = 20  # lines told
+MODEL, MOSTLY = "model", 0.5  # of the stacks at a line that go through a model: then it is the model's
+NEARLY = 0.9  # of the stacks that train: evaluations may be called elsewhere
 TORCH = "/torch/"
 NO_STEP = ("lr_scheduler.py", "swa_utils.py")  # of torch/optim: what follows an optimizer's step
 # What no work on the weights goes through: a moving average of them is a line like any other, but for this.
@@ -115,6 +117,7 @@ class Behind(NamedTuple):
     stepping: float = 0.0
     plain: tuple[float, float] = (0.0, 0.0)
     outside: tuple[Interpreted, ...] = ()
+    librarys: bool = False
 
 
 class Paths:
@@ -141,7 +144,7 @@ class Paths:
         """Return what the stacks in the loop's function show; `loaderless` if no batches are asked for."""
         loop = self._loop()
         if loop is None:
-            return self._below_steps() if loaderless else Behind()
+            return self._below_steps() if loaderless else Behind(librarys=self.librarys)
         total = stepping = 0
         found = dict[Part, _Line]()
         below = all(loop.header <= number(step[len(loop.callers)]) for step in loop.steps)
@@ -165,19 +168,34 @@ class Paths:
 
     def _outside(self, loop: _Loop, *, below: bool) -> tuple[Interpreted, ...]:
         """Return the lines at which stacks lie between two passes, where no other loop does."""
-        found = Counter[tuple[Part, str]]()
+        found, models = Counter[tuple[Part, str]](), Counter[tuple[Part, str]]()
         others = {loop.beside(key.path) for key in self._counts if key.kind in ("next", "step")}
         for key, count in self._counts.items():
-            path = loop.outside(key.path) if key.kind == "" and key.model < 0 else ()
+            path = loop.outside(key.path) if key.kind == "" else ()
             if not path or path in others or (loop.at(key.path) and not below):
                 continue
             calls = next((function for function, file, _ in key.path[len(path) :] if not foreign(file)), "")
             found[path[-1], calls] += count
+            models[path[-1], calls] += count if key.model >= 0 else 0
         total = sum(found.values())
         return tuple(
-            Interpreted(where=place_of(part), function=part[0], share=count / total, calls=calls)
-            for (part, calls), count in found.most_common(LINES)
+            Interpreted(
+                where=place_of(line[0]),
+                function=line[0][0],
+                share=count / total,
+                calls=line[1],
+                side=MODEL if models[line] >= MOSTLY * count else "",
+            )
+            for line, count in found.most_common(LINES)
         )
+
+    @property
+    def librarys(self) -> bool:
+        """Return whether a library runs the loop: what asks for batches and what trains part in none of the user's."""
+        nexts = {key.path for key in self._counts if key.kind == "next"}
+        counts = {key: n for key, n in self._counts.items() if key.kind == "step" or (not key.kind and key.model >= 0)}
+        below = sum(n for key, n in counts.items() if any(_is_called_below(key.path, other) for other in nexts))
+        return bool(nexts) and below >= NEARLY * sum(counts.values()) > 0
 
     def _below_steps(self) -> Behind:
         """Return what the stacks show below the lines of all steps, wherever the loop is.
@@ -284,6 +302,12 @@ def place_of(part: Part) -> str:
 def foreign(file: str) -> bool:
     """Return whether a file is none of the user's own."""
     return "-packages/" in file or "/lib/python3" in file or file.startswith("<")
+
+
+def _is_called_below(path: Path, other: Path) -> bool:
+    """Return whether a stack goes on from another one's innermost line by way of a library, or ends there."""
+    depth = len(other)
+    return depth > 0 and path[:depth] == other and (len(path) == depth or foreign(path[depth][1]))
 
 
 def _is_below(part: Part, other: Part) -> bool:

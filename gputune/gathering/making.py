@@ -47,7 +47,7 @@ def doing(parts: Parts) -> tuple[str, str, str] | None:
     for function, file, line in reversed(parts[begins:]):
         for mark, kind, name in KNOWN:
             if mark in file:
-                return kind, name or function, _caller(parts) if kind == SERVED else ""
+                return kind, name or function, _caller(parts[begins:]) if kind == SERVED else ""
         if _is_own(file):
             return "own", function, place_of((function, file, line))
     return None

@@ -26,6 +26,7 @@ class Passes:
         self._ended = self._began = 0  # the latest end of a pass, and the first begin since; 0: none
         self._stepped = 0  # the latest step before that begin
         self._batches = 0  # since then
+        self._resumed = 0  # when the latest pass that another one came before began
 
     def ended(self, at: int) -> Gap | None:
         """Take the end of a pass (ns). Return the gap before it, where that was not settled yet."""
@@ -36,12 +37,17 @@ class Passes:
     def began(self, at: int) -> None:
         """Take the begin of a pass."""
         if self._ended and not self._began:
-            self._began, self._batches = at, 0
+            self._began = self._resumed = at
+            self._batches = 0
 
     def stepped(self, at: int) -> None:
         """Take a step of the optimizer that ended at `at` (ns)."""
         if not self._began or at <= self._began:
             self._stepped = at
+
+    def between(self, t0: int, t1: int) -> bool:
+        """Return whether the latest of such passes began between two times, in ns."""
+        return t0 < self._resumed <= t1
 
     def batch(self) -> Gap | None:
         """Take a batch. Return the gap that is known by now; none lies before one of a pass that went on meanwhile."""

@@ -106,6 +106,7 @@ class _Iterator:
     """An iterator that is alive: which loader it serves and where it stands."""
 
     loader: int
+    trains: bool  # it was made with gradients on
     moved: int  # when it was last made, reset or advanced, ns
     returned: int = 0  # t1 of its last next(), 0 before the first
     pauses: dict[str, int] = field(default_factory=dict)  # ns per span since then
@@ -330,6 +331,11 @@ class Training:
             loader.sampled(record.e, record.b)
 
     @property
+    def looping(self) -> bool:
+        """Return whether its loop has begun."""
+        return bool(self._loop_began)
+
+    @property
     def batches(self) -> int:
         """Return how many batches its loaders gave, those of evaluations included."""
         return sum(state.batches for state in self._loaders.values())
@@ -386,14 +392,14 @@ class Training:
         if loader is None:
             return
         self._begin(record.t0)
-        self._iterators[record.a] = _Iterator(record.b, record.t1)
+        self._iterators[record.a] = _Iterator(record.b, bool(record.e), record.t1)
         self._of[record.a] = record.b
         if len(self._iterators) > ALIVE:
             self._iterators.pop(min(self._iterators, key=lambda number: self._iterators[number].moved))
         if len(self._of) > LATE:
             self._of.pop(next(iter(self._of)))
         loader.epoch(record, (record.t0 - self.started) / NS, _picking(record, self._made))
-        if not loader.evaluates:
+        if record.e and not loader.evaluates:
             self._passes.began(record.t0)
         self._fed(self._rollouts.iterator(record))
 
@@ -420,6 +426,8 @@ class Training:
             self._settling.take(record.t1)
         iterator.returned = iterator.moved = record.t1
         iterator.pauses = {}
+        if not apart and iterator.trains and not loader.evaluates:
+            self._between(self._passes.ended(record.t1) if record.code & END else self._passes.batch())
         if not apart:
             self._advanced(loader, record)
         if record.code & END:
@@ -434,14 +442,14 @@ class Training:
         if self._asked and self.steps > WARM_UP:
             stepped, asked = self._stepped_before, self._asked
             worked = asked - stepped - self.ledger.covered(stepped, asked) if stepped > self._gotten_at else 0
-            self._afters.append(max(0, worked) / NS)
+            if not self._passes.between(stepped, asked):
+                self._afters.append(max(0, worked) / NS)
         self._asked, self._gotten_at, self._got = record.t0, self._got, record.t1
         self._stepped_before = self._rounds.last
 
     def _advanced(self, loader: LoaderState, record: Record) -> None:
         """Learn what a batch that the training waited for says of its loop: one of an evaluation nothing, as a rule."""
         if not loader.evaluates:
-            self._between(self._passes.ended(record.t1) if record.code & END else self._passes.batch())
             self._intervals.round(record.t1, self._done)
             self._rounds.by_batches = True  # it waited for one that was no evaluation's
             self._rollouts.trained(record.t1)
@@ -630,7 +638,9 @@ class Training:
         frames, samples = stacks.of(self.guest.pid)
         after = stacks.afterwork(self.guest.pid, loaderless=not self._rounds.by_batches)
         python = stacks.interpreted(self.guest.pid)
-        margins = _at_queues(python, loop, totals, inclusive, in_loop)
+        between = {line.where for line in after.outside}  # a queue that is asked there is no step's
+        waits = sum(line.share for line in python.gets if line.where not in between)
+        margins = _at_queues(waits, python.stacks, loop, totals, inclusive, in_loop)
         loaders = tuple(
             state.features(
                 cpu=cores,
@@ -710,6 +720,7 @@ class Training:
             beats=tuple(self._rounds.beats[WARM_UP:]),
             between=tuple(self._passes.owns),
             outside=after.outside,
+            librarys=after.librarys,
             on_weights=self._stretches.on_weights,
             on_device=self._stretches.on_device,
             backward=self._stretches.inside_backward,
@@ -818,19 +829,21 @@ def _seconds(spans: Mapping[str, int]) -> dict[str, float]:
     return {name: ns / NS for name, ns in spans.items()}
 
 
-def _at_queues(told: Told, loop: float, totals: dict[str, float], *others: dict[str, float]) -> dict[str, float]:
-    """Count as waiting at a queue of the script's own what the stacks show there, of a loop of so many s.
+def _at_queues(
+    share: float, stacks: int, loop: float, totals: dict[str, float], *others: dict[str, float]
+) -> dict[str, float]:
+    """Count as waiting at a queue of the script's own the share of so many stacks, of a loop of so many s.
 
     Return how sure that is: ± a share of all time, with 95 %.
     """
-    share, wall = sum(line.share for line in told.gets), sum(totals.values())
-    if told.stacks < LEAST_LOOKS or not share or not wall:
+    wall = sum(totals.values())
+    if stacks < LEAST_LOOKS or not share or not wall:
         return {}
     waited = min(totals["step"], share * loop)
     totals["step"] -= waited
     for spans in (totals, *others):
         spans["queue.wait"] = waited
-    margin = half_wilson(share, told.stacks) * loop / wall
+    margin = half_wilson(share, stacks) * loop / wall
     return {"queue.wait": margin, "step": margin}
 
 

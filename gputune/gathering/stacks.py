@@ -121,14 +121,15 @@ class Stacks:
         self._picks: dict[int, Counter[str]] = {}  # lines of batch samplers
         self.taken = 0
 
-    def take(self, stack: Stack) -> None:
-        """Take one stack, counted as often as it was seen."""
+    def take(self, stack: Stack, *, looping: bool = True) -> None:
+        """Take one stack, counted as often as it was seen; those taken before the loop say nothing of its lines."""
         parts = [_split(f) for f in stack.frames]
         asked = next((i for i, (_, file, _) in enumerate(parts) if any(mark in file for mark in LOADING)), None)
         spanned = _is_spanned(parts)
         kind = kind_of(parts, "next" if asked is not None else "span" if spanned else "")
         user = _users(parts)
-        self._looks.setdefault(stack.pid, Looks()).add(parts, stack.count, kind=kind, user=user, held=stack.held)
+        if looping:
+            self._looks.setdefault(stack.pid, Looks()).add(parts, stack.count, kind=kind, user=user, held=stack.held)
         if stack.held:
             return
         self.taken += stack.count
@@ -147,7 +148,8 @@ class Stacks:
         asker = _innermost(parts[:asked]) if asked is not None else None
         if asker is not None:
             own.asks(asker[:2])
-        self._paths.setdefault(stack.pid, Paths()).add(parts, stack.count, kind=kind, user=_users(parts[:asked]))
+        if looping:
+            self._paths.setdefault(stack.pid, Paths()).add(parts, stack.count, kind=kind, user=_users(parts[:asked]))
 
     def sampled(self, pid: int) -> Sampled:
         """Return where the time of a process went as its stacks tell it."""

@@ -56,3 +56,14 @@ def test_where_there_are_cpus_for_both_workers_alone_are_the_advice(run) -> None
     (finding,) = judge(on_threads(run(num_workers=0, **{**PICTURES, "cpus": 8})))
     assert finding.change == {"num_workers": 2} or finding.change["num_workers"] > 1
     assert "threads" not in finding.change
+
+
+def test_no_more_workers_are_named_than_find_room_for_their_batches(run) -> None:
+    tight = run(num_workers=0, cpu=0.5, step=0.3, step_cpu=0.3 * 16, cpus=16, batch_bytes=20 << 20, shm_free=100 << 20)
+    for finding in judge(on_threads(tight, threads=16)):
+        assert finding.change.get("num_workers", 0) <= 2
+
+
+def test_beside_strangers_nothing_is_said_of_threads(run) -> None:
+    for finding in judge(on_threads(run(num_workers=0, others=1.0, **PICTURES))):
+        assert "threads" not in finding.change

@@ -48,18 +48,10 @@ def test_names_the_function_and_what_moving_it_buys(run) -> None:
 
 
 def test_what_a_librarys_trainer_does_between_batches_is_no_preprocessing(run) -> None:
-    """Its hooks and progress bars: of the script there is only the line that calls it, which asks for batches."""
-    fit = Frame(where="train.py:188", function="main", share=0.3, compute=False, asks=True)
-    passes = replace(fit, share=0.5, compute=True)
     trained = run(num_workers=4, cpu=0.001, waits=(0.0005,), step=0.020, step_cpu=0.020, before_forward=(0.010,) * 30)
+    assert list(advise(trained))
     (process,) = trained.processes
-
-    def told(*frames: Frame) -> bool:
-        processes = (replace(process, frames=frames, stack_samples=100),)
-        return bool(list(advise(replace(trained, processes=processes))))
-
-    assert not told(passes, fit)
-    assert told(passes, fit, *WORK)
+    assert list(advise(replace(trained, processes=(replace(process, librarys=True),)))) == []
 
 
 def test_a_large_batch_that_goes_as_the_next_one_comes_is_no_preprocessing(run) -> None:

@@ -335,3 +335,39 @@ def test_lines_beside_the_call_of_the_loops_function_lie_between_passes_as_well(
     story.stack(main(38), "load (/home/me/data.py:3)", count=30)
     story.stack(main(41), "validate (/home/me/data.py:9)", CALL, count=30)  # a model's
     assert outside(story) == [("train.py:38", 1.0, "load")]
+
+
+def test_a_loop_that_a_library_runs_is_known_by_what_lies_below_the_line_that_calls_it(story) -> None:
+    story.iterator()
+    story.batch()
+    fit, run = main(40), f"FitLoop.advance ({LIB}/lightning/pytorch/loops/fit_loop.py:450)"
+    story.stack(fit, run, NEXT, count=20)
+    story.stack(fit, run, STEP, count=20)
+    story.stack(fit, run, CALL, "Net.training_step (/home/me/net.py:12)", CALL, count=40)
+    story.stack(fit, run, "Net.training_step (/home/me/net.py:14)", count=3)
+    assert story.features().processes[0].librarys
+
+
+def test_a_loop_below_a_progress_bar_is_the_scripts_own(story) -> None:
+    story.iterator()
+    story.batch()
+    story.stack(main(10), f"tqdm.__iter__ ({LIB}/tqdm/std.py:1181)", NEXT, count=20)
+    story.stack(main(15), STEP, count=20)
+    story.stack(main(12), CALL, count=20)
+    assert not story.features().processes[0].librarys
+
+
+def test_a_model_at_work_between_two_passes_is_told_as_that(story) -> None:
+    looped(story).stack(main(31), "sample (/home/me/gan.py:7)", CALL, count=60)
+    story.stack("<module> (/home/me/train.py:90)", count=10)
+    (process,) = story.features().processes
+    assert process.outside == ()  # below the loop in its own function: it may as well be behind the step
+    story.stack(main(5), "sample (/home/me/gan.py:7)", CALL, count=60)
+    (line,) = story.features().processes[0].outside
+    assert (line.where, line.side) == ("train.py:5", "model")
+
+
+def test_what_ran_before_the_loop_is_no_line_between_passes(story) -> None:
+    story.stack(main(5), NUMPY, count=500)
+    looped(story).stack(main(10), "get_loader (/home/me/data.py:62)", count=60)
+    assert outside(story) == [("train.py:10", 1.0, "get_loader")]

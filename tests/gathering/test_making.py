@@ -44,7 +44,7 @@ def test_where_no_batch_is_made_nothing_is_told(frames) -> None:
         ((INDEX, ITEM), ("own", "__getitem__", "data.py:12")),
         ((COLLATE, COLLATE), ("collate", "collate", "")),
         ((ITEM, SERVED, RECV), ("served", "a Manager", "data.py:12")),
-        ((INDEX, SERVED), ("served", "a Manager", "train.py:30")),
+        ((INDEX, SERVED), ("served", "a Manager", "")),
     ],
 )
 def test_the_innermost_frame_that_is_known_says_what_is_done(inside, found) -> None:

@@ -97,3 +97,32 @@ def test_a_pass_that_is_left_tells_nothing(passing) -> None:
     passing.iterator(2, fresh=True)
     passing.epoch(4, 2)
     assert between(passing) == ()
+
+
+def test_a_validation_whose_loader_is_built_anew_is_no_next_pass(passing) -> None:
+    for number in (3, 5):
+        passing.batch(number - 2, wait=0, end=True)
+        passing.loader(id=number + 50, where="val.py:9")
+        passing.iterator(number + 1, number + 50, grad=False, fresh=True)
+        began = passing.at
+        for _ in range(3):
+            passing.batch(number + 1)
+        passing.batch(number + 1, wait=0, end=True)
+        passing.at += 5
+        passing.record(Kind.SPAN, began - 1, passing.at, code=SpanCode.EVALUATION)
+        passing.at += 200
+        passing.iterator(number, fresh=True)
+        passing.epoch(4, number)
+    assert between(passing) == (200, 200) or all(199 <= ms <= 201 for ms in between(passing))
+
+
+def test_it_is_no_work_behind_the_last_step_as_well(passing) -> None:
+    for number in range(2, 6):
+        passing.batch(number - 1, wait=0, end=True)
+        passing.step(20)  # read ahead: the last batch is still to be trained on
+        passing.at += 200
+        passing.iterator(number, fresh=True)
+        passing.epoch(6, number)
+    (process,) = passing.features().processes
+    assert len(process.between) == 4
+    assert all(seconds < 0.1 for seconds in process.after_step)

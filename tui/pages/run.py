@@ -7,7 +7,7 @@ from pathlib import PurePath
 from gputune.document import FindingRow, LedgerRow, LoaderRow, ProcessRow, Verdict
 from gputune.features import COVERED
 from gputune.figures import apportion
-from gputune.finding import WITHOUT_EDIT
+from gputune.finding import TOGETHER, WITHOUT_EDIT
 from gputune.hygiene import MASK, clean, is_clean
 from gputune.scene import RunRow
 from gputune.tui import words
@@ -249,7 +249,13 @@ def next_commands(run: RunRow) -> list[str]:
     verdict = run.verdict
     found = []
     best = verdict.findings[0] if verdict is not None and verdict.findings else None
-    if best is not None and run.folder and best.change.keys() & WITHOUT_EDIT and run.state != "live":
+    if (
+        best is not None
+        and run.folder
+        and best.change.keys() & WITHOUT_EDIT
+        and not best.change.keys() & TOGETHER
+        and run.state != "live"
+    ):
         found.append(f"gputune prove {folder} {shlex.quote(clean(best.id, 60))}")
     if verdict is not None and verdict.loaders and (sweep := _sweep(run.command)):
         found.append(sweep)
