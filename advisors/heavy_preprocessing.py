@@ -52,7 +52,7 @@ def advise(run: Features) -> Iterator[Finding]:
         others = (run.machine.others or 0.0) / run.machine.ranks
         alone = _faster_alone(outlook) if others >= CROWD else 1.0
         full = (outlook.making_wanted + outlook.step_cpu) / outlook.job.cpus / outlook.per_batch * alone
-        if full < SATURATED and (others >= CROWD or not _computes(outlook)):
+        if full < SATURATED and (alone >= HELPED or not _computes(outlook)):
             continue  # it is the others who fill the CPUs, or nobody does
         workers, _persistent, more = outlook.best_workers()
         if workers > outlook.loader.num_workers and more.likely >= HELPED:

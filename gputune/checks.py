@@ -125,7 +125,7 @@ def guest(place: Place) -> Iterator[Check]:
             yield Check("guest", "missing", f"`{python}` did not run: {error}", "gputune doctor --python PATH")
             return
         heard = any(Path(rings).glob("*.hello"))
-    version, _, torch = done.stdout.strip().partition(" ")
+    version, _, torch = done.stdout.strip().rpartition("\n")[2].partition(" ")
     if done.returncode or not version:
         yield Check("guest", "missing", f"`{python}` is no Python that runs", "gputune doctor --python PATH")
     elif not heard:

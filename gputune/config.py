@@ -149,6 +149,9 @@ def _settings(file: Path, ignored: list[str]) -> Settings | None:
     except OSError as error:
         if file.name == SHARED:
             return None
+        if not opening.is_mine(file):
+            ignored.append(f"`{file}` is ignored: it cannot be read, and is not yours")
+            return None
         raise BadUsage(f"`{file}` cannot be read: {error}", hint=HINT) from None
     if file.name == SHARED and b"gputune" not in text:
         return None
@@ -167,7 +170,12 @@ def _held(file: Path) -> tuple[bytes, str]:
     """Return what a file holds, and why it may not be heeded: both of the file that is open, not of its name."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     why = _distrust(os.fstat(descriptor)) or _distrust(file.lstat())
-    return opening.content(descriptor, most=LARGEST), why
+    try:
+        return opening.content(descriptor, most=LARGEST), why
+    except OSError:
+        if not why:
+            raise
+        return b"gputune", why  # whatever it says, it is not heeded
 
 
 def _distrust(about: os.stat_result) -> str:

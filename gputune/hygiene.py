@@ -41,12 +41,15 @@ _NOTHING = r"(?:pass|print|return|raise|continue|break|none|true|false|null)\b" 
 _QUOTE = r"[bruf]{0,2}(?P<quote>\\?[\"'])"
 _VALUE = r"(?!\*\*\*)(?:(?!(?P=quote)).)+"  # to the quote that ends it
 _HEADS = (
+    rf"(?P<head>{_START}{_WORD}{_SIGN}[\[({{])(?!\*\*\*)[^\])}}]+",  # name=('…', '…'), to the bracket's end
     rf"(?P<head>{_START}{_WORD}\\?[\"']?\]?{_SIGN}{_QUOTE}){_VALUE}",  # name='…', environ["NAME"] = "…", {"name": "…"}
-    rf"(?P<head>{_START}{_WORD}\\?[\"']?\]?{_SIGN}\\?[\"']?)(?!\*\*\*|{_NOTHING})[^\s\"'&;]+",  # name=…
+    rf"(?P<head>{_START}{_WORD}\\?[\"']?\]?{_SIGN}\\?[\"']?)(?!\*\*\*|[\[({{]|{_NOTHING})[^\s\"'&;]+",  # name=…
     rf"(?P<head>{_START}-{{1,2}}{_WORD}\s+{_QUOTE}){_VALUE}",  # --name '…'
     rf"(?P<head>{_START}-{{1,2}}{_WORD}\s+)(?!-|\*\*\*)[^\s\"']+",
     rf"(?P<head>\b(?:setdefault|putenv|setenv|setattr)\([^\"'()]{{0,80}}[\"']{_WORD}[\"']\s*,\s*{_QUOTE}){_VALUE}",
     rf"(?P<head>\blogin\(\s*(?:\w{{1,20}}\s*=\s*)?{_QUOTE}){_VALUE}",  # login('…'), login(key='…')
+    rf"(?P<head>\blogin\([^()]{{1,120}},\s*(?:\w{{1,20}}\s*=\s*)?{_QUOTE}){_VALUE}",  # login('me', '…')
+    r"(?P<head>\bwandb\s+login\s+(?:--?[\w\-]+\s+){0,4})(?!-|\*\*\*)[^\s\"']+",
     r"(?P<head>\b(?:proxy-)?(?:authorization|(?:set-)?cookie)\s*:\s*)(?!\*\*\*)[^\"'\r\n]+",  # a header, to its end
     r"(?P<head>\b(?:bearer|basic|token)\s+)[\w.~+/=\-]{8,}",
     r"(?P<head>[a-z0-9+.\-]://[^\s/:@]*:)[^\s/]+(?=@)",  # a password may hold an @

@@ -1,6 +1,6 @@
 """A recording judged again: by this gputune, on this machine, also while the run still goes on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,8 @@ Beside: TypeAlias = Callable[[list[Reading]], None]
 Lost: TypeAlias = dict[str, str] | None
 
 FINDINGS = "findings.json"
+# Tables without which what is left would say something false: that nothing waits, or that there is one CPU.
+NEEDED = frozenset({"samples", "batches", "fetches", "events", "spans", "steps"})
 RECORDING = "recording"  # as a word for what could not be measured: files of it that are damaged
 
 
@@ -78,7 +80,8 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
         if tuned.tried_from_s is not None:
             before = _relived(folder, Way(tuned.tried_from_s, lost=way.lost))[0]
     perhaps: list[Finding] = []
-    found = judging.judge(alike(before, since, features), failed, perhaps)
+    gone = _gone(features, way.lost or {})
+    found = [] if gone else judging.judge(alike(before, since, features), failed, perhaps)
     findings, perhaps = judging.with_tried(found, perhaps, tuned)
     verdict = build(
         features,
@@ -89,9 +92,19 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
         price=_price(folder) if price is None else price,
         tuned=tuned,
     )
+    if gone:
+        verdict = msgspec.structs.replace(verdict, abstained=f"{gone} of the recording cannot be read")
     if guests or until is not None or known.sighted is None:
         return verdict
     return msgspec.structs.replace(verdict, sighted=known.sighted)
+
+
+def _gone(features: Features, lost: Mapping[str, str]) -> str:
+    """Return which tables that predictions rest on cannot be read, in words; what is left of a run says too little."""
+    gone = {file.partition("/")[0] for file in lost} & NEEDED
+    if features.machine.memory_total is None and any(process.loop for process in features.processes):
+        gone.add("samples")  # not even the machine's own facts are there
+    return " and ".join(f"`{name}`" for name in sorted(gone))
 
 
 def relive(folder: Path) -> tuple[Features, list[Guest]]:

@@ -57,6 +57,16 @@ def test_somebody_elses_file_is_ignored_and_said_and_the_next_one_counts(
     assert found.unknown == (f"`{here / name}` is ignored: it is user {OTHER}'s",)
 
 
+def test_somebody_elses_file_holds_nobody_up_however_large_it_is(
+    ask: Ask, theirs: Callable[[Path], None], tmp_path: Path
+) -> None:
+    with (tmp_path / "gputune.toml").open("wb") as file:
+        file.truncate(3 << 20)
+    theirs(tmp_path / "gputune.toml")
+    found = ask(tmp_path)
+    assert found.unknown == (f"`{tmp_path / 'gputune.toml'}` is ignored: it is user {OTHER}'s",)
+
+
 @pytest.mark.parametrize("mode", [0o646, 0o666, 0o664])
 def test_a_file_that_others_may_write_is_ignored_and_said(
     ask: Ask, tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from gputune.recording.folder import RUN
 from gputune.sample import Json
 
 SCHEMA_VERSION = 1
+FINDINGS = "findings.json"  # beside it, once the run is over
 LONGEST = 1 << 62  # ns, 146 years: with a time of the monotonic clock it is still a 64-bit number
 
 
@@ -19,10 +20,11 @@ class NotARun(GputuneError):  # noqa: N818 - named for what happened
 
     def __init__(self, folder: Path, why: str, *, mistyped: bool = False) -> None:
         self.status = BadUsage.status if mistyped else GputuneError.status
-        super().__init__(
-            f"`{folder}` is no run folder: {why}",
-            hint="`gputune watch` names the folder of a run; it holds a `run.json`",
-        )
+        verdict = Path(folder, FINDINGS)
+        hint = "`gputune watch` names the folder of a run; it holds a `run.json`"
+        if verdict.is_file():
+            hint = f"copy the run folder again; the verdict at the end of the run is in `{verdict}`"
+        super().__init__(f"`{folder}` is no run folder: {why}", hint=hint)
 
 
 class Damaged(GputuneError):  # noqa: N818 - as above

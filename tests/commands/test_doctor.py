@@ -42,6 +42,15 @@ def test_the_guest_reaches_this_interpreter(machine: Place) -> None:
     assert sys.executable in row.says
 
 
+def test_what_a_sitecustomize_prints_is_no_version(machine: Place, tmp_path: Path) -> None:
+    chatty = tmp_path / "python"
+    chatty.write_text(f'#!/bin/sh\necho SITECUSTOMIZE\nexec {sys.executable} "$@"\n')
+    chatty.chmod(0o755)
+    (row,) = checks.guest(Place(python=str(chatty)))
+    assert "SITECUSTOMIZE" not in row.says
+    assert row.says.startswith(f"Python {sys.version_info[0]}.{sys.version_info[1]} at ")
+
+
 def test_an_interpreter_that_shuts_the_guest_out_is_said(machine: Place, tmp_path: Path) -> None:
     isolated = tmp_path / "python"
     isolated.write_text(f'#!/bin/sh\nexec {sys.executable} -I "$@"\n')

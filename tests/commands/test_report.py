@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,6 +86,32 @@ def test_one_damaged_table_costs_that_table(gputune: Run, run: Path) -> None:
     assert "the verdict at the end of the run is in `run/findings.json`" in done.stderr
     told = json.loads(gputune("report", run.name, "--json").stdout)["unavailable"]
     assert {"probe": "recording", "why": "fetches/00001.parquet is damaged"}.items() <= told[-1].items()
+
+
+@pytest.mark.parametrize("name", ["samples", "batches", "fetches"])
+def test_without_what_predictions_rest_on_nothing_is_predicted(gputune: Run, run: Path, name: str) -> None:
+    file = next((run / name).iterdir())
+    file.write_bytes(file.read_bytes()[:-10])
+    told = json.loads(gputune("report", run.name, "--json").stdout)
+    assert (told["findings"], told["perhaps"]) == ([], [])
+    assert told["abstained"] == f"`{name}` of the recording cannot be read"
+    done = gputune("report", run.name)
+    assert f"`{name}` of the recording cannot be read" in done.stdout
+    assert "nothing" not in done.stdout
+
+
+def test_a_recording_whose_samples_are_gone_predicts_nothing(gputune: Run, run: Path) -> None:
+    shutil.rmtree(run / "samples")
+    told = json.loads(gputune("report", run.name, "--json").stdout)
+    assert told["abstained"] == "`samples` of the recording cannot be read"
+
+
+def test_a_damaged_run_json_leads_to_the_verdict_that_was_kept(gputune: Run, run: Path) -> None:
+    (run / "findings.json").write_bytes(b"{}")
+    (run / "run.json").write_bytes(b"{")
+    done = gputune("report", run.name)
+    assert done.returncode == 1
+    assert "is in `run/findings.json`" in done.stderr
 
 
 def test_without_its_batches_a_run_is_damaged_and_no_run_without_a_training(gputune: Run, run: Path) -> None:
