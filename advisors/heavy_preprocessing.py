@@ -52,7 +52,7 @@ def advise(run: Features) -> Iterator[Finding]:
         others = (run.machine.others or 0.0) / run.machine.ranks
         alone = _faster_alone(outlook) if others >= CROWD else 1.0
         full = (outlook.making_wanted + outlook.step_cpu) / outlook.job.cpus / outlook.per_batch * alone
-        if full < SATURATED and (alone >= HELPED or not _computes(outlook)):
+        if full < SATURATED and (_fill(outlook, others, alone) or not _computes(outlook)):
             continue  # it is the others who fill the CPUs, or nobody does
         workers, _persistent, more = outlook.best_workers()
         if workers > outlook.loader.num_workers and more.likely >= HELPED:
@@ -62,6 +62,11 @@ def advise(run: Features) -> Iterator[Finding]:
         if outlook.now.workers and outlook.best_prefetch()[1].likely >= HELPED:
             continue  # there is time to make batches in, between the bursts
         yield _finding(outlook, _why(outlook, full, others, alone), {"cpus_full": full, "cpus_others": others})
+
+
+def _fill(outlook: Outlook, others: float, alone: float) -> bool:
+    """Return whether others may be in the way of who makes the batches: of the training itself only as it queues."""
+    return others >= CROWD and (outlook.now.workers > 0 or alone >= HELPED)
 
 
 def _computes(outlook: Outlook) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from gputune import judging, opening, recording
-from gputune.document import Sighted, Tuned
+from gputune.document import RECORDING, Sighted, Tuned
 from gputune.errors import GputuneError
 from gputune.events import Event
 from gputune.features import Features
@@ -30,7 +30,6 @@ Lost: TypeAlias = dict[str, str] | None
 FINDINGS = "findings.json"
 # Tables without which what is left would say something false: that nothing waits, or that there is one CPU.
 NEEDED = frozenset({"samples", "batches", "fetches", "events", "spans", "steps"})
-RECORDING = "recording"  # as a word for what could not be measured: files of it that are damaged
 
 
 class Way(NamedTuple):
@@ -80,7 +79,7 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
         if tuned.tried_from_s is not None:
             before = _relived(folder, Way(tuned.tried_from_s, lost=way.lost))[0]
     perhaps: list[Finding] = []
-    gone = _gone(features, way.lost or {})
+    gone = _gone(way.lost or {})
     found = [] if gone else judging.judge(alike(before, since, features), failed, perhaps)
     findings, perhaps = judging.with_tried(found, perhaps, tuned)
     verdict = build(
@@ -99,11 +98,9 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
     return msgspec.structs.replace(verdict, sighted=known.sighted)
 
 
-def _gone(features: Features, lost: Mapping[str, str]) -> str:
+def _gone(lost: Mapping[str, str]) -> str:
     """Return which tables that predictions rest on cannot be read, in words; what is left of a run says too little."""
     gone = {file.partition("/")[0] for file in lost} & NEEDED
-    if features.machine.memory_total is None and any(process.loop for process in features.processes):
-        gone.add("samples")  # not even the machine's own facts are there
     return " and ".join(f"`{name}`" for name in sorted(gone))
 
 
@@ -128,6 +125,8 @@ def _relived(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
     if (folder / MARK).is_file():
         return _crew(folder, way)
     features, guests = _one(folder, read(folder), way)
+    if way.lost is not None and (folder / "batches").is_dir() and not (folder / "samples").is_dir():
+        way.lost.setdefault("samples", "it is not there")
     if not way.lost:
         return features, guests
     said = [features.unavailable.get(RECORDING, ""), *(f"{file} is damaged" for file in way.lost)]

@@ -11,7 +11,7 @@ from textwrap import wrap
 
 from gputune.advised import AT
 from gputune.device_ledger import UNKNOWN
-from gputune.document import TRIED, DeviceRow, FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
+from gputune.document import RECORDING, TRIED, DeviceRow, FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
 from gputune.events import AROUND_LOOP
 from gputune.features import COVERED
 from gputune.figures import duration
@@ -168,6 +168,8 @@ def _abstained(verdict: Verdict) -> str:
     if verdict.exit_code:
         seen = f"{verdict.batches:,} batch{'' if verdict.batches == 1 else 'es'}"
         return f"the command {ending.failed(verdict)} after {seen}, too few to predict anything from"
+    if any(row.probe == RECORDING for row in verdict.unavailable):
+        return verdict.abstained
     return f"{verdict.abstained}; let it run longer"
 
 

@@ -105,7 +105,6 @@ def test_a_secret_is_masked_wherever_it_stands(arguments) -> None:
         "huggingface_hub.login('me@x.org', '{}')",
         "requests.get(u, auth=('{}', '{}'))",
         "api_keys = ['{}', '{}']",
-        "true; wandb login --relogin {}",
         "wandb.login(key = r'{}')",
         "huggingface_hub.login('{}')",
         'login("{}")',
@@ -178,6 +177,14 @@ def test_a_secret_in_code_or_in_a_shells_line_is_masked(code: str) -> None:
         masked = " ".join(mask(arguments))
         assert SECRET not in masked
         assert "***" in masked or not words
+
+
+def test_a_key_that_a_shell_line_logs_in_with_is_masked() -> None:
+    assert mask(["bash", "-c", "true; wandb login --relogin 0123abcd"]) == (
+        "bash",
+        "-c",
+        "true; wandb login --relogin ***",
+    )
 
 
 @pytest.mark.parametrize(
