@@ -20,11 +20,11 @@ Sources: Python's documentation, "multiprocessing", Managers and "Sharing state 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.features import Features
+from gputune.features import SERVED, Features
 from gputune.figures import TINY, mean
 from gputune.finding import Finding, Speedup
 from gputune.prediction import HALF, Outlook, outlooks
-from gputune.remedies import SERVED, served
+from gputune.remedies import served
 from gputune.replay import Job, Work
 
 CHECKLIST = ("data loading", "1.4")

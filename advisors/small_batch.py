@@ -43,9 +43,7 @@ LITTLE = 0.08  # of the loop before the model, or after the optimizer: less is w
 LEAST_FILLED = 1 / 132  # one multiprocessor of the largest devices: no kernel keeps less busy
 PAUSES = (*STOPPING, "collective")
 FEW = 4  # samples: a batch of more is chosen for what it learns, one of fewer is what once fitted
-UPDATING = (
-    0.25  # of the loop between backward pass and optimizer's end: below it, four times the batch buys less than x1.25
-)
+UPDATING = 0.25  # of the loop, from backward pass to optimizer's end: less brings under x1.25 with four times the batch
 TIMES = 4  # the batch that is advised on a host
 
 

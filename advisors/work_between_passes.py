@@ -21,7 +21,7 @@ Sources: the checklist of causes in docs/causes.md (preprocessing coupled with t
 from collections.abc import Iterator
 from statistics import median
 
-from gputune.features import Features, Process
+from gputune.features import MODEL, Features, Process
 from gputune.finding import Finding
 from gputune.prediction import doubt, interval, unsteady
 
@@ -52,7 +52,7 @@ def _gaps(process: Process) -> list[float]:
 def _is_of_a_model(process: Process, gaps: int) -> bool:
     """Return whether a model makes what the next pass is over, or is mostly what is at work there."""
     feeds = sum(place.feeds for place in process.places) >= HALF * gaps
-    return feeds or bool(process.outside and process.outside[0].side == "model")
+    return feeds or bool(process.outside and process.outside[0].side == MODEL)
 
 
 def _finding(run: Features, process: Process) -> Finding:

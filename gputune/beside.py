@@ -21,11 +21,12 @@ from gputune.launch import family, folders
 from gputune.launch.link import Started
 from gputune.launch.run import Run, Wishes
 from gputune.recorder.life import Life
+from gputune.recording.folder import FINDINGS
 from gputune.sample import now
 
 CODE = "from gputune.beside import main; main()"
 LONGEST_S = 30 * 86400.0  # s that a trial is recorded at the most
-LIVE, FINDINGS = "live.json", "findings.json"
+LIVE = "live.json"
 MOST = 256 << 20  # B of a recording that are handed over
 END_S = 20.0  # s that a recorder gets to say what it has found
 

@@ -7,6 +7,7 @@ has no CPU, the others wait for it.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from gputune.enough import settled
 from gputune.features import Features, Process
@@ -31,13 +32,13 @@ class Narrower:
     gain: Speedup
 
 
-def narrower(outlook: Outlook, numbers: Sequence[int] = CANDIDATES) -> Narrower | None:
+@lru_cache(maxsize=8)  # three advisors ask the same
+def narrower(outlook: Outlook, numbers: tuple[int, ...] = CANDIDATES) -> Narrower | None:
     """Return what fewer threads in the step buy, with one of these `numbers` of workers that fit the CPUs beside it.
 
-    None where the step is no team's.
-
-    How long a step takes fewer threads is not known, for some of the CPU time of many they only wait in for each other:
-    at the most all of that time is work, at the least no more than one of them had. Likely is the geometric mean.
+    None where the step is no team's. How long a step takes fewer threads is not known, for some of the CPU time of many
+    they only wait in for each other: at the most all of that time is work, at the least no more than one of them had.
+    Likely is the geometric mean.
     """
     process, job, machine = outlook.process, outlook.job, outlook.run.machine
     threads, cpus = process.precision.threads or 1, math.floor(machine.cpus / machine.ranks)

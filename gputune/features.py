@@ -320,6 +320,10 @@ class Frame:
     asks: bool = False
 
 
+SERVED = "served"  # a kind of `Doing`
+MODEL = "model"  # a side of `Interpreted`
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doing:
     """What stacks met while batches were made: by workers, or by the training itself where there are none.

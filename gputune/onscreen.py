@@ -21,7 +21,7 @@ from gputune.feeds.places import identity
 from gputune.hygiene import clean
 from gputune.isolation import own_python
 from gputune.launch import folders, signals
-from gputune.rejudging import FINDINGS
+from gputune.recording.folder import FINDINGS
 from gputune.report import streams
 from gputune.report import terminal as report
 from gputune.scene import Feed

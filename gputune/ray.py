@@ -19,11 +19,12 @@ from typing import Any
 import msgspec
 
 from gputune import clusters
-from gputune.beside import FINDINGS, Host, arrive
+from gputune.beside import Host, arrive
 from gputune.clusters import Node
 from gputune.document import Verdict
 from gputune.launch import folders
 from gputune.launch.descriptors import say
+from gputune.recording.folder import FINDINGS
 
 KEY = "gputune"  # in a trial's results
 # What is told of a trial: the same names from its first result on, for a table's head is written then.

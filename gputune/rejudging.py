@@ -18,6 +18,7 @@ from gputune.gathering import Gatherer
 from gputune.joining import Part, joined
 from gputune.launch.job import MARK, seats
 from gputune.recording.about import Damaged, NotARun, read
+from gputune.recording.folder import FINDINGS
 from gputune.sample import Guest, Json, Reading, Sample, Stack
 from gputune.units import NS
 from gputune.verdict import Overhead, Verdict, build
@@ -27,7 +28,6 @@ About: TypeAlias = dict[str, Json]
 Beside: TypeAlias = Callable[[list[Reading]], None]
 Lost: TypeAlias = dict[str, str] | None
 
-FINDINGS = "findings.json"
 # Tables without which what is left would say something false: that nothing waits, or that there is one CPU.
 NEEDED = frozenset({"samples", "batches", "fetches", "events", "spans", "steps"})
 

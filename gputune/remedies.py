@@ -7,7 +7,7 @@ so each is told with its gain, and the user chooses.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gputune.features import Loader
+from gputune.features import SERVED, Loader
 from gputune.figures import mean, size, wilson
 from gputune.finding import Speedup
 from gputune.handing import STACK_RATE, STACKED_S
@@ -23,7 +23,6 @@ SMALL = 65536  # B of a sample: a call on so little takes about as long as one o
 MADE = 0.1  # of making a batch that is no indexing and collating: with less, its samples are tensors already
 ROOM = 0.5  # of the memory that is free: what of it a data set may take for good
 NOTABLE = 0.1  # of making a batch: from here on calls to another process are a cause by themselves
-SERVED = "served"
 OWN, DECODE, TRANSFORM = (frozenset({kind}) for kind in ("own", "decode", "transform"))
 GUIDED = TRANSFORM | {"index", "between", "collate"}  # what can be done for a whole batch as well
 

@@ -16,8 +16,8 @@ from gputune.errors import BadUsage
 from gputune.hygiene import clean
 from gputune.launch import values
 from gputune.recording import lean
-from gputune.recording.folder import RUN
-from gputune.rejudging import FINDINGS, Way, rejudge
+from gputune.recording.folder import FINDINGS, RUN
+from gputune.rejudging import Way, rejudge
 from gputune.report.packed import render as render_packed
 from gputune.report.streams import colour_wanted, encodable
 from gputune.report.terminal import render

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from gputune.features import Afterwork, Interpreted
+from gputune.features import MODEL, Afterwork, Interpreted
 from gputune.gathering import sampled
 
 Part: TypeAlias = tuple[str, str, str]  # function, file, line
@@ -26,7 +26,7 @@ Path: TypeAlias = tuple[Part, ...]
 
 MOST = 2000  # different paths kept
 LINES = 20  # lines told
-MODEL, MOSTLY = "model", 0.5  # of the stacks at a line that go through a model: then it is the model's
+MOSTLY = 0.5  # of the stacks at a line that go through a model: then it is the model's
 NEARLY = 0.9  # of the stacks that train: evaluations may be called elsewhere
 TORCH = "/torch/"
 NO_STEP = ("lr_scheduler.py", "swa_utils.py")  # of torch/optim: what follows an optimizer's step

@@ -3,11 +3,10 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from gputune.features import Doing
+from gputune.features import SERVED, Doing
 from gputune.gathering.afterwork import place_of
 
 FETCHER = "torch/utils/data/_utils/fetch.py"
-SERVED = "served"  # by another process, which one call at a time is sent to
 # a part of a file's path, the kind of work, and what it is called; an empty name: by the library's own function
 KNOWN: tuple[tuple[str, str, str], ...] = (
     ("/PIL/", "decode", "PIL"),

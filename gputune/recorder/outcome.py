@@ -13,11 +13,11 @@ from gputune.gathering import Gatherer
 from gputune.hygiene import clean
 from gputune.launch.link import Ended
 from gputune.launch.run import Run
+from gputune.recording.folder import FINDINGS
 from gputune.sample import Guest
 from gputune.verdict import Overhead, Verdict, build, to_json
 from gputune.windowing import alike
 
-FINDINGS = "findings.json"
 WIDTH = 80  # columns where stderr is no terminal
 
 

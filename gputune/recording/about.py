@@ -7,11 +7,10 @@ from pathlib import Path
 from gputune import opening
 from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
-from gputune.recording.folder import RUN
+from gputune.recording.folder import FINDINGS, RUN
 from gputune.sample import Json
 
 SCHEMA_VERSION = 1
-FINDINGS = "findings.json"  # beside it, once the run is over
 LONGEST = 1 << 62  # ns, 146 years: with a time of the monotonic clock it is still a 64-bit number
 
 

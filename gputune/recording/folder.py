@@ -17,6 +17,7 @@ from pathlib import Path
 from gputune import opening
 
 RUN = "run.json"
+FINDINGS = "findings.json"  # beside it, once the run is over
 TABLES = ("samples", "batches", "fetches", "steps", "gaps", "spans", "events", "notes", "stacks")
 _FRAMES = re.compile(r"frames-(\d{5,})")
 _TABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
