@@ -52,6 +52,7 @@ API cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
 API cudaError_t cudaEventCreate(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, 0); }
 
 API cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    if (is_forked()) return fail(cudaErrorInitializationError);
     pthread_mutex_lock(&lock);
     take_out((struct event *)event);
     pthread_mutex_unlock(&lock);

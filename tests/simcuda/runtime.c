@@ -90,6 +90,7 @@ cudaError_t context(void) {
 }
 
 int has_context(int device) { return contexts[device]; }
+int is_forked(void) { return forked; }
 
 API cudaError_t cudaGetDeviceCount(int *count) {
     begin();
@@ -100,7 +101,7 @@ API cudaError_t cudaGetDeviceCount(int *count) {
     return *count ? cudaSuccess : fail(cudaErrorNoDevice);
 }
 
-API cudaError_t cudaGetDevice(int *device) { return *device = current, cudaSuccess; }
+API cudaError_t cudaGetDevice(int *device) { return forked ? fail(cudaErrorInitializationError) : (*device = current, cudaSuccess); }
 
 API cudaError_t cudaSetDevice(int device) {
     begin();

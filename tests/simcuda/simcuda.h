@@ -44,6 +44,7 @@ cudaError_t fail(cudaError_t error);      /* remembers it for cudaGetLastError *
 cudaError_t because(int64_t sim);         /* fail() for a negative answer of the engine */
 cudaError_t context(void);                /* makes the current device's context, as the first use does */
 int has_context(int device);
+int is_forked(void);                      /* nothing can be done with CUDA here, not even let go of what the parent made */
 void begin(void);                         /* reads the environment, once */
 
 /* devices.c */

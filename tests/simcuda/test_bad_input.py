@@ -216,6 +216,23 @@ def test_a_fork_after_cuda_was_used(machine: Maker) -> None:
     assert "did not use CUDA: it was forked from a process that had used CUDA" in report
 
 
+CHILDREN = """
+def each(n):
+    torch.cuda._sleep(10_000_000)
+    if n % 10 == 5:
+        child = os.fork()
+        if not child: sys.exit(7) if n > 20 else os._exit(7)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+train(each=each)
+"""
+
+
+def test_children_that_are_forked_while_a_step_is_timed(machine: Maker) -> None:
+    ended, verdict, _ = both(machine, CHILDREN)
+    assert ended.out.count("7\n") > 3
+    assert verdict["failures"] == []
+
+
 def test_memory_errors_and_mig_slices(machine: Maker) -> None:
     def act(cards: Any, folder: Path) -> None:
         cards.set(mig=1)

@@ -40,6 +40,19 @@ def test_a_forked_child_cannot_use_cuda(machine: Maker) -> None:
     assert machine().run(code) == ["3", "True"]
 
 
+def test_an_event_that_a_forked_child_lets_go_of_ends_it(machine: Maker) -> None:
+    code = """
+        event = mark()
+        pid = os.fork()
+        if not pid:
+            os.close(2)
+            del event
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    """
+    assert machine().run(code) == ["-6"]  # as seen on an H100, torch 2.11: CUDA error: initialization error
+
+
 SECOND = "GPU-51a9a1e0-0000-4000-8000-000000000001"
 
 

@@ -13,6 +13,8 @@ and ends on another is not, and a training that moves on is timed from its next 
 """
 
 import collections
+import ctypes
+import os
 import sys
 import time
 
@@ -35,12 +37,21 @@ clock = None
 
 
 class Mark:
-    """An event on a stream: `t` is when the host recorded it, ns, `at` when it passed by the device's clock."""
+    """An event on a stream: `t` is when the host recorded it, ns, `at` when it passed by the device's clock.
 
-    __slots__ = ("at", "event", "t")
+    In a child that was forked nothing can be done with CUDA. torch lets go of an event by asking for the current device,
+    and where that fails it ends the process. So a child keeps for good what its parent had recorded.
+    """
+
+    __slots__ = ("at", "event", "pid", "t")
 
     def __init__(self, event):
         self.event, self.t, self.at = event, 0, 0
+        self.pid = os.getpid()
+
+    def __del__(self, getpid=os.getpid, keep=ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))):
+        if getpid() != self.pid:
+            keep(self.event)
 
 
 class Clock:
