@@ -1,17 +1,20 @@
 """The day's trainings: `training.py KIND [--num-workers N] [--pin-memory 1] [--depth N] [--truth] [--syncs]`.
 
 An ordinary loop that knows nothing of gputune. It prints one JSON object: samples/s and s a step of the timed steps,
-the device caught up at both ends. `GPU_DAY_SECONDS`: how long these last. With `--truth` it says what torch.profiler
-(CUPTI) saw of the device's work in a few steps or, under the simulated runtime, when these were, so that its trace can
-be read. With `--syncs` torch says of every synchronization that somebody asks for, from whatever thread.
+the device caught up at both ends. `GPU_DAY_SECONDS`: how long these last. With `--truth` it says how long the device
+takes for a step that is queued as a whole before it begins, without copies, and what torch.profiler (CUPTI) saw of its
+kernels; or, under the simulated runtime, when these steps were, so that its trace can be read.
+With `--syncs` torch says of every synchronization that somebody asks for, from whatever thread.
 """
 
 import argparse
 import json
 import os
+import statistics
 import time
 import warnings
 from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -22,6 +25,9 @@ TRUE = 40  # steps that the profiler sees: it slows the host, so it sees few
 SIDE = 192
 ENDLESS = 10_000_000
 KINDS = ("device", "tiny", "item", "pageable", "pinned", "starved", "images", "short")
+JOINED = ("item", "pageable")  # the host waits within a step: it cannot be queued as a whole
+HELD = 20  # steps that are
+CYCLES = 20_000_000  # of torch.cuda._sleep, by which its rate is measured
 
 
 class Kept(Dataset):
@@ -137,8 +143,8 @@ def warmed(steps: Iterator[int]) -> None:
     torch.cuda.synchronize()
 
 
-def truth(steps: Iterator[int]) -> dict[str, object]:
-    """Return what a profiler says of the device's work in a step, ns, or when the steps were."""
+def truth(steps: Iterator[int], kind: str) -> dict[str, float]:
+    """Return what the device works in a step, ns, or when the steps were."""
     warmed(steps)
     if os.environ.get("SIMCUDA_TRACE"):
         t0 = time.monotonic_ns()
@@ -146,19 +152,49 @@ def truth(steps: Iterator[int]) -> dict[str, object]:
             next(steps)
         torch.cuda.synchronize()
         return {"t0": t0, "t1": time.monotonic_ns(), "steps": TRUE}
+    found = profiled(steps)
+    return found if kind in JOINED else {**found, "compute": queued(steps) - found["copied"]}
+
+
+def profiled(steps: Iterator[int]) -> dict[str, float]:
+    """Return what CUPTI says of a step: ns of `kernels`, without what one waits for the next, and of `copied`."""
     profiler = torch.profiler
     with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as seen:
         for _ in range(TRUE):
             next(steps)
         torch.cuda.synchronize()
     on_device = [e for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA]
-    work = [e for e in on_device if "HtoD" not in e.name and "DtoH" not in e.name]
-    if not work:
+    copies = [e for e in on_device if "HtoD" in e.name or "DtoH" in e.name]
+    work, copied = (1e3 * sum(e.time_range.elapsed_us() for e in each) / TRUE for each in (on_device, copies))
+    if not work > copied:
         raise SystemExit("torch.profiler saw no kernel: CUPTI is not to be had here")
-    return {"compute": 1e3 * sum(e.time_range.elapsed_us() for e in work) / TRUE, "kernels": len(work) / TRUE}
+    return {"compute": work - copied, "kernels": work - copied, "copied": copied}
 
 
-def synchronizations(steps: Iterator[int], seconds: float) -> dict[str, int]:
+def queued(steps: Iterator[int]) -> float:
+    """Return the ns of the device for a step, the median of some that were queued before it began with them."""
+    took = [held(steps, CYCLES)[1] for _ in range(WARM)]  # and the host's pace, whatever it waits for
+    rate = CYCLES / held(steps, CYCLES)[0]
+    return statistics.median(held(steps, int(4 * rate * statistics.median(took)))[2] for _ in range(HELD))
+
+
+def held(steps: Iterator[int], cycles: int) -> tuple[float, float, float]:
+    """Hold the device for so many cycles and queue a step: ns of the hold, and of host and device for the step."""
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+    torch.cuda.synchronize()
+    marks[0].record()
+    torch.cuda._sleep(cycles)
+    marks[1].record()
+    began = time.perf_counter_ns()
+    next(steps)
+    took = time.perf_counter_ns() - began
+    marks[2].record()
+    torch.cuda.synchronize()
+    hold, step = (1e6 * before.elapsed_time(after) for before, after in pairwise(marks))
+    return hold, took, step
+
+
+def synchronizations(steps: Iterator[int], seconds: float) -> dict[str, float]:
     """Return how many synchronizations torch warned of in `seconds` of steps, and of one that is asked for then."""
     warmed(steps)
     calls = []
@@ -202,7 +238,13 @@ def main() -> None:
     torch.set_num_threads(1)
     steps = Loop(asked).steps()
     seconds = float(os.environ.get("GPU_DAY_SECONDS", "5"))
-    found = truth(steps) if asked.truth else synchronizations(steps, seconds) if asked.syncs else timed(steps, seconds)
+    found = (
+        truth(steps, asked.kind)
+        if asked.truth
+        else synchronizations(steps, seconds)
+        if asked.syncs
+        else timed(steps, seconds)
+    )
     print(json.dumps(found), flush=True)
 
 

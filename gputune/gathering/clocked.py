@@ -122,6 +122,11 @@ class Clocked:
             self._parts.step(record.c)
 
     @property
+    def warm(self) -> bool:
+        """Return whether the step told last is of those that speak: the first ones load libraries and kernels."""
+        return self._gaps > WARM_UP
+
+    @property
     def held(self) -> tuple[int, float]:
         """Return how often the device was held back, and for how many s in all."""
         return self._holds, self._held / NS

@@ -34,7 +34,7 @@ from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
 from gputune.units import NS
 
-GAPS = 4096  # device-clock gaps kept, the latest: the first ones are warm-up
+GAPS = 4096  # of the device's clock that are kept, the latest
 FORWARDS = 2000  # timings of sampled steps kept: what comes after the last step, what the guest took
 ALIVE = 64  # iterators of one process that are listened to: a loop that never ends one makes a new one each epoch
 LATE = 4096  # iterators whose workers' records may still come
@@ -290,8 +290,9 @@ class Training:
             self.meetings.reduced(record)
         elif record.kind == GAP:
             self.meetings.idled(record)
-            self._gaps.append(record.a / NS)
-            self._works.append(record.b / NS)
+            if self._clocked.warm:
+                self._gaps.append(record.a / NS)
+                self._works.append(record.b / NS)
             self._backlog.take(record)
         elif record.kind == MEMORY:
             self._allocations.reading(record, self._done)

@@ -33,14 +33,16 @@ NOTE = "device"  # what is said of a process whose device tells the time
 POLL = 0.001  # s between looks whether the device is through, where a trial ends
 FAR = 0xFFFFFFFF  # us, that a record has room for
 
+_KEEP = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
+
 clock = None
 
 
 class Mark:
     """An event on a stream: `t` is when the host recorded it, ns, `at` when it passed by the device's clock.
 
-    In a child that was forked nothing can be done with CUDA. torch lets go of an event by asking for the current device,
-    and where that fails it ends the process. So a child keeps for good what its parent had recorded.
+    In a child that was forked nothing can be done with CUDA. To let go of an event torch asks for the current device,
+    and ends the process where that fails. So a child keeps for good what its parent had recorded.
     """
 
     __slots__ = ("at", "event", "pid", "t")
@@ -49,7 +51,7 @@ class Mark:
         self.event, self.t, self.at = event, 0, 0
         self.pid = os.getpid()
 
-    def __del__(self, getpid=os.getpid, keep=ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))):
+    def __del__(self, getpid=os.getpid, keep=_KEEP):
         if getpid() != self.pid:
             keep(self.event)
 
