@@ -54,6 +54,17 @@ def test_a_host_that_is_slower_than_its_device_stands_in_no_launch() -> None:
     assert not loop.queue.stood
 
 
+def test_a_device_that_comes_to_the_last_launches_a_moment_later_is_behind_no_full_queue() -> None:
+    """An H100 that computed 1.3 ms of 13: its host was slow now and then, and the lag 0.15 ms for 0.05 then."""
+    queue, at, before = Queue(), 1_000 * MS, 0
+    for n in range(300):
+        own, lag = (17 * MS, 150) if n // 10 % 2 else (12 * MS, 50)  # ns, µs
+        queue.take(Record(Kind.GAP, 0, at + own, at + own, 0, MS, 0, 0, 1 + lag))
+        queue.take(Record(Kind.DEVICE, 0, at, at + own, 0, 0, 0, before * 1000, 1))
+        at, before = at + own, lag
+    assert queue.stood == 0.0
+
+
 @pytest.mark.parametrize("rounded", [False, True])
 def test_steps_behind_a_full_queue_are_held_against_those_that_had_room(rounded: bool) -> None:
     loop = Loop()
