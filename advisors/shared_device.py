@@ -37,7 +37,7 @@ def _finding(run: Features, device: Device, theirs: float) -> Finding:
     waiting = waiting_for_data(run)
     turns = 1 + len(device.others)  # equal time slices: nobody is held up by more than the number of those who share
     bound = min(turns, (ours + theirs) / ours) if ours > 0 else 1.0
-    likely = 1 + (bound - 1) * busy * (1 - waiting)
+    likely = min(1 + (bound - 1) * busy * (1 - waiting), 1 / (1 - on_device(run) * (1 - 1 / bound)))
     speedup = interval(max(1.0, likely), UNSURE)
     pids = [pid for pid in sorted(device.others, key=lambda p: -device.others[p]) if pid]
     who = f"pid {', '.join(str(p) for p in pids[:3])}" if pids else "processes of somebody else"
@@ -47,7 +47,7 @@ def _finding(run: Features, device: Device, theirs: float) -> Finding:
         do="take another card, end the other process, or share the card on purpose",
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
-        basis="time slices: their SM time given to this job, as far as the device was the limit",
+        basis="time slices: their SM time given to this job, as far as it had work on the device",
         falsified_by="the same samples/s with the card to itself",
         effect="identical",
         evidence={
@@ -58,6 +58,16 @@ def _finding(run: Features, device: Device, theirs: float) -> Finding:
             "processes": len(device.others),
         },
     )
+
+
+def on_device(run: Features) -> float:
+    """Return the share of a step that its device is at work for it, others' turns in between included; 1 if not timed.
+
+    What a job does beside its device takes no longer for whoever else is on that.
+    """
+    steps = [process.device_step for process in run.processes if process.loop > 0]
+    shares = [(step.compute + step.copying) / step.whole for step in steps if step and step.compute is not None]
+    return min(1.0, max(shares)) if shares and len(shares) == len(steps) else 1.0
 
 
 def waiting_for_data(run: Features) -> float:

@@ -20,7 +20,7 @@ Amdahl's law for a device that works behind the host.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.enlarging import Turn, turn
+from gputune.enlarging import Turn, made, turn
 from gputune.enough import settled
 from gputune.events import STOPPING
 from gputune.features import Device, Features, Loader, Process
@@ -107,9 +107,7 @@ def _elsewhere(process: Process, loader: Loader) -> float:
     """
     if not process.loop:
         return 1.0
-    making = sum(f.wall for f in loader.fetches) / max(1, len(loader.fetches))
-    stepping = sum(loader.steps) / max(1, len(loader.steps))
-    easily = bool(loader.num_workers) and making / max(1, loader.num_workers) < EASILY * stepping
+    easily = bool(loader.num_workers) and made(loader) < EASILY * mean(loader.steps)
     spans = PAUSES if easily else (*PAUSES, "loader.wait")
     beside = [mean(part) * process.batches for part in (process.before_forward, process.after_step)]
     own = sum(seconds for seconds in beside if seconds >= LITTLE * process.loop)  # launches too: of each sample, maybe
@@ -134,7 +132,7 @@ def _finding(process: Process, loader: Loader, now: Turn, seen: tuple[str, float
         speedup=Speedup(low=low, likely=likely, high=high),
         basis=(
             "the device's part of a step grows with the batch, the rest is paid once a step; what the training does "
-            "not wait for now runs beside it"
+            f"not wait for now runs beside it{', as far as these workers make samples' if now.making else ''}"
         ),
         falsified_by="a step with the larger batch that takes longer in proportion",
         effect="changes-learning",

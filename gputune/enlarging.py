@@ -10,7 +10,7 @@ than that.
 from dataclasses import dataclass
 
 from gputune.features import Loader, Process
-from gputune.figures import TINY
+from gputune.figures import TINY, mean
 
 BESIDE = frozenset({"sync", "copy.h2d"})  # spans in which the host waits for its device
 OFF = 0.08  # of a gain: what the host's own time grows with a batch, and what a device saves on larger ones
@@ -22,7 +22,8 @@ class Turn:
 
     `awaited` is None where it was not measured: none of the device's work or all of it. `filled` is the share of the
     device that a kernel of it keeps busy: up to a full one, a larger batch takes it no longer. `update` s of the
-    device's are the optimizer's.
+    device's are the optimizer's. `making` is what the loader's workers need for a batch, all of them together: they
+    make no more samples/s of larger ones.
     """
 
     total: float
@@ -31,6 +32,7 @@ class Turn:
     awaited: float | None
     filled: float = 1.0
     update: float = 0.0
+    making: float = 0.0
 
     def gain(self, times: float, awaited: float | None = None) -> float:
         """Return samples/s with a batch `times` as large over those now, if the host waits for `awaited` s of work."""
@@ -39,7 +41,7 @@ class Turn:
         device = self._worked(max(1.0, times * self.filled))
         host = max(0.0, self.total - awaited - self.grows)
         then = host + awaited * device / max(TINY, self.device) + times * self.grows
-        return times * self.total / max(then, device + times * self.grows)
+        return times * self.total / max(then, device + times * self.grows, times * self.making)
 
     def _worked(self, longer: float) -> float:
         """Return the s of the device where what grows with the batch takes so many times as long."""
@@ -48,7 +50,7 @@ class Turn:
     @property
     def most(self) -> float:
         """Return the gain that no batch exceeds, however large."""
-        return self.total / max(TINY, (self.device - self.update) * self.filled + self.grows)
+        return self.total / max(TINY, (self.device - self.update) * self.filled + self.grows, self.making)
 
     def bounds(self, times: float) -> tuple[float, float, float]:
         """Return the least, the likely and the greatest gain from a batch `times` as large."""
@@ -64,7 +66,13 @@ def turn(process: Process, loader: Loader, device: float, grows: float, filled: 
     worked = min(total, device * total)
     timed = process.device_step
     update = min(worked, timed.update or 0.0) if timed is not None else 0.0
-    return Turn(total, worked, min(grows * total, total - worked), _awaited(process, loader, worked), filled, update)
+    grows, awaited, making = min(grows * total, total - worked), _awaited(process, loader, worked), made(loader)
+    return Turn(total, worked, grows, awaited, filled, update, min(total, making))
+
+
+def made(loader: Loader) -> float:
+    """Return the s that a loader's workers need for a batch, all of them together; none where the loop makes it."""
+    return mean([f.wall for f in loader.fetches]) / loader.num_workers if loader.num_workers else 0.0
 
 
 def _awaited(process: Process, loader: Loader, worked: float) -> float | None:

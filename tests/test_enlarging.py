@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.enlarging import Turn, turn
-from gputune.features import Loader, Process
+from gputune.features import Fetch, Loader, Process
 
 HOST, DEVICE = 0.008, 0.001  # s a round
 
@@ -50,6 +50,19 @@ def test_what_grows_on_the_host_grows_in_any_case() -> None:
 def test_the_awaited_part_is_the_time_in_which_the_process_stood_still() -> None:
     process, loader = pretend(step=HOST + 0.0007, cpu=HOST)
     assert turn(process, loader, DEVICE / (HOST + 0.0007), 0.0).awaited == pytest.approx(0.0007)
+
+
+def test_workers_make_no_more_samples_of_larger_batches() -> None:
+    """An H100's steps of 4.5 ms: two workers made a batch in 0.4 ms, and one of sixteen times as many in 6.8."""
+    found = Turn(0.0045, 0.0003, 0.0, 0.0, 0.07, making=0.000425)
+    assert found.gain(16) == pytest.approx(0.0045 / 0.000425)
+    assert found.most == pytest.approx(0.0045 / 0.000425)
+    process, loader = pretend(step=HOST)
+    fetched = replace(
+        loader, num_workers=2, fetches=(Fetch(wall=0.003, cpu=0.003, queued=0.0, collate=0.0, samples=8),) * 10
+    )
+    assert turn(process, fetched, 0.1, 0.0).making == pytest.approx(0.0015)
+    assert turn(process, replace(fetched, num_workers=0), 0.1, 0.0).making == 0.0
 
 
 @pytest.mark.parametrize("why", [{"queued": 0.002}, {"logging": 0.002}, {"cpu": 0.010}])

@@ -34,6 +34,15 @@ def test_a_job_that_asks_for_little_is_not_promised_the_whole_card(run, device) 
     assert finding.speedup.likely <= 2.0
 
 
+def test_a_job_that_the_device_does_not_hold_up_is_promised_what_it_does_there(run, device, clocked) -> None:
+    """An H100 with eight others: of a step of Lightning's it worked 19 %, and x3.6 was promised for all."""
+    crowd = {"busy": 0.86, "others": {670: 0.4, 877: 0.2, 639: 0.08, 7: 0.01}, "jobs_busy": 0.2}
+    (finding,) = advise(clocked(run(devices=(device(**crowd),)), 0.19))
+    assert finding.speedup.likely == pytest.approx(1.17, abs=0.02)
+    (all_of_it,) = advise(clocked(run(devices=(device(**crowd),)), 1.0))
+    assert all_of_it.speedup.likely > 3
+
+
 def test_promises_nothing_to_a_job_that_is_not_on_the_card(run, device) -> None:
     (finding,) = advise(run(devices=(device(busy=0.9, others={4711: 0.9}, jobs_busy=0.0),)))
     assert finding.speedup.likely == 1.0
