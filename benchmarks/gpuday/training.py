@@ -1,10 +1,12 @@
 """The day's trainings: `training.py KIND [--num-workers N] [--pin-memory 1] [--depth N] [--truth] [--syncs]`.
 
 An ordinary loop that knows nothing of gputune. It prints one JSON object: samples/s and s a step of the timed steps,
-the device caught up at both ends. `GPU_DAY_SECONDS`: how long these last. With `--truth` it says how long the device
-takes for a step that is queued as a whole before it begins, without copies, and what torch.profiler (CUPTI) saw of its
-kernels; or, under the simulated runtime, when these steps were, so that its trace can be read.
-With `--syncs` torch says of every synchronization that somebody asks for, from whatever thread.
+the device caught up at both ends, and the median step by the host. `GPU_DAY_SECONDS`: how long these last.
+
+With `--truth` it says how long the device takes for a step that is queued as a whole before it begins, without copies,
+and what torch.profiler (CUPTI) saw of its kernels; or, under the simulated runtime, when these steps were, so that its
+trace can be read. Then KIND may be several, by commas, an object each: it takes longest to start torch. With `--syncs`
+torch says of every synchronization that somebody asks for, from whatever thread.
 """
 
 import argparse
@@ -127,13 +129,14 @@ class Loop:
 def timed(steps: Iterator[int], seconds: float) -> dict[str, float]:
     """Return samples/s and s a step of `seconds` of steps."""
     warmed(steps)
-    began, count, samples = time.perf_counter(), 0, 0
-    while time.perf_counter() - began < seconds:
+    ends, samples = [time.perf_counter()], 0
+    while ends[-1] - ends[0] < seconds:
         samples += next(steps)
-        count += 1
+        ends.append(time.perf_counter())
     torch.cuda.synchronize()
-    took = time.perf_counter() - began
-    return {"samples_per_s": samples / took, "step_s": took / count, "steps": count}
+    took, count = time.perf_counter() - ends[0], len(ends) - 1
+    median = statistics.median(after - before for before, after in pairwise(ends))
+    return {"samples_per_s": samples / took, "step_s": took / count, "median_s": median, "steps": count}
 
 
 def warmed(steps: Iterator[int]) -> None:
@@ -223,10 +226,18 @@ def synchronizations(steps: Iterator[int], seconds: float) -> dict[str, float]:
     return {"synchronizations": found, "control": control, "steps": count}
 
 
+def kinds(word: str) -> list[str]:
+    """Return the kinds that a word names, by commas. Raises argparse's error of others."""
+    named = word.split(",")
+    if unknown := set(named) - set(KINDS):
+        raise argparse.ArgumentTypeError(f"there is no {', '.join(sorted(unknown))}")
+    return named
+
+
 def main() -> None:
     """Train as asked for, and say how it went."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("kind", choices=KINDS)
+    options.add_argument("kind", type=kinds, metavar="|".join(KINDS))
     options.add_argument("--num-workers", type=int, default=0)
     options.add_argument("--prefetch-factor", type=int, default=2)
     for name in ("--pin-memory", "--persistent-workers"):
@@ -236,16 +247,15 @@ def main() -> None:
     options.add_argument("--syncs", action="store_true")
     asked = options.parse_args()
     torch.set_num_threads(1)
-    steps = Loop(asked).steps()
     seconds = float(os.environ.get("GPU_DAY_SECONDS", "5"))
-    found = (
-        truth(steps, asked.kind)
-        if asked.truth
-        else synchronizations(steps, seconds)
-        if asked.syncs
-        else timed(steps, seconds)
-    )
-    print(json.dumps(found), flush=True)
+    chosen = asked.kind
+    for asked.kind in chosen:
+        steps = Loop(asked).steps()
+        if asked.truth:
+            found = {"kind": asked.kind, **truth(steps, asked.kind)}
+        else:
+            found = synchronizations(steps, seconds) if asked.syncs else timed(steps, seconds)
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

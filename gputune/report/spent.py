@@ -4,6 +4,7 @@ from gputune.document import Spent, Verdict
 from gputune.figures import duration
 from gputune.report.words import number, percent
 
+TOLD = 0.1  # of the run
 UNITS = ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"), (1.0, "J"))
 
 
@@ -16,7 +17,8 @@ def sentence(verdict: Verdict) -> str:
     if spent.cost is not None:
         parts.append(_cost(spent, so_far=verdict.exit_code is None))
     elif spent.energy_j is not None and spent.waiting_s is not None:
-        parts.append(f"the {_who(spent)} waited {_share(spent)} of {duration(spent.device_s)}{_each(spent)}")
+        of_all = f"{duration(spent.device_s)}{_each(spent)}{_start_up(verdict)}"
+        parts.append(f"the {_who(spent)} waited {_share(spent)} of {of_all}")
     if spent.energy_j is not None:
         parts.append(_energy(spent))
     if spent.samples_per_j is not None:
@@ -44,6 +46,11 @@ def _who(spent: Spent) -> str:
 
 def _each(spent: Spent) -> str:
     return " of device time" if spent.devices > 1 else ""
+
+
+def _start_up(verdict: Verdict) -> str:
+    """Say that it is counted where it is much: a device that no loop lets wait has waited for its beginning."""
+    return ", start-up included" if verdict.startup_s >= TOLD * verdict.wall_s else ""
 
 
 def _share(spent: Spent) -> str:

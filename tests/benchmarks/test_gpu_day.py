@@ -191,6 +191,16 @@ def test_what_it_costs_is_not_known_where_bare_runs_differ_by_more() -> None:
     assert cost.known([1.0, 1.2], [1.1]) == []
 
 
+def test_where_bare_runs_differ_the_median_step_is_told_all_the_same() -> None:
+    bare, watched = [{"step_s": t, "median_s": 1.0} for t in (1.0, 1.2)], [{"step_s": 1.3, "median_s": 1.01}]
+    made = cost.judged(5, bare, watched)
+    checks = [next(made) for _ in range(3)]
+    assert [(check.name, check.verdict) for check in checks][1] == ("the same of the median step", TOLD)
+    assert checks[1].value == pytest.approx(1.0)
+    with pytest.raises(Failed, match=r"bare runs differ by 20.0 %, watched ones by \+18.18 %"):
+        next(made)
+
+
 def cause(first: str, findings: list, realised: float) -> list[Check]:
     return list(causes.judged("sync_every_step_item", first, findings, realised))
 

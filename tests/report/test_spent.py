@@ -1,6 +1,7 @@
 """One sentence on what a run cost."""
 
 import pytest
+from msgspec.structs import replace
 
 from gputune.features import Device
 from gputune.report.spent import money, sentence
@@ -22,6 +23,12 @@ def test_a_device_that_tells_is_told_of(features) -> None:
     assert said(features, devices=(CARD,)) == (
         "the device waited 59% of 61.2 s; 21 kJ, 3.6 kJ of it while waiting; 2.44 samples/J"
     )
+
+
+def test_a_start_up_that_is_much_of_it_is_said_to_be_in_it(features) -> None:
+    """An H100 was busy for 99 % of a loop, and had waited 41 % of the run."""
+    verdict = replace(build(features(devices=(CARD,)), [], overhead=Overhead()), startup_s=10.0)
+    assert sentence(verdict).startswith("the device waited 59% of 61.2 s, start-up included; 21 kJ")
 
 
 def test_a_price_makes_it_money(features) -> None:

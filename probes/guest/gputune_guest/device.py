@@ -70,6 +70,7 @@ class Clock:
         self.base = None  # the latest mark that has passed: what comes later is placed from it
         self.low = None  # ns from the device's clock to the host's: no event passes before it is recorded
         self.low_at = 0
+        self.asked = 0  # ns: when the device was last seen not to have come to the mark that is waited for
         self.current = None  # the timed step that is under way
         self.hold = holding.Hold(cuda)
         self.copying = {}  # B of a copy to the ns that it takes, as last seen by itself
@@ -232,15 +233,18 @@ class Clock:
 
     def _collect(self):
         """Report the steps whose events have passed."""
-        while self.pending and self.pending[0].following.event.query():
-            step = self.pending.popleft()
-            seen = now()
+        while self.pending:
+            asked, following = now(), self.pending[0].following
+            if not following.event.query():
+                self.asked = asked
+                break
+            step, seen = self.pending.popleft(), now()
             marks = step.marks()
             for mark in marks:
                 self._place(mark)
-            following = step.following
-            if self.low + following.at > seen:  # the clocks have come apart
-                self.low = seen - following.at
+            # However far the clocks have come apart: it passed between these two looks.
+            self.low = min(max(self.low, self.asked - following.at), seen - following.at)
+            self.asked = 0
             self._tell(step)
             self.hold.learn(step, self.low)
             self._let_go(marks, following)
