@@ -76,15 +76,16 @@ def _computes(outlook: Outlook) -> bool:
 
 def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
     """Return why more workers cannot help, as a clause."""
-    cpus = f"the {outlook.job.cpus:g} CPUs of this job"
+    count, whose = outlook.job.cpus, "rank" if outlook.run.machine.ranks > 1 else "job"
+    cpus, are = (f"the one CPU of this {whose}", "is") if count == 1 else (f"the {count:g} CPUs of this {whose}", "are")
     if full < SATURATED:
         handing = (
             "" if outlook.now.workers else f"about {_brief(outlook.job.delivery)} to hand over from a worker, and "
         )
-        return f"{handing}{cpus} are {full:.0%} full"
+        return f"{handing}{cpus} {are} {full:.0%} full"
     if alone >= HELPED:
         return f"{cpus} would be {min(1.0, full):.0%} full without the others, who use {others:.2g} of them"
-    return f"{cpus} are {min(1.0, full):.0%} full"
+    return f"{cpus} {are} {min(1.0, full):.0%} full"
 
 
 def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:

@@ -38,6 +38,14 @@ def test_says_how_much_cpu_a_batch_takes_and_that_workers_cannot_help(run) -> No
     assert finding.evidence["cpus_full"] == pytest.approx(1.0, abs=0.1)
 
 
+def test_one_cpu_is_one_and_of_ranks_it_is_a_ranks(run) -> None:
+    (alone,) = advise(run(**{**FULL, "num_workers": 1, "cpus": 1}))
+    assert "and the one CPU of this job is 100% full" in alone.says
+    of_two = run(**FULL)
+    (shared,) = advise(replace(of_two, machine=replace(of_two.machine, cpus=4, ranks=2)))
+    assert "the 2 CPUs of this rank are" in shared.says
+
+
 def test_promises_at_least_a_quarter_of_the_work_and_at_most_a_loop_that_never_waits(run) -> None:
     (finding,) = advise(run(**FULL))
     assert finding.speedup.low == pytest.approx(2.6, rel=0.2)
