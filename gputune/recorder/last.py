@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from gputune.document import RECORDER
 from gputune.features import Features, Machine
 from gputune.hygiene import mask
 from gputune.launch.link import Ended
@@ -15,8 +16,6 @@ from gputune.recorder.outcome import Outcome
 from gputune.sample import now
 from gputune.units import NS
 from gputune.verdict import Overhead, Verdict, build
-
-RECORDER = "recorder"  # as a word for what could not be measured
 
 
 def hand(fields: "dict[str, object]", ended: Ended, why: str) -> None:

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from textwrap import wrap
 
-from gputune.document import ExperimentsRow, Overhead, UnavailableRow, Verdict
+from gputune.document import RECORDER, RECORDING, ExperimentsRow, Overhead, UnavailableRow, Verdict
 from gputune.hygiene import clean
 from gputune.native import HOOKS
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 AFTER_LAST = "   "
+OF_THE_RUN = frozenset({RECORDING, RECORDER})  # what failed in that run alone: no look at the machine says why
 # What is read of a device to the findings that it would make surer, or that are silent without it only where nothing
 # else speaks for them. Of a field that is not here (how busy a device is, its memory, NVML itself) every verdict lives.
 SERVES: dict[str, frozenset[str]] = {
@@ -41,7 +42,10 @@ def lines(verdict: Verdict, width: int) -> list[str]:
         return []
     line = f"not measured: {'; '.join(f'{what} ({why})' for what, why in rows)}"
     if len(line) > width:
-        line = f"not measured: {', '.join(what for what, _ in rows)} (`gputune doctor` says why)"
+        ours, others = ([row for row in rows if (row[0] in OF_THE_RUN) is own] for own in (True, False))
+        told = [f"{what} ({why})" for what, why in ours]
+        names = [f"{', '.join(what for what, _ in others)} (`gputune doctor` says why)"] if others else []
+        line = f"not measured: {'; '.join([*told, *names])}"
     return wrap(line, width, subsequent_indent=AFTER_LAST)
 
 

@@ -21,7 +21,7 @@ def told(features: Make, *lacks: str, findings: tuple[Any, ...] = (), **more: st
     lacking = tuple(Lacking(name, f"{name or 'NVML'} of device 0", WHY) for name in lacks)
     why = {"nvml": "; ".join(f"{each.what} {each.why}" for each in lacking), **more}
     run = features(unavailable=why, lacking={"nvml": lacking})
-    return " ".join(lines(build(run, findings, overhead=Overhead()), 100))
+    return " ".join(line.strip() for line in lines(build(run, findings, overhead=Overhead()), 100))
 
 
 def test_a_field_that_nothing_rests_on_is_no_line(features: Make) -> None:
@@ -42,6 +42,13 @@ def test_an_instrument_that_does_not_work_at_all_is_named_as_ever(features: Make
     assert (
         told(features, "energy", stacks="py-spy is not installed") == "not measured: stacks (py-spy is not installed)"
     )
+
+
+def test_what_failed_in_that_run_alone_has_its_reason_and_no_doctor_to_ask(features: Make) -> None:
+    why = "samples/00001.parquet is damaged, events/00001.parquet is damaged, spans/00001.parquet is damaged"
+    assert told(features, "energy", recording=why) == f"not measured: recording ({why})"
+    both = told(features, "energy", recording=why, stacks="py-spy is not installed")
+    assert both == f"not measured: recording ({why}); stacks (`gputune doctor` says why)"
 
 
 def test_every_field_is_known_here() -> None:
