@@ -91,9 +91,9 @@ def user_frame(frame):
 
     Else the innermost of a package that is no library of training; else `frame` itself.
     """
-    nearest, second = frame, None
+    nearest, second, kinds = frame, None, _kinds
     while frame is not None:
-        kind = _kind_of(frame)
+        kind = kinds.get(frame.f_code.co_filename) or _kind_of(frame)  # under a framework there are dozens of frames
         if kind == _USER:
             return frame
         if kind == _PACKAGE and second is None:

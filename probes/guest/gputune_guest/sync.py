@@ -13,6 +13,7 @@ from gputune_guest.words import COPY_H2D, SYNC
 PINNED, NON_BLOCKING = 1, 2  # bits of field c of a copy
 
 now = spans.now
+here = spans.here
 local = spans.local
 
 
@@ -48,10 +49,11 @@ def _copy(original):
     what = "Tensor." + original.__name__
 
     def before(args, kwargs):
-        if spans.silent or local.depth or spans.in_next():
+        if spans.silent or local.depth or (here.waiting and spans.in_next()):
             return None
         given = args[1:], kwargs
-        step = _meets(args[0], *given)
+        meeting = spans.meeting  # each batch comes by here, and few steps are timed
+        step = None if meeting is None or meeting.clock.current is None else _meets(args[0], *given)
         return args[0], given, step, now()
 
     def after(begun, result, _error):
@@ -63,11 +65,10 @@ def _copy(original):
 
 
 def _meets(tensor, args, kwargs):
-    """Have the device's clock know that a tensor may be about to be copied. Returns the step that is timed, or None."""
-    meeting = spans.meeting
-    if meeting is None or meeting.clock.current is None or (tensor.is_cuda and not _to_host(args, kwargs)):
+    """Have the device's clock know that a tensor may be about to be copied. None: it is no copy."""
+    if tensor.is_cuda and not _to_host(args, kwargs):
         return None
-    return meeting.before(copy=not tensor.is_cuda)
+    return spans.meeting.before(copy=not tensor.is_cuda)
 
 
 def _copied(tensor, result, given, times, known):
