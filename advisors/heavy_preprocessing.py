@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 
 from gputune.crowding import for_more_workers, for_these_workers
 from gputune.features import Features
-from gputune.figures import TINY, mean
+from gputune.figures import TINY, cpus_of, mean
 from gputune.finding import Finding, Speedup
 from gputune.prediction import MOST, Outlook, outlooks
 from gputune.remedies import Remedy, remedies, served, shares, told
@@ -76,8 +76,7 @@ def _computes(outlook: Outlook) -> bool:
 
 def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
     """Return why more workers cannot help, as a clause."""
-    count, whose = outlook.job.cpus, "rank" if outlook.run.machine.ranks > 1 else "job"
-    cpus, are = (f"the one CPU of this {whose}", "is") if count == 1 else (f"the {count:g} CPUs of this {whose}", "are")
+    cpus, are = cpus_of(outlook.job.cpus, outlook.run.machine.ranks)
     if full < SATURATED:
         handing = (
             "" if outlook.now.workers else f"about {_brief(outlook.job.delivery)} to hand over from a worker, and "

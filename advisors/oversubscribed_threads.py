@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from gputune.crowding import Crowd, Narrower, crowd, for_these_workers
 from gputune.features import Features, Machine
+from gputune.figures import cpus_of
 from gputune.finding import Finding
 from gputune.prediction import Outlook, outlooks
 
@@ -46,7 +47,7 @@ def _beside_workers(outlook: Outlook, fewer: Narrower) -> Finding:
     return Finding(
         id="oversubscribed-threads",
         says=(
-            f"a step computes on {threads} threads beside {workers}, on the {cpus:g} CPUs of this job: while a worker "
+            f"a step computes on {threads} threads beside {workers}, on {cpus_of(cpus)[0]}: while a worker "
             f"has one of their CPUs they stand, and a step takes {outlook.stepping * 1e3:.3g} ms"
         ),
         do=f"torch.set_num_threads({fewer.threads}), or OMP_NUM_THREADS={fewer.threads} around the command",

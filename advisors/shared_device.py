@@ -14,7 +14,7 @@ Sources: NVML API reference, nvmlDeviceGetProcessUtilization.
 
 from collections.abc import Iterator
 
-from gputune.features import Device, Features
+from gputune.features import Device, Features, Process
 from gputune.finding import Finding
 from gputune.prediction import interval
 
@@ -61,13 +61,19 @@ def _finding(run: Features, device: Device, theirs: float) -> Finding:
 
 
 def on_device(run: Features) -> float:
-    """Return the share of a step that its device is at work for it, others' turns in between included; 1 if not timed.
+    """Return the share of a loop in which its device may be at work for it, others' turns in between included.
 
-    What a job does beside its device takes no longer for whoever else is on that.
+    What a job does beside its device takes no longer for whoever else is on that. What was not timed may be all work.
     """
-    steps = [process.device_step for process in run.processes if process.loop > 0]
-    shares = [(step.compute + step.copying) / step.whole for step in steps if step and step.compute is not None]
-    return min(1.0, max(shares)) if shares and len(shares) == len(steps) else 1.0
+    return max((_may_work(process) for process in run.processes if process.loop > 0), default=1.0)
+
+
+def _may_work(process: Process) -> float:
+    step = process.device_step
+    if step is None or step.compute is None or step.whole <= 0:
+        return 1.0
+    timed = min(1.0, step.whole * process.steps / process.loop)
+    return 1 - timed * max(0.0, 1 - (step.compute + step.copying) / step.whole)
 
 
 def waiting_for_data(run: Features) -> float:

@@ -33,8 +33,8 @@ KEPT = Path(__file__).with_name("gpu_day_simulated.json")
 PARTS: dict[str, tuple[float, Sequence[Step]]] = {  # s of each, and what it does
     "machine": (15, machine.STEPS),
     "instruments": (55, instruments.STEPS),
-    "clock": (120, clock.STEPS),
-    "cost": (90, cost.STEPS),
+    "clock": (100, clock.STEPS),
+    "cost": (80, cost.STEPS),
     "several": (45, several.STEPS),
     "windows": (190, windows.STEPS),
     "causes": (150, causes.STEPS),

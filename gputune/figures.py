@@ -31,6 +31,12 @@ def wilson(share: float, count: int) -> tuple[float, float]:
     return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
+def cpus_of(count: float, ranks: int = 1) -> tuple[str, str]:
+    """Return the CPUs of a job, or of one of its ranks, as a subject, and the verb that goes with it."""
+    whose = "rank" if ranks > 1 else "job"
+    return (f"the one CPU of this {whose}", "is") if count == 1 else (f"the {count:g} CPUs of this {whose}", "are")
+
+
 def mean(values: Iterable[float]) -> float:
     """Return the mean, 0 of nothing."""
     values = list(values)

@@ -168,21 +168,28 @@ def profiled(steps: Iterator[int]) -> dict[str, float]:
         torch.cuda.synchronize()
     on_device = [e for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     copies = [e for e in on_device if "HtoD" in e.name or "DtoH" in e.name]
-    work, copied = (1e3 * sum(e.time_range.elapsed_us() for e in each) / TRUE for each in (on_device, copies))
-    if not work > copied:
-        raise SystemExit("torch.profiler saw no kernel: CUPTI is not to be had here")
-    return {"compute": work - copied, "kernels": work - copied, "copied": copied}
+    everything, copied = (1e3 * sum(e.time_range.elapsed_us() for e in each) / TRUE for each in (on_device, copies))
+    if not everything > copied:
+        raise RuntimeError("torch.profiler saw no kernel: CUPTI is not to be had here")
+    return {"compute": everything - copied, "kernels": everything - copied, "copied": copied}
 
 
 def queued(steps: Iterator[int]) -> float:
     """Return the ns of the device for a step, the median of some that were queued before it began with them."""
     took = [held(steps, CYCLES)[1] for _ in range(WARM)]  # and the host's pace, whatever it waits for
     rate = CYCLES / held(steps, CYCLES)[0]
-    return statistics.median(held(steps, int(4 * rate * statistics.median(took)))[2] for _ in range(HELD))
+    tried = [held(steps, int(4 * rate * statistics.median(took))) for _ in range(HELD)]
+    whole = [step for _, _, step, lasted in tried if lasted]
+    if len(whole) < HELD / 2:
+        raise RuntimeError("a step cannot be queued as a whole here: the device came to it while the host was in it")
+    return statistics.median(whole)
 
 
-def held(steps: Iterator[int], cycles: int) -> tuple[float, float, float]:
-    """Hold the device for so many cycles and queue a step: ns of the hold, and of host and device for the step."""
+def held(steps: Iterator[int], cycles: int) -> tuple[float, float, float, bool]:
+    """Hold the device for so many cycles and queue a step.
+
+    Returns ns of the hold, and of host and device for the step, and whether the hold lasted until it was queued.
+    """
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
     torch.cuda.synchronize()
     marks[0].record()
@@ -190,11 +197,11 @@ def held(steps: Iterator[int], cycles: int) -> tuple[float, float, float]:
     marks[1].record()
     began = time.perf_counter_ns()
     next(steps)
-    took = time.perf_counter_ns() - began
+    took, lasted = time.perf_counter_ns() - began, not marks[1].query()
     marks[2].record()
     torch.cuda.synchronize()
     hold, step = (1e6 * before.elapsed_time(after) for before, after in pairwise(marks))
-    return hold, took, step
+    return hold, took, step, lasted
 
 
 def synchronizations(steps: Iterator[int], seconds: float) -> dict[str, float]:
@@ -252,7 +259,11 @@ def main() -> None:
     for asked.kind in chosen:
         steps = Loop(asked).steps()
         if asked.truth:
-            found = {"kind": asked.kind, **truth(steps, asked.kind)}
+            try:
+                found = truth(steps, asked.kind)
+            except RuntimeError as error:  # one kind's truth that is not to be had costs no other's
+                found = {"error": str(error)}
+            found = {"kind": asked.kind, **found}
         else:
             found = synchronizations(steps, seconds) if asked.syncs else timed(steps, seconds)
         print(json.dumps(found), flush=True)

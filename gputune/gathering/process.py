@@ -34,7 +34,7 @@ from gputune.ledger import Claim, Ledger
 from gputune.sample import Guest, Json, Open
 from gputune.units import NS
 
-GAPS = 4096  # of the device's clock that are kept, the latest
+GAPS = 4096  # gaps of the device's clock that are kept, the latest
 FORWARDS = 2000  # timings of sampled steps kept: what comes after the last step, what the guest took
 ALIVE = 64  # iterators of one process that are listened to: a loop that never ends one makes a new one each epoch
 LATE = 4096  # iterators whose workers' records may still come

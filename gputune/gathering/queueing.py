@@ -20,7 +20,7 @@ FIRST, LATEST = 64, 1024  # steps kept: the queue fills for the first time in th
 USUAL = 0.9  # quantile of how far the device is behind that a queue may hold at the most: a few steps are odd
 FULL = 0.8  # of that: from here on it is full at a step's begin and at its end, below it there is room at both
 LEAST_FULL, LEAST_ROOM = 8, 2  # steps of each kind: of fewer nothing is said
-HOLDS = 0.5  # of a step's launches, at the least: of a step that is more than two full queues nothing is said
+HOLDS = 0.5  # of the host's own time for a step, at the least: of a step of more than two full queues nothing is said
 ODD = 3.0  # times the median: a step with room that took longer did something else, as to save a model
 ROUNDED = 1_000_000  # ns by which a recording may move what was at one moment
 SURE = 1.2  # times what steps with room take: steps at a full queue that take less may differ by chance
@@ -73,5 +73,5 @@ class Queue:
             return None
         own = mean([each for each in room if each <= ODD * room[(len(room) - 1) // 2]])
         if limit < HOLDS * own:
-            return 0.0
+            return None
         return (mean(full) - own) * len(full) / len(steps) if mean(full) > SURE * own else 0.0

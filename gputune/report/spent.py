@@ -15,7 +15,7 @@ def sentence(verdict: Verdict) -> str:
         return ""
     parts = []
     if spent.cost is not None:
-        parts.append(_cost(spent, so_far=verdict.exit_code is None))
+        parts.append(_cost(spent, _start_up(verdict), so_far=verdict.exit_code is None))
     elif spent.energy_j is not None and spent.waiting_s is not None:
         of_all = f"{duration(spent.device_s)}{_each(spent)}{_start_up(verdict)}"
         parts.append(f"the {_who(spent)} waited {_share(spent)} of {of_all}")
@@ -26,12 +26,12 @@ def sentence(verdict: Verdict) -> str:
     return "; ".join(parts)
 
 
-def _cost(spent: Spent, *, so_far: bool) -> str:
+def _cost(spent: Spent, start_up: str, *, so_far: bool) -> str:
     many = f" × {spent.devices} devices" if spent.devices > 1 else ""
     said = f"cost{' so far' if so_far else ''} {money(spent.cost or 0.0)} (price {spent.price:.2f} an hour{many})"
     if spent.waiting_cost is None:
         return said
-    meanwhile = "started up or waited" if spent.by == "training" else "waited"
+    meanwhile = "started up or waited" if spent.by == "training" else f"waited{start_up}"
     return f"{said}; {money(spent.waiting_cost)} of it while the {_who(spent)} {meanwhile}"
 
 

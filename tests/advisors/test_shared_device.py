@@ -1,5 +1,7 @@
 """shared-device speaks when somebody else computes on the card."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.advisors.shared_device import advise, waiting_for_data
@@ -41,6 +43,15 @@ def test_a_job_that_the_device_does_not_hold_up_is_promised_what_it_does_there(r
     assert finding.speedup.likely == pytest.approx(1.17, abs=0.02)
     (all_of_it,) = advise(clocked(run(devices=(device(**crowd),)), 1.0))
     assert all_of_it.speedup.likely > 3
+
+
+def test_what_was_not_timed_may_be_all_work_of_the_device(run, device, clocked) -> None:
+    timed = clocked(run(devices=(device(**THEIRS),)), 0.1)
+    (process,) = timed.processes
+    mostly = replace(timed, processes=(replace(process, loop=10 * process.loop),))
+    (little,), (much,) = advise(timed), advise(mostly)
+    assert little.speedup.likely == pytest.approx(1 / (1 - 0.1 / 2), rel=0.01)
+    assert much.speedup.likely > 1.7
 
 
 def test_promises_nothing_to_a_job_that_is_not_on_the_card(run, device) -> None:

@@ -29,6 +29,8 @@ def test_a_start_up_that_is_much_of_it_is_said_to_be_in_it(features) -> None:
     """An H100 was busy for 99 % of a loop, and had waited 41 % of the run."""
     verdict = replace(build(features(devices=(CARD,)), [], overhead=Overhead()), startup_s=10.0)
     assert sentence(verdict).startswith("the device waited 59% of 61.2 s, start-up included; 21 kJ")
+    priced = replace(build(features(devices=(CARD,)), [], overhead=Overhead(), price=70.0), startup_s=10.0)
+    assert "0.70 of it while the device waited, start-up included; 21 kJ" in sentence(priced)
 
 
 def test_a_price_makes_it_money(features) -> None:

@@ -219,7 +219,9 @@ def test_a_fork_after_cuda_was_used(machine: Maker) -> None:
 CHILDREN = """
 def child(leave):
     pid = os.fork()
-    if not pid: leave(7)
+    if not pid:
+        torch.zeros(4).to(torch.float64)  # asks nothing of the device
+        leave(7)
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 def each(n):
     torch.cuda._sleep(10_000_000)

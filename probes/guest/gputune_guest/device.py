@@ -18,7 +18,7 @@ import os
 import sys
 import time
 
-from gputune_guest import allocator, budget, dividing, failing, holding, joins, ring, spans, sync
+from gputune_guest import allocator, budget, dividing, failing, holding, joins, ring, spans, sync, wrapping
 from gputune_guest.words import DEVICE, DIVIDED, GAP, HELD, SEGMENT
 
 now = ring.now
@@ -28,7 +28,7 @@ FREE = 64  # first ones, of which all are timed
 LATELY = 8  # timed steps over which it is known what one costs
 MOST_PENDING = 256  # steps that have not passed: a host that runs further ahead is not timed
 TOO_MANY = 3  # errors of the device's clock after which it is left alone
-DRIFT = 2e-5  # of the time that passes, by which the two clocks may come apart
+DRIFT = 2e-5  # of the time that passes, by which `low` is let fall between looks: the two clocks come apart
 NOTE = "device"  # what is said of a process whose device tells the time
 POLL = 0.001  # s between looks whether the device is through, where a trial ends
 FAR = 0xFFFFFFFF  # us, that a record has room for
@@ -68,7 +68,9 @@ class Clock:
         self.pool = []
         self.pending = collections.deque()
         self.base = None  # the latest mark that has passed: what comes later is placed from it
-        self.low = None  # ns from the device's clock to the host's: no event passes before it is recorded
+        self.low = (
+            None  # ns from the device's clock to the host's: no event passes before it is recorded, or was not seen to
+        )
         self.low_at = 0
         self.asked = 0  # ns: when the device was last seen not to have come to the mark that is waited for
         self.current = None  # the timed step that is under way
@@ -298,6 +300,15 @@ def finish(limit):
     while clock is not None and clock.pending and now() < until:
         clock._collect()
         time.sleep(POLL)
+
+
+def _forked():
+    """In a forked child: the step under way is the parent's, and nothing can be asked of its device here."""
+    if clock is not None:
+        clock.current = None
+
+
+wrapping.after_fork(_forked)
 
 
 def stepped(mine, t1):

@@ -65,7 +65,7 @@ def _copy(original):
 
 
 def _meets(tensor, args, kwargs):
-    """Have the device's clock know that a tensor may be about to be copied. None: it is no copy."""
+    """Have the device's clock know that a tensor may be about to be copied. Returns the step if it is timed there."""
     if tensor.is_cuda and not _to_host(args, kwargs):
         return None
     return spans.meeting.before(copy=not tensor.is_cuda)
