@@ -21,12 +21,11 @@ from gputune.launch import family, folders
 from gputune.launch.link import Started
 from gputune.launch.run import Run, Wishes
 from gputune.recorder.life import Life
-from gputune.recording.folder import FINDINGS
+from gputune.recording.folder import FINDINGS, LIVE
 from gputune.sample import now
 
 CODE = "from gputune.beside import main; main()"
 LONGEST_S = 30 * 86400.0  # s that a trial is recorded at the most
-LIVE = "live.json"
 MOST = 256 << 20  # B of a recording that are handed over
 END_S = 20.0  # s that a recorder gets to say what it has found
 

@@ -72,7 +72,7 @@ def turn(process: Process, loader: Loader, device: float, grows: float, filled: 
 
 def made(loader: Loader) -> float:
     """Return the s that a loader's workers need for a batch, all of them together; none where the loop makes it."""
-    return mean([f.wall for f in loader.fetches]) / loader.num_workers if loader.num_workers else 0.0
+    return mean(f.wall for f in loader.fetches) / loader.num_workers if loader.num_workers else 0.0
 
 
 def _awaited(process: Process, loader: Loader, worked: float) -> float | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuday.check import Check, Failed, Step, held, told
-from gpuday.day import TRACE, Day
+from gpuday.day import TRACE, Day, objects
 
 BAR = 5.0  # %
 SECONDS = "5"
@@ -75,11 +75,10 @@ def truths(day: Day) -> dict[str, dict[str, Any]]:
     if not kept.exists():
         kept.write_text("{}")  # once: what fails as a whole fails for each of them
         run = day.run(day.training(",".join(KINDS), "--truth"), **({TRACE: str(trace)} if day.simulated else {}))
-        found = {
-            row.pop("kind"): row for row in map(json.loads, filter(lambda line: line[:1] == "{", run.splitlines()))
-        }
-        for row in found.values() if day.simulated else ():
-            row["compute"] = _traced(trace, row) if "steps" in row else 0.0
+        found = {row.pop("kind"): row for row in objects(run)}
+        for row in found.values():
+            if day.simulated and "error" not in row:
+                row["compute"] = _traced(trace, row)
         kept.write_text(json.dumps(found))
     told_of: dict[str, dict[str, Any]] = json.loads(kept.read_text())
     return told_of

@@ -40,11 +40,11 @@ def cost(day: Day) -> Iterator[Check]:
     """Run it bare and watched in turn, as often as fits."""
     tried = 8
     depth = str(depth_for(day.bare("short", "--depth", str(tried), seconds=1.0)["step_s"], tried))
+    command = day.training("short", "--depth", depth)
     bare, watched = [day.bare("short", "--depth", depth, seconds=MEASURED_S)], list[dict[str, float]]()
     least = 2 * ONCE_S
     while len(watched) < MOST and day.box.left() > least:
         before = day.box.left()
-        command = day.training("short", "--depth", depth)
         _, _, printed = day.watched(f"cost-{len(watched)}", command, GPU_DAY_SECONDS=str(MEASURED_S))
         watched.append(last_json(printed))
         bare.append(day.bare("short", "--depth", depth, seconds=MEASURED_S))

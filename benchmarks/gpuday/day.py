@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,11 +102,15 @@ def named(command: Sequence[str]) -> str:
 
 def last_json(printed: str) -> dict[str, Any]:
     """Return the last line that is a JSON object. Raises Failed where there is none."""
-    for line in reversed(printed.splitlines()):
-        if line.startswith("{"):
-            found: dict[str, Any] = json.loads(line)
-            return found
-    raise Failed("it printed no figures")
+    found = next(objects(printed), None)
+    if found is None:
+        raise Failed("it printed no figures")
+    return found
+
+
+def objects(printed: str) -> Iterator[dict[str, Any]]:
+    """Yield the lines that are JSON objects, the last one first."""
+    return (json.loads(line) for line in reversed(printed.splitlines()) if line.startswith("{"))
 
 
 def find_gputune(environment: Mapping[str, str]) -> tuple[list[str], str]:

@@ -176,9 +176,9 @@ def profiled(steps: Iterator[int]) -> dict[str, float]:
 
 def queued(steps: Iterator[int]) -> float:
     """Return the ns of the device for a step, the median of some that were queued before it began with them."""
-    took = [held(steps, CYCLES)[1] for _ in range(WARM)]  # and the host's pace, whatever it waits for
-    rate = CYCLES / held(steps, CYCLES)[0]
-    tried = [held(steps, int(4 * rate * statistics.median(took))) for _ in range(HELD)]
+    paced = [held(steps, CYCLES) for _ in range(WARM)]
+    hold, took = (statistics.median(each) for each in list(zip(*paced, strict=True))[:2])
+    tried = [held(steps, int(4 * CYCLES / hold * took)) for _ in range(HELD)]
     whole = [step for _, _, step, lasted in tried if lasted]
     if len(whole) < HELD / 2:
         raise RuntimeError("a step cannot be queued as a whole here: the device came to it while the host was in it")

@@ -19,7 +19,7 @@ from gputune.feeds.tasks import Kin
 from gputune.feeds.whereabouts import fresh
 from gputune.hygiene import clean
 from gputune.recording.about import offset, read
-from gputune.recording.folder import FINDINGS, RUN
+from gputune.recording.folder import FINDINGS, LIVE, RUN
 from gputune.sample import Json, Reading, now
 from gputune.scene import RunRow, RunState
 from gputune.units import NS
@@ -27,7 +27,6 @@ from gputune.units import NS
 if TYPE_CHECKING:
     from gputune.recording.following import Follower  # pyarrow is not loaded before the screen is there
 
-LIVE = "live.json"
 LONGEST_NAME = 60  # characters
 GONE = "its recording is gone: the folder was removed, or holds another run; this is what was seen of it"
 T = TypeVar("T")

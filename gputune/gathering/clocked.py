@@ -110,7 +110,7 @@ class Clocked:
         """Take how long an ordinary step took the device and the host."""
         if record.kind == Kind.GAP:
             self._gaps += 1
-            if self._gaps > WARM_UP:
+            if self.warm:
                 self._idle += record.a
                 self._work += record.b
             return

@@ -11,8 +11,9 @@ from gputune.features import Features, Machine
 from gputune.hygiene import mask
 from gputune.launch.link import Ended
 from gputune.launch.run import restored
-from gputune.recorder.live import FILE, Live
+from gputune.recorder.live import Live
 from gputune.recorder.outcome import Outcome
+from gputune.recording.folder import LIVE
 from gputune.sample import now
 from gputune.units import NS
 from gputune.verdict import Overhead, Verdict, build
@@ -45,7 +46,7 @@ def _written_since(file: str, ended: Ended) -> bool:
 def _so_far(folder: str) -> Verdict | None:
     """Return the verdict that was kept up to date while it ran, None where there is none that can be read."""
     try:
-        return msgspec.json.decode(Path(folder, FILE).read_bytes(), type=Live).whole if folder else None
+        return msgspec.json.decode(Path(folder, LIVE).read_bytes(), type=Live).whole if folder else None
     except (OSError, msgspec.DecodeError):
         return None
 

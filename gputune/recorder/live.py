@@ -21,13 +21,13 @@ from gputune.finding import Finding
 from gputune.gathering import Gatherer
 from gputune.launch.run import Run
 from gputune.recorder.siblings import Siblings
+from gputune.recording.folder import LIVE
 from gputune.sample import Guest, now
 from gputune.units import NS
 from gputune.verdict import Overhead, Verdict, abstained, build
 from gputune.waiting import WAITS, in_waits
 from gputune.windowing import thin, window
 
-FILE = "live.json"
 WINDOW = 60.0  # s
 FIRST = 0.3  # s of CPU to begin with: one or two judgements, so that a verdict is there after three seconds
 SHARE = 0.0005  # of a core, beyond that
@@ -117,7 +117,7 @@ class Living:
         self._siblings.close()
         if self._written:
             with suppress(OSError):
-                Path(self._folder, FILE).unlink()
+                Path(self._folder, LIVE).unlink()
 
     @property
     def _state(self) -> str:
@@ -158,7 +158,7 @@ class Living:
         from gputune.recording.folder import Folder  # noqa: PLC0415 - where its failure costs only itself
 
         with Folder(Path(self._folder)) as folder:
-            folder.write(FILE, data)
+            folder.write(LIVE, data)
         self._written = True
 
     def _verdict(self, features: Features, findings: list[Finding], guests: list[Guest]) -> Verdict:

@@ -42,10 +42,10 @@ def lines(verdict: Verdict, width: int) -> list[str]:
         return []
     line = f"not measured: {'; '.join(f'{what} ({why})' for what, why in rows)}"
     if len(line) > width:
-        ours, others = ([row for row in rows if (row[0] in OF_THE_RUN) is own] for own in (True, False))
-        told = [f"{what} ({why})" for what, why in ours]
-        names = [f"{', '.join(what for what, _ in others)} (`gputune doctor` says why)"] if others else []
-        line = f"not measured: {'; '.join([*told, *names])}"
+        told = [f"{what} ({why})" for what, why in rows if what in OF_THE_RUN]
+        if names := ", ".join(what for what, _ in rows if what not in OF_THE_RUN):
+            told.append(f"{names} (`gputune doctor` says why)")
+        line = f"not measured: {'; '.join(told)}"
     return wrap(line, width, subsequent_indent=AFTER_LAST)
 
 

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from gputune.feeds import packs
-from gputune.feeds.one_run import GONE, LIVE, OneRun
+from gputune.feeds.one_run import GONE, OneRun
 from gputune.recording import NewerRun, NotARun, following
+from gputune.recording.folder import LIVE
 from gputune.rejudging import FINDINGS, rejudge
 from gputune.scene import RunRow
 from gputune.units import NS

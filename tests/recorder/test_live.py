@@ -11,7 +11,8 @@ from gputune.events import INLINE, Event, Kind, Record
 from gputune.gathering import Gatherer
 from gputune.launch.run import Run, Wishes
 from gputune.recorder import live
-from gputune.recorder.live import FILE, FIRST, SHARE, SLOWEST, Living, differ
+from gputune.recorder.live import FIRST, SHARE, SLOWEST, Living, differ
+from gputune.recording.folder import LIVE
 from gputune.sample import Guest, Note
 from gputune.tuning import told
 from gputune.units import NS
@@ -63,7 +64,7 @@ class Training:
 
     @property
     def told(self):
-        return json.loads((self.folder / FILE).read_text())
+        return json.loads((self.folder / LIVE).read_text())
 
 
 @pytest.fixture
@@ -121,10 +122,10 @@ def test_a_run_that_changes_is_judged_again_and_its_window_apart(training) -> No
 
 def test_nothing_is_written_where_nothing_is_new(training) -> None:
     training.second()
-    (training.folder / FILE).unlink()
+    (training.folder / LIVE).unlink()
     for _ in range(10):
         training.second(count=0)
-    assert not (training.folder / FILE).exists()
+    assert not (training.folder / LIVE).exists()
 
 
 def test_it_costs_no_more_than_its_budget(training) -> None:

@@ -13,7 +13,6 @@ and ends on another is not, and a training that moves on is timed from its next 
 """
 
 import collections
-import ctypes
 import os
 import sys
 import time
@@ -33,7 +32,7 @@ NOTE = "device"  # what is said of a process whose device tells the time
 POLL = 0.001  # s between looks whether the device is through, where a trial ends
 FAR = 0xFFFFFFFF  # us, that a record has room for
 
-_KEEP = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
+_hold = wrapping.holder()
 
 clock = None
 
@@ -51,9 +50,9 @@ class Mark:
         self.event, self.t, self.at = event, 0, 0
         self.pid = os.getpid()
 
-    def __del__(self, getpid=os.getpid, keep=_KEEP):
+    def __del__(self, getpid=os.getpid, hold=_hold):
         if getpid() != self.pid:
-            keep(self.event)
+            hold(self.event)
 
 
 class Clock:
@@ -68,9 +67,7 @@ class Clock:
         self.pool = []
         self.pending = collections.deque()
         self.base = None  # the latest mark that has passed: what comes later is placed from it
-        self.low = (
-            None  # ns from the device's clock to the host's: no event passes before it is recorded, or was not seen to
-        )
+        self.low = None  # ns from the device's clock to the host's, at the least: no event passes before it is recorded
         self.low_at = 0
         self.asked = 0  # ns: when the device was last seen not to have come to the mark that is waited for
         self.current = None  # the timed step that is under way

@@ -37,6 +37,13 @@ def _swallowing(finalizing):
     return told.append, swallow
 
 
+def holder():
+    """Return what holds an object for good, whoever else lets go of it."""
+    import ctypes
+
+    return ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
+
+
 def _keeper():
     """Return what has a handler keep another traceback, or None where it keeps none of its own."""
     if sys.version_info >= ONE_TRACEBACK or sys.implementation.name != "cpython":
@@ -45,7 +52,7 @@ def _keeper():
 
     api, thing = ctypes.pythonapi, ctypes.py_object
     keep = ctypes.PYFUNCTYPE(None, thing, thing, thing)(("PyErr_SetExcInfo", api))
-    hold = ctypes.PYFUNCTYPE(None, thing)(("Py_IncRef", api))
+    hold = holder()
     handled = sys.exc_info
 
     def kept(error, trace):
