@@ -1,0 +1,264 @@
+"""Judge gputune by loops drawn by lot: `make lot SEED=1000 COUNT=20`.
+
+    python tests/zoo/lot/judge.py --seed 1000 --count 20 [--keep DIR] [--results FILE]
+    python tests/zoo/lot/judge.py --figures FILE…       # the same figures of results that are kept
+
+Each draw (draw.py) runs once under `gputune watch`, and right after it with what the first finding proposes, if that are
+settings; and, where it does not, as the twin without what was planted. A prediction is held against its own pair: a
+figure of first sight, with the noise of one pair in it. Nothing that was found is left out: a failed run counts as one.
+`burnt.txt` lists the seeds that somebody looked at to mend something: they are judged, and told apart.
+"""
+
+import argparse
+import importlib.util
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+from draw import Draw, drawn, write  # noqa: E402
+
+
+def _zoo_judge():  # noqa: ANN202 - a module, which has the name of this one
+    spec = importlib.util.spec_from_file_location("zoo_judge", HERE.parent / "judge.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+zoo = _zoo_judge()
+WORTH = 1.05  # gputune's own bar, for what it says and for what it leaves out
+IDLE = 1.02  # a change that brings less brings nothing that can be measured in one pair
+BARS = {"first": 0.95, "first of two": 0.90, "predicted": (0.08, 0.25), "measured": (0.05, 0.12), "covered": 0.90}
+
+
+@dataclass
+class Row:
+    """One draw, judged: what was planted and told, and what changes brought, as ratios of samples/s."""
+
+    seed: int
+    causes: list[str]
+    others: list[str]
+    found: list[str] = field(default_factory=list)
+    basis: str = ""  # of the first finding: measured or predicted
+    promised: list[float] | None = None  # low, likely, high of the first finding
+    at_least: bool = False
+    offer: bool = False  # the first finding promises no speed
+    tried: str = ""  # options that it was tried with
+    realised: float | None = None  # what these brought
+    planted: float | None = None  # what the twin without the causes brings
+    ideal: float | None = None  # what the rule max(making / workers, step) says of what was tried, out of the draw
+    pace: float = 0.0
+    trouble: str = ""
+
+    @property
+    def right(self) -> bool:
+        """Return whether what comes first was planted; of a healthy loop, whether nothing is said that brings nothing."""
+        first = self.found[0] if self.found else None
+        if self.causes:
+            return first in {*self.causes, *self.others}
+        return first is None or (self.realised or 0.0) >= WORTH
+
+    @property
+    def error(self) -> float | None:
+        """Return how far the promise is from what its change brought, as a share."""
+        if self.promised is None or self.realised is None or self.at_least:
+            return None
+        return abs(self.promised[1] / self.realised - 1)
+
+
+def judge(seed: int, folder: Path, keep: Path | None) -> Row:
+    """Run a draw and what it is held against."""
+    draw = drawn(seed)
+    row = Row(seed, draw.causes, draw.others)
+    case = zoo.case_of(write(draw, folder))
+    way = zoo.Way(attempts=1, keep=keep, rounds=1, most=1)
+    record = (keep or folder) / f"draw-{seed}"
+    try:
+        seen = zoo.run(case, [], way, record=record)
+        row.pace = seen.pace
+        _take(row, draw, seen.verdict)
+        options = _options(case, draw, seen.verdict["findings"])
+        if options is not None:
+            row.tried = " ".join(options)
+            apart = "busy-host" in row.found[:1]
+            row.realised = zoo.run(case, options, way, mended=apart, record=record.with_suffix(".tried")).pace / row.pace
+            row.ideal = _ideal(draw, options)
+        if draw.causes and (options is None or not row.right):
+            row.planted = zoo.run(case, ["--fixed"], way, mended=True, record=record.with_suffix(".twin")).pace / row.pace
+    except (RuntimeError, subprocess.TimeoutExpired) as trouble:
+        row.trouble = str(trouble)[-300:]
+    return row
+
+
+def _take(row: Row, draw: Draw, verdict: dict) -> None:
+    findings = verdict["findings"]
+    row.found = [f["id"] for f in findings]
+    if not draw.causes:  # nothing is to be said of a healthy run, however softly
+        row.found += [f["id"] for f in verdict["perhaps"]]
+    if findings:
+        first = findings[0]
+        row.offer = bool(first["risk"] or first["offer"])
+        row.at_least = bool(first["speedup"].get("at_least"))
+        row.basis = "measured" if first.get("measured") else "predicted"
+        row.promised = None if row.offer else [first["speedup"][end] for end in ("low", "likely", "high")]
+
+
+def _options(case: object, draw: Draw, findings: list[dict]) -> list[str] | None:
+    """Return how the script does what the first finding says: by its settings, or by the twin that lacks this cause."""
+    if not findings:
+        return None
+    if options := zoo.accepts(case, findings[0]["change"]):
+        return options
+    mends = draw.fixes.get(findings[0]["id"])
+    if mends is None and findings[0]["id"] in draw.others:
+        mends = draw.fixes[draw.causes[0]]
+    if mends is None:
+        return None
+    return [part for name, value in mends.items() for part in ("--" + name.replace("_", "-"), str(value))]
+
+
+def _ideal(draw: Draw, options: list[str]) -> float | None:
+    """Return what perfect overlap would bring: of the nominal times, for changed workers alone."""
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    if set(given) - {"--num-workers", "--prefetch-factor"} or "--num-workers" not in given:
+        return None
+    before, after = draw.round_s(), draw.__class__(**{**vars(draw), "workers": int(given["--num-workers"])}).round_s()
+    return before / after
+
+
+def figures(rows: Iterable[Row]) -> list[str]:
+    """Return what the rows come to, as lines: everything counts, and what is not known is said."""
+    rows = list(rows)
+    ran = [row for row in rows if not row.trouble]
+    planted, healthy = [r for r in ran if r.causes], [r for r in ran if not r.causes]
+    worth = [r for r in planted if max(r.realised or 0.0, r.planted or 0.0) >= WORTH or r.right]
+    one, two = [r for r in worth if len(r.causes) == 1], [r for r in worth if len(r.causes) > 1]
+    lines = [
+        f"draws: {len(rows)}, failed: {len(rows) - len(ran)}",
+        f"planted cause first: {sum(r.right for r in one)} of {len(one)}, of two: {sum(r.right for r in two)} of {len(two)}"
+        f" (planted, but worth less than {WORTH - 1:.0%}: {len(planted) - len(worth)})",
+        f"silent although the planted cause was worth {WORTH - 1:.0%}: {sum(not r.found for r in worth)}",
+        f"false alarms in healthy draws: {sum(not r.right for r in healthy)} of {len(healthy)}",
+    ]
+    tried = [r for r in ran if r.realised is not None and r.promised]
+    nothing = [r for r in tried if r.realised < IDLE]
+    lines.append(f"advice that brought less than {IDLE - 1:.0%}: {len(nothing)} of {len(tried)}")
+    for basis in ("measured", "predicted"):
+        lines += _errors(basis, [r for r in tried if r.basis == basis])
+    lines += _baselines(tried)
+    return lines
+
+
+def _errors(basis: str, rows: list[Row]) -> list[str]:
+    errors = sorted(r.error for r in rows if r.error is not None)
+    if not errors:
+        return []
+    inside = [r.promised[0] <= r.realised and (r.at_least or r.realised <= r.promised[2]) for r in rows]
+    widths = [r.promised[2] / r.promised[0] for r in rows if not r.at_least]
+    return [
+        f"{basis}: error of a single gain against its own pair: {_spread(errors)}",
+        f"{basis}: interval holds {sum(inside)} of {len(inside)}, high over low {statistics.median(widths):.2f} (median)",
+    ]
+
+
+def _baselines(rows: list[Row]) -> list[str]:
+    """Return how the same gains are told by who knows less: a rule of thumb, and what this cause brought elsewhere."""
+    ruled = sorted(abs(r.ideal / r.realised - 1) for r in rows if r.ideal is not None)
+    against = sorted(r.error for r in rows if r.ideal is not None and r.error is not None)
+    by_cause = defaultdict(list)
+    for row in rows:
+        by_cause[row.found[0]].append(row)
+    means = []
+    for alike in by_cause.values():
+        for row in alike:
+            others = [math.log(r.realised) for r in alike if r is not row]
+            if others:
+                means.append(abs(math.exp(statistics.mean(others)) / row.realised - 1))
+    lines = []
+    if ruled and against:
+        lines.append(f"baseline max(making / workers, step), where it applies: {_spread(ruled)}, gputune: {_spread(against)}")
+    if means:
+        lines.append(f"baseline what this cause brought in the other draws: {_spread(sorted(means))}")
+    return lines
+
+
+def _spread(ordered: list[float]) -> str:
+    p90 = ordered[min(len(ordered) - 1, math.ceil(0.9 * len(ordered)) - 1)]
+    return f"median {statistics.median(ordered):.1%}, p90 {p90:.1%} ({len(ordered)})"
+
+
+def line(row: Row) -> str:
+    """Return a draw's line."""
+    said = f"{row.found[0]}" if row.found else "-"
+    promise = ""
+    if row.promised:
+        promise = f"≥{row.promised[0]:.2f}" if row.at_least else "{1:.2f} [{0:.2f}, {2:.2f}]".format(*row.promised)
+    got = f"{row.realised:.2f}" if row.realised else ""
+    twin = f"{row.planted:.2f}" if row.planted else ""
+    right = "yes" if row.right else "NO"
+    error = f"{row.error:.0%}" if row.error is not None else ""
+    return (
+        f"{row.seed:6} {'+'.join(row.causes) or '-':42} {said:24} {right:4} {promise:20} {got:>6} {twin:>6} {error:>5}"
+        f"  {row.trouble or row.tried}"
+    ).rstrip()
+
+
+def burnt() -> set[int]:
+    """Return the seeds that are no evidence any more."""
+    text = (HERE / "burnt.txt").read_text()
+    return {int(word) for written in text.splitlines() for word in written.partition("#")[0].split()}
+
+
+def kept(path: Path) -> list[Row]:
+    """Return the rows of a file of results."""
+    return [Row(**row) for row in json.loads(path.read_text())["rows"]]
+
+
+def main() -> int:
+    """Judge what is asked for. Returns 1 where a bar of first sight is not met."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0, help="the first one")
+    parser.add_argument("--count", type=int, default=10)
+    parser.add_argument("--keep", type=Path, help="keep every recording in this folder")
+    parser.add_argument("--results", type=Path, help="rows go there, one draw after the other; what it has is not run again")
+    parser.add_argument("--figures", type=Path, nargs="+", help="only sum up the results that were kept in these files")
+    asked = parser.parse_args()
+    if asked.figures:
+        rows = [row for path in asked.figures for row in kept(path)]
+    else:
+        rows = _judged(asked)
+    used = burnt()
+    fresh = [row for row in rows if row.seed not in used]
+    print("", *figures(fresh), sep="\n")
+    if len(fresh) < len(rows):
+        print(f"\nof {len(rows) - len(fresh)} seeds that are burnt:", *figures(r for r in rows if r.seed in used), sep="\n")
+    return 0
+
+
+def _judged(asked: argparse.Namespace) -> list[Row]:
+    rows = kept(asked.results) if asked.results and asked.results.exists() else []
+    known = {row.seed for row in rows}
+    if asked.keep:
+        asked.keep.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="lot-") as name:
+        for seed in range(asked.seed, asked.seed + asked.count):
+            if seed in known:
+                continue
+            rows.append(judge(seed, Path(name), asked.keep))
+            print(line(rows[-1]), flush=True)
+            if asked.results:
+                asked.results.write_text(json.dumps({"rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())
