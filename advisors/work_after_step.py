@@ -7,9 +7,9 @@ work on the weights: those under which they show Python's own modules or librari
 subprocess, numpy, scikit-learn, matplotlib and their like) and hardly any of torch, copies of the model
 (`copy.deepcopy`), and those that hold the interpreter as often as they are seen. Others may be a moving average of the
 weights. That is a part of the training; but one pass over them in place takes no longer than the optimizer's step,
-which passes over them as well. Of such lines only what they take beyond that step counts, by the stacks of both; where
-no stack met a step so short, the model's lines tell what comes after it, and only of what surely is no work on the
-weights.
+which passes over them as well. Of such lines only what they take beyond that step counts, by the stacks of both. Where
+no stack met a step so short, the model's lines tell what comes after it, and what passes from the end of the backward
+pass to that of the step is how long it takes at the most.
 Without a DataLoader: the time from the end of the step to the first call of a module, less what torch works on the
 weights, where the stacks show most of the loop's own work below the line of the step.
 
@@ -35,6 +35,8 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
 
 from gputune.features import Afterwork, Features, Process
 from gputune.figures import NORMAL, mean
@@ -49,7 +51,8 @@ CHECKLIST = ("metric computation", "metric reporting")
 LEAST = 20  # steps that were timed: below it, nothing is predicted
 LEAST_STACKS = 12  # of the loop, likewise: how little they tell of a share is in the interval
 NOTABLE = 0.08  # of the loop: a scheduler's step, counters and a progress bar take less
-RARE = 0.05  # of the steps, those with most work behind them, count as the others: an epoch's end, a picture
+ONCE = 1  # step beside the last of each pass whose work counts as that of the others: it came once
+PERIODIC = 0.8  # of the time behind the steps that lies behind those with most: else it comes with each
 APART = 0.25  # of a line's stacks that show a library under it: the rest is its calls in C, which have no frame
 SEEN = 0.5  # of what was timed that stacks must show at the most: with less, it is something else
 PLAIN = "plain Python"
@@ -73,18 +76,35 @@ def _after(run: Features, process: Process) -> Iterator[Finding]:
     clock = _clock(process, process.batches)
     lines = clock.explains(_plain(process))
     whole = sum(line.share for line in lines)
-    apart = [line for line in lines if is_apart(line)]
-    others = [line for line in lines if not is_apart(line) and not _through_a_model(line)]
+    every = _every(process)
+    apart = [line for line in lines if is_apart(line) or (every > 1 and not _through_a_model(line))]
+    others = [line for line in lines if line not in apart and not _through_a_model(line)]
     sure, likely, highest = clock.seconds(apart, whole)
     least, most, _ = clock.seconds(others, whole)
     idle = _for_a_device(run, process)
-    beyond = max(0.0, most - clock.scale * process.stepping - idle)
+    stepped = _stepped(clock, process)
+    beyond = max(0.0, most - stepped - idle)
     notable = NOTABLE * process.loop / process.batches
     if likely >= max(notable, beyond):
-        yield _rarer(run, process, apart[0], (sure, likely, highest))
-    elif beyond >= notable and process.stepping:
-        sure = max(0.0, least - clock.surely(process.stepping) - idle)
-        yield _in_place(run, process, others[0], (sure, beyond, most), clock.scale * process.stepping)
+        yield _rarer(run, process, apart[0], (sure, likely, highest), every)
+    elif beyond >= notable and stepped:
+        margin = clock.surely(process.stepping) - clock.scale * process.stepping if process.stepping else 0.0
+        sure = max(0.0, least - stepped - margin - idle)
+        yield _in_place(run, process, others[0], (sure, beyond, most), stepped)
+
+
+def _every(process: Process) -> int:
+    """Return every how many steps such work comes, as it takes turns with steps that have hardly any behind them."""
+    most = max(process.after_step)
+    notable = [number for number, seconds in enumerate(process.after_step) if seconds >= most / 2]
+    if sum(process.after_step[number] for number in notable) < PERIODIC * sum(process.after_step):
+        return 1
+    return int(median(b - a for a, b in pairwise(notable))) if len(notable) > 1 else 1
+
+
+def _stepped(clock: "_Clock", process: Process) -> float:
+    """Return the s of a round in the optimizer's step: by the stacks, else at most: from a backward pass to its end."""
+    return clock.scale * process.stepping or process.optimizing / process.batches
 
 
 def _unattended(run: Features, process: Process) -> Iterator[Finding]:
@@ -176,7 +196,8 @@ class _Clock:
 
 def _clock(process: Process, steps: int) -> _Clock:
     ordered = sorted(process.after_step)
-    most = ordered[round(len(ordered) * (1 - RARE)) - 1] if ordered else 0.0
+    ends = ONCE + max((len(loader.epochs) for loader in process.loaders if loader.training), default=0)
+    most = ordered[max(0, len(ordered) - 1 - ends)] if ordered else 0.0
     spans = sum(seconds for name, seconds in process.in_loop.items() if name != "step")
     own = max(0.0, process.loop - spans) / steps
     timed = min(own, mean(min(seconds, most) for seconds in ordered))
@@ -184,8 +205,8 @@ def _clock(process: Process, steps: int) -> _Clock:
     return _Clock(own, timed, (own - timed) / before if before > 0 else own, process.loop_stacks)
 
 
-def _rarer(run: Features, process: Process, line: Afterwork, each: tuple[float, float, float]) -> Finding:
-    """Return the finding on work that need not be done at every step, and takes `each` s: surely, likely, at most."""
+def _rarer(run: Features, process: Process, line: Afterwork, each: tuple[float, float, float], every: int) -> Finding:
+    """Return the finding on work that need not be done so often, and takes `each` s a step: surely, likely, at most."""
     factor = rarer(each[1] * process.batches / process.loop / AFFORDABLE)
     least, gain, most = (left_out(run, process, seconds * (1 - 1 / factor)) for seconds in each)
     found = _finding(
@@ -193,14 +214,15 @@ def _rarer(run: Features, process: Process, line: Afterwork, each: tuple[float, 
         line,
         each[1],
         replace(gain.down_to(least), high=most.high),
-        f" ({line.library})",
+        f" ({line.library})" if line.library else _calls(line),
         do=f"do it {factor} times less often, add it up instead of starting anew, or hand it to another process",
         basis=(
             f"that work, and what begins cold after it, taken off all steps but one in {factor}, down to what loader "
             "and device can do"
         ),
+        every=every,
     )
-    return replace(found, evidence={**found.evidence, "factor": factor})
+    return replace(found, evidence={**found.evidence, "factor": factor, "every": every})
 
 
 def _in_place(
@@ -265,14 +287,16 @@ def _finding(  # noqa: PLR0913 - what the three differ in
     basis: str,
     effect: Effect = "unknown",
     following: str = "batch",
+    every: int = 1,
 ) -> Finding:
     steps = process.steps
     share = each * steps / process.loop
+    often = "a step" if every == 1 else f"every {every} steps"
     return Finding(
         id="work-after-step",
         says=(
-            f"the loop works {each * 1e3:.3g} ms a step behind the optimizer's step and before the next {following} "
-            f"({share:.0%} of its time), mostly at {line.where}{what}"
+            f"the loop works {each * every * 1e3:.3g} ms {often} behind the optimizer's step and before the next "
+            f"{following} ({share:.0%} of its time), mostly at {line.where}{what}"
         ),
         do=do,
         share_lost=max(0.0, 1 - 1 / speedup.likely),

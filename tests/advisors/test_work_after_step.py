@@ -159,10 +159,17 @@ def test_is_silent_with_too_few_steps_or_stacks(ordinary) -> None:
     assert list(advise(loop(ordinary, HISTORY, stacks=11))) == []
 
 
-def test_is_silent_of_what_comes_once_in_thirty_steps(ordinary) -> None:
-    (process,) = loop(ordinary, HISTORY).processes
-    rare = replace(process, after_step=(*(0.0,) * 29, 0.420) * 10)
-    assert list(advise(replace(ordinary, processes=(rare,)))) == []
+RARE = (*(0.0,) * 29, 0.420) * 10
+
+
+def test_what_comes_once_in_thirty_steps_is_told_as_that(ordinary) -> None:
+    (finding,) = advise(_with(loop(ordinary, replace(BARE, share=HISTORY.share)), after_step=RARE))
+    assert "420 ms every 30 steps" in finding.says
+    assert "times less often" in finding.do
+
+
+def test_is_silent_of_what_came_once(ordinary) -> None:
+    assert list(advise(_with(loop(ordinary, HISTORY), after_step=(*(0.0,) * 299, 4.2)))) == []
 
 
 def test_is_silent_without_a_loader(ordinary) -> None:
@@ -198,6 +205,18 @@ def test_promises_no_more_than_the_loader_can_deliver(run) -> None:
 def test_where_no_stack_met_the_step_only_what_surely_is_no_work_on_the_weights_is_told(ordinary) -> None:
     assert list(advise(loop(ordinary, HISTORY, stepping=0.0))) != []
     assert list(advise(loop(ordinary, BARE, stepping=0.0))) == []
+
+
+def test_a_step_too_short_for_the_stacks_is_timed_from_the_end_of_the_backward_pass(ordinary) -> None:
+    run = loop(ordinary, BARE, stepping=0.0)
+    batches = run.processes[0].batches
+    (finding,) = advise(_with(run, optimizing=0.0005 * batches))
+    assert "the optimizer's step takes 0.5 ms" in finding.says
+    assert list(advise(_with(run, optimizing=0.02 * batches))) == []  # it may be an average, and takes no longer
+
+
+def _with(run, **more):
+    return replace(run, processes=[replace(run.processes[0], **more)])
 
 
 def test_a_few_stacks_make_it_less_sure(ordinary) -> None:

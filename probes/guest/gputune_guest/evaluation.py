@@ -38,6 +38,7 @@ _trains = set()  # ids of loaders between whose batches a step was made
 first_optimizer = None  # what step.py keeps of it
 _steps_before = 0  # at the end of the last phase that had no iterator in it
 _born = 0  # iterators that came to life or began again so far
+_phases = 0  # that opened so far
 _early = None  # the states of random generators before an iterator that may open a phase was constructed
 
 
@@ -53,9 +54,21 @@ class _Phase:
 
 
 def _open(t0, first, certain, frame, early=None):
+    global _phases
+    _phases += 1
     here.look = True
-    here.phase = _Phase(t0, first, certain, spans.site(_called(frame), _kind()), drawing.begin(EVALUATION, early))
+    here.phase = _Phase(t0, first, certain, site(frame), drawing.begin(EVALUATION, early))
     ring.since(t0)
+
+
+def phases():
+    """Return how many phases have opened."""
+    return _phases
+
+
+def site(frame):
+    """Return where the training calls for an evaluation that `frame` is of."""
+    return spans.site(_called(frame), _kind())
 
 
 def _called(frame):
@@ -196,9 +209,9 @@ def _mode(training, frame):
 
 
 def _forked():
-    global _steps_before, _born, _early, _looks, first_optimizer
+    global _steps_before, _born, _early, _looks, _phases, first_optimizer
     first_optimizer = _early = None
-    _steps_before = _born = _looks = 0
+    _steps_before = _born = _looks = _phases = 0
     _callers.clear()
     _trains.clear()
 

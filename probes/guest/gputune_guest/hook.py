@@ -27,6 +27,7 @@ FAMILIES = (
         "forward",
         "precision",
         "evaluation",
+        "nograd",
         "checkpoint",
         "logs",
         "reporting",

@@ -1,4 +1,4 @@
-"""Training loops drawn by lot: a seed gives a script with a cause or two that are planted, or none, and its repaired twins.
+"""Loops drawn by lot: a seed gives a script with a cause or two that are planted, or none, and its repaired twins.
 
     python tests/zoo/lot/draw.py 17     # prints the script of seed 17
 
@@ -8,7 +8,6 @@ not after what gputune has for thresholds; nothing here knows an advisor but by 
 """
 
 import math
-import os
 import random
 import sys
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from pathlib import Path
 from string import Template
 
 TEMPLATE = Template((Path(__file__).parent / "loop.py.txt").read_text())
+SPACE = 2  # version of what is drawn from: a seed means nothing without it
 HEALTHY = 0.3  # share of draws without a cause
 TWO = 0.25  # of those with one, that have a second
 LOOP_S = 9.0  # nominal length of a loop: half a minute for a script and its twin
@@ -69,7 +69,7 @@ def _between(lot: random.Random, low: float, high: float) -> float:
 def _hidden(lot: random.Random, draw: Draw) -> None:
     """Workers have more batches ready than the steps take."""
     draw.workers, draw.cpu = lot.choice([1, 2, 3, 4]), lot.choice([0.0, 0.2, 0.5])
-    draw.step, draw.device = _between(lot, 0.008, 0.06), lot.choice([0.0, 0.4, 0.9])
+    draw.step, draw.device = _between(lot, 0.015, 0.08), lot.choice([0.0, 0.4, 0.9])
     most = (CPUS - (1 - draw.device)) / max(draw.cpu, 0.01)  # workers that the free CPUs feed
     draw.making = draw.step * min(draw.workers, most) * lot.uniform(0.15, 0.6)
     draw.spread = lot.choice(["constant", "gamma", "blocks"])
@@ -94,7 +94,7 @@ def _rare(lot: random.Random, draw: Draw) -> None:
 
 def _few(lot: random.Random, draw: Draw) -> None:
     """Samples that are waited for, and too few who wait."""
-    draw.step, draw.device = _between(lot, 0.006, 0.04), lot.choice([0.0, 0.3, 0.9])
+    draw.step, draw.device = _between(lot, 0.012, 0.06), lot.choice([0.0, 0.3, 0.9])
     draw.workers, draw.cpu = lot.choice([0, 1, 2, 3]), lot.choice([0.0, 0.1, 0.2])
     draw.making = draw.step * (lot.uniform(0.4, 2.5) if not draw.workers else draw.workers * lot.uniform(1.4, 3.5))
     draw.spread = lot.choice(["constant", "gamma", "heavy", "blocks"])
@@ -121,7 +121,7 @@ def _bursts(lot: random.Random, draw: Draw) -> None:
 
 def _restart(lot: random.Random, draw: Draw) -> None:
     """Short passes that start their workers anew."""
-    draw.step, draw.device = _between(lot, 0.006, 0.02), lot.choice([0.0, 0.5])
+    draw.step, draw.device = _between(lot, 0.01, 0.03), lot.choice([0.0, 0.5])
     draw.workers, draw.cpu, draw.persistent = lot.choice([1, 2, 3]), lot.choice([0.0, 0.3]), False
     draw.making = draw.step * draw.workers * lot.uniform(0.3, 0.7)
     draw.passes = lot.choice([10, 16, 24])
@@ -130,7 +130,7 @@ def _restart(lot: random.Random, draw: Draw) -> None:
 
 def _locked(lot: random.Random, draw: Draw) -> None:
     """Workers that stand in line."""
-    draw.step, draw.device, draw.cpu = _between(lot, 0.004, 0.02), lot.choice([0.0, 0.5]), 0.0
+    draw.step, draw.device, draw.cpu = _between(lot, 0.012, 0.04), lot.choice([0.4, 0.8]), 0.0
     draw.workers, draw.by_batch = lot.choice([2, 3, 4, 6]), True
     draw.making = draw.step * lot.uniform(1.4, 2.5)
     draw.spread = lot.choice(["constant", "gamma"])
@@ -140,7 +140,7 @@ def _locked(lot: random.Random, draw: Draw) -> None:
 
 def _heavy(lot: random.Random, draw: Draw) -> None:
     """Computing that fills the CPUs, whoever does it."""
-    draw.step, draw.device = _between(lot, 0.008, 0.03), lot.choice([0.3, 0.8])
+    draw.step, draw.device = _between(lot, 0.015, 0.04), lot.choice([0.3, 0.8])
     draw.workers, draw.cpu = lot.choice([2, 2, 3]), 1.0
     draw.making = draw.step * CPUS * lot.uniform(1.5, 2.5)
     draw.fixes["heavy-preprocessing"] = {"cheaper": 0.5}
@@ -211,6 +211,56 @@ def _crowded(lot: random.Random, draw: Draw) -> None:
     draw.others = ["few-workers", "oversubscribed-workers", "heavy-preprocessing"]
 
 
+def _producing(lot: random.Random, draw: Draw) -> None:
+    """A thread of the script's own makes the batches, and a queue hands them over."""
+    _few(lot, draw)
+    draw.workers, draw.making, draw.cpu = 1, draw.step * lot.uniform(1.4, 3.0), 0.0
+    draw.extra["source"] = "thread"
+    draw.fixes = {"slow-producer": {"makers": math.ceil(1.4 * draw.making / draw.step) + 1}}
+
+
+def _direct(lot: random.Random, draw: Draw) -> None:
+    """No loader: the loop makes its batches itself."""
+    _few_computing(lot, draw)
+    draw.extra["source"] = "none"
+    draw.fixes = {"preprocessing-in-loop": {"source": "loader", "num_workers": 2}}
+
+
+def _managed(lot: random.Random, draw: Draw) -> None:
+    """Samples lie in a process that hands them out."""
+    draw.step, draw.device = _between(lot, 0.012, 0.03), lot.choice([0.4, 0.8])
+    draw.workers, draw.cpu, draw.making = lot.choice([2, 3, 4]), 0.0, draw.step * 0.2
+    draw.extra["managed"] = lot.choice([200_000, 600_000])
+    draw.fixes["shared-manager"] = {"managed": 0}
+    draw.others = ["serialized-workers"]
+
+
+def _cleaned(lot: random.Random, draw: Draw) -> None:
+    """Garbage is collected every few steps."""
+    if not draw.step:
+        _hidden(lot, draw)
+    draw.extra["collect"] = lot.choice([5, 10, 20])
+    draw.fixes["frequent-cleanup"] = {"collect": 0}
+
+
+def _anomalous(lot: random.Random, draw: Draw) -> None:
+    """torch looks for anomalies."""
+    if not draw.step:
+        _hidden(lot, draw)
+    draw.extra["anomaly"] = True
+    draw.fixes["anomaly-detection"] = {"anomaly": False}
+
+
+def _late(lot: random.Random, draw: Draw) -> None:
+    """One of two ranks waits longer for its batches."""
+    draw.step, draw.device, draw.cpu = _between(lot, 0.02, 0.05), 0.9, 0.0
+    draw.workers = lot.choice([1, 2])
+    draw.making = draw.step * draw.workers * lot.uniform(0.3, 0.6)
+    draw.extra |= {"ranks": 2, "late": lot.uniform(2.0, 4.0)}
+    draw.fixes["straggling-rank"] = {"late": 0.0}
+    draw.others = ["few-workers"]
+
+
 PAUSES = ("checkpoint", "evaluation", "evaluation in eval mode", "logging")
 SECOND = {
     "frequent-checkpoint": _paused("frequent-checkpoint", "checkpoint"),
@@ -222,6 +272,8 @@ SECOND = {
     "python-in-step": _worked("python-in-step", "python"),
     "slow-sampler": _worked("slow-sampler", "picking"),
     "work-between-passes": _anew,
+    "frequent-cleanup": _cleaned,
+    "anomaly-detection": _anomalous,
 }
 FIRST = {
     "few-workers": _few,
@@ -235,6 +287,10 @@ FIRST = {
     "straggling-worker": _straggler,
     "oversubscribed-threads": _threads,
     "busy-host": _crowded,
+    "slow-producer": _producing,
+    "preprocessing-in-loop ": _direct,
+    "shared-manager": _managed,
+    "straggling-rank": _late,
     **SECOND,
 }
 SOUND = (_hidden, _hidden, _inline, _rare)
@@ -242,7 +298,7 @@ SOUND = (_hidden, _hidden, _inline, _rare)
 
 def drawn(seed: int) -> Draw:
     """Return the loop of this seed."""
-    lot, draw = random.Random(f"lot {seed}"), Draw(seed)
+    lot, draw = random.Random(f"lot {SPACE} {seed}"), Draw(seed)
     draw.batch = lot.choice([4, 8, 16, 32])
     draw.shape = lot.choice(["for", "enumerate", "iterator"])
     draw.passes = lot.choice([1, 1, 2, 3])
@@ -251,7 +307,8 @@ def drawn(seed: int) -> Draw:
     else:
         _plant(lot, draw)
     draw.by_batch = draw.by_batch or lot.random() < 0.3
-    draw.stream = not draw.by_batch and draw.shuffle and "picking" not in draw.extra and lot.random() < 0.2
+    plain = draw.shuffle and not {"picking", "source", "managed"} & set(draw.extra)
+    draw.stream = not draw.by_batch and plain and lot.random() < 0.2
     draw.persistent = draw.persistent and (draw.passes > 1 or lot.random() < 0.5)
     return draw
 
@@ -260,7 +317,7 @@ def _plant(lot: random.Random, draw: Draw) -> None:
     name = lot.choice(list(FIRST))
     FIRST[name](lot, draw)
     draw.causes = [name.strip()]
-    if lot.random() < TWO and not draw.neighbours:
+    if lot.random() < TWO and not draw.neighbours and not {"source", "ranks"} & set(draw.extra):
         kinds = [kind for kind in SECOND if "kind" not in draw.extra or not kind.startswith("frequent")]
         second = lot.choice([kind for kind in kinds if kind.strip() != draw.causes[0]])
         SECOND[second](lot, draw)
@@ -270,9 +327,9 @@ def _plant(lot: random.Random, draw: Draw) -> None:
 # ---- the script
 
 LOOPS = {
-    "for": "for batch in loader:",
-    "enumerate": "for number, batch in enumerate(loader):",
-    "iterator": "batches = iter(loader)\n        while (batch := next(batches, None)) is not None:",
+    "for": "for batch in source:",
+    "enumerate": "for number, batch in enumerate(source):",
+    "iterator": "batches = iter(source)\n        while (batch := next(batches, None)) is not None:",
 }
 
 
@@ -307,6 +364,12 @@ def script(draw: Draw) -> str:
         "anew": 0.0,
         "threads": 1,
         "lock": "none",
+        "source": "loader",
+        "makers": 1,
+        "managed": 0,
+        "collect": 0,
+        "anomaly": False,
+        "late": 0.0,
     }
     settings |= {name: value for name, value in draw.extra.items() if name in settings}
     given = ", ".join(f"{name}={round(v, 5) if isinstance(v, float) else v!r}" for name, v in settings.items())
@@ -317,7 +380,7 @@ def script(draw: Draw) -> str:
         making=f"{draw.making / draw.batch:.6f}",
         cpu=draw.cpu,
         spread=repr(draw.spread),
-        compute=f"{draw.step * (1 - draw.device):.6f}",
+        compute=f"{draw.step * (1 - draw.device) / 3:.6f}",  # the backward pass takes twice as long
         device=f"{draw.step * draw.device:.6f}",
         samples=steps * draw.batch,
         passes=draw.passes,
@@ -327,6 +390,7 @@ def script(draw: Draw) -> str:
         method=METHODS["stream" if draw.stream else "batch" if draw.by_batch else "item"],
         shuffle=draw.shuffle and not draw.stream,
         loop=LOOPS[draw.shape],
+        ranks=draw.extra.get("ranks", 0),
     )
 
 
@@ -351,7 +415,7 @@ def write(draw: Draw, folder: Path) -> Path:
     path.write_text(script(draw))
     kit = folder / "kit.py"
     if not kit.exists():
-        os.symlink(Path(__file__).resolve().parents[1] / "kit.py", kit)
+        kit.symlink_to(Path(__file__).resolve().parents[1] / "kit.py")
     return path
 
 

@@ -3,9 +3,10 @@
     python tests/zoo/lot/judge.py --seed 1000 --count 20 [--keep DIR] [--results FILE]
     python tests/zoo/lot/judge.py --figures FILE…       # the same figures of results that are kept
 
-Each draw (draw.py) runs once under `gputune watch`, and right after it with what the first finding proposes, if that are
-settings; and, where it does not, as the twin without what was planted. A prediction is held against its own pair: a
-figure of first sight, with the noise of one pair in it. Nothing that was found is left out: a failed run counts as one.
+Each draw (draw.py) runs once under `gputune watch`, and right after it with what the first finding proposes, if these
+are settings, else as the twin without what it names; and, where that was not planted, as the twin without what was. A
+prediction is held against its own pair: a figure of first sight, with the noise of one pair in it. Nothing that was
+found is left out, and a run that failed is counted.
 `burnt.txt` lists the seeds that somebody looked at to mend something: they are judged, and told apart.
 """
 
@@ -27,7 +28,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from draw import Draw, drawn, write  # noqa: E402
 
 
-def _zoo_judge():  # noqa: ANN202 - a module, which has the name of this one
+def _zoo_judge():
+    """Return the zoo's judge, a module that has the name of this one."""
     spec = importlib.util.spec_from_file_location("zoo_judge", HERE.parent / "judge.py")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look themselves up there
     spec.loader.exec_module(module)
@@ -37,7 +39,6 @@ def _zoo_judge():  # noqa: ANN202 - a module, which has the name of this one
 zoo = _zoo_judge()
 WORTH = 1.05  # gputune's own bar, for what it says and for what it leaves out
 IDLE = 1.02  # a change that brings less brings nothing that can be measured in one pair
-BARS = {"first": 0.95, "first of two": 0.90, "predicted": (0.08, 0.25), "measured": (0.05, 0.12), "covered": 0.90}
 
 
 @dataclass
@@ -61,7 +62,7 @@ class Row:
 
     @property
     def right(self) -> bool:
-        """Return whether what comes first was planted; of a healthy loop, whether nothing is said that brings nothing."""
+        """Return whether what comes first was planted; of a healthy loop, whether nothing is said in vain."""
         first = self.found[0] if self.found else None
         if self.causes:
             return first in {*self.causes, *self.others}
@@ -82,6 +83,7 @@ def judge(seed: int, folder: Path, keep: Path | None) -> Row:
     case = zoo.case_of(write(draw, folder))
     way = zoo.Way(attempts=1, keep=keep, rounds=1, most=1)
     record = (keep or folder) / f"draw-{seed}"
+    beside = record.with_suffix
     try:
         seen = zoo.run(case, [], way, record=record)
         row.pace = seen.pace
@@ -89,11 +91,11 @@ def judge(seed: int, folder: Path, keep: Path | None) -> Row:
         options = _options(case, draw, seen.verdict["findings"])
         if options is not None:
             row.tried = " ".join(options)
-            apart = "busy-host" in row.found[:1]
-            row.realised = zoo.run(case, options, way, mended=apart, record=record.with_suffix(".tried")).pace / row.pace
+            alone = row.found[0] == "busy-host"
+            row.realised = zoo.run(case, options, way, mended=alone, record=beside(".tried")).pace / row.pace
             row.ideal = _ideal(draw, options)
         if draw.causes and (options is None or not row.right):
-            row.planted = zoo.run(case, ["--fixed"], way, mended=True, record=record.with_suffix(".twin")).pace / row.pace
+            row.planted = zoo.run(case, ["--fixed"], way, mended=True, record=beside(".twin")).pace / row.pace
     except (RuntimeError, subprocess.TimeoutExpired) as trouble:
         row.trouble = str(trouble)[-300:]
     return row
@@ -142,9 +144,10 @@ def figures(rows: Iterable[Row]) -> list[str]:
     planted, healthy = [r for r in ran if r.causes], [r for r in ran if not r.causes]
     worth = [r for r in planted if max(r.realised or 0.0, r.planted or 0.0) >= WORTH or r.right]
     one, two = [r for r in worth if len(r.causes) == 1], [r for r in worth if len(r.causes) > 1]
+    first = [f"{sum(r.right for r in some)} of {len(some)}" for some in (one, two)]
     lines = [
         f"draws: {len(rows)}, failed: {len(rows) - len(ran)}",
-        f"planted cause first: {sum(r.right for r in one)} of {len(one)}, of two: {sum(r.right for r in two)} of {len(two)}"
+        f"planted cause first: {first[0]}, one of two: {first[1]}"
         f" (planted, but worth less than {WORTH - 1:.0%}: {len(planted) - len(worth)})",
         f"silent although the planted cause was worth {WORTH - 1:.0%}: {sum(not r.found for r in worth)}",
         f"false alarms in healthy draws: {sum(not r.right for r in healthy)} of {len(healthy)}",
@@ -166,7 +169,7 @@ def _errors(basis: str, rows: list[Row]) -> list[str]:
     widths = [r.promised[2] / r.promised[0] for r in rows if not r.at_least]
     return [
         f"{basis}: error of a single gain against its own pair: {_spread(errors)}",
-        f"{basis}: interval holds {sum(inside)} of {len(inside)}, high over low {statistics.median(widths):.2f} (median)",
+        f"{basis}: interval holds {sum(inside)} of {len(inside)}, high over low {statistics.median(widths):.2f}",
     ]
 
 
@@ -185,7 +188,9 @@ def _baselines(rows: list[Row]) -> list[str]:
                 means.append(abs(math.exp(statistics.mean(others)) / row.realised - 1))
     lines = []
     if ruled and against:
-        lines.append(f"baseline max(making / workers, step), where it applies: {_spread(ruled)}, gputune: {_spread(against)}")
+        lines.append(
+            f"baseline max(making / workers, step), where it applies: {_spread(ruled)}, gputune: {_spread(against)}"
+        )
     if means:
         lines.append(f"baseline what this cause brought in the other draws: {_spread(sorted(means))}")
     return lines
@@ -224,23 +229,22 @@ def kept(path: Path) -> list[Row]:
 
 
 def main() -> int:
-    """Judge what is asked for. Returns 1 where a bar of first sight is not met."""
+    """Judge what is asked for, and sum it up."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--keep", type=Path, help="keep every recording in this folder")
-    parser.add_argument("--results", type=Path, help="rows go there, one draw after the other; what it has is not run again")
+    parser.add_argument(
+        "--results", type=Path, help="rows go there, one draw after the other; what it has is not run again"
+    )
     parser.add_argument("--figures", type=Path, nargs="+", help="only sum up the results that were kept in these files")
     asked = parser.parse_args()
-    if asked.figures:
-        rows = [row for path in asked.figures for row in kept(path)]
-    else:
-        rows = _judged(asked)
+    rows = [row for path in asked.figures for row in kept(path)] if asked.figures else _judged(asked)
     used = burnt()
-    fresh = [row for row in rows if row.seed not in used]
-    print("", *figures(fresh), sep="\n")
-    if len(fresh) < len(rows):
-        print(f"\nof {len(rows) - len(fresh)} seeds that are burnt:", *figures(r for r in rows if r.seed in used), sep="\n")
+    apart = {True: "first sight", False: "burnt"}
+    for fresh, name in apart.items():
+        if some := [row for row in rows if (row.seed not in used) is fresh]:
+            print("", f"{name}:", *figures(some), sep="\n")
     return 0
 
 

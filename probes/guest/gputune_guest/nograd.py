@@ -1,0 +1,152 @@
+"""An evaluation with neither a loader nor `eval()`: a block with gradients off, inside which a model is called.
+
+It counts only where it comes less often than every step: a teacher, a generator's sample for the discriminator and an
+average of the weights come with each. Blocks of a millisecond and less are none. Whether a model is called in a block
+is looked at the first times that its place comes by: by a forward hook common to all modules that takes itself back at
+the first call (as in `forward.py`; none once anything is compiled, and then such a block is not told).
+"""
+
+import sys
+
+from gputune_guest import drawing, dynamo, evaluation, patching, places, ring, spans, wrapping
+from gputune_guest.words import EVALUATION, SPAN
+
+now = ring.now
+here = ring.here
+
+LEAST = 1_000_000  # ns: a shorter block is none
+TRIES = 4  # times that a place is looked at before it is known to call no model
+MOST = 256  # places that are told apart
+
+_places = {}  # (code, line) of the user's to a _Place
+_block = None  # the outermost one that the training thread is in
+
+
+class _Place:
+    """Where blocks begin: `calls` a model or not, looks that are `left`, steps when the last came, and was told."""
+
+    __slots__ = ("calls", "left", "steps", "told")
+
+    def __init__(self):
+        self.calls, self.left, self.steps, self.told = False, TRIES, 0, -1
+
+
+class _Block:
+    """A block that is open, since `t0`."""
+
+    __slots__ = ("frame", "handle", "look", "phases", "place", "t0")
+
+    def __init__(self, place, frame, seldom):
+        self.place, self.frame, self.handle = place, frame, None
+        self.phases = evaluation.phases()
+        if not place.calls:
+            place.left -= 1
+            self.handle = sys.modules["torch.nn.modules.module"].register_module_forward_pre_hook(_called)
+        self.look = drawing.begin(EVALUATION) if place.calls and seldom else None
+        self.t0 = now()
+
+
+def _calls(_module, _args):
+    if _block is not None and spans.get_ident() == here.trainer:
+        _block.place.calls = True
+        _let_go(_block)
+
+
+_called = wrapping.quiet(_calls)
+
+
+def _let_go(block):
+    handle, block.handle = block.handle, None
+    if handle is not None:
+        handle.remove()
+
+
+def _entered(frame):
+    """Take notice of a block that the training thread has entered, its outermost one."""
+    global _block
+    frame = places.user_frame(frame)
+    key = frame.f_code, frame.f_lineno
+    place = _places.get(key)
+    if place is None:
+        if len(_places) >= MOST:
+            return
+        place = _places[key] = _Place()
+    if place.calls or (place.left and not dynamo.asked()):
+        _block = _Block(place, frame, _is_seldom(place))
+
+
+def _is_seldom(place):
+    steps = evaluation.steps()
+    return steps - place.steps >= evaluation.SELDOM or steps == place.told
+
+
+def _left():
+    """Take notice that it has been left."""
+    global _block
+    t1 = now()
+    block, _block = _block, None
+    _let_go(block)
+    place, steps = block.place, evaluation.steps()
+    seldom, place.steps = _is_seldom(place), steps
+    if place.calls and seldom and evaluation.phases() == block.phases and t1 - block.t0 >= LEAST:
+        place.told = steps
+        drawing.end(block.look)
+        ring.record(SPAN, EVALUATION, block.t0, t1, evaluation.site(block.frame))
+
+
+def _enter(original):
+    enabled, swallow = sys.modules["torch"].is_grad_enabled, wrapping.swallow
+
+    @wrapping.wraps(original)
+    def __enter__(self):  # noqa: N807 - the name of what it stands for: TorchScript compiles that by its source
+        outermost = here.phase is None and _block is None and enabled()
+        result = original(self)
+        if outermost:
+            try:
+                if not spans.silent and spans.get_ident() == here.trainer and not enabled():
+                    _entered(sys._getframe().f_back)
+            except Exception as error:
+                swallow(error)
+        return result
+
+    return __enter__
+
+
+def _exit(original):
+    enabled, swallow = sys.modules["torch"].is_grad_enabled, wrapping.swallow
+
+    @wrapping.wraps(original)
+    def __exit__(self, *error):  # noqa: N807
+        result = original(self, *error)
+        if _block is not None:
+            try:
+                if enabled() and spans.get_ident() == here.trainer:
+                    _left()
+            except Exception as failed:
+                swallow(failed)
+        return result
+
+    return __exit__
+
+
+def _forked():
+    global _block
+    _block = None
+    _places.clear()
+
+
+def _leave():
+    """Leave no hook in place once something is compiled."""
+    if _block is not None:
+        _let_go(_block)
+
+
+def _hook(module):
+    for kind in (module.no_grad, module.inference_mode):
+        patching.patch(kind, "__enter__", _enter)
+        patching.patch(kind, "__exit__", _exit)
+
+
+dynamo.at_first(_leave)
+wrapping.after_fork(_forked)
+HOOKS = {"torch.autograd.grad_mode": _hook}
