@@ -25,7 +25,7 @@ ON_WHEEL := tests/commands tests/report tests/probes $(addprefix tests/watch/tes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda loops public gpu-day simcuda causes fmt clean
+.PHONY: help demo test interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda lot loops public gpu-day simcuda causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -34,6 +34,7 @@ help:
 	@echo "make test-long  the tests that take minutes each"
 	@echo "make zoo     training scripts with planted causes (ONLY=name for some of them)"
 	@echo "make zoo-cuda  the zoo's trainings with the CUDA build of torch, on simulated cards (ONLY=name, ONLY=name@sleeping)"
+	@echo "make lot     loops drawn by lot, judged at first sight (SEED=1000 COUNT=20 RESULTS=file KEEP=folder; a minute and a half each)"
 	@echo "make loops   loops of Lightning, transformers, accelerate, WebDataset, TensorFlow and plain ones under gputune watch"
 	@echo "make public  scripts that others have published: verdict, output, what the fix brings, into docs/public.md (ONLY=name SOURCES=folder)"
 	@echo "make simcuda  the CUDA build of torch on simulated cards: set it up (1.6 GB, a minute), and its tests (LONG=1: all of them)"
@@ -152,6 +153,12 @@ zoo: $(READY)
 # The CUDA build of torch and the simulated runtime are made at the first run (1.6 GB); without them every script says so.
 zoo-cuda: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/zoo/cuda/judge.py $(if $(ONLY),--only $(ONLY))
+
+SEED := 1000
+COUNT := 20
+lot: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/zoo/lot/judge.py --seed $(SEED) --count $(COUNT) \
+		$(if $(RESULTS),--results $(RESULTS)) $(if $(KEEP),--keep $(KEEP))
 
 # Frameworks in an environment of their own, which borrows torch and gputune from the first.
 $(LOOPS)/.ready: $(READY)

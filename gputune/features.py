@@ -724,6 +724,7 @@ class Machine:
     shm_least: int | None = None
     ranks: int = 1  # training processes of the job on this machine
     neighbours: tuple[Neighbour, ...] = ()  # of a fifth of a core or more, the heaviest first
+    handover: float | None = None  # s to take two small pieces of shared memory from another process, after the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,14 @@ from statistics import median
 
 from gputune.aftermath import chill
 from gputune.enough import LEAST_BATCHES, LEAST_SAMPLED
-from gputune.features import Features, Loader, Process
+from gputune.features import Features, Loader, Machine, Process
 from gputune.figures import TINY, mean
 from gputune.replay import DELIVERY_S
 
 STACKED_S = 0.0002  # s to stack the samples of a small batch to tensors, or to pick them out of one
 STACK_RATE = 2e9  # B/s at which large samples are stacked, into memory that is new to the process
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
+TORCHS = 1.75  # times what Python itself takes to hand over two tensors that torch's loader does (measured: 1.7, 1.8)
 SENDING_S = 0.0008  # CPU s in which a worker passes a small batch on (measured: 0.6 to 1.1 ms)
 SENDING_RATE = 1e10  # B/s of a large one (0.95 to 2.1 ms for 6 MB, 2.1 for 13, 2.4 for 18)
 AWAITED = 2.0  # times its own CPU time: who takes longer to get a batch waits for a CPU, or for one who holds the GIL
@@ -24,19 +25,27 @@ GOTTEN_S = 0.0002  # s in which next() takes what a thread of its process has pi
 PICKED = 0.2  # of the CPU time of a next(): where the batch sampler took more, what is left is told by too few steps
 
 
-def delivery_of(loader: Loader) -> float:
+def usual_of(machine: Machine) -> float:
+    """Return the s that a small batch takes to pass the queue of a loader that has shown none, on this machine.
+
+    As measured once the run was over (probes/handover.py), else as known of torch.
+    """
+    return DELIVERY_S if machine.handover is None else TORCHS * machine.handover
+
+
+def delivery_of(loader: Loader, usual: float = DELIVERY_S) -> float:
     """Return the s that it takes the training to get a batch that is ready: unpickling, opening its memory.
 
     Where a thread pins the batches, that is none of it: what it hands on is only picked up.
     As usual for batches that lay ready. Where they never do, or arrive far later than the training's own CPU time
     explains, since CPUs are crowded or their maker holds the GIL: by that time, less what it is longer for being cold;
     from when their makers let go of it, where most of them did.
-    Else a low quantile of all arrivals, or as known of torch.
+    Else a low quantile of all arrivals, or what a small batch `usual`ly takes.
     """
-    return handover(loader)[0]
+    return handover(loader, usual)[0]
 
 
-def handover(loader: Loader) -> tuple[float, float]:
+def handover(loader: Loader, usual: float = DELIVERY_S) -> tuple[float, float]:
     """Return the s that it takes to get a batch that is ready, and what was taken off them for beginning cold.
 
     Never more than half of those that were waited for took to come: right after a start of workers many are late.
@@ -44,14 +53,14 @@ def handover(loader: Loader) -> tuple[float, float]:
     if loader.pins:
         return (median(loader.gets) if len(loader.gets) >= LEAST_BATCHES else GOTTEN_S), 0.0
     getting, most = getting_of(loader), _awaited(loader)
-    if len(loader.ready) >= LEAST_BATCHES and (usual := min(most, median(loader.ready))) <= AWAITED * getting:
-        return usual, 0.0
+    if len(loader.ready) >= LEAST_BATCHES and (lying := min(most, median(loader.ready))) <= AWAITED * getting:
+        return lying, 0.0
     if len(loader.after) > max(LEAST_BATCHES, len(loader.hindered), len(loader.unhindered)):
         return _warmed(loader, min(most, median(loader.after)))
     if len(loader.deliveries) >= LEAST_BATCHES:
         low = sorted(loader.deliveries)[len(loader.deliveries) // 4]
         return _warmed(loader, min(most, low)) if math.isinf(getting) else _handed(loader, getting, most)
-    delivery = DELIVERY_S + (loader.batch_bytes or 0) / COPY_RATE
+    delivery = usual + (loader.batch_bytes or 0) / COPY_RATE
     return (min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery), 0.0
 
 
@@ -103,10 +112,11 @@ def _handed(loader: Loader, getting: float, most: float = math.inf) -> tuple[flo
 def sending_of(run: Features, process: Process, loader: Loader) -> float:
     """Return the CPU s in which a worker passes a batch on, beyond making it: pickling, memory, sockets.
 
-    As known of torch, and no more than the job computes beside its training process and the making of its batches.
+    As known of torch, on a host that hands batches over as slowly, and no more than the job computes beside its
+    training process and the making of its batches.
     """
-    usual = SENDING_S + (loader.batch_bytes or 0) / SENDING_RATE
     machine = run.machine
+    usual = SENDING_S * usual_of(machine) / DELIVERY_S + (loader.batch_bytes or 0) / SENDING_RATE
     if not loader.num_workers or machine.job is None or process.cpu is None or len(run.processes) > 1:
         return usual
     per_batch = mean(loader.waits) + mean(loader.steps)

@@ -12,7 +12,7 @@ from gputune.aftermath import COLDER, chill, coldest
 from gputune.enough import LEAST_SAMPLED
 from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.figures import mean
-from gputune.handing import delivery_of, getting_of, hand_over_of, handover, late_of, sending_of
+from gputune.handing import delivery_of, getting_of, hand_over_of, handover, late_of, sending_of, usual_of
 from gputune.replay import Job, Work
 from gputune.team import team
 
@@ -29,7 +29,7 @@ LOCKED = (
 
 def job_of(run: Features, process: Process, loader: Loader) -> Job:
     """Return the work behind a loader's batches, as measured: what each batch and each step took of what."""
-    delivery, warmed = handover(loader)
+    delivery, warmed = handover(loader, usual_of(run.machine))
     return Job(
         fetches=tuple(_fetches(run, loader)) or (Work(0.0, 0.0),),
         steps=tuple(steps_of(run, loader, delivery, warmed)) or (Work(0.0, 0.0),),

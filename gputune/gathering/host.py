@@ -37,6 +37,7 @@ class Host:
         self.mounts: dict[Mount, None] = {}  # in the order in which they were told
         self.unavailable: dict[str, str] = {}  # probe to what it could not read, while it read the rest
         self.lacking: dict[str, tuple[Lacking, ...]] = {}  # probe to the parts of that
+        self.handover: float | None = None  # s to take a batch of two small tensors from another process, after the run
         self.driver = 0  # the newest CUDA that it runs (13020 is 13.2), 0 unknown
         self.oom_kills: tuple[int, str] = (0, "")  # how many processes the kernel killed, and of what it counts that
         self._pending: list[Sample] = []
@@ -153,6 +154,13 @@ class Host:
             self.oom_kills = (int(str(fields.get("count"))), str(fields.get("where")))
         elif fields.get("n") == "unavailable":
             self._unavailable(fields)
+        else:
+            self._once(fields)
+
+    def _once(self, fields: Mapping[str, Json]) -> None:
+        """Take what is measured once, after the run."""
+        if fields.get("n") == "handover":
+            self.handover = (_number(fields.get("us")) or 0.0) / 1e6 or None
 
     def _unavailable(self, fields: Mapping[str, Json]) -> None:
         probe, lacks = str(fields.get("probe")), fields.get("lacks")
@@ -237,6 +245,7 @@ class Host:
             shm_free=_whole(self.last("shm.free")),
             shm_most=_whole(self.most("shm.free")),
             shm_least=_whole(self.least("shm.free")),
+            handover=self.handover,
             ranks=ranks,
             neighbours=self._heavy(),
         )

@@ -16,13 +16,14 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pythread.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <string.h>
 #include <structmember.h>
 #include <sys/mman.h>
 #include <time.h>
 
-#define INTERFACE 6 /* here.py asks for this number: an older build beside newer Python is not used */
+#define INTERFACE 7 /* here.py asks for this number: an older build beside newer Python is not used */
 
 #ifndef METH_FASTCALL /* the same since 3.7; the limited API has named it since 3.10 */
 #define METH_FASTCALL 0x0080
@@ -34,8 +35,9 @@
 #define MAP_POPULATE 0
 #endif
 
-enum { BATCH = 1, STEP = 4, BACKWARD = 7, PICK = 14 }; /* words.py */
-enum { END = 1, FAILED = 2, APART = 8 };    /* words.py */
+enum { BATCH = 1, STEP = 4, BACKWARD = 7, PICK = 14, DELAY = 21 }; /* words.py */
+enum { END = 1, FAILED = 2, APART = 8, STANDS = 1 }; /* words.py */
+enum { LOOK = 500000 };                     /* ns between two looks at what lies ready */
 enum { MARK_AT = 64, RECORD = 64 };         /* docs/ring.md */
 enum { LATE = 8, NESTED = 3 };
 enum { HAVE_VECTORCALL = 1 << 11 }; /* Py_TPFLAGS_HAVE_VECTORCALL, a name of the limited API since 3.12 */
@@ -74,6 +76,8 @@ typedef struct {
     Late late[LATE];
     PyObject *buffer, *writer;
     char *made; /* mapped, and not begun */
+    PyObject *lies; /* the deque in which batches lie ready, or None: then a semaphore counts how many of its slots are free */
+    long long semaphore, slots, wanted, patience; /* see `stand` */
 } Here;
 
 /* Ask for memory that is about to be touched, all at once: one after the other it would be waited for as often. */
@@ -185,6 +189,8 @@ here_init(PyObject *self, PyObject *args, PyObject *kwargs)
     assign(&here->burst, Py_None);
     assign(&here->buffer, Py_None);
     assign(&here->writer, Py_None);
+    assign(&here->lies, Py_None);
+    here->wanted = 0;
     forget(here);
     return 0;
 }
@@ -199,6 +205,7 @@ here_dealloc(PyObject *self)
     Py_DecRef(here->burst);
     Py_DecRef(here->buffer);
     Py_DecRef(here->writer);
+    Py_DecRef(here->lies);
     release(self);
 }
 
@@ -426,6 +433,11 @@ static PyMemberDef here_members[] = {
     {"burst", T_OBJECT, offsetof(Here, burst), 0, NULL},
     {"buffer", T_OBJECT, offsetof(Here, buffer), READONLY, NULL},
     {"writer", T_OBJECT, offsetof(Here, writer), 0, NULL},
+    {"lies", T_OBJECT, offsetof(Here, lies), 0, NULL},
+    {"semaphore", T_LONGLONG, offsetof(Here, semaphore), 0, NULL},
+    {"slots", T_LONGLONG, offsetof(Here, slots), 0, NULL},
+    {"wanted", T_LONGLONG, offsetof(Here, wanted), 0, NULL},
+    {"patience", T_LONGLONG, offsetof(Here, patience), 0, NULL},
     {NULL, 0, 0, 0, NULL}};
 
 static PyMethodDef here_methods[] = {
@@ -813,6 +825,46 @@ leave(Next *self, Call *call, PyObject *data, int code)
         (long long)call->t1, (long long)call->back, (long long)now(), (long long)call->cpu));
 }
 
+/* Return how many batches lie ready, -1 where that cannot be told. No Python code runs for it. */
+static long long
+lying(Here *here)
+{
+    int left;
+    if (here->lies != Py_None)
+        return PyObject_Size(here->lies);
+    if (sem_getvalue((sem_t *)(uintptr_t)here->semaphore, &left) != 0)
+        return -1;
+    return here->slots - left;
+}
+
+/* Stand still, without the GIL, until as many batches lie ready as are wanted, or for as long as patience lasts: see
+ * filling.py. No Python code runs meanwhile: what the handler of a signal raises comes up in the caller, as if the
+ * signal had come once next() was over; and a signal ends it. */
+COLD static void
+stand(Here *here, Known *mine)
+{
+    struct timespec pause = {0, LOOK};
+    Record record = {.kind = DELAY, .code = STANDS, .a = mine->number};
+    int interrupted;
+    record.t0 = record.t1 = now();
+    record.b = record.d = lying(here);
+    while (record.d >= 0 && record.d < here->wanted && record.t1 - record.t0 < here->patience) {
+        PyThreadState *state = PyEval_SaveThread();
+        interrupted = nanosleep(&pause, NULL);
+        PyEval_RestoreThread(state);
+        record.t1 = now();
+        record.d = lying(here);
+        if (interrupted)
+            break;
+    }
+    here->wanted = 0;
+    assign(&here->lies, Py_None);
+    if (record.d < 0)
+        PyErr_Clear();
+    else if (here->map != NULL)
+        put(here, &record);
+}
+
 static PyObject *
 next_once(Next *self, PyObject *theirs)
 {
@@ -850,6 +902,8 @@ next_once(Next *self, PyObject *theirs)
         call.back = now();
     }
     ours = leave(self, &call, data, code);
+    if (here->wanted)
+        stand(here, call.mine);
     Py_DECREF(call.mine);
     if (ours < 0 && swallow(self->failed) < 0) {
         Py_DecRef(data);

@@ -7,7 +7,19 @@ holds stay as they were. All that we remember of an object is kept here, beside 
 import itertools
 import sys
 
-from gputune_guest import delaying, device, evaluation, patching, pinning, ring, samples, settings, spans, wrapping
+from gputune_guest import (
+    delaying,
+    device,
+    evaluation,
+    filling,
+    patching,
+    pinning,
+    ring,
+    samples,
+    settings,
+    spans,
+    wrapping,
+)
 from gputune_guest.here import Known, fast
 from gputune_guest.words import APART, BATCH, END, FAILED, ITERATOR, LOADER_START, MEMBER, NEW, SPAN
 
@@ -83,7 +95,7 @@ def _next(original):
 
 def _sampled(mine, code, came, asked, t0, t1, back, done, cpu):  # noqa: PLR0913, PLR0917 - times of one call, see samples.begin
     samples.again()
-    if not code:
+    if not code and not filling.stands(mine, t0, t1):
         samples.begin(mine, (came, asked, t0, t1, back, done), cpu)
 
 

@@ -116,7 +116,7 @@ def _exit(original):
     enabled, swallow = sys.modules["torch"].is_grad_enabled, wrapping.swallow
 
     @wrapping.wraps(original)
-    def __exit__(self, *error):  # noqa: N807
+    def __exit__(self, *error):  # noqa: N807 - likewise
         result = original(self, *error)
         if _block is not None:
             try:

@@ -181,7 +181,7 @@ def _worked(cause: str, place: str) -> Callable[[random.Random, Draw], None]:
         if not draw.step:
             _hidden(lot, draw)
         draw.extra[place] = draw.step * lot.uniform(0.2, 0.9)
-        draw.fixes[cause] = {place: 0.0}
+        draw.fixes[cause] = {"moved": True, "num_workers": max(1, draw.workers)} if place == "inside" else {place: 0.0}
 
     return plant
 
@@ -358,6 +358,7 @@ def script(draw: Draw) -> str:
         "every": 1,
         "cheaper": 1.0,
         "inside": 0.0,
+        "moved": False,
         "after": 0.0,
         "python": 0.0,
         "picking": 0.0,

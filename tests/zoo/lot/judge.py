@@ -25,7 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
-from draw import Draw, drawn, write  # noqa: E402
+from draw import Draw, drawn, write  # noqa: E402 - it lies beside this script, which may be run from anywhere
 
 
 def _zoo_judge():
@@ -125,6 +125,8 @@ def _options(case: object, draw: Draw, findings: list[dict]) -> list[str] | None
         mends = draw.fixes[draw.causes[0]]
     if mends is None:
         return None
+    if "num_workers" in mends and "workers" in findings[0]["evidence"]:
+        mends = {**mends, "num_workers": int(findings[0]["evidence"]["workers"])}
     return [part for name, value in mends.items() for part in ("--" + name.replace("_", "-"), str(value))]
 
 
