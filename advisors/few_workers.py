@@ -39,6 +39,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
+from gputune.ceiling import with_ceiling
 from gputune.crowding import WORTH, Narrower, for_more_workers
 from gputune.effects import BEYOND_ROUNDING, of_workers
 from gputune.features import Features, Loader
@@ -69,7 +70,8 @@ def advise(run: Features) -> Iterator[Finding]:
             yield _with_fewer_threads(outlook, fewer)
         elif workers > outlook.loader.num_workers and not stuck:
             among = _for_one(outlook) if alone else _among(outlook.loader, lasting=persistent)
-            yield _finding(outlook, workers, speedup, persistent=persistent, among=among)
+            found = _finding(outlook, workers, speedup, persistent=persistent, among=among)
+            yield with_ceiling(outlook, found)
     for flow, greedy in zip(flows(run), flows(run, greedy=True), strict=True):
         stage = flow.pipeline.culprit
         if flow.waiting < WAITING or stage is None or not stage.maps:

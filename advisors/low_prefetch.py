@@ -21,6 +21,7 @@ API", TensorFlow guide; the model is `gputune/replay.py`.
 
 from collections.abc import Iterator
 
+from gputune.ceiling import with_ceiling
 from gputune.features import Features
 from gputune.finding import Finding
 from gputune.flows import Flow, either, flows
@@ -43,7 +44,7 @@ def advise(run: Features) -> Iterator[Finding]:
         if prefetch <= outlook.now.prefetch:
             continue
         capacity = loader.num_workers / outlook.making if outlook.making else 0.0
-        yield Finding(
+        found = Finding(
             id="low-prefetch",
             says=(
                 f"{loader.num_workers} workers make up to {capacity:.3g} batches/s, yet the loop waits "
@@ -66,6 +67,7 @@ def advise(run: Features) -> Iterator[Finding]:
             where=loader.where,
             change={"prefetch_factor": prefetch},
         )
+        yield with_ceiling(outlook, found)
 
 
 def _in_tensorflow(flow: Flow, greedy: Flow) -> Finding:

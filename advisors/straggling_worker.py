@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
 
+from gputune.ceiling import with_ceiling
 from gputune.features import Features
 from gputune.finding import Finding, Speedup
 from gputune.parts import slow_worker
@@ -49,7 +50,7 @@ def advise(run: Features) -> Iterator[Finding]:
         if shared is not None and shared.likely > max(WORTH, loose.likely):
             yield _shared(_finding(outlook, shared))
         elif loose.likely >= WORTH:
-            yield _finding(outlook, loose)
+            yield with_ceiling(outlook, _finding(outlook, loose))
 
 
 def has_in_order(torch: str) -> bool:

@@ -116,12 +116,15 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
 class ExperimentsRow(msgspec.Struct, frozen=True, kw_only=True):
     """What was held back to see what that does: the device so often, workers at so many moments.
 
+    The training itself so often (`fills`), until batches lay ready.
+
     `share` of the loop that it may have cost, the mean of the training processes.
     """
 
     holds: int
     delays: int
     share: float | None
+    fills: int = 0
 
 
 class LackingRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -120,12 +120,16 @@ class Slope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBack:
-    """What was held back to see what it does: the device so often and s, the workers at so many moments and s each."""
+    """What was held back to see what it does: the device so often and s, the workers at so many moments and s each.
+
+    `fills`: the training so often, until batches lay ready. The s that workers may have idled for it are among theirs.
+    """
 
     holds: int = 0
     device: float = 0.0
     delays: int = 0
     workers: float = 0.0
+    fills: int = 0
 
     @property
     def seconds(self) -> float:
@@ -240,6 +244,7 @@ class Loader:
     own_kind: str = ""  # its class, where that makes other iterators than torch's: nobody can serve these
     made_by: Mapping[int, int] = field(default_factory=dict)  # batches that each worker made, by its number
     slope: Slope | None = None  # what delays of its workers did to it
+    filled: tuple[float, ...] = ()  # s of rounds, from one next() to the next, in which a batch lay ready, latest
     early: tuple[int, ...] = ()  # batches behind the one that was waited for that had come before it, per next()
     order: str = ""  # of samples: fixed, or drawn from the loader's own generator or the shared one; "": not known
     draws: bool | None = None  # samples draw torch's shared random numbers in the training process; None: not known

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from statistics import stdev
 
 from gputune import parts, storage
 from gputune.aftermath import aftermath
 from gputune.company import ALONE
 from gputune.enough import LEAST_BATCHES, LEAST_SAMPLED, alike
 from gputune.features import Epoch, Features, Fetch, Loader, Machine, Process
-from gputune.figures import TINY, mean
+from gputune.figures import NORMAL, TINY, mean
 from gputune.finding import ERROR, MOST, Speedup, interval
 from gputune.handing import GOTTEN_S, hand_over_of
 from gputune.replay import DELIVERY_S, TYPICAL_PREFETCH, Job, Work
@@ -138,6 +139,33 @@ class Outlook:
         """Return the share of the steady time per batch that is spent waiting for batches to be made or to arrive."""
         total = sum(self.loader.waits) + sum(self.loader.steps)
         return sum(self.loader.for_batches) / total if total else 0.0
+
+    @cached_property
+    def ceiling(self) -> Speedup | None:
+        """Return what it would bring to wait for no batch at all, as rounds show in which they lay ready.
+
+        That is measured, and more than anything can bring that has batches made sooner. None where too few rounds did.
+        """
+        rounds = self.loader.filled
+        if len(rounds) < LEAST_SAMPLED or not self.now.workers:
+            return None
+        paused = sum(mean(series) for series in self.loader.pauses.values())
+        usual, ready = self.per_batch - paused, mean(rounds)
+        error = NORMAL * stdev(rounds) / math.sqrt(len(rounds))
+
+        def gain(each: float) -> float:
+            spared = max(0.0, usual - each) * self.batches
+            return min(MOST, self.whole / max(TINY, self.whole - spared))
+
+        return Speedup(low=gain(ready + error), likely=gain(ready), high=gain(max(TINY, ready - error)))
+
+    def _reached(self, found: Speedup) -> Speedup:
+        """Return a gain of batches that are made sooner, no higher than where none is waited for."""
+        ceiling = self.ceiling
+        if ceiling is None:
+            return found
+        found = within(found, ceiling.likely)
+        return replace(found, high=max(found.likely, min(found.high, ceiling.high)))
 
     @cached_property
     def starving(self) -> float:
@@ -499,7 +527,8 @@ class Outlook:
             warm = self.gain(Setting(chosen[0], self.now.prefetch, chosen[1]), warmest(self.job, self.loader))
             found = replace(found, high=max(found.high, warm.likely))
         found = self._beside_strangers(found.down_to(whole), now, then, chosen)
-        return chosen[0], persistent, replace(found, low=min(found.low, self._on_unseen_cpus(now, then, chosen)))
+        found = replace(found, low=min(found.low, self._on_unseen_cpus(now, then, chosen)))
+        return chosen[0], persistent, self._reached(found)
 
     def fewer_workers(self) -> tuple[int, Speedup] | None:
         """Return the smallest num_workers below the present one that is about as good as any of these, and the gain.
@@ -562,7 +591,7 @@ class Outlook:
         tried = {p: self.loop(Setting(self.now.workers, p, self.now.persistent)) for p in factors}
         best = min(tried.values())
         chosen = min(p for p, seconds in tried.items() if seconds <= best * GOOD_ENOUGH)
-        return chosen, self._interval(self.loop(self.now), tried[chosen])
+        return chosen, self._reached(self._interval(self.loop(self.now), tried[chosen]))
 
     def without_waiting(self) -> Speedup:
         """Return what samples that were prepared offline would buy: about the bound of all that can be done to them.
@@ -649,7 +678,7 @@ class Outlook:
 
     def out_of_order(self) -> Speedup:
         """Return what it would buy to take batches as they come."""
-        return self._as(replace(self.loader, in_order=False))
+        return self._reached(self._as(replace(self.loader, in_order=False)))
 
     def shared_out(self) -> Speedup | None:
         """Return what it would buy if each worker had a share of the slow part; None where no part is slow.

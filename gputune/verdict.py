@@ -129,9 +129,11 @@ def abstained(heard: Sequence[Process]) -> str:
 
 
 def _experiments(heard: Sequence[Process]) -> ExperimentsRow | None:
-    holds, delays = (sum(getattr(p.held_back, name) for p in heard) for name in ("holds", "delays"))
+    holds, delays, fills = (sum(getattr(p.held_back, name) for p in heard) for name in ("holds", "delays", "fills"))
     shares = [p.held_back.seconds / p.loop for p in heard if p.loop > 0]
-    return ExperimentsRow(holds=holds, delays=delays, share=_mean(shares)) if holds or delays else None
+    if not (holds or delays or fills):
+        return None
+    return ExperimentsRow(holds=holds, delays=delays, share=_mean(shares), fills=fills)
 
 
 def _unavailable(features: Features) -> list[UnavailableRow]:

@@ -68,6 +68,7 @@ def _thin(loader: Loader) -> Loader:
         after=(),
         unhindered=(),
         early=(),
+        filled=(),
     )
 
 
@@ -153,6 +154,7 @@ def _loader(then: Loader, now: Loader, since: float) -> Loader:
         after=_share(now.after, part),
         unhindered=_share(now.unhindered, part),
         early=_last(now.early, batches),
+        filled=_share(now.filled, part),
         epochs=epochs or now.epochs[-1:],
     )
 

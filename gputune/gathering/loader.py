@@ -11,6 +11,7 @@ from gputune.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Reco
 from gputune.features import Epoch, Fetch, Filing, Loader, Trend
 from gputune.figures import mean
 from gputune.gathering.delays import Delays
+from gputune.gathering.filled import Filled
 from gputune.gathering.handover import Handed, Handovers
 from gputune.gathering.pinning import Pinning
 from gputune.gathering.pipeline import PipelineState
@@ -98,7 +99,9 @@ class LoaderState:
         self._early: deque[int] = deque(maxlen=KEPT)
         self._handovers: dict[int, Handovers] = {}
         self._pinning = Pinning()
-        self.delays = Delays(self.num_workers, maybe(settings.get("prefetch_factor")) or TYPICAL_PREFETCH)
+        prefetch = maybe(settings.get("prefetch_factor")) or TYPICAL_PREFETCH
+        self.delays = Delays(self.num_workers, prefetch)
+        self.filled = Filled(self.num_workers, prefetch)
         self._types: dict[str, int] = {}
         self._shape: tuple[int, ...] = ()
         self.shards: bool | None = None
@@ -147,10 +150,11 @@ class LoaderState:
         self._epochs.append(entry)
         self._gradients = bool(record.e)
 
-    def batch(self, record: Record, gap: int, pauses: Mapping[str, int], picking: int = 0) -> None:
+    def batch(self, record: Record, gap: int, pauses: Mapping[str, int], picking: int = 0, stood: int = 0) -> None:
         """Take one next(). `gap` is the ns since the previous one returned, `pauses` the spans inside that gap.
 
-        In `picking` ns of it the batch sampler said which samples come next: with workers, once a batch was there.
+        In `picking` ns of it the batch sampler said which samples come next: with workers, once a batch was there. For
+        `stood` ns more the training was held up for batches to lie ready.
         """
         wait = record.t1 - record.t0
         here = self._passes.get(record.a)
@@ -171,7 +175,9 @@ class LoaderState:
             here.others_first += wait
         self._steps_seen += 1
         if self._steps_seen > WARM_UP and not record.code & UNTIMED:
-            self._keep(wait, gap, pauses)
+            self._keep(wait + stood, gap, pauses)
+            paused = sum(pauses.values())
+            self.filled.round((gap + wait - paused - picking) / NS, paused)
             self._picks.append(picking / NS)
             self._ages.append(here.before + here.batches - 1)
             self._early.append(record.d)
@@ -256,6 +262,7 @@ class LoaderState:
             self._plain = bool(record.code & PLAIN)
             self._tensors = max(self._tensors, record.code >> 8)
         if self._fetched > max(1, self.num_workers):
+            self.filled.made(record.t1 - record.t0)
             wall, cpu = (record.t1 - record.t0) / NS, record.a / NS
             # Both clocks are read a little apart from the times: a queue there is not one of the making.
             # A part of the CPU time may run beside it where the worker has threads.
@@ -393,6 +400,7 @@ class LoaderState:
             early=tuple(self._early),
             made_by=self._by_worker(),
             slope=self.delays.told,
+            filled=tuple(self.filled.rounds),
             own_kind=str(settings.get("own_kind") or ""),
             order=str(settings.get("order") or ""),
             shards=self._shards(),

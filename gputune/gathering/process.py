@@ -44,7 +44,7 @@ DEVICES = 32  # devices of files kept
 BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), int(Kind.BACKWARD)
 ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
 RENDEZVOUS, GAP, PICK, PIN = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK), int(Kind.PIN)
-MEMORY, OOM = int(Kind.MEMORY), int(Kind.OOM)
+MEMORY, OOM, DELAY = int(Kind.MEMORY), int(Kind.OOM), int(Kind.DELAY)
 CLOCKED = frozenset({GAP, int(Kind.DEVICE), int(Kind.SEGMENT)})
 DIFFERENT = frozenset({"distinct", "held"})  # notes on the files that batches are made of
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
@@ -109,6 +109,7 @@ class _Iterator:
     trains: bool  # it was made with gradients on
     moved: int  # when it was last made, reset or advanced, ns
     returned: int = 0  # t1 of its last next(), 0 before the first
+    stood: int = 0  # ns that the training was held up since then, until batches lay ready
     pauses: dict[str, int] = field(default_factory=dict)  # ns per span since then
 
 
@@ -246,6 +247,8 @@ class Training:
             self._last_end = 0
         if kind == BATCH:
             self._batch(record)
+        elif kind == DELAY:
+            self._stood(record)
         elif kind in MADE and len(self._made) < PENDING:
             self._made.append(record)
         elif kind == SPAN:
@@ -421,18 +424,26 @@ class Training:
         if iterator is None:
             return
         loader = self._loaders[iterator.loader]
-        gap = record.t0 - iterator.returned if iterator.returned else 0
-        loader.batch(record, gap, iterator.pauses, _picking(record, made))
+        gap = record.t0 - iterator.returned - iterator.stood if iterator.returned else 0
+        loader.batch(record, gap, iterator.pauses, _picking(record, made), iterator.stood)
         if loader.num_workers:
             self._settling.take(record.t1)
         iterator.returned = iterator.moved = record.t1
-        iterator.pauses = {}
+        iterator.stood, iterator.pauses = 0, {}
         if not apart and iterator.trains and not loader.evaluates:
             self._between(self._passes.ended(record.t1) if record.code & END else self._passes.batch())
         if not apart:
             self._advanced(loader, record)
         if record.code & END:
             self._iterators.pop(record.a, None)
+
+    def _stood(self, record: Record) -> None:
+        """Take that it was held up until batches lay ready: waiting for them, and no part of a step."""
+        iterator = self._iterators.get(record.a)
+        self.ledger.span("loader.wait", record.t0, record.t1, None if iterator is None else iterator.loader)
+        if iterator is not None:
+            iterator.stood += record.t1 - record.t0
+            self._loaders[iterator.loader].filled.stood(record)
 
     def _worked_on(self, record: Record) -> None:
         """Take the time from the last optimizer step to the next() of a training batch, less what spans explain of it.
@@ -491,7 +502,7 @@ class Training:
             loader.reads(record, iterator)
         elif record.kind == Kind.LOCKED:
             loader.locked(record)
-        elif record.kind == Kind.DELAY:
+        elif record.kind == DELAY:
             loader.delays.delayed(worker, record)
         else:
             loader.fetch(record, iterator, worker)
@@ -748,8 +759,13 @@ class Training:
         """Return what was held back in this process and its workers, to see what that does."""
         holds, device = self._clocked.held
         each = [state.delays.held for state in self._loaders.values()]
+        filled = [state.filled for state in self._loaders.values()]
         return HeldBack(
-            holds=holds, device=device, delays=sum(count for count, _ in each), workers=sum(s for _, s in each)
+            holds=holds,
+            device=device,
+            delays=sum(count for count, _ in each),
+            workers=sum(s for _, s in each) + sum(one.idle for one in filled),
+            fills=sum(one.count for one in filled),
         )
 
     def _teardown(self, ledger: Ledger, end: int, loop: float, behind: float) -> float:

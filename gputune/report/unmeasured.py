@@ -53,7 +53,11 @@ def held_back(experiments: ExperimentsRow | None) -> str:
     """Return what was held back to see what that does, and what that may have cost; "" where nothing was."""
     if experiments is None:
         return ""
-    told = [(experiments.holds, "the device"), (experiments.delays, "the workers")]
+    told = [
+        (experiments.holds, "the device"),
+        (experiments.delays, "the workers"),
+        (experiments.fills, "the training, until batches lay ready,"),
+    ]
     what = " and ".join(f"{name} {count} times" if count > 1 else f"{name} once" for count, name in told if count)
     share = "" if experiments.share is None else f": {100 * experiments.share:.1f} % of the loop at the most"
     return f"held back to see what that does: {what}{share}"

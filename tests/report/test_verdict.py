@@ -62,10 +62,10 @@ def test_holds_every_field_of_the_contract(features: Make, finding: Make) -> Non
 
 def test_the_schema_knows_every_field_and_no_other(features: Make, process: Make, finding: Make) -> None:
     guests = (Guest(0, 1, 0, 0, 0, "main", "hello"),)
-    ran = process(held_back=HeldBack(holds=3, device=0.05, delays=2, workers=0.008))
+    ran = process(held_back=HeldBack(holds=3, device=0.05, delays=2, workers=0.008, fills=1))
     run = features(unavailable={"nvml": "no driver"}, processes=(ran,))
     read = document(run, finding(), guests=guests, tuned=TUNED)
-    assert read["experiments"] == {"holds": 3, "delays": 2, "share": pytest.approx(0.001)}
+    assert read["experiments"] == {"holds": 3, "delays": 2, "share": pytest.approx(0.001), "fills": 1}
     assert read["perhaps"] == []
 
     def compare(schema: dict[str, Any], value: Any, path: str) -> None:

@@ -1,0 +1,64 @@
+"""Rounds in which a batch lay ready: after the training was held up for that, and after a pause of its own."""
+
+import pytest
+
+from gputune.events import STANDS, Kind, Record
+from gputune.gathering.filled import Filled
+
+MS = 1_000_000
+
+
+def stood(ready: int, ms: int = 60) -> Record:
+    return Record(kind=Kind.DELAY, code=STANDS, t0=0, t1=ms * MS, a=1, b=0, d=ready, e=0, c=0)
+
+
+def rounds(filled: Filled, *seconds: float, paused: int = 0) -> list[float]:
+    for each in seconds:
+        filled.round(each, paused)
+    return list(filled.rounds)
+
+
+def test_the_rounds_after_it_count_but_for_the_first_which_begins_cold() -> None:
+    filled = Filled(2, 2)
+    assert rounds(filled, 0.05, 0.05) == []
+    filled.stood(stood(3))
+    assert rounds(filled, 0.019, 0.012, 0.011, 0.05, 0.05) == [0.012, 0.011]
+    assert filled.count == 1
+
+
+def test_a_pause_of_its_own_in_which_the_queue_fills_is_as_good() -> None:
+    filled = Filled(2, 2)
+    filled.made(40 * MS)
+    rounds(filled, 0.05, paused=200 * MS)
+    assert rounds(filled, 0.02, 0.011, 0.012, 0.013, 0.05) == [0.011, 0.012, 0.013]
+    assert filled.count == 0
+
+
+def test_a_pause_too_short_for_that_is_not() -> None:
+    filled = Filled(2, 2)
+    filled.made(40 * MS)
+    rounds(filled, 0.05, paused=90 * MS)
+    assert rounds(filled, 0.02, 0.011, 0.012) == []
+
+
+def test_a_round_with_a_pause_in_it_does_not_count() -> None:
+    filled = Filled(2, 2)
+    filled.stood(stood(4))
+    rounds(filled, 0.02)
+    rounds(filled, 0.03, paused=5 * MS)
+    assert rounds(filled, 0.011) == [0.011]
+
+
+def test_where_batches_lay_ready_nothing_was_held_up() -> None:
+    filled = Filled(2, 2)
+    filled.stood(stood(3, ms=0))
+    assert filled.count == 0
+    assert rounds(filled, 0.02, 0.011) == [0.011]
+
+
+def test_what_workers_may_have_idled_is_counted() -> None:
+    filled = Filled(2, 2)
+    filled.stood(stood(3))
+    rounds(filled, 0.02, 0.010)
+    filled.stood(stood(4))  # two more than leave either of the two one to make
+    assert filled.idle == pytest.approx(0.010)

@@ -1,0 +1,154 @@
+"""The training is held up until batches lie ready: only where it waits for them, and only the clock can tell."""
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gputune.events import STANDS, Kind, Record
+from tests.guest.conftest import Watched
+
+CODE = """
+import hashlib, os, signal, sys, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Data(Dataset):
+    def __len__(self): return 4 * 400
+    def __getitem__(self, index):
+        time.sleep(making)
+        return torch.full((8,), float(index)), torch.rand(1)
+
+def train(**options):
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    net = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-7)
+    seen = hashlib.md5()
+    for x, y in DataLoader(Data(), batch_size=4, shuffle=True, **options):
+        loss = (net(x) - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen.update(str(loss.item()).encode())
+        time.sleep(step)
+    print(seen.hexdigest(), torch.rand(1).item())
+"""
+
+
+def stood(run: Watched) -> list[Record]:
+    return [record for record in run.records(Kind.DELAY) if record.code == STANDS]
+
+
+@pytest.fixture(autouse=True)
+def _torch() -> None:
+    pytest.importorskip("torch")
+
+
+def test_it_stands_where_it_waits_and_every_number_is_the_same(watched: Callable[..., Any]) -> None:
+    code = f"making, step = 0.004, 0.004\n{CODE}\ntrain(num_workers=2)"
+    run = watched(code).healthy()
+    records = stood(run)
+    assert records
+    assert all(record.d >= 3 for record in records if record.t1 - record.t0 < 100_000_000)
+    assert all(record.t1 - record.t0 < 1_000_000_000 for record in records)
+    passive = watched(code, env={"GPUTUNE_GUEST_PERTURB": "0"}).healthy()
+    assert stood(passive) == []
+    assert run.out == passive.out
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "making, step = 0.0, 0.02; options = dict(num_workers=2)",  # they lie ready: it looks, and goes on
+        "making, step = 0.004, 0.004; options = dict(num_workers=0)",
+        "making, step = 0.004, 0.004; options = dict(num_workers=2, timeout=20)",
+    ],
+)
+def test_it_does_not_where_there_is_nothing_to_learn_or_something_to_lose(
+    watched: Callable[..., Any], loop: str
+) -> None:
+    run = watched(f"{loop}\n{CODE}\ntrain(**options)").healthy()
+    assert [record for record in stood(run) if record.t1 - record.t0 > 20_000_000] == []
+
+
+def test_with_a_thread_that_pins_it_counts_what_that_has_handed_on(watched: Callable[..., Any]) -> None:
+    """Without a device torch starts no such thread: its place is taken by a queue of the same kind."""
+    code = f"""making, step = 0.004, 0.004
+{CODE}
+import queue, threading
+from torch.utils.data import dataloader
+init = dataloader._MultiProcessingDataLoaderIter.__init__
+def with_a_thread(self, loader):
+    init(self, loader)
+    made, self._data_queue = self._data_queue, queue.Queue()
+    def hand_on():
+        while True:
+            self._data_queue.put(made.get())
+    threading.Thread(target=hand_on, daemon=True).start()
+dataloader._MultiProcessingDataLoaderIter.__init__ = with_a_thread
+train(num_workers=2)
+sys.stdout.flush()
+os._exit(0)
+"""
+    run = watched(code)
+    assert run.status == 0, run.err
+    assert stood(run)
+
+
+def test_what_a_signal_raises_meanwhile_comes_up_in_the_script(watched: Callable[..., Any], tmp_path) -> None:
+    """An alarm comes every millisecond: whatever it interrupts, the script catches what its handler raises."""
+    code = f"""making, step = 0.004, 0.004
+{CODE}
+class Alarm(Exception): pass
+raised = 0
+def handler(*_):
+    global raised
+    raised += 1
+    if raised % 500 == 0:
+        raise Alarm
+signal.signal(signal.SIGALRM, handler)
+batches = iter(DataLoader(Data(), batch_size=4, num_workers=2))
+net = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-7)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+caught = count = 0
+end = time.monotonic() + 6
+while time.monotonic() < end:
+    try:
+        x, y = next(batches)
+        count += 1
+        net(x).sum().backward()
+        optimizer.step()
+    except Alarm:
+        caught += 1
+    except StopIteration:
+        break
+    except RuntimeError:
+        pass  # torch's own, where the alarm came in between
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(caught == raised // 500, count > 50)
+sys.stdout.flush()
+os._exit(0)
+"""
+    run = watched(code)
+    assert (run.status, run.out) == (0, "True True\n"), run.err
+    assert run.notes("error") == []
+
+
+def test_a_worker_that_dies_meanwhile_is_told_as_without_us(watched: Callable[..., Any]) -> None:
+    code = f"making, step = 0.02, 0.004\n{CODE}\ntrain(num_workers=2)"
+
+    def kill(_process: object, readings: list[Any]) -> None:
+        """End a worker once the training stands, or has just stood."""
+        if any(r for r in readings if getattr(r, "record", None) and r.record.kind == Kind.DELAY and r.record.code):
+            for pid in {getattr(r, "pid", 0) for r in readings if getattr(r, "role", "") == "worker"}:
+                os.kill(pid, signal.SIGKILL)
+            readings.append(None)
+
+    run = watched(code, act=lambda process, readings: None if None in readings else kill(process, readings))
+    assert run.status == 1
+    assert "DataLoader worker (pid" in run.err or "ConnectionResetError" in run.err  # it was handing a batch over
+    assert "gputune" not in run.err
