@@ -28,7 +28,8 @@ from gputune.prediction import doubt, interval, unsteady
 CHECKLIST = ("data loading", "2.1")
 
 LEAST = 0.05  # of the loop
-PASSES = 3  # gaps, for it to be what comes with each of them
+PASSES = 3  # gaps, for it to be what comes with each of them, or two
+ALIKE = 1.5  # times as long as each other at the most
 HALF = 0.5  # of it is gone at the least, where it is known what it is; and of it comes with each pass
 NOTHING = 0.1  # of the mean gap
 SPAN = "between"
@@ -37,10 +38,15 @@ SPAN = "between"
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
         gaps = _gaps(process)
-        if not process.loop or len(gaps) < PASSES or process.in_loop.get(SPAN, 0.0) < LEAST * process.loop:
+        if not process.loop or not _again(gaps) or process.in_loop.get(SPAN, 0.0) < LEAST * process.loop:
             continue
         if median(gaps) * len(gaps) >= HALF * sum(process.between) and not _is_of_a_model(process, len(gaps)):
             yield _finding(run, process)
+
+
+def _again(gaps: list[float]) -> bool:
+    """Return whether there were enough gaps to say that each pass has one: of two, both alike."""
+    return len(gaps) >= PASSES or (len(gaps) > 1 and max(gaps) <= ALIKE * min(gaps))
 
 
 def _gaps(process: Process) -> list[float]:

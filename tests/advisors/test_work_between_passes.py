@@ -47,7 +47,13 @@ def test_one_long_pause_is_nothing_that_comes_with_each_pass(run) -> None:
     plain = run()
     loop = plain.processes[0].loop
     assert list(advise(passing(plain, (0.001, 0.001, loop / 2, 0.001, 0.001)))) == []
-    assert list(advise(passing(plain, (loop / 4, loop / 4)))) == []
+    assert list(advise(passing(plain, (loop / 4, loop / 8)))) == []
+
+
+def test_two_pauses_alike_are(run) -> None:
+    plain = run()
+    (finding,) = advise(passing(plain, (plain.processes[0].loop / 8, plain.processes[0].loop / 9)))
+    assert "mostly at train.py:83" in finding.says
 
 
 def test_is_silent_where_a_model_makes_what_the_next_pass_is_over(run) -> None:

@@ -172,6 +172,8 @@ def _paused(cause: str, kind: str) -> Callable[[random.Random, Draw], None]:
         every = lot.choice([5, 10, 25, 40])
         draw.extra |= {"pause": draw.step * every * lot.uniform(0.15, 0.7), "every": every, "kind": kind}
         draw.fixes[cause] = {"every": 10 * every}
+        if kind == "logging":  # most of it is making the text that is logged
+            draw.others.append("work-after-step")
 
     return plant
 

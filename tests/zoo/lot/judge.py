@@ -58,6 +58,7 @@ class Row:
     planted: float | None = None  # what the twin without the causes brings
     ideal: float | None = None  # what the rule max(making / workers, step) says of what was tried, out of the draw
     pace: float = 0.0
+    foreign: float = 0.0  # CPUs that others used while it was watched: above `zoo.FOREIGN` its times are not its own
     trouble: str = ""
 
     @property
@@ -86,7 +87,7 @@ def judge(seed: int, folder: Path, keep: Path | None) -> Row:
     beside = record.with_suffix
     try:
         seen = zoo.run(case, [], way, record=record)
-        row.pace = seen.pace
+        row.pace, row.foreign = seen.pace, round(seen.foreign, 3)
         _take(row, draw, seen.verdict)
         options = _options(case, draw, seen.verdict["findings"])
         if options is not None:
@@ -215,7 +216,7 @@ def line(row: Row) -> str:
     error = f"{row.error:.0%}" if row.error is not None else ""
     return (
         f"{row.seed:6} {'+'.join(row.causes) or '-':42} {said:24} {right:4} {promise:20} {got:>6} {twin:>6} {error:>5}"
-        f"  {row.trouble or row.tried}"
+        f"  {row.trouble or row.tried}{f' · others used {row.foreign:.2f} CPUs' if row.foreign > zoo.FOREIGN else ''}"
     ).rstrip()
 
 
