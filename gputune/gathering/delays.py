@@ -37,6 +37,7 @@ class Delays:
         self._later: deque[float] = deque(maxlen=KEPT)  # ns by which the batches came later, and
         self._delays: deque[float] = deque(maxlen=KEPT)  # by which their makers were held up
         self._unlike: deque[float] = deque(maxlen=KEPT)  # ns by which batches came later where nobody was held up
+        self._stands: deque[int] = deque(maxlen=PENDING)  # ns; when the training itself was held up
         self._count = 0
         self._seen = 0
         self._held = 0  # ns of all workers
@@ -49,6 +50,11 @@ class Delays:
         self._count += 1
         if self._count % APART == 0:
             self._judge()
+
+    def stood(self, record: Record) -> None:
+        """Take that the training was held up itself: the batches around that tell nothing of a delay."""
+        if record.t1 > record.t0:
+            self._stands.append(record.t0)
 
     def delayed(self, worker: int, record: Record) -> None:
         """Take a DELAY of a worker."""
@@ -83,13 +89,14 @@ class Delays:
             return
         times = list(self._times)
         begun = {m: bisect_right(times, min(t0 for t0, _ in each.values())) - 1 for m, each in self._moments.items()}
+        others = sorted([*begun.values(), *(bisect_right(times, t) - 1 for t in self._stands)])
         for moment, each in sorted(self._moments.items()):
             if moment in self._judged or len(each) < self._workers:
                 continue
             if begun[moment] + LEAST * self._window < len(times):
                 self._judged.add(moment)
                 delay = mean(t1 - t0 for t0, t1 in each.values())
-                self._compare(times, begun[moment], delay, sorted(begun.values()))
+                self._compare(times, begun[moment], delay, others)
 
     def _compare(self, times: Sequence[int], at: int, delay: float, begun: Sequence[int]) -> None:
         """Hold the batches after a moment, which comes after the one at `at`, against those before."""

@@ -217,6 +217,11 @@ class LoaderState:
         for name, series in self._pauses.items():
             series.append(pauses.get(name, 0) / NS)
 
+    def stood(self, record: Record) -> None:
+        """Take that the training was held up until batches lay ready."""
+        self.filled.stood(record)
+        self.delays.stood(record)
+
     def apart_between(self, t0: int, t1: int) -> int:
         """Return how many batches another thread than the training's took between two moments (ns)."""
         return sum(t0 <= t <= t1 for t in self._taken_apart)

@@ -443,7 +443,7 @@ class Training:
         self.ledger.span("loader.wait", record.t0, record.t1, None if iterator is None else iterator.loader)
         if iterator is not None:
             iterator.stood += record.t1 - record.t0
-            self._loaders[iterator.loader].filled.stood(record)
+            self._loaders[iterator.loader].stood(record)
 
     def _worked_on(self, record: Record) -> None:
         """Take the time from the last optimizer step to the next() of a training batch, less what spans explain of it.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gputune.events import Kind
+from gputune.events import STANDS, Kind
 from gputune.features import Slope
 
 WORKERS, ROUND, DELAY = 2, 10.0, 15.0  # ms: a batch takes each worker 20
@@ -20,17 +20,21 @@ def times(later: float, pause: int = -1) -> Iterator[tuple[float, bool]]:
         yield at, number in MOMENTS
 
 
-def slope(untold, *, later: float, pause: int = -1, late: bool = False, of: int = WORKERS) -> Slope | None:
-    """Tell of such a run, the delays of `of` workers; `late`: only once it is over."""
+def slope(
+    untold, *, later: float, pause: int = -1, late: bool = False, of: int = WORKERS, stands: int = -1
+) -> Slope | None:
+    """Tell of such a run, the delays of `of` workers; `late`: once it is over; it `stands` itself there."""
     untold.loader(num_workers=WORKERS, prefetch_factor=2)
     untold.iterator(workers=WORKERS)
     for number in range(WORKERS):
         untold.process(number + 1, pid=11 + number, role="worker")
         untold.record(Kind.MEMBER, untold.at, untold.at, a=1, b=11 + number, c=number)
     start, delays = untold.at, []
-    for at, held_up in times(later, pause):
+    for count, (at, held_up) in enumerate(times(later, pause)):
         untold.at = start + at
         untold.record(Kind.BATCH, untold.at - 1, untold.at, a=1, c=32)
+        if count == stands:
+            untold.record(Kind.DELAY, untold.at, untold.at + 5, a=1, d=3, code=STANDS)
         if held_up:
             delays += [(number, untold.at + number + 1) for number in range(of)]
         while delays and not late:
@@ -54,6 +58,13 @@ def test_batches_are_later_by_what_they_are(untold, later: float, late: bool) ->
     assert (found.count, found.delay) == (len(MOMENTS), pytest.approx(DELAY / 1e3))
     assert found.value == pytest.approx(later, abs=0.05)
     assert found.error < 0.05
+
+
+def test_a_moment_near_which_the_training_itself_is_held_up_says_nothing(untold) -> None:
+    found = slope(untold, later=1.0, stands=204)
+    assert found is not None
+    assert found.count == len(MOMENTS) - 1
+    assert found.value == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_moment_in_which_the_loop_rests_says_nothing(untold) -> None:
