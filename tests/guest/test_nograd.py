@@ -38,6 +38,15 @@ def short():
 def no_model():
     with torch.no_grad(): long(lambda: x + 1)
 
+searching = torch.optim.LBFGS(net.parameters(), lr=0.01, max_iter=20)
+
+def closure():
+    searching.zero_grad()
+    loss = net(x).square().sum()
+    loss.backward()
+    time.sleep(0.001)
+    return loss
+
 def pieces():
     for _ in range(3):
         block()
@@ -74,6 +83,8 @@ WHERE = CODE[: CODE.index("seldom()\n    print")].count("\n") + 1  # that calls 
         ("train(decorated); train(block); train(inference); train(pieces); train(switched)", 21),
         # and none of these: a teacher, which comes with every step, what is too short, and what calls no model
         ("train(lambda: None, often=block); train(short); train(no_model)", 0),
+        # an optimizer that calls the model itself
+        ("for _ in range(6): searching.step(closure)\nprint('trained')", 0),
     ],
 )
 def test_a_block_is_an_evaluation_where_it_comes_seldom_and_calls_a_model(

@@ -3,7 +3,8 @@
 It counts only where it comes less often than every step: a teacher, a generator's sample for the discriminator and an
 average of the weights come with each. Blocks of a millisecond and less are none. Whether a model is called in a block
 is looked at the first times that its place comes by: by a forward hook common to all modules that takes itself back at
-the first call (as in `forward.py`; none once anything is compiled, and then such a block is not told).
+the first call (as in `forward.py`; none once anything is compiled, and then such a block is not told). A place inside
+which a backward pass runs is none either: an optimizer that calls a closure (LBFGS) has gradients off around it.
 """
 
 import sys
@@ -34,11 +35,11 @@ class _Place:
 class _Block:
     """A block that is open, since `t0`."""
 
-    __slots__ = ("frame", "handle", "look", "phases", "place", "t0")
+    __slots__ = ("frame", "handle", "look", "passes", "phases", "place", "t0")
 
     def __init__(self, place, frame, seldom):
         self.place, self.frame, self.handle = place, frame, None
-        self.phases = evaluation.phases()
+        self.phases, self.passes = evaluation.phases(), here.passes
         if not place.calls:
             place.left -= 1
             self.handle = sys.modules["torch.nn.modules.module"].register_module_forward_pre_hook(_called)
@@ -88,6 +89,9 @@ def _left():
     _let_go(block)
     place, steps = block.place, evaluation.steps()
     seldom, place.steps = _is_seldom(place), steps
+    if here.passes != block.passes:  # it trains inside, with gradients on again: an optimizer that calls a closure
+        place.calls, place.left = False, 0
+        return
     if place.calls and seldom and evaluation.phases() == block.phases and t1 - block.t0 >= LEAST:
         place.told = steps
         drawing.end(block.look)
