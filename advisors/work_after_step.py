@@ -51,7 +51,7 @@ CHECKLIST = ("metric computation", "metric reporting")
 LEAST = 20  # steps that were timed: below it, nothing is predicted
 LEAST_STACKS = 12  # of the loop, likewise: how little they tell of a share is in the interval
 NOTABLE = 0.08  # of the loop: a scheduler's step, counters and a progress bar take less
-ONCE = 1  # step beside the last of each pass whose work counts as that of the others: it came once
+ONCE = 1  # step, the one with most work behind it, counts as the next one: that came once
 PERIODIC = 0.8  # of the time behind the steps that lies behind those with most: else it comes with each
 APART = 0.25  # of a line's stacks that show a library under it: the rest is its calls in C, which have no frame
 SEEN = 0.5  # of what was timed that stacks must show at the most: with less, it is something else
@@ -196,8 +196,7 @@ class _Clock:
 
 def _clock(process: Process, steps: int) -> _Clock:
     ordered = sorted(process.after_step)
-    ends = ONCE + max((len(loader.epochs) for loader in process.loaders if loader.training), default=0)
-    most = ordered[max(0, len(ordered) - 1 - ends)] if ordered else 0.0
+    most = ordered[max(0, len(ordered) - 1 - ONCE)] if ordered else 0.0
     spans = sum(seconds for name, seconds in process.in_loop.items() if name != "step")
     own = max(0.0, process.loop - spans) / steps
     timed = min(own, mean(min(seconds, most) for seconds in ordered))

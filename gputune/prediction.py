@@ -147,14 +147,14 @@ class Outlook:
         That is measured, and more than anything can bring that has batches made sooner. None where too few rounds did.
         """
         rounds = self.loader.filled
-        if len(rounds) < LEAST_SAMPLED or not self.now.workers:
+        if len(rounds) < LEAST_SAMPLED or not self.now.workers or self.process.works:  # a device is behind its host
             return None
         paused = sum(mean(series) for series in self.loader.pauses.values())
         usual, ready = self.per_batch - paused, mean(rounds)
         error = NORMAL * stdev(rounds) / math.sqrt(len(rounds))
 
         def gain(each: float) -> float:
-            spared = max(0.0, usual - each) * self.batches
+            spared = max(0.0, usual - each) * self.batches + sum(e.first_wait for e in self.loader.epochs)
             return min(MOST, self.whole / max(TINY, self.whole - spared))
 
         return Speedup(low=gain(ready + error), likely=gain(ready), high=gain(max(TINY, ready - error)))
@@ -528,7 +528,8 @@ class Outlook:
             found = replace(found, high=max(found.high, warm.likely))
         found = self._beside_strangers(found.down_to(whole), now, then, chosen)
         found = replace(found, low=min(found.low, self._on_unseen_cpus(now, then, chosen)))
-        return chosen[0], persistent, self._reached(found)
+        anew = persistent and not self.now.persistent  # what starting workers takes is no wait for a batch
+        return chosen[0], persistent, found if anew else self._reached(found)
 
     def fewer_workers(self) -> tuple[int, Speedup] | None:
         """Return the smallest num_workers below the present one that is about as good as any of these, and the gain.

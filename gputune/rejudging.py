@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from gputune import judging, opening, recording
-from gputune.document import RECORDING, Sighted, Tuned
+from gputune.document import RECORDER, RECORDING, Sighted, Tuned, UnavailableRow
 from gputune.errors import GputuneError
 from gputune.events import Event
 from gputune.features import Features
@@ -18,7 +18,7 @@ from gputune.gathering import Gatherer
 from gputune.joining import Part, joined
 from gputune.launch.job import MARK, seats
 from gputune.recording.about import Damaged, NotARun, read
-from gputune.recording.folder import FINDINGS
+from gputune.recording.folder import FINDINGS, TABLES
 from gputune.sample import Guest, Json, Reading, Sample, Stack
 from gputune.units import NS
 from gputune.verdict import Overhead, Verdict, build
@@ -28,6 +28,7 @@ About: TypeAlias = dict[str, Json]
 Beside: TypeAlias = Callable[[list[Reading]], None]
 Lost: TypeAlias = dict[str, str] | None
 
+EACH = frozenset({"samples", "events", "notes"})  # tables that each recording of a training has
 # Tables without which what is left would say something false: that nothing waits, or that there is one CPU.
 NEEDED = frozenset({"samples", "batches", "fetches", "events", "spans", "steps"})
 
@@ -49,6 +50,14 @@ class _Known(msgspec.Struct):
 
     overhead: Overhead = Overhead()
     sighted: Sighted | None = None
+    batches: int = 0
+    exit_code: int | None = None
+    unavailable: list[UnavailableRow] = []
+
+    @property
+    def lost(self) -> str:
+        """Return how the recorder was lost, if it was."""
+        return next((row.why for row in self.unavailable if row.probe == RECORDER), "")
 
 
 def rejudge(
@@ -72,6 +81,10 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
     if way.lost and not any(process.steps for process in features.processes):
         raise Damaged(*next(iter(way.lost.items())))  # that no training was seen would be false
     known, until = _known(folder), way.until
+    if known.batches and until is None and not any(process.batches for process in features.processes):
+        raise Damaged(
+            folder.name, f"the verdict at the end of the run tells of {known.batches:,} batches, and none are here"
+        )
     tuned = _tuned(folder, until)
     before = since = None
     if tuned is not None and tuned.since_s is not None:  # before that, its loader was as it is not any more
@@ -93,9 +106,22 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
     )
     if gone:
         verdict = msgspec.structs.replace(verdict, abstained=f"{gone} of the recording cannot be read")
+    if known.lost and until is None:
+        verdict = _broken_off(verdict, known)
     if guests or until is not None or known.sighted is None:
         return verdict
     return msgspec.structs.replace(verdict, sighted=known.sighted)
+
+
+def _broken_off(verdict: Verdict, known: _Known) -> Verdict:
+    """Return a verdict on what was recorded before the recorder was lost: the run went on without it."""
+    why = f"{known.lost}: what was recorded ends after {verdict.wall_s:.3g} s"
+    return msgspec.structs.replace(
+        verdict,
+        abstained=verdict.abstained and why,
+        exit_code=known.exit_code if verdict.exit_code is None else verdict.exit_code,
+        unavailable=[*verdict.unavailable, UnavailableRow(probe=RECORDER, why=why)],
+    )
 
 
 def _gone(lost: Mapping[str, str]) -> str:
@@ -125,12 +151,22 @@ def _relived(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
     if (folder / MARK).is_file():
         return _crew(folder, way)
     features, guests = _one(folder, read(folder), way)
-    if way.lost is not None and (folder / "batches").is_dir() and not (folder / "samples").is_dir():
-        way.lost.setdefault("samples", "it is not there")
+    if way.lost is not None:
+        _miss(folder, way.lost)
     if not way.lost:
         return features, guests
     said = [features.unavailable.get(RECORDING, ""), *(f"{file} is damaged" for file in way.lost)]
     return replace(features, unavailable={**features.unavailable, RECORDING: ", ".join(filter(None, said))}), guests
+
+
+def _miss(folder: Path, lost: dict[str, str]) -> None:
+    """Put down in `lost` the tables that any training has, where others of it are there; and links in their place."""
+    trained = (folder / "batches").is_dir() or (folder / "steps").is_dir()
+    for name in TABLES:
+        if (folder / name).is_symlink():
+            lost.setdefault(name, "it is a link")
+        elif name in EACH and trained and not (folder / name).is_dir():
+            lost.setdefault(name, "it is not there")
 
 
 def _crew(folder: Path, way: Way) -> tuple[Features, list[Guest]]:

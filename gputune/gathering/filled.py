@@ -7,10 +7,13 @@ loop's own, an evaluation or a checkpoint, in which the workers filled their que
 from collections import deque
 
 from gputune.events import Record
+from gputune.units import NS
 
 KEPT = 512  # rounds, the latest
 LONGER = 1.5  # times what it takes to fill the queue that a pause has to last: batches take unlike long to make
 RECENT = 16  # batches over which that is the average
+LIKE = 2.0  # times the shortest of the latest waits: a batch that is waited for longer did not lie ready
+LATEST = 64  # waits
 
 
 class Filled:
@@ -21,9 +24,14 @@ class Filled:
         self._ready = 0  # batches that the next rounds find
         self._cold = False  # the next round follows a pause
         self._making = 0.0  # ns that a batch takes to make
+        self._waits: deque[int] = deque(maxlen=LATEST)  # ns
         self.rounds: deque[float] = deque(maxlen=KEPT)  # s
         self.count = 0  # times that the training was held up
         self.idle = 0.0  # s that the workers may have idled for it
+
+    def begin(self) -> None:
+        """Begin a pass: what lay ready was of another."""
+        self._ready = 0
 
     def made(self, wall: int) -> None:
         """Take what a batch took to make (ns)."""
@@ -36,12 +44,15 @@ class Filled:
         over = max(0, record.d - self._workers * (self._prefetch - 1)) / max(1, self._workers)
         self.idle += over * (self.rounds[-1] if self.rounds else 0.0)
 
-    def round(self, seconds: float, paused: int) -> None:
-        """Take a round up to a next(), both together, `paused` ns of whose step were something else."""
+    def round(self, gap: int, wait: int, paused: int) -> None:
+        """Take a round: a step, `paused` ns of which were something else, and the next() after it (ns)."""
+        self._waits.append(wait)
         if self._workers and paused > LONGER * self._prefetch * self._making > 0:
             self._ready, self._cold = self._workers * self._prefetch, True  # of the next ones: this one is the pause's
+        elif self._ready > 0 and wait > LIKE * min(self._waits):
+            self._ready = 0  # batches lie there, and not the one whose turn it is
         elif self._ready > 0:
             self._ready -= 1
             if not self._cold and not paused:
-                self.rounds.append(seconds)
+                self.rounds.append((gap + wait) / NS)
             self._cold = False

@@ -139,6 +139,7 @@ class LoaderState:
         if record.a in self._handovers:
             self._handovers[record.a].begin(record.t0)
         self._pinning.begin(record.a)
+        self.filled.begin()
         if len(self._passes) >= UNFINISHED:
             self._passes.pop(min(self._passes, key=lambda number: self._passes[number].end))
         fresh = bool(record.code & NEW)
@@ -150,11 +151,10 @@ class LoaderState:
         self._epochs.append(entry)
         self._gradients = bool(record.e)
 
-    def batch(self, record: Record, gap: int, pauses: Mapping[str, int], picking: int = 0, stood: int = 0) -> None:
+    def batch(self, record: Record, gap: int, pauses: Mapping[str, int], picking: int = 0) -> None:
         """Take one next(). `gap` is the ns since the previous one returned, `pauses` the spans inside that gap.
 
-        In `picking` ns of it the batch sampler said which samples come next: with workers, once a batch was there. For
-        `stood` ns more the training was held up for batches to lie ready.
+        In `picking` ns of it the batch sampler said which samples come next: with workers, once a batch was there.
         """
         wait = record.t1 - record.t0
         here = self._passes.get(record.a)
@@ -175,9 +175,8 @@ class LoaderState:
             here.others_first += wait
         self._steps_seen += 1
         if self._steps_seen > WARM_UP and not record.code & UNTIMED:
-            self._keep(wait + stood, gap, pauses)
-            paused = sum(pauses.values())
-            self.filled.round((gap + wait - paused - picking) / NS, paused)
+            self._keep(wait, gap, pauses)
+            self.filled.round(gap, wait - picking, sum(pauses.values()))
             self._picks.append(picking / NS)
             self._ages.append(here.before + here.batches - 1)
             self._early.append(record.d)
@@ -218,7 +217,10 @@ class LoaderState:
             series.append(pauses.get(name, 0) / NS)
 
     def stood(self, record: Record) -> None:
-        """Take that the training was held up until batches lay ready."""
+        """Take that the training was held up until batches lay ready: it waited so much longer for the last one."""
+        self._wait_total += record.t1 - record.t0
+        if self._waits:
+            self._waits[-1] += (record.t1 - record.t0) / NS
         self.filled.stood(record)
         self.delays.stood(record)
 

@@ -109,7 +109,7 @@ class _Iterator:
     trains: bool  # it was made with gradients on
     moved: int  # when it was last made, reset or advanced, ns
     returned: int = 0  # t1 of its last next(), 0 before the first
-    stood: int = 0  # ns that the training was held up since then, until batches lay ready
+    stood: int = 0  # ns that the training was held up since then, until batches of any loader lay ready
     pauses: dict[str, int] = field(default_factory=dict)  # ns per span since then
 
 
@@ -425,7 +425,7 @@ class Training:
             return
         loader = self._loaders[iterator.loader]
         gap = record.t0 - iterator.returned - iterator.stood if iterator.returned else 0
-        loader.batch(record, gap, iterator.pauses, _picking(record, made), iterator.stood)
+        loader.batch(record, gap, iterator.pauses, _picking(record, made))
         if loader.num_workers:
             self._settling.take(record.t1)
         iterator.returned = iterator.moved = record.t1
@@ -439,11 +439,12 @@ class Training:
 
     def _stood(self, record: Record) -> None:
         """Take that it was held up until batches lay ready: waiting for them, and no part of a step."""
-        iterator = self._iterators.get(record.a)
-        self.ledger.span("loader.wait", record.t0, record.t1, None if iterator is None else iterator.loader)
-        if iterator is not None:
-            iterator.stood += record.t1 - record.t0
-            self._loaders[iterator.loader].stood(record)
+        self.ledger.span("loader.wait", record.t0, record.t1)
+        for iterator in self._iterators.values():
+            if 0 < iterator.returned <= record.t0:
+                iterator.stood += record.t1 - record.t0
+        if record.a in self._iterators:
+            self._loaders[self._iterators[record.a].loader].stood(record)
 
     def _worked_on(self, record: Record) -> None:
         """Take the time from the last optimizer step to the next() of a training batch, less what spans explain of it.

@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -13,10 +14,10 @@ from gputune.launch.link import Ended
 from gputune.launch.run import restored
 from gputune.recorder.live import Live
 from gputune.recorder.outcome import Outcome
-from gputune.recording.folder import LIVE
+from gputune.recording.folder import FINDINGS, LIVE, Folder
 from gputune.sample import now
 from gputune.units import NS
-from gputune.verdict import Overhead, Verdict, build
+from gputune.verdict import Overhead, Verdict, build, to_json
 
 
 def hand(fields: "dict[str, object]", ended: Ended, why: str) -> None:
@@ -26,14 +27,26 @@ def hand(fields: "dict[str, object]", ended: Ended, why: str) -> None:
     """
     run = restored(dict(fields))
     run.folder, folder = "", run.folder  # what the recording has to tell, `gputune report` tells
-    if not run.json or (run.json != "-" and _written_since(run.json, ended)):
+    wanted = bool(run.json) and (run.json == "-" or not _written_since(str(run.json), ended))
+    kept = Path(folder, FINDINGS) if folder else None
+    if not wanted and (kept is None or kept.exists()):
         return
     outcome = Outcome(run, ended, alone=False)
     known = _so_far(folder) or _nothing(mask(run.command), why)
     row = build(_features(known.command, why), [], overhead=Overhead()).unavailable
     code = outcome.exit_code
-    outcome.hand(msgspec.structs.replace(known, exit_code=code, unavailable=[*known.unavailable, *row]))
-    outcome.speak(None, outcome.troubles)
+    found = msgspec.structs.replace(known, exit_code=code, unavailable=[*known.unavailable, *row])
+    if kept is not None and not kept.exists():
+        _keep(Path(folder), found)
+    if wanted:
+        outcome.hand(found)
+        outcome.speak(None, outcome.troubles)
+
+
+def _keep(folder: Path, found: Verdict) -> None:
+    """Leave it beside the recording as well, for whoever judges that again; without one there is none to judge."""
+    with suppress(OSError), Folder(folder) as opened:
+        opened.write(FINDINGS, to_json(found))
 
 
 def _written_since(file: str, ended: Ended) -> bool:

@@ -106,6 +106,31 @@ def test_a_recording_whose_samples_are_gone_predicts_nothing(gputune: Run, run: 
     assert told["abstained"] == "`samples` of the recording cannot be read"
 
 
+@pytest.mark.parametrize("name", ["notes", "events"])
+def test_a_table_that_each_training_has_is_missed(gputune: Run, run: Path, name: str) -> None:
+    shutil.rmtree(run / name)
+    done = gputune("report", run.name)
+    assert f"`{name}` is damaged" in done.stderr
+    assert "it is not there" in done.stderr
+    assert "nothing found" not in done.stdout
+    assert "no training was seen" not in done.stdout
+
+
+def test_without_a_batch_of_those_that_its_verdict_tells_of_it_is_damaged(gputune: Run, run: Path) -> None:
+    (run / "findings.json").write_text('{"batches": 100}')
+    shutil.rmtree(run / "batches")
+    done = gputune("report", run.name)
+    assert done.returncode == 1
+    assert "tells of 100 batches, and none are here" in done.stderr
+
+
+def test_a_link_in_the_place_of_a_table_is_no_table(gputune: Run, run: Path) -> None:
+    shutil.rmtree(run / "steps")
+    (run / "steps").symlink_to("/etc")
+    done = gputune("report", run.name)
+    assert "`steps` is damaged (it is a link)" in done.stderr
+
+
 def test_a_damaged_run_json_leads_to_the_verdict_that_was_kept(gputune: Run, run: Path) -> None:
     (run / "findings.json").write_bytes(b"{}")
     (run / "run.json").write_bytes(b"{")

@@ -12,9 +12,10 @@ def stood(ready: int, ms: int = 60) -> Record:
     return Record(kind=Kind.DELAY, code=STANDS, t0=0, t1=ms * MS, a=1, b=0, d=ready, e=0, c=0)
 
 
-def rounds(filled: Filled, *seconds: float, paused: int = 0) -> list[float]:
+def rounds(filled: Filled, *seconds: float, paused: int = 0, wait: int = MS) -> list[float]:
+    """Take rounds of so many s, in which so many ns are waited for."""
     for each in seconds:
-        filled.round(each, paused)
+        filled.round(round(each * 1e9) - wait, wait, paused)
     return list(filled.rounds)
 
 
@@ -24,6 +25,22 @@ def test_the_rounds_after_it_count_but_for_the_first_which_begins_cold() -> None
     filled.stood(stood(3))
     assert rounds(filled, 0.019, 0.012, 0.011, 0.05, 0.05) == [0.012, 0.011]
     assert filled.count == 1
+
+
+def test_what_is_waited_for_did_not_lie_ready_whatever_else_did() -> None:
+    """Three batches of quicker workers lie there, and the one whose turn it is is still made."""
+    filled = Filled(4, 2)
+    filled.stood(stood(4))
+    rounds(filled, 0.020)
+    rounds(filled, 0.200, wait=180 * MS)
+    assert rounds(filled, 0.012, 0.012) == []
+
+
+def test_what_lay_ready_is_gone_with_its_pass() -> None:
+    filled = Filled(2, 2)
+    filled.stood(stood(4))
+    filled.begin()
+    assert rounds(filled, 0.012, 0.012) == []
 
 
 def test_a_pause_of_its_own_in_which_the_queue_fills_is_as_good() -> None:

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gputune.probes import handover
-from gputune.sample import Note, Target, Unavailable
+from gputune.sample import Note, Target
 
 
 @pytest.fixture
@@ -42,17 +44,20 @@ def test_nothing_is_done_where_workers_have_shown_it(tmp_path) -> None:
     assert [next(ticks), next(ticks)] == [[], []]
 
 
-def test_a_host_without_semaphores_says_so(over: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
-        raise OSError(38, "Function not implemented")
+@pytest.mark.parametrize("code", ["raise OSError(38, 'no semaphores')", "print('much')", "import time; time.sleep(60)"])
+def test_where_it_cannot_be_measured_nothing_is_said(tmp_path, capfd, monkeypatch, code: str) -> None:
+    monkeypatch.setattr(handover, "DEADLINE", 1.0)
+    script = tmp_path / "passing.py"
+    script.write_text(code)
+    assert handover.measured(str(script)) == []
+    assert capfd.readouterr() == ("", "")
 
-    monkeypatch.setattr("multiprocessing.synchronize._multiprocessing.SemLock", refused)
-    with pytest.raises(Unavailable, match="no batch can be handed over here"):
-        next(handover.attach(Target(over, dict)))
 
-
-def test_no_process_and_no_descriptor_is_left(over: int) -> None:
-    before = len([*Path("/proc/self/fd").iterdir()])
-    for _ in range(3):
-        next(handover.attach(Target(over, dict)))
-    assert len([*Path("/proc/self/fd").iterdir()]) <= before + 4
+def test_nothing_is_left_of_it(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    descriptors = len([*Path("/proc/self/fd").iterdir()])
+    assert handover.measured()
+    assert [*tmp_path.iterdir()] == []
+    assert psutil.Process().children(recursive=True) == []
+    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors

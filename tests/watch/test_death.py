@@ -150,8 +150,14 @@ def test_a_verdict_that_never_comes_is_missed_aloud(how, tmp_path, popen, eventu
     known = json.loads((tmp_path / "verdict.json").read_text())
     assert known["exit_code"] == 3
     assert [row["probe"] for row in known["unavailable"]] == ["recorder"]
-    shown = subprocess.run((sys.executable, "-m", "gputune", "report", "run"), check=False, capture_output=True)
+    shown = subprocess.run(
+        (sys.executable, "-m", "gputune", "report", "run"), check=False, capture_output=True, text=True
+    )
     assert shown.returncode == 0
+    told = " ".join(shown.stdout.split())
+    assert f"{LOSSES[how]}: what was recorded ends after " in told
+    assert "no training was seen" not in told
+    assert "exit status 3" in told
 
 
 def test_a_recorder_that_was_stopped_goes_on_at_the_end(started, eventually, tmp_path) -> None:

@@ -16,7 +16,6 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pythread.h>
-#include <semaphore.h>
 #include <stdint.h>
 #include <string.h>
 #include <structmember.h>
@@ -76,8 +75,8 @@ typedef struct {
     Late late[LATE];
     PyObject *buffer, *writer;
     char *made; /* mapped, and not begun */
-    PyObject *lies; /* the deque in which batches lie ready, or None: then a semaphore counts how many of its slots are free */
-    long long semaphore, slots, wanted, patience; /* see `stand` */
+    PyObject *lies;                     /* what batches lie in once they are made, or None: see `stand` */
+    long long slots, wanted, patience;
 } Here;
 
 /* Ask for memory that is about to be touched, all at once: one after the other it would be waited for as often. */
@@ -434,7 +433,6 @@ static PyMemberDef here_members[] = {
     {"buffer", T_OBJECT, offsetof(Here, buffer), READONLY, NULL},
     {"writer", T_OBJECT, offsetof(Here, writer), 0, NULL},
     {"lies", T_OBJECT, offsetof(Here, lies), 0, NULL},
-    {"semaphore", T_LONGLONG, offsetof(Here, semaphore), 0, NULL},
     {"slots", T_LONGLONG, offsetof(Here, slots), 0, NULL},
     {"wanted", T_LONGLONG, offsetof(Here, wanted), 0, NULL},
     {"patience", T_LONGLONG, offsetof(Here, patience), 0, NULL},
@@ -825,40 +823,49 @@ leave(Next *self, Call *call, PyObject *data, int code)
         (long long)call->t1, (long long)call->back, (long long)now(), (long long)call->cpu));
 }
 
-/* Return how many batches lie ready, -1 where that cannot be told. No Python code runs for it. */
+/* Return how many batches lie ready, -1 with an exception set. No Python code runs for it: a deque has a length, and the
+ * lock of a queue of multiprocessing, which is C as well, says how many of its slots are free. */
 static long long
-lying(Here *here)
+lying(PyObject *lies, long long slots)
 {
-    int left;
-    if (here->lies != Py_None)
-        return PyObject_Size(here->lies);
-    if (sem_getvalue((sem_t *)(uintptr_t)here->semaphore, &left) != 0)
+    PyObject *left;
+    long long count;
+    if (!slots)
+        return PyObject_Size(lies);
+    left = PyObject_CallMethod(lies, "_get_value", NULL);
+    if (left == NULL)
         return -1;
-    return here->slots - left;
+    count = PyLong_AsLongLong(left);
+    Py_DecRef(left);
+    return PyErr_Occurred() ? -1 : slots - count;
 }
 
 /* Stand still, without the GIL, until as many batches lie ready as are wanted, or for as long as patience lasts: see
  * filling.py. No Python code runs meanwhile: what the handler of a signal raises comes up in the caller, as if the
- * signal had come once next() was over; and a signal ends it. */
+ * signal had come once next() was over; and a signal ends it. Called without an exception set, and leaves none. */
 COLD static void
 stand(Here *here, Known *mine)
 {
     struct timespec pause = {0, LOOK};
     Record record = {.kind = DELAY, .code = STANDS, .a = mine->number};
+    PyObject *lies = here->lies; /* ours from here on, whoever else comes by */
+    long long wanted = here->wanted, slots = here->slots;
     int interrupted;
+    Py_INCREF(lies);
+    here->wanted = 0;
+    assign(&here->lies, Py_None);
     record.t0 = record.t1 = now();
-    record.b = record.d = lying(here);
-    while (record.d >= 0 && record.d < here->wanted && record.t1 - record.t0 < here->patience) {
+    record.b = record.d = lying(lies, slots);
+    while (record.d >= 0 && record.d < wanted && record.t1 - record.t0 < here->patience) {
         PyThreadState *state = PyEval_SaveThread();
         interrupted = nanosleep(&pause, NULL);
         PyEval_RestoreThread(state);
         record.t1 = now();
-        record.d = lying(here);
+        record.d = lying(lies, slots);
         if (interrupted)
             break;
     }
-    here->wanted = 0;
-    assign(&here->lies, Py_None);
+    Py_DecRef(lies);
     if (record.d < 0)
         PyErr_Clear();
     else if (here->map != NULL)
@@ -902,7 +909,7 @@ next_once(Next *self, PyObject *theirs)
         call.back = now();
     }
     ours = leave(self, &call, data, code);
-    if (here->wanted)
+    if (here->wanted && ours == 0 && data != NULL && !call.apart) /* only the thread that asked for it */
         stand(here, call.mine);
     Py_DECREF(call.mine);
     if (ours < 0 && swallow(self->failed) < 0) {

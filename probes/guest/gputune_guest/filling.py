@@ -6,10 +6,11 @@ the training waits for them, and only until so many batches lie ready that each 
 
 What is waited in is C (`stand` in `_fast.c`), at the very end of a `next()`, so that a signal's handler (torch's own,
 where a worker dies) never raises inside of ours. Without the C part nothing is held up, nor beside settings of ours
-(`--tune`, trials), in jobs of several ranks, and of loaders with a `timeout`.
+(`--tune`, trials), in jobs of several ranks, of loaders with a `timeout`, and where a device works behind the host.
 """
 
 import os
+import sys
 
 from gputune_guest import budget, ranks, ring, spans, wrapping
 from gputune_guest.here import fast
@@ -25,8 +26,8 @@ REST, SELDOM = 20, 3_000_000_000  # times as long as it takes pass at the least 
 KEEN, RARELY = 16, 8  # after so many times it is done so much more seldom: there is hardly more to learn
 LOADERS = 64
 
+PATIENT = 1.25  # times as long as it should take
 _kept = {}  # id of a loader to a _Kept
-_share = None  # of the time that may be spent, see budget.py
 
 
 class _Kept:
@@ -56,23 +57,29 @@ def stands(mine, t0, t1):
         return False
     known = _kept.get(mine.loader)
     if known is None:
-        if len(_kept) >= LOADERS or not _may():
+        if len(_kept) >= LOADERS or not _share():
             return False
         known = _kept[mine.loader] = _Kept(t1)
     known.learn(mine, t0, t1)
     if known.seen < FIRST or t1 < max(known.due, known.began + FIRST_NS) or known.wait < WAITING * known.round:
         return False
     theirs = mine.gone()
-    return theirs is not None and not theirs._timeout and _begin(known, theirs, t1)
+    return theirs is not None and not theirs._timeout and _is_alone() and _begin(known, theirs, t1)
 
 
-def _may():
-    """Return whether any loader of this process may be held up."""
-    global _share
-    if _share is None:
-        alone = (ranks.told()[1] or 1) == 1 and not os.environ.get("GPUTUNE_STEER")
-        _share = budget.share() if alone else 0.0
-    return _share > 0
+def _share():
+    """Return the share of the time that may be spent, 0 where nothing may be tried."""
+    return 0.0 if os.environ.get("GPUTUNE_STEER") else budget.share()
+
+
+def _is_alone():
+    """Return whether nobody waits for this process, and no device works behind it: neither shows in its rounds."""
+    torch = sys.modules["torch"]
+    distributed = getattr(torch, "distributed", None)
+    if (ranks.told()[1] or 1) > 1 or torch.cuda.is_initialized():
+        return False
+    joined = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return not joined or distributed.get_world_size() == 1
 
 
 def _begin(known, theirs, t1):
@@ -82,13 +89,13 @@ def _begin(known, theirs, t1):
     most = theirs._tasks_outstanding - early
     wanted = min(most, max(LEAST, workers * (theirs._prefetch_factor - 1)) - early)
     needs = wanted * known.round
-    known.due = t1 + int(max(SELDOM, REST * needs) * budget.USUAL / _share * budget.odds(known.done))
+    known.due = t1 + int(max(SELDOM, REST * needs) * budget.USUAL / _share() * budget.odds(known.done))
     if wanted < LEAST or needs > MOST or not _counts(theirs):
         return False
     known.done += 1
     if known.done > KEEN:
         known.due += RARELY * SELDOM
-    here.patience = int(min(MOST, 3 * needs))
+    here.patience = int(min(MOST, PATIENT * needs))
     here.wanted = wanted
     known.number = 0  # the round in which it stands is none to learn from
     return True
@@ -99,17 +106,19 @@ def _counts(theirs):
     data = theirs._data_queue
     made = getattr(data, "queue", None)
     if made is not None:  # the queue of the thread that pins them
-        here.lies = made
+        here.lies, here.slots = made, 0
         return True
     lock = getattr(getattr(data, "_sem", None), "_semlock", None)
-    if lock is None:
+    if not hasattr(lock, "_get_value"):
         return False
-    here.semaphore, here.slots = lock.handle, data._maxsize
+    here.lies, here.slots = lock, data._maxsize
     return True
 
 
 def _forked():
     _kept.clear()
+    if fast is not None:
+        here.wanted, here.lies = 0, None
 
 
 wrapping.after_fork(_forked)
