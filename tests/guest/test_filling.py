@@ -96,57 +96,36 @@ os._exit(0)
     assert stood(run)
 
 
-def test_what_a_signal_raises_meanwhile_comes_up_in_the_script(watched: Callable[..., Any], tmp_path) -> None:
-    """An alarm comes every five milliseconds: whatever it interrupts, the script catches what its handler raises."""
-    code = f"""making, step = 0.004, 0.004
+def test_a_signal_ends_it_and_its_handler_runs_in_the_script(watched: Callable[..., Any]) -> None:
+    """An alarm comes every five milliseconds: nothing stands for longer."""
+    code = f"""making, step = 0.008, 0.002
 {CODE}
-class Alarm(Exception): pass
-raised = 0
+count = 0
 def handler(*_):
-    global raised
-    raised += 1
-    if raised % 100 == 0:
-        raise Alarm
+    global count
+    count += 1
 signal.signal(signal.SIGALRM, handler)
-batches = iter(DataLoader(Data(), batch_size=4, num_workers=2))
-net = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(net.parameters(), lr=1e-7)
 signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
-caught = count = 0
-end = time.monotonic() + 8
-while time.monotonic() < end:
-    try:
-        x, y = next(batches)
-        count += 1
-        net(x).sum().backward()
-        optimizer.step()
-    except Alarm:
-        caught += 1
-    except StopIteration:
-        break
-    except RuntimeError:
-        pass  # torch's own, where the alarm came in between
+train(num_workers=2)
 signal.setitimer(signal.ITIMER_REAL, 0)
-print(caught == raised // 100, count > 50)
-sys.stdout.flush()
-os._exit(0)
+print(count > 500)
 """
-    run = watched(code, env={"GPUTUNE_GUEST_PERTURB": "0.03"})
-    assert (run.status, run.out) == (0, "True True\n"), run.err
-    assert run.notes("error") == []
+    run = watched(code, env={"GPUTUNE_GUEST_PERTURB": "0.03"}).healthy()
     assert stood(run)
+    assert max(record.t1 - record.t0 for record in stood(run)) < 50_000_000
+    assert run.out.endswith("True\n")
 
 
 @pytest.mark.parametrize("share", ["0.03", "0"], ids=["held-up", "passive"])
 def test_a_worker_that_dies_is_told_as_without_us(watched: Callable[..., Any], share: str) -> None:
-    """It ends itself at its hundredth batch; the training is held up as often as it may be."""
+    """It ends itself after 175 batches; the training is held up as often as it may be."""
     code = f"""making, step = 0.004, 0.002
 {CODE}
 class Dying(Data):
     made = 0
     def __getitem__(self, index):
         self.made += 1
-        if self.made == 400:
+        if self.made == 700:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(index)
 Data = Dying
