@@ -54,6 +54,7 @@ RING = Ring()
 budget = island("budget")
 ranks = ModuleType("ranks")
 ranks.told = lambda: (None, None, None)  # type: ignore[attr-defined]
+ranks.alone = lambda: True  # type: ignore[attr-defined]
 delaying = island("delaying", ring=RING, budget=budget, ranks=ranks)
 
 
@@ -242,7 +243,12 @@ def test_workers_of_a_loader_with_a_timeout_or_of_a_rank_are_left_alone(monkeypa
     delaying.before_workers(place, 0)
     monkeypatch.setattr(delaying, "_owner", 1)
     assert delaying.of_worker(0, 4) is not None
-    monkeypatch.setattr(ranks, "told", lambda: (1, 2, 1))
+    with monkeypatch.context() as launched:
+        launched.setattr(ranks, "told", lambda: (1, 2, 1))
+        assert delaying.of_worker(0, 4) is None
+    monkeypatch.setattr(ranks, "alone", lambda: False)  # it has joined a group since
+    delaying.before_workers(place, 0)
+    monkeypatch.setattr(delaying, "_owner", 1)
     assert delaying.of_worker(0, 4) is None
 
 

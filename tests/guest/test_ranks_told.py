@@ -1,7 +1,9 @@
 """Which rank a process is, in the words of each launcher."""
 
 import importlib.util
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,3 +42,26 @@ def test_the_innermost_launcher_has_the_last_word(monkeypatch, variables, told) 
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert module.told() == told
+
+
+@pytest.mark.parametrize(
+    ("size", "launched", "alone"),
+    [
+        (0, "1", True),  # no group was joined
+        (1, "1", True),
+        (2, "1", False),  # processes that a script has spawned itself: nothing in the environment says so
+        (0, "2", False),
+    ],
+)
+def test_a_process_is_alone_unless_its_launcher_or_its_group_says_otherwise(
+    monkeypatch, size: int, launched: str, alone: bool
+) -> None:
+    module = island()
+    for names in module.VARIABLES:
+        for name in names[:3]:
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", launched)
+    group = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: size > 0, get_world_size=lambda: size)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(distributed=group))
+    assert module.alone() is alone

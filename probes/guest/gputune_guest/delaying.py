@@ -112,7 +112,7 @@ def before_workers(place, patience):
     """Make what the workers of a loader will share, before they are forked: it is built at `place`."""
     global _here, _owner
     _here, _owner = None, os.getpid()
-    if not patience and (place in _shared or len(_shared) < LOADERS):
+    if not patience and ranks.alone() and (place in _shared or len(_shared) < LOADERS):
         if place not in _shared:
             _shared[place] = mmap.mmap(-1, _layout.size)
         _here = _shared[place]

@@ -74,12 +74,7 @@ def _share():
 
 def _is_alone():
     """Return whether nobody waits for this process, and no device works behind it: neither shows in its rounds."""
-    torch = sys.modules["torch"]
-    distributed = getattr(torch, "distributed", None)
-    if (ranks.told()[1] or 1) > 1 or torch.cuda.is_initialized():
-        return False
-    joined = distributed is not None and distributed.is_available() and distributed.is_initialized()
-    return not joined or distributed.get_world_size() == 1
+    return ranks.alone() and not sys.modules["torch"].cuda.is_initialized()
 
 
 def _begin(known, theirs, t1):

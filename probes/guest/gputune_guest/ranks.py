@@ -4,6 +4,7 @@ The names are those of docs/ranks.md.
 """
 
 import os
+import sys
 
 # (rank, size, local rank, launcher), the innermost launcher first: a torchrun inside of an srun has the last word
 VARIABLES = (
@@ -22,6 +23,15 @@ def told():
         if here is not None:
             return here, number(size), number(local)
     return None, None, number("LOCAL_RANK")
+
+
+def alone():
+    """Return whether this process is known to meet no other: by its launcher, and by a group that it has joined."""
+    if (told()[1] or 1) > 1:
+        return False
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    joined = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return not joined or distributed.get_world_size() == 1
 
 
 def number(name):
