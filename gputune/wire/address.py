@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from ipaddress import IPv6Address
 from pathlib import Path
 
 from gputune.errors import BadUsage
@@ -13,9 +14,7 @@ UNIX = "unix:"
 RACK = "rack="  # in a line of a host file
 LONGEST_SOCKET = 100  # bytes that the path of a Unix socket may have; the kernel takes 107
 MOST = 10_000  # nodes in one list
-_HOST = re.compile(
-    r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_.\-]{0,251}[A-Za-z0-9_])?\.?|\[[0-9A-Fa-f:.%]+\]|[0-9A-Fa-f:]*::[0-9A-Fa-f:.]*)"
-)
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]{0,251}[A-Za-z0-9_])?\.?")
 HINT = "like `m9`, `m9:7070` or `unix:/run/user/1000/gputune/agent.sock`"
 
 
@@ -60,11 +59,22 @@ def split(text: str, port: int) -> tuple[str, int]:
     host, colon, number = text.rpartition(":")
     if not colon or text.endswith("]") or (text.count(":") > 1 and not host.endswith("]")):
         host, number = text, str(port)
-    if host and not _HOST.fullmatch(host):
+    if host and not (_HOST.fullmatch(host) or _is_ipv6(host)):
         raise BadUsage(f"`{clean(text)}` is not the name or address of a host", hint=HINT)
     if not number.isascii() or not number.isdigit() or not 0 <= int(number) <= 65535:
         raise BadUsage(f"`{clean(text)}` has no port between 0 and 65535 after its colon", hint=HINT)
     return host.strip("[]"), int(number)
+
+
+def _is_ipv6(host: str) -> bool:
+    """Return whether it is an IPv6 address, in brackets or not."""
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    plain, zoned, zone = bare.partition("%")
+    try:
+        IPv6Address(plain)
+    except ValueError:
+        return False
+    return not zoned or _HOST.fullmatch(zone) is not None
 
 
 def several(texts: Iterable[str]) -> list[Address]:

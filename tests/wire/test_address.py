@@ -17,6 +17,7 @@ from gputune.wire.address import PORT, Address, hostfile, parse, several, split
         ("[::1]:80", Address("[::1]:80", "::1", 80)),
         ("::1", Address("::1", "::1", PORT)),
         ("fast=m9.rack-2.example:1", Address("fast", "m9.rack-2.example", 1)),
+        ("[fe80::1%eth0]:7071", Address("[fe80::1%eth0]:7071", "fe80::1%eth0", 7071)),
         ("m8=unix:/run/a.sock", Address("m8", path="/run/a.sock")),
         ("unix:/run/a.sock", Address("a", path="/run/a.sock")),
     ],
@@ -30,7 +31,7 @@ def test_reads_what_people_type(text: str, address: Address) -> None:
     "text",
     [
         "", ":7070", "m8:", "m8:x", "m8:70000", "m8=-oProxyCommand=x", "a b", "m8/x", "unix:", "unix:a.sock", "m8:-1",
-        "\x1b[2J", "unix:/" + "x" * 200, "x=", "ä",
+        "\x1b[2J", "unix:/" + "x" * 200, "x=", "ä", ":::", "[::1", "1:2:3", "fe80::1%-o", "fe80::1%",
     ],
 )  # fmt: skip
 def test_refuses_what_is_no_address(text: str) -> None:
