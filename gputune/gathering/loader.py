@@ -11,10 +11,10 @@ from gputune.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Reco
 from gputune.features import Epoch, Fetch, Filing, Loader, Trend
 from gputune.figures import mean
 from gputune.gathering.delays import Delays
-from gputune.gathering.filled import Filled
 from gputune.gathering.handover import Handed, Handovers
 from gputune.gathering.pinning import Pinning
 from gputune.gathering.pipeline import PipelineState
+from gputune.gathering.ready_rounds import ReadyRounds
 from gputune.gathering.settling import Settling
 from gputune.gathering.storage import Kept, Pass, Varieties
 from gputune.replay import TYPICAL_PREFETCH
@@ -101,7 +101,7 @@ class LoaderState:
         self._pinning = Pinning()
         prefetch = maybe(settings.get("prefetch_factor")) or TYPICAL_PREFETCH
         self.delays = Delays(self.num_workers, prefetch)
-        self.filled = Filled(self.num_workers, prefetch)
+        self.filled = ReadyRounds(self.num_workers, prefetch)
         self._types: dict[str, int] = {}
         self._shape: tuple[int, ...] = ()
         self.shards: bool | None = None

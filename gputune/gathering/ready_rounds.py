@@ -16,7 +16,7 @@ LIKE = 2.0  # times the shortest of the latest waits: a batch that is waited for
 LATEST = 64  # waits
 
 
-class Filled:
+class ReadyRounds:
     """The rounds of one loader in which a batch lay ready, and how often the training was held up for that."""
 
     def __init__(self, workers: int, prefetch: int) -> None:

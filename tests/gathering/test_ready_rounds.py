@@ -3,7 +3,7 @@
 import pytest
 
 from gputune.events import STANDS, Kind, Record
-from gputune.gathering.filled import Filled
+from gputune.gathering.ready_rounds import ReadyRounds
 
 MS = 1_000_000
 
@@ -12,7 +12,7 @@ def stood(ready: int, ms: int = 60) -> Record:
     return Record(kind=Kind.DELAY, code=STANDS, t0=0, t1=ms * MS, a=1, b=0, d=ready, e=0, c=0)
 
 
-def rounds(filled: Filled, *seconds: float, paused: int = 0, wait: int = MS) -> list[float]:
+def rounds(filled: ReadyRounds, *seconds: float, paused: int = 0, wait: int = MS) -> list[float]:
     """Take rounds of so many s, in which so many ns are waited for."""
     for each in seconds:
         filled.round(round(each * 1e9) - wait, wait, paused)
@@ -20,7 +20,7 @@ def rounds(filled: Filled, *seconds: float, paused: int = 0, wait: int = MS) -> 
 
 
 def test_the_rounds_after_it_count_but_for_the_first_which_begins_cold() -> None:
-    filled = Filled(2, 2)
+    filled = ReadyRounds(2, 2)
     assert rounds(filled, 0.05, 0.05) == []
     filled.stood(stood(3))
     assert rounds(filled, 0.019, 0.012, 0.011, 0.05, 0.05) == [0.012, 0.011]
@@ -29,7 +29,7 @@ def test_the_rounds_after_it_count_but_for_the_first_which_begins_cold() -> None
 
 def test_what_is_waited_for_did_not_lie_ready_whatever_else_did() -> None:
     """Three batches of quicker workers lie there, and the one whose turn it is is still made."""
-    filled = Filled(4, 2)
+    filled = ReadyRounds(4, 2)
     filled.stood(stood(4))
     rounds(filled, 0.020)
     rounds(filled, 0.200, wait=180 * MS)
@@ -37,14 +37,14 @@ def test_what_is_waited_for_did_not_lie_ready_whatever_else_did() -> None:
 
 
 def test_what_lay_ready_is_gone_with_its_pass() -> None:
-    filled = Filled(2, 2)
+    filled = ReadyRounds(2, 2)
     filled.stood(stood(4))
     filled.begin()
     assert rounds(filled, 0.012, 0.012) == []
 
 
 def test_a_pause_of_its_own_in_which_the_queue_fills_is_as_good() -> None:
-    filled = Filled(2, 2)
+    filled = ReadyRounds(2, 2)
     filled.made(40 * MS)
     rounds(filled, 0.05, paused=200 * MS)
     assert rounds(filled, 0.02, 0.011, 0.012, 0.013, 0.05) == [0.011, 0.012, 0.013]
@@ -52,14 +52,14 @@ def test_a_pause_of_its_own_in_which_the_queue_fills_is_as_good() -> None:
 
 
 def test_a_pause_too_short_for_that_is_not() -> None:
-    filled = Filled(2, 2)
+    filled = ReadyRounds(2, 2)
     filled.made(40 * MS)
     rounds(filled, 0.05, paused=90 * MS)
     assert rounds(filled, 0.02, 0.011, 0.012) == []
 
 
 def test_a_round_with_a_pause_in_it_does_not_count() -> None:
-    filled = Filled(2, 2)
+    filled = ReadyRounds(2, 2)
     filled.stood(stood(4))
     rounds(filled, 0.02)
     rounds(filled, 0.03, paused=5 * MS)
@@ -67,14 +67,14 @@ def test_a_round_with_a_pause_in_it_does_not_count() -> None:
 
 
 def test_where_batches_lay_ready_nothing_was_held_up() -> None:
-    filled = Filled(2, 2)
+    filled = ReadyRounds(2, 2)
     filled.stood(stood(3, ms=0))
     assert filled.count == 0
     assert rounds(filled, 0.02, 0.011) == [0.011]
 
 
 def test_what_workers_may_have_idled_is_counted() -> None:
-    filled = Filled(2, 2)
+    filled = ReadyRounds(2, 2)
     filled.stood(stood(3))
     rounds(filled, 0.02, 0.010)
     filled.stood(stood(4))  # two more than leave either of the two one to make
