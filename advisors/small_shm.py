@@ -1,7 +1,8 @@
-"""The batches that workers may have under way do not fit into /dev/shm.
+"""The batches that workers have under way, or would have, do not fit into /dev/shm.
 
 What it sees: the largest batch that was measured, times `num_workers`, times `prefetch_factor`, times the ranks on this
-machine, against the most that was ever free in /dev/shm as the job sees it; and how the run ended.
+machine, against the most that was ever free in /dev/shm as the job sees it; and how the run ended. Where the training
+waits for its batches, and more workers would help if there were room for what they make, it says that instead.
 
 Why it matters: workers hand tensors over through shared memory. When it is full, a worker dies of a bus error
 ("DataLoader worker is killed by signal: Bus error") or torch raises "unable to allocate shared memory": at any time,
@@ -23,8 +24,10 @@ from gputune.effects import of_workers
 from gputune.features import Features, Loader, Machine
 from gputune.figures import size
 from gputune.finding import NO_CHANGE, Effect, Finding, Setting
+from gputune.prediction import Outlook, outlooks
 from gputune.replay import TYPICAL_PREFETCH
 
+WAITING = 0.05  # of the loop in next(): below it, more workers are of no use
 FULL = 0.95  # of what was free: batches of one loader differ by some percent
 SPARE = 0.8  # of what was free that the advice is to use
 
@@ -37,6 +40,10 @@ def advise(run: Features) -> Iterator[Finding]:
             if free is not None and need and need >= FULL * free and loader.where not in seen:
                 seen.add(loader.where)  # ranks run the same line
                 yield _finding(run, loader, need, free)
+    for outlook in outlooks(run):
+        if outlook.loader.where not in seen and outlook.starving >= WAITING and outlook.is_short_of_room():
+            seen.add(outlook.loader.where)
+            yield from _shut_out(run, outlook)
 
 
 def under_way(loader: Loader) -> int:
@@ -49,6 +56,31 @@ def needed(loader: Loader, machine: Machine) -> int:
     if not loader.batch_shared:
         return 0
     return under_way(loader) * (loader.batch_bytes_most or 0) * machine.ranks
+
+
+def _shut_out(run: Features, outlook: Outlook) -> Iterator[Finding]:
+    """Return the finding on a loop that more workers would help, if what they make had room."""
+    loader, free = outlook.loader, run.machine.shm_free or 0
+    workers, persistent, gain = outlook.with_room().best_workers()
+    if workers <= max(loader.num_workers, outlook.best_workers()[0]):
+        return
+    batch = loader.batch_bytes_most or loader.batch_bytes or 0
+    need = int(workers * outlook.now.prefetch * batch * run.machine.ranks / SPARE)
+    yield Finding(
+        id="small-shm",
+        says=(
+            f"the loop waits {outlook.starving:.0%} of its time for batches, and num_workers={workers} would help, but "
+            f"{size(free)} of /dev/shm are free, and their batches of {size(batch)} need {size(need)}"
+        ),
+        do=f"give /dev/shm {size(need)} (docker run --shm-size), then set num_workers={workers}",
+        share_lost=1 - 1 / gain.likely,
+        speedup=gain,
+        basis="DataLoader replayed over the measured times of its batches and steps, with room for its queue",
+        falsified_by=f"samples/s with both below x{gain.low:.2f} of this run's",
+        effect=of_workers(loader, workers, persistent=persistent),
+        evidence={"waiting": outlook.starving, "needed_bytes": need, "free_bytes": free, "batch_bytes": batch},
+        where=loader.where,
+    )
 
 
 def _finding(run: Features, loader: Loader, need: int, free: int) -> Finding:

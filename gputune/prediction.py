@@ -270,6 +270,16 @@ class Outlook:
         queues = self.queued_batches() / beside.iterated
         return max(1, min(most, int(queues / self.now.prefetch), CANDIDATES[-1]))
 
+    def is_short_of_room(self) -> bool:
+        """Return whether the CPUs can feed more workers than /dev/shm has room for."""
+        room = self.queued_batches() / self.loader.company.iterated / self.now.prefetch
+        return self.fitting_workers() // self.loader.company.training > max(1, room)
+
+    def with_room(self) -> "Outlook":
+        """Return the outlook for this loop where /dev/shm has room for whatever workers make."""
+        roomy = replace(self.run, machine=replace(self.run.machine, shm_free=None))
+        return Outlook(roomy, self.process, self.original, self.job)
+
     def queued_batches(self) -> float:
         """Return how many finished batches of this rank find room in /dev/shm; endless where that is not known."""
         free, size = self.run.machine.shm_free, self.loader.batch_bytes

@@ -33,6 +33,26 @@ def test_is_silent_without_workers(run) -> None:
     assert list(advise(queue(run, batch=90 * MB, free=64 * MB, num_workers=0))) == []
 
 
+def starved(run, *, free: int, **differs: object) -> Features:
+    """A loop without workers that waits 30 ms for batches of 90 MB, for steps of 10."""
+    told = run(num_workers=0, blocked=0.030, step=0.010, batch_bytes=90 * MB, **differs)
+    return replace(told, machine=replace(told.machine, shm_free=free, shm_most=free, shm_least=free))
+
+
+def test_says_that_more_workers_would_help_if_there_were_room(run) -> None:
+    (finding,) = advise(starved(run, free=64 * MB))
+    assert "would help, but 64 MB of /dev/shm are free" in finding.says
+    assert finding.do.startswith("give /dev/shm ")
+    assert "then set num_workers=" in finding.do
+    assert finding.speedup.likely > 1.5
+    assert finding.change == {}  # none that could be tried here
+
+
+def test_where_there_is_room_or_nothing_is_waited_for_that_is_left_unsaid(run) -> None:
+    assert list(advise(starved(run, free=64_000 * MB))) == []
+    assert list(advise(starved(run, free=64 * MB, waits=(0.0001,)))) == []
+
+
 def test_is_silent_about_batches_that_come_through_a_pipe(run) -> None:
     assert list(advise(queue(run, batch=90 * MB, free=64 * MB, batch_shared=False))) == []
 
