@@ -19,7 +19,7 @@ here = ring.here
 
 WAITING = 0.1  # of a round: where less is waited for, there is little to learn
 LEAST = 3  # batches that are to lie ready: the first round after that begins cold
-FIRST, FIRST_NS = 12, 1_500_000_000  # sampled batches of a loader, and ns, before the first time
+FIRST, FIRST_NS = 8, 1_500_000_000  # sampled batches of a loader, and ns, before the first time
 RECENT = 8  # sampled batches over which waits and rounds are averaged
 MOST = 700_000_000  # ns that it may take
 REST, SELDOM = 20, 3_000_000_000  # times as long as it takes pass at the least before the next one, and ns

@@ -99,38 +99,29 @@ def _left():
 
 
 def _enter(original):
-    enabled, swallow = sys.modules["torch"].is_grad_enabled, wrapping.swallow
+    enabled = sys.modules["torch"].is_grad_enabled
 
-    @wrapping.wraps(original)
-    def __enter__(self):  # noqa: N807 - the name of what it stands for: TorchScript compiles that by its source
-        outermost = here.phase is None and _block is None and enabled()
-        result = original(self)
-        if outermost:
-            try:
-                if not spans.silent and spans.get_ident() == here.trainer and not enabled():
-                    _entered(sys._getframe().f_back)
-            except Exception as error:
-                swallow(error)
-        return result
+    def before(_args, _kwargs):
+        return True if here.phase is None and _block is None and enabled() else None  # the outermost one
 
-    return __enter__
+    def after(_begun, _result, error):
+        if error is None and not spans.silent and spans.get_ident() == here.trainer and not enabled():
+            _entered(sys._getframe())
+
+    return wrapping.collected(original, before, after)  # in Python: TorchScript reads the source of what it stands for
 
 
 def _exit(original):
-    enabled, swallow = sys.modules["torch"].is_grad_enabled, wrapping.swallow
+    enabled = sys.modules["torch"].is_grad_enabled
 
-    @wrapping.wraps(original)
-    def __exit__(self, *error):  # noqa: N807 - likewise
-        result = original(self, *error)
-        if _block is not None:
-            try:
-                if enabled() and spans.get_ident() == here.trainer:
-                    _left()
-            except Exception as failed:
-                swallow(failed)
-        return result
+    def before(_args, _kwargs):
+        return None if _block is None else True
 
-    return __exit__
+    def after(_begun, _result, _error):
+        if _block is not None and enabled() and spans.get_ident() == here.trainer:
+            _left()
+
+    return wrapping.collected(original, before, after)
 
 
 def _forked():
