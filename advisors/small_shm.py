@@ -19,6 +19,7 @@ were tried (docs/evidence.md).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gputune.effects import of_workers
 from gputune.features import Features, Loader, Machine
@@ -62,10 +63,10 @@ def _shut_out(run: Features, outlook: Outlook) -> Iterator[Finding]:
     """Return the finding on a loop that more workers would help, if what they make had room."""
     loader, free = outlook.loader, run.machine.shm_free or 0
     workers, persistent, gain = outlook.with_room().best_workers()
-    if workers <= max(loader.num_workers, outlook.best_workers()[0]):
+    need = needed(replace(loader, num_workers=workers), run.machine) / SPARE
+    if not need or workers <= max(loader.num_workers, outlook.best_workers()[0]):
         return
-    batch = loader.batch_bytes_most or loader.batch_bytes or 0
-    need = int(workers * outlook.now.prefetch * batch * run.machine.ranks / SPARE)
+    batch = loader.batch_bytes_most or 0
     yield Finding(
         id="small-shm",
         says=(

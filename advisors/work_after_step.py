@@ -88,7 +88,7 @@ def _after(run: Features, process: Process) -> Iterator[Finding]:
     if likely >= max(notable, beyond):
         yield _rarer(run, process, apart[0], (sure, likely, highest), every)
     elif beyond >= notable and stepped:
-        margin = clock.surely(process.stepping) - clock.scale * process.stepping if process.stepping else 0.0
+        margin = clock.scale * clock.margin(process.stepping) if process.stepping else 0.0
         sure = max(0.0, least - stepped - margin - idle)
         yield _in_place(run, process, others[0], (sure, beyond, most), stepped)
 

@@ -5,6 +5,7 @@ docs/findings.schema.json is its JSON Schema and docs/findings.md its descriptio
 `gputune/verdict.py` fills it in.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -141,6 +142,11 @@ class UnavailableRow(msgspec.Struct, frozen=True, kw_only=True):
     probe: str
     why: str
     fields: list[LackingRow] = []
+
+
+def why_of(probe: str, rows: Sequence[UnavailableRow]) -> str:
+    """Return why an instrument could not measure, an empty string where it could."""
+    return next((row.why for row in rows if row.probe == probe), "")
 
 
 class OutOfMemoryRow(msgspec.Struct, frozen=True, kw_only=True):

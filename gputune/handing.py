@@ -33,6 +33,11 @@ def usual_of(machine: Machine) -> float:
     return DELIVERY_S if machine.handover is None else TORCHS * machine.handover
 
 
+def sending(machine: Machine) -> float:
+    """Return the CPU s in which a worker passes a small batch on, on a host that hands batches over as slowly."""
+    return SENDING_S * usual_of(machine) / DELIVERY_S
+
+
 def delivery_of(loader: Loader, usual: float = DELIVERY_S) -> float:
     """Return the s that it takes the training to get a batch that is ready: unpickling, opening its memory.
 
@@ -116,7 +121,7 @@ def sending_of(run: Features, process: Process, loader: Loader) -> float:
     training process and the making of its batches.
     """
     machine = run.machine
-    usual = SENDING_S * usual_of(machine) / DELIVERY_S + (loader.batch_bytes or 0) / SENDING_RATE
+    usual = sending(machine) + (loader.batch_bytes or 0) / SENDING_RATE
     if not loader.num_workers or machine.job is None or process.cpu is None or len(run.processes) > 1:
         return usual
     per_batch = mean(loader.waits) + mean(loader.steps)

@@ -8,7 +8,7 @@ from gputune.aftermath import chill, coldest
 from gputune.features import Features, Process
 from gputune.figures import TINY, mean
 from gputune.finding import Speedup
-from gputune.handing import SENDING_S, usual_of
+from gputune.handing import sending, usual_of
 from gputune.prediction import (
     CANDIDATES,
     ERROR,
@@ -21,7 +21,7 @@ from gputune.prediction import (
     unsteady,
     within,
 )
-from gputune.replay import DELIVERY_S, TYPICAL_PREFETCH, Job, Work
+from gputune.replay import TYPICAL_PREFETCH, Job, Work
 from gputune.workload import device_work, stretched
 
 OUTNUMBERED = 1.3  # times as many batches: what workers must promise that leave the step no CPU of its own
@@ -47,14 +47,13 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
         width = max(1.0, min(cpus, cpu / whole))
         busy = min(whole, cpu / width * (1 + stretched(run)))
         floor = device_work(run, process, whole)
-        usual = usual_of(run.machine)
         job = Job(
             fetches=(Work(0.0, 0.0),),
             steps=(Work(busy, whole - busy, width),),
             cpus=cpus,
             floor=floor,
-            delivery=usual,
-            sending=SENDING_S * usual / DELIVERY_S,
+            delivery=usual_of(run.machine),
+            sending=sending(run.machine),
         )
         present = 0
     now = job.seconds(present, TYPICAL_PREFETCH)

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from gputune import judging, opening, recording
-from gputune.document import RECORDER, RECORDING, Sighted, Tuned, UnavailableRow
+from gputune.document import RECORDER, RECORDING, Sighted, Tuned, UnavailableRow, why_of
 from gputune.errors import GputuneError
 from gputune.events import Event
 from gputune.features import Features
@@ -53,11 +53,6 @@ class _Known(msgspec.Struct):
     batches: int = 0
     exit_code: int | None = None
     unavailable: list[UnavailableRow] = []
-
-    @property
-    def lost(self) -> str:
-        """Return how the recorder was lost, if it was."""
-        return next((row.why for row in self.unavailable if row.probe == RECORDER), "")
 
 
 def rejudge(
@@ -106,20 +101,21 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
     )
     if gone:
         verdict = msgspec.structs.replace(verdict, abstained=f"{gone} of the recording cannot be read")
-    if known.lost and until is None:
-        verdict = _broken_off(verdict, known)
+    lost = why_of(RECORDER, known.unavailable)
+    if lost and until is None:
+        verdict = _broken_off(verdict, lost, known.exit_code)
     if guests or until is not None or known.sighted is None:
         return verdict
     return msgspec.structs.replace(verdict, sighted=known.sighted)
 
 
-def _broken_off(verdict: Verdict, known: _Known) -> Verdict:
+def _broken_off(verdict: Verdict, lost: str, exit_code: int | None) -> Verdict:
     """Return a verdict on what was recorded before the recorder was lost: the run went on without it."""
-    why = f"{known.lost}: what was recorded ends after {verdict.wall_s:.3g} s"
+    why = f"{lost}: what was recorded ends after {verdict.wall_s:.3g} s"
     return msgspec.structs.replace(
         verdict,
         abstained=verdict.abstained and why,
-        exit_code=known.exit_code if verdict.exit_code is None else verdict.exit_code,
+        exit_code=exit_code if verdict.exit_code is None else verdict.exit_code,
         unavailable=[*verdict.unavailable, UnavailableRow(probe=RECORDER, why=why)],
     )
 

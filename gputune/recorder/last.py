@@ -28,15 +28,15 @@ def hand(fields: "dict[str, object]", ended: Ended, why: str) -> None:
     run = restored(dict(fields))
     run.folder, folder = "", run.folder  # what the recording has to tell, `gputune report` tells
     wanted = bool(run.json) and (run.json == "-" or not _written_since(str(run.json), ended))
-    kept = Path(folder, FINDINGS) if folder else None
-    if not wanted and (kept is None or kept.exists()):
+    keeps = bool(folder) and not Path(folder, FINDINGS).exists()
+    if not (wanted or keeps):
         return
     outcome = Outcome(run, ended, alone=False)
     known = _so_far(folder) or _nothing(mask(run.command), why)
     row = build(_features(known.command, why), [], overhead=Overhead()).unavailable
     code = outcome.exit_code
     found = msgspec.structs.replace(known, exit_code=code, unavailable=[*known.unavailable, *row])
-    if kept is not None and not kept.exists():
+    if keeps:
         _keep(Path(folder), found)
     if wanted:
         outcome.hand(found)

@@ -11,7 +11,18 @@ from textwrap import wrap
 
 from gputune.advised import AT
 from gputune.device_ledger import UNKNOWN
-from gputune.document import RECORDER, RECORDING, TRIED, DeviceRow, FindingRow, LoaderRow, ProcessRow, Sighted, Verdict
+from gputune.document import (
+    RECORDER,
+    RECORDING,
+    TRIED,
+    DeviceRow,
+    FindingRow,
+    LoaderRow,
+    ProcessRow,
+    Sighted,
+    Verdict,
+    why_of,
+)
 from gputune.events import AROUND_LOOP
 from gputune.features import COVERED
 from gputune.figures import duration
@@ -310,7 +321,7 @@ def _nothing(verdict: Verdict) -> str:
     if unheard:
         return _from_outside(verdict)
     sighted = verdict.sighted
-    if lost := next((row.why for row in verdict.unavailable if row.probe == RECORDER), ""):
+    if lost := why_of(RECORDER, verdict.unavailable):
         return f"no training was seen up to then: {clean(lost, TEXT)}"
     if verdict.error is not None or _failed_early(verdict):
         return f"the command {ending.failed(verdict)} {_before(verdict)}"

@@ -36,7 +36,9 @@ def test_is_silent_without_workers(run) -> None:
 def starved(run, *, free: int, **differs: object) -> Features:
     """A loop without workers that waits 30 ms for batches of 90 MB, for steps of 10."""
     told = run(num_workers=0, blocked=0.030, step=0.010, batch_bytes=90 * MB, **differs)
-    return replace(told, machine=replace(told.machine, shm_free=free, shm_most=free, shm_least=free))
+    loops = tuple(replace(p, loaders=(replace(p.loaders[0], batch_bytes_most=90 * MB),)) for p in told.processes)
+    machine = replace(told.machine, shm_free=free, shm_most=free, shm_least=free)
+    return replace(told, machine=machine, processes=loops)
 
 
 def test_says_that_more_workers_would_help_if_there_were_room(run) -> None:

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -261,7 +261,12 @@ def accepts(case: Case, change: dict[str, object]) -> list[str] | None:
     source = case.path.read_text()
     if not change or not all(f"{name}=" in source.partition("kit.settings(")[2].split(")")[0] for name in change):
         return None
-    return [part for name, value in change.items() for part in ("--" + name.replace("_", "-"), str(value))]
+    return options_of(change)
+
+
+def options_of(settings: Mapping[str, object]) -> list[str]:
+    """Return settings as a script's options."""
+    return [part for name, value in settings.items() for part in ("--" + name.replace("_", "-"), str(value))]
 
 
 def judge(case: Case, way: Way) -> Outcome:
@@ -328,9 +333,9 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
     outcome.foreign.append(round(seen.foreign, 3))
     outcome.stolen.append(round(seen.stolen, 3))
     finding = _told(case, outcome, seen.verdict)
-    if promised := _promised(finding):
+    if promised := promised_by(finding):
         outcome.predicted.append(promised)
-        outcome.at_least = outcome.at_least or _bounds(finding)
+        outcome.at_least = outcome.at_least or bounds(finding)
     options: list[str] | None = None
     if case.cause is not None:
         options = accepts(case, finding["change"]) if finding else None
@@ -357,14 +362,14 @@ def _told(case: Case, outcome: Outcome, verdict: dict) -> dict | None:
     return next((f for f in findings if f["id"] == case.cause), None)
 
 
-def _promised(finding: dict | None) -> list[float] | None:
+def promised_by(finding: dict | None) -> list[float] | None:
     """Return the ends and the middle of what a finding promises; None where it promises no speed: a risk, an offer."""
     if finding is None or finding["risk"] or finding["offer"]:
         return None
     return [finding["speedup"][end] for end in ("low", "likely", "high")]
 
 
-def _bounds(finding: dict | None) -> bool:
+def bounds(finding: dict | None) -> bool:
     """Return whether only the low end of what a finding promises is a prediction."""
     return bool(finding and finding["speedup"].get("at_least"))
 
@@ -413,7 +418,7 @@ def _kept_round(case: Case, kept: dict, finding: dict | None) -> KeptRound:
     now = " ".join((finding and accepts(case, finding["change"])) or ["--fixed"])
     instead = now if "mended" in kept and case.fix and now != kept["change"] else ""
     tried = kept.get("change", "")
-    return KeptRound(kept["pace"], kept.get("mended"), tried, _promised(finding), _bounds(finding), instead)
+    return KeptRound(kept["pace"], kept.get("mended"), tried, promised_by(finding), bounds(finding), instead)
 
 
 def _take(outcome: Outcome, rounds: list[KeptRound]) -> None:
@@ -489,7 +494,7 @@ def _ratios(outcome: Outcome) -> list[float]:
     return [then / now for now, then in zip(outcome.paces, outcome.mended, strict=False)]
 
 
-def _p90(ordered: list[float]) -> float:
+def p90(ordered: list[float]) -> float:
     return ordered[min(len(ordered) - 1, math.ceil(0.9 * len(ordered)) - 1)]
 
 
@@ -521,24 +526,24 @@ def totals(outcomes: list[Outcome], bars: tuple[float, float] = BARS) -> tuple[l
             f"and where it slowed the script by a tenth: {sum(bool(o.named) for o in slowed)} of {len(slowed)}"
         )
     if errors:
-        median, p90 = statistics.median(errors), _p90(errors)
+        median, most = statistics.median(errors), p90(errors)
         covered = sum(bool(o.inside) for o in told)
-        lines.append(f"error of the predicted speed-up: median {median:.1%}, 90th percentile {p90:.1%}")
+        lines.append(f"error of the predicted speed-up: median {median:.1%}, 90th percentile {most:.1%}")
         lines.append(f"interval covers what was realised: {covered} of {len(told)}")
         if bounds:
             kept = sum(bool(o.inside) for o in bounds)
             lines.append(f"told as a lower bound, so without an error: {len(bounds)}, of which {kept} held")
         if apart := repeated(planted):
-            median_apart, p90_apart = statistics.median(apart), _p90(apart)
+            median_apart, p90_apart = statistics.median(apart), p90(apart)
             lines.append(
                 f"one round from the others of its case: median {median_apart:.1%}, 90th percentile {p90_apart:.1%}"
             )
         if sure := agreeing(planted):
             lines.append(
                 f"error where the rounds of a case agree within {AGREE:.0%} ({len(sure)} cases): "
-                f"median {statistics.median(sure):.1%}, 90th percentile {_p90(sure):.1%}"
+                f"median {statistics.median(sure):.1%}, 90th percentile {p90(sure):.1%}"
             )
-        held = median <= bars[0] and p90 <= bars[1] and covered >= COVERED * len(told)
+        held = median <= bars[0] and most <= bars[1] and covered >= COVERED * len(told)
         met = met and (held or bool(loaded))
     return lines, met
 

@@ -24,9 +24,9 @@ RECENT = 8  # sampled batches over which waits and rounds are averaged
 MOST = 700_000_000  # ns that it may take
 REST, SELDOM = 20, 3_000_000_000  # times as long as it takes pass at the least before the next one, and ns
 KEEN, RARELY = 16, 8  # after so many times it is done so much more seldom: there is hardly more to learn
+PATIENT = 1.25  # times as long as it should take
 LOADERS = 64
 
-PATIENT = 1.25  # times as long as it should take
 _kept = {}  # id of a loader to a _Kept
 
 

@@ -27,16 +27,24 @@ def begin(code, whose, count, optimizer=None):
     What torch does until then to the weights of `optimizer`, and on the device, is told as well, where that is due.
     """
     global _window, _handle
-    if here.phase is not None or _register is None or spans.silent or spans.get_ident() != here.trainer:
-        return
-    if _compiles or dynamo.asked() or _compiled():
+    if here.phase is not None or spans.silent or spans.get_ident() != here.trainer or not may_hook():
         return
     if _handle is None:
-        _handle = _register(_hooked)
+        _handle = hook(_hooked)
     if here.burst is not None:
         ring.end_burst()  # what was logged before is no part of it
     weights.begin(optimizer)
     _window = (now(), code, whose, count)
+
+
+def may_hook():
+    """Return whether a hook may be in place now: torch.compile would trace it, or guard on it."""
+    return _register is not None and not (_compiles or dynamo.asked() or _compiled())
+
+
+def hook(function):
+    """Return the handle of a hook before the call of any module."""
+    return _register(function)
 
 
 def _compiled():

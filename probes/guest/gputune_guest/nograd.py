@@ -9,7 +9,7 @@ which a backward pass runs is none either: an optimizer that calls a closure (LB
 
 import sys
 
-from gputune_guest import drawing, dynamo, evaluation, patching, places, ring, spans, wrapping
+from gputune_guest import drawing, dynamo, evaluation, forward, patching, places, ring, spans, wrapping
 from gputune_guest.words import EVALUATION, SPAN
 
 now = ring.now
@@ -42,7 +42,7 @@ class _Block:
         self.phases, self.passes = evaluation.phases(), here.passes
         if not place.calls:
             place.left -= 1
-            self.handle = sys.modules["torch.nn.modules.module"].register_module_forward_pre_hook(_called)
+            self.handle = forward.hook(_called)
         self.look = drawing.begin(EVALUATION) if place.calls and seldom else None
         self.t0 = now()
 
@@ -72,7 +72,7 @@ def _entered(frame):
         if len(_places) >= MOST:
             return
         place = _places[key] = _Place()
-    if place.calls or (place.left and not dynamo.asked()):
+    if place.calls or (place.left and forward.may_hook()):
         _block = _Block(place, frame, _is_seldom(place))
 
 
@@ -142,6 +142,7 @@ def _hook(module):
         patching.patch(kind, "__exit__", _exit)
 
 
+ring.at_farewell(_leave)
 dynamo.at_first(_leave)
 wrapping.after_fork(_forked)
 HOOKS = {"torch.autograd.grad_mode": _hook}

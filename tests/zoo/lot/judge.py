@@ -109,10 +109,10 @@ def _take(row: Row, draw: Draw, verdict: dict) -> None:
         row.found += [f["id"] for f in verdict["perhaps"]]
     if findings:
         first = findings[0]
-        row.offer = bool(first["risk"] or first["offer"])
-        row.at_least = bool(first["speedup"].get("at_least"))
+        row.at_least = zoo.bounds(first)
         row.basis = "measured" if first.get("measured") else "predicted"
-        row.promised = None if row.offer else [first["speedup"][end] for end in ("low", "likely", "high")]
+        row.promised = zoo.promised_by(first)
+        row.offer = row.promised is None
 
 
 def _options(case: object, draw: Draw, findings: list[dict]) -> list[str] | None:
@@ -128,7 +128,7 @@ def _options(case: object, draw: Draw, findings: list[dict]) -> list[str] | None
         return None
     if "num_workers" in mends and "workers" in findings[0]["evidence"]:
         mends = {**mends, "num_workers": int(findings[0]["evidence"]["workers"])}
-    return [part for name, value in mends.items() for part in ("--" + name.replace("_", "-"), str(value))]
+    return zoo.options_of(mends)
 
 
 def _ideal(draw: Draw, options: list[str]) -> float | None:
@@ -200,8 +200,7 @@ def _baselines(rows: list[Row]) -> list[str]:
 
 
 def _spread(ordered: list[float]) -> str:
-    p90 = ordered[min(len(ordered) - 1, math.ceil(0.9 * len(ordered)) - 1)]
-    return f"median {statistics.median(ordered):.1%}, p90 {p90:.1%} ({len(ordered)})"
+    return f"median {statistics.median(ordered):.1%}, p90 {zoo.p90(ordered):.1%} ({len(ordered)})"
 
 
 def line(row: Row) -> str:
