@@ -1,0 +1,67 @@
+"""What ran, for how long, and how fast: the facts that stand above a verdict."""
+
+import shlex
+from pathlib import PurePath
+
+from gputune.document import DeviceRow, Verdict
+from gputune.events import AROUND_LOOP
+from gputune.features import COVERED
+from gputune.figures import duration
+from gputune.hygiene import clean
+from gputune.report import ending
+from gputune.report.ranks import counted
+from gputune.report.words import number, percent
+
+NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
+SHORT = 30.0  # s of a run, below which its bar is the loop's: start-up is the most of it, and does not grow with it
+TOLD_AROUND = 0.01  # of such a run, from which on its start-up or teardown is told
+SAID = {"startup": "start-up"}  # words of the ledger that are others in a sentence
+
+
+def command(verdict: Verdict) -> str:
+    """Return what was typed, programs without their folders."""
+    return shlex.join(PurePath(word).name if word.startswith("/") else word for word in verdict.command)
+
+
+def facts(verdict: Verdict) -> list[str]:
+    """Return for how long it ran, how fast it was, on what, and how it ended where that was not well."""
+    told = [duration(verdict.wall_s) + _before_loop(verdict), _pace(verdict)]
+    told.append(f"{verdict.batches:,} batches" if verdict.batches else "")
+    told += [counted(verdict.processes), _device(verdict.device)]
+    told.append(ending.status(verdict.exit_code) if verdict.exit_code else "")
+    return [each for each in told if each]
+
+
+def left_out(verdict: Verdict) -> dict[str, float]:
+    """Return the s of start-up and teardown where a bar goes without: those of a short run say little of its loop."""
+    if verdict.wall_s >= SHORT or verdict.attached is not None or verdict.loop_s <= 0:
+        return {}
+    return {SAID.get(row.span, row.span): row.seconds for row in verdict.ledger if row.span in AROUND_LOOP}
+
+
+def _pace(verdict: Verdict) -> str:
+    if verdict.samples_per_s is not None:
+        return f"{number(verdict.samples_per_s)} samples/s"
+    return "" if verdict.steps_per_s is None else f"{number(verdict.steps_per_s)} steps/s"
+
+
+def _device(device: DeviceRow) -> str:
+    if not device.name:
+        return ""
+    busy = "" if device.busy is None else f" {percent(device.busy)} busy{_partly(device)}"
+    count = f"{device.count} × " if device.count > 1 else ""
+    return f"{count}{clean(device.name, NAME)}{busy}"
+
+
+def _partly(device: DeviceRow) -> str:
+    """Return of how much of the loop a device's figures are, where that is not nearly all of it, and why."""
+    if device.coverage is None or device.coverage >= COVERED:
+        return ""
+    why = f": {clean(device.why, TEXT)}" if device.why else ""
+    return f" in the {percent(device.coverage)} of the loop in which it was read{why}"
+
+
+def _before_loop(verdict: Verdict) -> str:
+    """Return the start-up of a short run as a figure: its bar is the loop's."""
+    told = [f"{duration(s)} {name}" for name, s in left_out(verdict).items() if s >= TOLD_AROUND * verdict.wall_s]
+    return f" ({', '.join(told)})" if told else ""

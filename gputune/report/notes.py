@@ -1,0 +1,46 @@
+"""What else is to be said of a run: how it ended if that needs words, what was not seen, and what it cost."""
+
+from gputune.document import ProcessRow, Verdict
+from gputune.figures import duration
+from gputune.hygiene import clean
+from gputune.report import ending, exhausted, troubled, unmeasured
+from gputune.report.spent import sentence as spent
+from gputune.report.summary import inner
+from gputune.report.words import percent
+
+TEXT = 300  # characters of any one string from outside
+TOLD_STOP = 0.5  # s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too
+TOLD_THEFT = 0.05  # of the CPU time wanted, given to others by a host: two runs differ by as much as changes are worth
+
+
+def notes(verdict: Verdict) -> list[str]:
+    """Return how it ended, who was not seen and what was spent, a sentence each."""
+    told = [exhausted.sentence(verdict.out_of_memory), ending.error(verdict), troubled.failure(verdict.failures)]
+    told += [troubled.unused(verdict.unused), ending.cause(verdict)]
+    unheard = [p for p in verdict.processes if not p.seen]
+    if unheard and verdict.attached is None and not inner(verdict):
+        told.append(_unheard(unheard))
+    if verdict.stopped_s >= TOLD_STOP:
+        told.append(f"stopped by a signal for {duration(verdict.stopped_s)}, which is not counted here")
+    if verdict.dropped:
+        told.append(f"{verdict.dropped:,} records were lost: the recorder came too late for them")
+    if not inner(verdict):
+        told.append(spent(verdict))
+    if verdict.stolen and verdict.stolen >= TOLD_THEFT:
+        theft = f"{percent(verdict.stolen)} of the CPU time wanted"
+        told.append(f"the host of this virtual machine gave {theft} to others, now more, now less")
+    return [each for each in told if each]
+
+
+def own_part(verdict: Verdict) -> list[str]:
+    """Return what gputune itself took of the run, or held back in it, a sentence each."""
+    if inner(verdict):
+        return []
+    told = [unmeasured.in_python(verdict.overhead), unmeasured.held_back(verdict.experiments)]
+    return [each for each in told if each]
+
+
+def _unheard(unheard: list[ProcessRow]) -> str:
+    """Return who could not be seen, with the reason whole: it is what the user can mend."""
+    more = f" and {len(unheard) - 1} more" if len(unheard) > 1 else ""
+    return f"not seen from inside: process {unheard[0].pid}{more}: {clean(unheard[0].why, TEXT)}"

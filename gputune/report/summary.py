@@ -1,0 +1,178 @@
+"""A run in one sentence, where no finding says it: that it is well, that it cannot be told, or why there is nothing."""
+
+from gputune.document import RECORDER, RECORDING, LoaderRow, Sighted, Verdict, why_of
+from gputune.events import AROUND_LOOP
+from gputune.finding import AROUND
+from gputune.hygiene import clean
+from gputune.report import attached, ending
+from gputune.report.words import percent
+from gputune.rivals import PAUSES
+
+NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
+OUTSIDE = 3  # places named of a training that only stacks were taken of
+HOT = 0.5  # share of the stacks outside of next() that makes a place worth naming
+QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
+THREAD_BUSY = 0.9  # of its time in next(): from here on the thread that takes the batches hardly waits for anybody else
+INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py says it
+FULL_QUEUE = "launch.wait"  # a part of the step that is no work of the host's
+TOLD_PAUSE = 0.05  # share of the time after start-up: from here on the step is not all that there is to the loop
+MUCH_WAITING = 0.2  # share of the time after start-up: from here on nobody would call a run without a finding well
+NOTHING = "nothing found that is worth changing"
+UNSURE = "no change was found that is sure to help"
+
+
+def sentence(verdict: Verdict) -> str:
+    """Return it; nothing where findings speak for the run."""
+    if not any(row.share > 0 for row in verdict.ledger):
+        return _nothing(verdict)
+    if verdict.attached is not None:
+        return attached.sentence(verdict)
+    if verdict.abstained:
+        return _abstained(verdict)
+    if all(finding.offer for finding in verdict.findings):
+        return _healthy(verdict)
+    around_it = all(finding.offer or finding.id in AROUND for finding in verdict.findings)
+    return f"in the script itself, {_healthy(verdict)}" if around_it else ""
+
+
+def well(verdict: Verdict) -> bool:
+    """Return whether a run was seen, judged, and nothing was found: what is only offered is no ailment."""
+    judged = verdict.attached is None and not verdict.abstained
+    return judged and all(finding.offer for finding in verdict.findings)
+
+
+def _abstained(verdict: Verdict) -> str:
+    """Return why nothing is predicted: that it came to its end too early, where it did, and is not to run longer."""
+    if verdict.exit_code:
+        seen = f"{verdict.batches:,} batch{'' if verdict.batches == 1 else 'es'}"
+        return f"the command {ending.failed(verdict)} after {seen}, too few to predict anything from"
+    if any(row.probe == RECORDING for row in verdict.unavailable):
+        return verdict.abstained
+    return f"{verdict.abstained}; let it run longer"
+
+
+def _healthy(verdict: Verdict) -> str:
+    """Return that nothing is to be gained, and what the time went to."""
+    after = 1.0 - _around(verdict)
+    step = (share(verdict, "step") + share(verdict, FULL_QUEUE)) / after if after > 0 else 0.0
+    waiting, queues = (share(verdict, name) / after if after > 0 else 0.0 for name in ("loader.wait", "queue.wait"))
+    nothing = UNSURE if verdict.perhaps else NOTHING
+    if queues >= QUIET_LOADER:
+        return f"{UNSURE}: {percent(queues)} of the time after start-up it waits at a queue of its own{_more(verdict)}"
+    if not any(loader.training for loader in verdict.loaders):
+        return f"{nothing}: {percent(step)} of the time after start-up is the step{_more(verdict)}"
+    if apart := [loader for loader in verdict.loaders if loader.training and loader.apart is not None]:
+        return f"{nothing}: {percent(step)} of the time after start-up is the step{_more(verdict)}; {_apart(apart)}"
+    if waiting < QUIET_LOADER:
+        return (
+            f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step{_more(verdict)}"
+        )
+    found = UNSURE if waiting >= MUCH_WAITING else nothing
+    return (
+        f"{found}: {percent(waiting)} of the time after start-up is loader.wait, "
+        f"{percent(step)} the step{_more(verdict)}"
+    )
+
+
+def _apart(loaders: list[LoaderRow]) -> str:
+    """Return what is known where a thread of the script's takes the batches: for the training it is all one step."""
+    busiest = max(loaders, key=lambda loader: loader.apart or 0.0)
+    waits = f"another thread takes its batches, and is in next() {percent(min(1.0, busiest.apart or 0.0))} of the time"
+    if (busiest.apart or 0.0) < THREAD_BUSY:
+        return f"{waits}: it waits for the training"
+    return f"{waits}: if the training waits for that thread, more num_workers help, by how much is not known"
+
+
+def _more(verdict: Verdict) -> str:
+    """Return what else is to be said of the step: where most of it goes, and which pauses come beside it."""
+    after = 1.0 - _around(verdict)
+    shares = {name: share(verdict, name) / after for name in PAUSES.values()} if after > 0 else {}
+    told = [f"{name} {percent(share)}" for name, share in shares.items() if share >= TOLD_PAUSE]
+    return _behind(verdict) + _hot(verdict) + (f"; {', '.join(told)}" if told else "")
+
+
+def _behind(verdict: Verdict) -> str:
+    """Return which part of the steps is no work of the host's, but standing in launches for a device that is behind."""
+    stood, own = share(verdict, FULL_QUEUE), share(verdict, "step")
+    if stood < TOLD_PAUSE:
+        return ""
+    return f", {percent(stood / (stood + own))} of it waiting for the device in launches: its queue is full"
+
+
+def _hot(verdict: Verdict) -> str:
+    """Return where most of the step goes, if that is neither the model's work nor known by a span."""
+    hot = next((frame for frame in verdict.frames if frame.share >= HOT and not frame.compute), None)
+    return f"; most of it at {clean(hot.where, NAME)} in {clean(hot.function, NAME)}" if hot else ""
+
+
+def _nothing(verdict: Verdict) -> str:
+    """Return why there is no ledger, as far as it is known."""
+    unheard = [p for p in verdict.processes if not p.seen]
+    if inner(verdict):
+        return f"{clean(unheard[0].why, TEXT)}: its verdict is the one on this training"
+    if unheard:
+        return _from_outside(verdict)
+    sighted = verdict.sighted
+    if lost := why_of(RECORDER, verdict.unavailable):
+        return f"no training was seen up to then: {clean(lost, TEXT)}"
+    if verdict.error is not None or failed_early(verdict):
+        return f"the command {ending.failed(verdict)} {_before(verdict)}"
+    if sighted is None:
+        return "no training was seen: no DataLoader was iterated and no optimizer made a step"
+    return f"no training was seen: {_instead(sighted)}"
+
+
+def _instead(sighted: Sighted) -> str:
+    """Return what was seen where no training was."""
+    if not sighted.python:
+        return "the command started no Python that gputune could reach"
+    if not sighted.torch:
+        used = " and did not use torch" if sighted.python == 1 else ", none of them used torch"
+        return f"{_pythons(sighted.python)} ran{used}"
+    return "torch was used, but no DataLoader was iterated and no optimizer made a step"
+
+
+def _before(verdict: Verdict) -> str:
+    """Return how far a command that failed had come: what it said itself is the reason."""
+    sighted = verdict.sighted
+    if sighted is not None and not sighted.python:
+        return "before it started a Python that gputune could reach"
+    used = verdict.error is not None or (sighted is not None and sighted.torch)
+    return "before it trained" if used else "before it used torch"
+
+
+def failed_early(verdict: Verdict) -> bool:
+    """Return whether the command failed and nobody in it had trained."""
+    return bool(verdict.exit_code) and not verdict.processes and verdict.sighted is not None
+
+
+def inner(verdict: Verdict) -> bool:
+    """Return whether all that trained was listened to by a watch inside this one."""
+    return bool(verdict.processes) and all(not p.seen and INNER_WATCH in p.why for p in verdict.processes)
+
+
+def _from_outside(verdict: Verdict) -> str:
+    """Return what the stacks say of a training that was not seen from inside."""
+    if not verdict.frames:
+        return "no training was seen from inside, so nothing can be said of its time"
+    shares: dict[str, float] = {}
+    for frame in verdict.frames:  # one line of code may be there twice: computing, and not
+        where = f"{clean(frame.where, NAME)} in {clean(frame.function, NAME)}"
+        shares[where] = shares.get(where, 0.0) + frame.share
+    most = sorted(shares.items(), key=lambda item: -item[1])[:OUTSIDE]
+    said = ", ".join(f"{percent(share)} at {where}" for where, share in most)
+    return f"no training was seen from inside; its stacks were {said}"
+
+
+def _pythons(count: int) -> str:
+    return "one Python process" if count == 1 else f"{count} Python processes"
+
+
+def _around(verdict: Verdict) -> float:
+    """Return the share of what comes before the loop and after it."""
+    return sum(share(verdict, span) for span in AROUND_LOOP)
+
+
+def share(verdict: Verdict, span: str) -> float:
+    """Return a word's share of the ledger."""
+    return sum(row.share for row in verdict.ledger if row.span == span)
