@@ -25,15 +25,16 @@ from gputune.document import Verdict
 from gputune.launch import folders
 from gputune.launch.descriptors import say
 from gputune.recording.folder import FINDINGS
+from gputune.report.told import NAMES as FLAT
+from gputune.report.told import told_of as told_of  # noqa: PLC0414 - its public name here, too
 
 KEY = "gputune"  # in a trial's results
 # What is told of a trial: the same names from its first result on, for a table's head is written then.
-NAMES = ("device_busy", "waiting", "samples_per_s", "batches", "finding", "speedup", "says", "do", "recording", "why")
+NAMES = (*FLAT, "recording", "why")
 LIVE_S = 2.0  # s between two looks at what is known of a trial that goes on
 SETTLE_S = 10.0  # s that a trial which is over already gets to tell where it was
 END_S = 60.0  # s that the last recorders get to say what they have found
 LOOK_S = 0.1  # s between looks, where one waits
-WAIT, STARTUP = "loader.wait", "startup"
 
 
 class _Whole(msgspec.Struct):
@@ -229,23 +230,6 @@ class Recording:
         if not self._said:
             self._said = True
             say(f"gputune: {text}\n")
-
-
-def told_of(verdict: Verdict) -> dict[str, object]:
-    """Return what a trial's results are told of a verdict; None for what was not measured."""
-    top = verdict.findings[0] if verdict.findings else None
-    shares = {row.span: row.share for row in verdict.ledger}
-    loop = 1.0 - shares.get(STARTUP, 0.0)
-    return {
-        "device_busy": verdict.device.busy,
-        "waiting": shares.get(WAIT, 0.0) / loop if shares and loop > 0 else None,  # of the loop's time
-        "samples_per_s": verdict.samples_per_s,
-        "batches": verdict.batches,
-        "finding": top.id if top is not None else None,
-        "speedup": top.speedup.likely if top is not None else None,
-        "says": top.says if top is not None else None,
-        "do": top.do if top is not None else None,
-    }
 
 
 def kept(folder: Path, name: str, files: Mapping[str, bytes]) -> Path:
