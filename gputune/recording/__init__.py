@@ -7,6 +7,9 @@ tables and columns are in docs/recording.md. Only this package imports pyarrow, 
  reading    the other side
  encoding   readings to frames          frames    what a frame is: it needs no pyarrow
  rows       the samples among them, as bytes
+ overview   a run's history in points   drawing   which of its segments are read for that
+ asked      which columns of it         picking   of a segment, those and no others
+ curves     their values to lines       points    rows to points
  tables     frames to the tables that are kept, and back
  parquet    tables to bytes that were verified
  gap        when it could not be written, and when to try again
@@ -15,7 +18,22 @@ tables and columns are in docs/recording.md. Only this package imports pyarrow, 
 
 from gputune.recording.about import Damaged, NewerRun, NotARun
 from gputune.recording.lean import lean
+from gputune.recording.overview import Line, Series, columns, series
 from gputune.recording.reading import Run, load, readings
 from gputune.recording.writing import MAX_SIZE, Recording
 
-__all__ = ["MAX_SIZE", "Damaged", "NewerRun", "NotARun", "Recording", "Run", "lean", "load", "readings"]
+__all__ = [
+    "MAX_SIZE",
+    "Damaged",
+    "Line",
+    "NewerRun",
+    "NotARun",
+    "Recording",
+    "Run",
+    "Series",
+    "columns",
+    "lean",
+    "load",
+    "readings",
+    "series",
+]

@@ -47,7 +47,7 @@ class Keeper:
 
     def _write(self, name: str, segment: int, table: pa.Table) -> None:
         if name == "samples":
-            table = table.replace_schema_metadata({KEY: json.dumps(self._known)})
+            table = table.replace_schema_metadata(metadata(self._known))
         self._folder.write(part_name(name, segment), parquet.encode(table))
         if not parquet.decode(self._folder.read(part_name(name, segment))).equals(table):
             raise parquet.Damaged(f"`{part_name(name, segment)}` did not read back as it was written")
@@ -75,6 +75,11 @@ class Keeper:
             first, last = (str(times[i].as_py()) if len(times) else "" for i in (0, -1))
             dropped.append({"segment": segment, "from": first, "to": last, "bytes": size})
         return dropped
+
+
+def metadata(declared: Mapping[str, str]) -> dict[bytes, str]:
+    """Return what a samples part carries of its columns: column to its declaration, for `declarations`."""
+    return {KEY: json.dumps(dict(declared))}
 
 
 def declarations(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """A table to the bytes of a Parquet file that has been read back and found equal, and those bytes to a table."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +14,7 @@ CELLS = 1 << 25  # values of a part: ticks of 2000 columns in such a segment com
 LARGEST = 256 << 20  # B of a part in memory
 LARGEST_NAME = 1 << 20  # B of a name, and numbers of columns and pages, in what a file says of itself
 OFFSET = 4  # B of a word's place
+Wanted: TypeAlias = Callable[[list[str]], list[str]] | None
 LEVEL = 6  # zstd: 9 takes twice the time for one percent
 
 
@@ -52,9 +54,10 @@ def _encoding(field: pa.Field, table: pa.Table) -> str:
     return "DELTA_BINARY_PACKED" if counter or field.name in {"time", "index"} else ""
 
 
-def decode(data: bytes) -> pa.Table:
+def decode(data: bytes, wanted: Wanted = None) -> pa.Table:
     """Return the table of a Parquet file; a page that was damaged raises, and what no recorder has ever written.
 
+    `wanted` is given the names of its columns and says which to read; a column that is not read costs nothing.
     A word that stands in all rows is a word and a number in the file, and gigabytes as a column. So columns of words
     are read as dictionaries, whose size is known before they are made columns.
     """
@@ -62,14 +65,16 @@ def decode(data: bytes) -> pa.Table:
         words = [column.path for column in map(plain.schema.column, range(len(plain.schema))) if _is_text(column)]
         about = plain.metadata
         _check(about)
+        names = plain.schema_arrow.names if wanted is None else wanted(plain.schema_arrow.names)
+        shape = pa.schema([plain.schema_arrow.field(name) for name in names])
         with _opened(data, words) as file:
-            table = file.read(use_threads=False)
+            table = file.read(columns=None if wanted is None else names, use_threads=False).select(names)
         table.validate(full=True)
         whole = table.schema.empty_table() if not len(table) else table
-        spread = [_spread(whole[field.name]) for field in plain.schema_arrow]
+        spread = [_spread(whole[name]) for name in names]
         if sum(spread) > LARGEST:
             raise Damaged(f"it would take {sum(spread) >> 20} MiB")
-        return whole.cast(plain.schema_arrow).replace_schema_metadata(about.metadata)
+        return whole.cast(shape).replace_schema_metadata(about.metadata)
 
 
 def _opened(data: bytes, words: Sequence[str] = ()) -> pq.ParquetFile:

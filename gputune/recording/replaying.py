@@ -60,7 +60,7 @@ def lose(lost: Lost, file: str, error: object) -> None:
     lost.setdefault(file, why)
 
 
-def _tried(lost: Lost, file: str, make: Callable[[], T], otherwise: T) -> T:
+def tried(lost: Lost, file: str, make: Callable[[], T], otherwise: T) -> T:
     """Return what is made of a file that anybody may have written; `otherwise` where nothing can be."""
     try:
         return make()
@@ -79,11 +79,17 @@ def segments(folder: Folder, lost: Lost = None) -> Iterator[Segment]:
 
 def read_segment(folder: Folder, segment: int, lost: Lost = None) -> Segment:
     """Return one segment, as frames where it still is. What cannot be read is in `lost`; else Damaged is raised."""
+    found = frames(folder, segment, lost)
+    return Parts(segment, dict(_decoded(folder, segment, lost))) if found is None else found
+
+
+def frames(folder: Folder, segment: int, lost: Lost = None) -> tables.Raw | None:
+    """Return the frames of a segment; None where there are none: they are Parquet, perhaps since a moment ago."""
     name = frames_name(segment)
     try:
         data = folder.read(name)
-    except FileNotFoundError:  # they are Parquet, perhaps since a moment ago
-        return Parts(segment, dict(_decoded(folder, segment, lost)))
+    except FileNotFoundError:
+        return None
     except OSError as error:
         lose(lost, name, error.strerror or error)
         return tables.Raw()
@@ -96,7 +102,7 @@ def read_segment(folder: Folder, segment: int, lost: Lost = None) -> Segment:
 def _decoded(folder: Folder, segment: int, lost: Lost) -> Iterator[tuple[str, pa.Table]]:
     for name in folder.parts().get(segment, ()):
         file = part_name(name, segment)
-        table = _tried(lost, file, partial(_one, folder, name, file), None)
+        table = tried(lost, file, partial(_one, folder, name, file), None)
         if table is not None:
             yield name, table
 
@@ -112,7 +118,7 @@ def whole_tables(folder: Folder, offset: int) -> dict[str, pa.Table]:
     found: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
     for segment in segments(folder):
         if isinstance(segment, tables.Raw):
-            kept = _tried(None, FRAMES, partial(tables.kept, segment, offset), NO_TABLES)
+            kept = tried(None, FRAMES, partial(tables.kept, segment, offset), NO_TABLES)
         else:
             kept = dict(segment.tables)
         for name, table in kept.items():
@@ -139,8 +145,8 @@ def replayed(segment: Segment, offset: int, lost: Lost = None) -> Iterator[list[
 
 def _of_frames(raw: tables.Raw, offset: int, lost: Lost) -> Iterator[list[Reading]]:
     columns = dict(tables.names(raw))
-    rows = _tried(lost, FRAMES, lambda: _rows(tables.samples(raw, offset, columns), columns, offset), NO_ROWS)
-    events = _tried(lost, FRAMES, lambda: records.in_order(records.from_frames(raw.table(Table.EVENTS))), NO_RECORDS)
+    rows = tried(lost, FRAMES, lambda: _rows(tables.samples(raw, offset, columns), columns, offset), NO_ROWS)
+    events = tried(lost, FRAMES, lambda: records.in_order(records.from_frames(raw.table(Table.EVENTS))), NO_RECORDS)
     said = sorted(marks(raw.table(Table.NOTES), raw.table(Table.STACKS), lost), key=_when)
     return merged(_ticks(*rows), events, said)
 
@@ -148,14 +154,14 @@ def _of_frames(raw: tables.Raw, offset: int, lost: Lost) -> Iterator[list[Readin
 def _of_parts(segment: Parts, offset: int, lost: Lost) -> Iterator[list[Reading]]:
     found = segment.tables
     samples = found.get("samples", NO_SAMPLES)
-    rows = _tried(
+    rows = tried(
         lost,
         part_name("samples", segment.number),
         lambda: _rows(samples, declarations(samples.schema.metadata), offset),
         NO_ROWS,
     )
     events = [
-        _tried(lost, part_name(name, segment.number), partial(records.of_table, name, found[name], offset), NO_RECORDS)
+        tried(lost, part_name(name, segment.number), partial(records.of_table, name, found[name], offset), NO_RECORDS)
         for name in records.TABLES
         if name in found
     ]
@@ -221,7 +227,7 @@ def marks(
     notes: pa.Table, stacks: pa.Table, lost: Lost = None, files: tuple[str, str] = (FRAMES, FRAMES)
 ) -> list[Mark]:
     """Return what was said and where stacks were, in no order."""
-    found = [_tried(lost, files[0], partial(_said, row), None) for row in notes.to_pylist()]
+    found = [tried(lost, files[0], partial(_said, row), None) for row in notes.to_pylist()]
     found += [Mark(row["t"], late=True, reading=_stack(row)) for row in stacks.to_pylist()]
     return [mark for mark in found if mark is not None]
 

@@ -101,10 +101,13 @@ def _holes(column: pa.Array) -> bool:
     return bool(column.null_count or (nested and column.flatten().null_count))
 
 
-def check(name: str, table: pa.Table) -> None:
-    """Raise ValueError where a table that was read is not as it is kept; of an older gputune it may lack columns."""
+def check(name: str, table: pa.Table, *, whole: bool = True) -> None:
+    """Raise ValueError where a table that was read is not as it is kept; of an older gputune it may lack columns.
+
+    Not `whole`: only some of its columns were read, `time` among them.
+    """
     shape = SHAPES.get(name)
-    always = ("time",) if shape is None else NEVER_NULL.get(name, ("time", "us", "process"))
+    always = NEVER_NULL.get(name, ("time", "us", "process")) if shape is not None and whole else ("time",)
     for column in always:
         if column not in table.column_names or table[column].null_count:
             raise ValueError(f"it lacks `{column}`")

@@ -12,9 +12,14 @@ DOCS = Path(__file__).parents[2] / "docs" / "recording.md"
 pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="an installed wheel has no docs")
 
 
+def examples() -> list[str]:
+    """Return the page's examples in Python."""
+    return re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+
+
 def lines() -> dict[str, str]:
     """Return the one-liners of the page by the tool they use."""
-    (block,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    block, _ = examples()
     return dict(re.findall(r"# (\w+)\n(.+)\n", block))
 
 
@@ -45,6 +50,15 @@ def test_all_tools_agree_on_samples_with_late_columns(finished, monkeypatch) -> 
     assert [None if missing else v for v, missing in zip(column, column.isna(), strict=True)] == expected
     assert polars.read_parquet("samples/*.parquet")["memory.job"].to_list() == expected
     assert [v for (v,) in duckdb.sql("""select "memory.job" from 'samples/*.parquet'""").fetchall()] == expected
+
+
+def test_the_example_of_the_history_in_points_runs(finished, monkeypatch, capsys) -> None:
+    _, example = examples()
+    folder = finished(3)
+    exec(example.replace("gputune-runs/20261121-100106-train", str(folder)), {})
+    told = dict(line.split(" ", 1) for line in capsys.readouterr().out.splitlines())
+    assert told["gpu.busy[0]"].startswith("ratio (")
+    assert set(told) == {"gpu.busy[0]", "batches.ready"}
 
 
 def test_every_table_and_column_is_on_the_page() -> None:

@@ -1,0 +1,182 @@
+"""A run folder, segment by segment, to `Series`: which segments are read for it, and what becomes of their rows."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gputune.events import APART, END, UNTIMED
+from gputune.recording import asked, keeping
+from gputune.recording.about import offset
+from gputune.recording.asked import LASTING, NAMED, Asked
+from gputune.recording.curves import Count, Curve, Growth, Level, Share, Sum
+from gputune.recording.encoding import declared
+from gputune.recording.folder import Folder
+from gputune.recording.overview import Line, Series
+from gputune.recording.picking import Segment, Source
+from gputune.recording.points import Grid, Rows, Tally
+from gputune.recording.replaying import Lost, tried
+from gputune.sample import Json
+
+US = 1e6
+NOWHERE = Grid(0, 1, 0)
+FINEST = 100_000  # µs of a point: a tick of `--hz 10`
+
+
+class Stretch(NamedTuple):
+    """How many points, and of which time: s after the run's start, None where it begins and ends."""
+
+    points: int
+    since: float | None
+    until: float | None
+
+
+class Run:
+    """An open run folder: its segments, and when they were."""
+
+    def __init__(self, folder: Folder, story: Mapping[str, Json], lost: Lost) -> None:
+        self.clocks = offset(story)
+        self.source = Source(folder, self.clocks, lost)
+        self.segments = sorted({*folder.frames(), *folder.parts()})
+        self._story = story
+        self._edges: dict[int, tuple[int, int]] = {}
+
+    def edges(self, segment: int) -> tuple[int, int]:
+        """Return the first and the last moment of a segment's samples (µs, Unix time); 0 where it has none.
+
+        One that cannot be read has the end of the one before it: they come in the order of time.
+        """
+        first, last = self._known(segment)
+        if last:
+            return first, last
+        before = reversed(self.segments[: bisect_left(self.segments, segment)])
+        return 0, next((end for each in before if (end := self._known(each)[1])), 0)
+
+    def _known(self, segment: int) -> tuple[int, int]:
+        if segment not in self._edges:
+            at = times(Segment(self.source, segment).samples(lambda _: ["time"]))
+            self._edges[segment] = (at[0].as_py(), at[-1].as_py()) if len(at) else (0, 0)
+        return self._edges[segment]
+
+    @property
+    def start(self) -> int:
+        """Return when it began (µs, Unix time): as it says, else with its first reading."""
+        began = self._story.get("started")
+        if isinstance(began, int) and began:
+            return (began + self.clocks) // 1000
+        return next((first for each in self.segments if (first := self.edges(each)[0])), 0)
+
+    @property
+    def end(self) -> int:
+        """Return when it ended (µs, Unix time), or was last heard of."""
+        ended = self._story.get("ended")
+        if self._story.get("finished") and isinstance(ended, int) and ended:
+            return (ended + self.clocks) // 1000
+        return next((last + 1 for each in reversed(self.segments) if (last := self.edges(each)[1])), 0)
+
+    def reached(self, grid: Grid) -> Iterator[Segment]:
+        """Yield the segments that hold anything of the grid: a row lies in the segment in which it ended."""
+        begin = bisect_left(self.segments, grid.start, key=lambda each: self.edges(each)[1]) if grid.start else 0
+        for each in self.segments[begin:]:
+            yield Segment(self.source, each)
+            if self.edges(each)[0] > grid.end:
+                return
+
+
+class Drawing:
+    """The curves of what was asked for, as far as they have come."""
+
+    def __init__(self, names: Sequence[str], grid: Grid) -> None:
+        self._names = names
+        self._grid = grid
+        self._ticks = Tally(grid.count)
+        self._records: dict[Asked, Curve] = {each: _curve(each, grid) for each in asked.records(names)}
+        self._samples: dict[str, Curve] = {}
+
+    def take(self, segment: Segment) -> None:
+        """Take what one segment holds. Raises what Arrow and Python raise where that is nonsense."""
+        table = segment.samples(lambda known: ["time", *asked.samples(self._names, known)])
+        rows = Rows(times(table), self._grid)
+        self._ticks.count(rows)
+        about = keeping.declarations(table.schema.metadata)
+        for column in table.column_names[1:]:
+            if column not in self._samples:
+                self._samples[column] = _curve_of(about[column], self._grid)
+            self._samples[column].take(rows, table[column].combine_chunks())
+        for each, curve in self._records.items():
+            found = _chosen(each, segment.records(each.table, each.needs))
+            if found is not None:
+                curve.take(Rows(times(found), self._grid), found[each.column or "time"].combine_chunks())
+
+    def lines(self) -> dict[str, Line]:
+        """Return what was measured of what was asked for."""
+        covered = [point >= 0 for point in self._ticks.told_by(self._grid.step)]
+        curves = {**self._samples, **{each.name: curve for each, curve in self._records.items()}}
+        lines = ((name, curve.line(covered)) for name, curve in curves.items())
+        return {name: line for name, line in lines if line is not None}
+
+
+def drawn(folder: Folder, story: Mapping[str, Json], names: Sequence[str], wanted: Stretch, lost: Lost) -> Series:
+    """Return the series of an open run folder, whose run.json is `story`. Raises Damaged where `lost` is None."""
+    run = Run(folder, story, lost)
+    start = run.start
+    end = max(start, run.end)
+    first = min(end, start + round((wanted.since or 0.0) * US))
+    last = max(first, end if wanted.until is None else min(end, start + round(wanted.until * US)))
+    count = min(wanted.points, -(-(last - first) // FINEST))
+    grid = Grid(first, -(-(last - first) // count) if count else FINEST, count)
+    drawing = Drawing(names, grid)
+    for segment in run.reached(grid) if count else ():
+        tried(lost, segment.name, partial(drawing.take, segment), None)
+    return Series(
+        since=(first - start) / US,
+        until=(last - start) / US,
+        step=grid.step / US,
+        times=tuple((first - start + k * grid.step) / US for k in range(count)),
+        columns=drawing.lines(),
+    )
+
+
+def declared_in(folder: Folder) -> dict[str, str]:
+    """Return the columns of samples of the newest segments, and their units."""
+    source = Source(folder, 0, {})
+    found: dict[str, str] = {}
+    for each in sorted({*folder.complete()[-1:], *folder.frames()}):
+        table = Segment(source, each).samples(lambda _: ["time"])
+        about: dict[str, str] = tried({}, "", partial(keeping.declarations, table.schema.metadata), {})
+        found.update({column: _curve_of(text, NOWHERE).unit for column, text in about.items()})
+    return found
+
+
+def times(table: pa.Table) -> pa.Array:
+    """Return when the rows of a table were (µs, Unix time)."""
+    column = table["time"].combine_chunks()
+    us = column.cast(pa.int64())
+    return pc.multiply(us, 1000) if column.type.unit == "ms" else us
+
+
+def _curve_of(about: str, grid: Grid) -> Curve:
+    metric, _ = declared(about)
+    return (Growth if metric.kind == "counter" else Level)(metric.unit, grid)
+
+
+def _curve(each: Asked, grid: Grid) -> Curve:
+    if not each.rate:
+        return Level(each.unit, grid)
+    if not each.column:
+        return Count(each.unit, grid)
+    return (Share if each.column in LASTING else Sum)(each.unit, grid)
+
+
+def _chosen(each: Asked, table: pa.Table) -> pa.Table | None:
+    """Return the rows that count; None where the table has none, or lacks the column."""
+    if each.table == "batches" and len(table):
+        unfit = END | UNTIMED | APART if each.column == "wait" else END
+        table = table.filter(pc.equal(pc.bit_wise_and(table["code"], pa.scalar(unfit, pa.int16())), 0))
+    if each.only and len(table):
+        by = NAMED.get(each.table, "process")
+        table = table.filter(pc.equal(table[by].cast(pa.string()), each.only))
+    return table if len(table) and (each.column or "time") in table.column_names else None
