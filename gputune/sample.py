@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -21,7 +21,8 @@ class Metric:
     `name` is dotted and stable (`cpu.busy`); `unit` is a base unit (`s`, `B`, `ratio`, `W`, `degC`, `Hz`,
     `B/s`, `1`, `cores`); `says` is one sentence on what it is and what it is not. A `counter` only grows, and is
     kept as an integer; a `gauge` is kept as a 32-bit float. `per` names what `Sample.instance` tells
-    apart (`"gpu"`, `"cpu"`, `"disk"`), or is empty.
+    apart (`"gpu"`, `"cpu"`, `"disk"`), or is empty. `beat` is how many s lie between two readings at the most: twice as
+    long after the last one it is not known any more.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Metric:
     says: str
     kind: Kind = "gauge"
     per: str = ""
+    beat: float = field(default=5.0, compare=False)  # what a recording does not tell: its metrics are the same ones
 
 
 class Sample(NamedTuple):

@@ -143,8 +143,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class History(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a run went: point k covers `step` seconds from `began + k * step` (s since the run's start).
 
-    All four series are equally long, at most `POINTS`: mean busy share of the devices, share of the training's time
-    spent waiting for batches, pace in `unit`, batches ready when one was asked for.
+    All four series are equally long, at most `POINTS`, and of whole points: mean busy share of the devices, share of
+    the training's time spent waiting for batches, pace in `unit`, batches ready when one was asked for. `gaps` are
+    times when nothing could be read, each its beginning and its length, s.
     """
 
     began: float = 0.0
@@ -154,6 +155,16 @@ class History(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wait: tuple[float | None, ...] = ()
     rate: tuple[float | None, ...] = ()
     queue: tuple[float | None, ...] = ()
+    gaps: tuple[tuple[float, float], ...] = ()
+
+
+class Present(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How a live run goes at `at` (s since its start), over its last seconds: samples/s, and the share it waits."""
+
+    at: float
+    rate: float | None = None
+    wait: float | None = None
+    batches: int | None = None  # since its start
 
 
 class ShareRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -198,7 +209,9 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     command: tuple[str, ...] = ()
     verdict: Verdict | None = None
     recent: Verdict | None = None
-    judged: float | None = None  # s since the start at which its findings were made
+    told: float | None = None  # s since the start by which the figures of a live run's `verdict` were counted
+    judged: float | None = None  # s since the start at which its findings were made, or held against the run and kept
+    present: Present | None = None  # of a live run at the present moment
     history: History = History()
     procs: tuple[ShareRow, ...] = ()  # of `gputune share`, as they are now, whatever moment is shown
     packed: str = ""  # what these do together, in words

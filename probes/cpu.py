@@ -8,8 +8,9 @@ from gputune.procfs import CLOCK_TICKS, Clocks, affinity
 from gputune.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.units import NS
 
-ALLOWED = Metric("cpu.allowed", "cores", "CPUs this job may use: affinity and the tightest cgroup quota.")
-COUNT = Metric("cpu.count", "1", "CPUs of the machine that are online, allowed or not.")
+SETTLED = 10.0  # s between looks at what is allowed; before that at once and after 1 s: `taskset` acts after its start
+ALLOWED = Metric("cpu.allowed", "cores", "CPUs this job may use: affinity and the tightest cgroup quota.", beat=SETTLED)
+COUNT = Metric("cpu.count", "1", "CPUs of the machine that are online, allowed or not.", beat=SETTLED)
 BUSY = Metric("cpu.busy", "cores", "CPUs in use by anyone (or stolen by the hypervisor), of those in the affinity.")
 STOLEN = Metric("cpu.stolen", "cores", "Of these, what the host of this virtual machine gave to others.")
 IOWAIT = Metric("cpu.iowait", "ratio", "Share of time those CPUs idled while a task of theirs waited for storage.")
@@ -21,7 +22,6 @@ LATER = 1.0  # s; what is wanted are means, and they come out the same
 SHORT = 0.05  # s; a shorter interval, as before the last tick of a run, is left out
 CORES_BEAT = 1.0  # s between readings of single cores
 MOST_CORES = 64  # above it single cores are left out: nobody reads them, and they would fill the recording
-SETTLED = 10.0  # s between looks at what is allowed; before that at once and after 1 s: `taskset` acts after its start
 DEAREST = 0.001  # of a core: where /proc/stat is slow to read (many CPUs and interrupts) it is read less often
 
 

@@ -19,6 +19,7 @@ LATER = 0.5  # s; nothing is lost in between, and a call that hangs is told of w
 SETTLE = 1.0  # s between looks for new processes and their environment
 NAME = 96  # characters of a device's name
 MOST_PAST = 4  # troubles that are over and still told
+SLOW, HARDLY = 10.0, 30.0  # s between readings of what changes seldom, hardly ever (`nvml_fields.FIELDS`)
 
 BUSY = Metric("gpu.busy", "ratio", "Share of the last 1/6 to 1 s with a kernel running; not occupancy.", per="gpu")
 JOB_BUSY = Metric("gpu.job.busy", "ratio", "SM time of the job's processes, of the driver's last period.", per="gpu")
@@ -30,15 +31,21 @@ METRICS = (
     JOB_MEMORY,
     XID,
     Metric("gpu.memory.used", "B", "Device memory in use by processes; unified memory on GB10 and Jetson.", per="gpu"),
-    Metric("gpu.memory.total", "B", "Device memory; the host's where it is unified.", per="gpu"),
-    Metric("gpu.memory.reserved", "B", "Device memory that the driver keeps for itself.", per="gpu"),
+    Metric("gpu.memory.total", "B", "Device memory; the host's where it is unified.", per="gpu", beat=HARDLY),
+    Metric("gpu.memory.reserved", "B", "Device memory that the driver keeps for itself.", per="gpu", beat=HARDLY),
     Metric("gpu.power", "W", "Power, a mean over 1 s on Ampere and later.", per="gpu"),
-    Metric("gpu.power.limit", "W", "Power that the device is held to.", per="gpu"),
-    Metric("gpu.power.limit.default", "W", "Power that the device is held to if nobody sets another limit.", per="gpu"),
+    Metric("gpu.power.limit", "W", "Power that the device is held to.", per="gpu", beat=HARDLY),
+    Metric(
+        "gpu.power.limit.default",
+        "W",
+        "Power that the device is held to if nobody sets another limit.",
+        per="gpu",
+        beat=HARDLY,
+    ),
     Metric("gpu.energy", "J", "Energy since the driver was loaded.", kind="counter", per="gpu"),
     Metric("gpu.clock.sm", "Hz", "SM clock, at one moment.", per="gpu"),
-    Metric("gpu.clock.sm.max", "Hz", "Highest SM clock of the product.", per="gpu"),
-    Metric("gpu.clock.memory", "Hz", "Memory clock, at one moment.", per="gpu"),
+    Metric("gpu.clock.sm.max", "Hz", "Highest SM clock of the product.", per="gpu", beat=HARDLY),
+    Metric("gpu.clock.memory", "Hz", "Memory clock, at one moment.", per="gpu", beat=SLOW),
     Metric("gpu.throttle", "1", "NVML's bit mask of what holds clocks down, idling among it.", per="gpu"),
     Metric("gpu.temperature", "degC", "Temperature of the die.", per="gpu"),
     Metric("gpu.pcie.tx", "B/s", "Bytes the device sent over PCIe; a 20 ms sample on older devices.", per="gpu"),
@@ -47,13 +54,21 @@ METRICS = (
     Metric("gpu.pcie.gen.max", "1", "PCIe generation that device and slot can do.", per="gpu"),
     Metric("gpu.pcie.width", "1", "PCIe lanes in use.", per="gpu"),
     Metric("gpu.pcie.width.max", "1", "PCIe lanes that device and slot have.", per="gpu"),
-    Metric("gpu.ecc", "1", "Uncorrected memory errors since the driver was loaded.", kind="counter", per="gpu"),
-    Metric("gpu.capability", "1", "Compute capability, major and minor as in 8.6.", per="gpu"),
-    Metric("gpu.compute.mode", "1", "Who may compute: 0 all, 2 nobody, 1 and 3 one process at a time.", per="gpu"),
+    Metric(
+        "gpu.ecc", "1", "Uncorrected memory errors since the driver was loaded.", kind="counter", per="gpu", beat=SLOW
+    ),
+    Metric("gpu.capability", "1", "Compute capability, major and minor as in 8.6.", per="gpu", beat=HARDLY),
+    Metric(
+        "gpu.compute.mode",
+        "1",
+        "Who may compute: 0 all, 2 nobody, 1 and 3 one process at a time.",
+        per="gpu",
+        beat=HARDLY,
+    ),
     Metric("gpu.sm.active", "ratio", "Share of SMs that were busy since the last reading (GPM).", per="gpu"),
     Metric("gpu.tensor.active", "ratio", "Share of time the SMs did tensor operations (GPM).", per="gpu"),
     Metric("gpu.dram.active", "ratio", "Share of the memory bandwidth in use (GPM).", per="gpu"),
-    Metric("gpu.nvml.latency", "s", "What NVML needed itself to read one counter.", per="gpu"),
+    Metric("gpu.nvml.latency", "s", "What NVML needed itself to read one counter.", per="gpu", beat=HARDLY),
 )
 BY_NAME = {metric.name: metric for metric in METRICS}
 UNSUPPORTED = "is not supported"

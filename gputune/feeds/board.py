@@ -1,16 +1,19 @@
 """Readings to the rows of a node: the latest value of each column, and of counters the rate."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
+from gputune import rooms
 from gputune.figures import REASONS
-from gputune.sample import Json, Note, Reading, Sample
+from gputune.sample import Json, Metric, Note, Reading, Sample
 from gputune.scene import DeviceRow, DiskRow, LinkState, NetRow, Node, Pressure
 from gputune.units import NS
 
-STALE = 10 * NS  # ns after which a value is none any more: the slowest beat of a probe is 5 s
+PROBES = ("cpu", "disk", "memory", "network", "nvml", "pressure")  # what tells of a machine
+MISSED = 2  # times the period of a reading, after which it is none any more
 BUSY = 0.05  # of a device: below it, it idles, and nothing holds it back
 MICRO = 1e-6  # pressure counts µs
 SHORT = NS // 20  # ns; two readings of a counter that are nearer give no rate
@@ -31,11 +34,15 @@ GAUGES = {  # metric to the field of a device
 
 
 class _Value(NamedTuple):
-    """What a column was when it was last read; `rate` is per second since the reading before, of counters only."""
+    """What a column was when it was last read; `rate` is per second since the reading before, of counters only.
+
+    It is known until `until`: a probe that reads a constant every half a minute has said it for as long.
+    """
 
     t: int
     value: float
     rate: float | None
+    until: int
 
 
 class Board:
@@ -63,7 +70,8 @@ class Board:
             if sample.t - before.t < SHORT:
                 return
             rate = max(0.0, sample.value - before.value) / ((sample.t - before.t) / NS)
-        values[sample.instance] = _Value(sample.t, sample.value, rate)
+        until = sample.t + round(MISSED * beat(sample.metric) * NS)
+        values[sample.instance] = _Value(sample.t, sample.value, rate, until)
         self.t = max(self.t, sample.t)
 
     def _note(self, fields: Mapping[str, Json]) -> None:
@@ -125,12 +133,20 @@ class Board:
         return self._all(metric).get("")
 
     def _all(self, metric: str) -> dict[str, float]:
-        """Return the instances of a metric that were read not long ago."""
-        return {i: v.value for i, v in self._values.get(metric, {}).items() if self.t - v.t <= STALE}
+        """Return the instances of a metric that are known: read within twice its period."""
+        return {i: v.value for i, v in self._values.get(metric, {}).items() if self.t <= v.until}
 
     def _rates(self, metric: str) -> dict[str, float]:
         values = self._values.get(metric, {})
-        return {i: v.rate for i, v in values.items() if v.rate is not None and self.t - v.t <= STALE}
+        return {i: v.rate for i, v in values.items() if v.rate is not None and self.t <= v.until}
+
+
+@lru_cache(512)
+def beat(metric: Metric) -> float:
+    """Return the s between two readings of a metric: as its probe declares, for a recording does not tell."""
+    probes = (rooms.load("gputune.probes", name) for name in PROBES)
+    declared = (each for probe in probes for each in probe.METRICS if each.name == metric.name)
+    return next((each.beat for each in declared), metric.beat)
 
 
 def _held(mask: float | None, busy: float | None) -> str:

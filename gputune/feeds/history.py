@@ -1,6 +1,7 @@
 """Readings to the series of a run: points of one length each, that are merged by twos when there are too many."""
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gputune.events import APART, END, UNTIMED, Event, Kind
@@ -9,7 +10,7 @@ from gputune.scene import POINTS, History
 from gputune.units import NS
 
 FINEST = NS  # ns of a point at first
-SHORTEST = 0.25  # of a point: what a shorter one comes to is mostly chance
+GAP = 5 * NS  # ns between two readings, of which some come every second: nothing could be read meanwhile
 SAMPLES, STEPS = "samples/s", "steps/s"
 
 
@@ -41,11 +42,14 @@ class Historian:
         self._step = FINEST
         self._points: list[_Point] = []
         self._training: dict[int, int] = {}  # process to when it was last heard of
+        self._read: int | None = None  # ns: when something was last read
+        self._gaps: deque[tuple[int, int]] = deque(maxlen=POINTS)
 
     def take(self, readings: Iterable[Reading]) -> None:
         """Take the readings of one tick."""
         for reading in readings:
             if isinstance(reading, Sample):
+                self._reads(reading.t)
                 self.last = max(self.last, reading.t)
                 if reading.metric.name == "gpu.busy":
                     point = self._at(reading.t)
@@ -53,6 +57,13 @@ class Historian:
                     point.readings += 1
             elif isinstance(reading, Event):
                 self._event(reading)
+
+    def _reads(self, t: int) -> None:
+        """Note when something was read, and for how long nothing was."""
+        before = t if self._read is None else self._read
+        if t - before > GAP:
+            self._gaps.append((before, t))
+        self._read = max(before, t)
 
     def _event(self, event: Event) -> None:
         record = event.record
@@ -98,32 +109,31 @@ class Historian:
         self._points = merged
 
     def history(self) -> History:
-        """Return the series so far."""
-        lasts = self._lasts()
+        """Return the series so far, of the points that are over: what a part of one comes to is mostly chance."""
+        points = self._points[: max(0, self.last - self.started) // self._step]
+        known = self._known(points)
         trainers = max(1, len(self._training))
         counted = any(point.samples for point in self._points)
-        pace = [(p.samples if counted else p.steps or p.batches) for p in self._points]
+        whole = self._step / NS
+        pace = [(p.samples if counted else p.steps or p.batches) for p in points]
         return History(
-            step=self._step / NS,
+            step=whole,
             unit=SAMPLES if counted else STEPS,
-            busy=tuple(p.busy / p.readings if p.readings else None for p in self._points),
+            busy=tuple(p.busy / p.readings if p.readings else None for p in points),
             wait=tuple(
-                min(1.0, p.waited / NS / s / trainers) if s else None for p, s in zip(self._points, lasts, strict=True)
+                min(1.0, p.waited / self._step / trainers) if k else None for p, k in zip(points, known, strict=True)
             ),
-            rate=tuple(n / s if s else None for n, s in zip(pace, lasts, strict=True)),
-            queue=tuple(p.ready / p.asked if p.asked else None for p in self._points),
+            rate=tuple(n / whole if k else None for n, k in zip(pace, known, strict=True)),
+            queue=tuple(p.ready / p.asked if p.asked else None for p in points),
+            gaps=tuple(((t0 - self.started) / NS, (t1 - t0) / NS) for t0, t1 in self._gaps),
         )
 
-    def _lasts(self) -> list[float]:
-        """Return the s that each point has lasted; 0 before the training, and of a last one too short to tell."""
-        whole = self._step / NS
-        first = self._first()
-        lasts = [0.0 if k < first else whole for k in range(len(self._points))]
-        if lasts and lasts[-1]:
-            part = (self.last - self.started) / NS - (len(lasts) - 1) * whole
-            lasts[-1] = 0.0 if part < SHORTEST * whole else min(whole, part)
-        return lasts
+    def _known(self, points: Sequence[_Point]) -> list[bool]:
+        """Return of each point whether the training is known in it: neither before it, nor while nothing was read."""
+        trains = [bool(p.batches or p.steps or p.waited) for p in points]
+        first = trains.index(True) if True in trains else len(points)
+        return [trains[k] or (k > first and not self._unread(k)) for k in range(len(points))]
 
-    def _first(self) -> int:
-        """Return the first point with anything of the training in it: before, nothing waits and nothing is made."""
-        return next((k for k, p in enumerate(self._points) if p.batches or p.steps or p.waited), len(self._points))
+    def _unread(self, index: int) -> bool:
+        t = self.started + index * self._step
+        return any(t0 < t + self._step and t < t1 - self._step // 2 for t0, t1 in self._gaps)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from gputune.errors import GputuneError
 from gputune.feeds.machine import Machine, Take
 from gputune.feeds.one_run import OneRun
+from gputune.feeds.present import wait_and_rate
 from gputune.feeds.tasks import Kin
 from gputune.feeds.whereabouts import live_runs
 from gputune.recording.about import NotARun
@@ -111,15 +112,13 @@ class LocalFeed:
 def _about_runs(node: Node, rows: Sequence[RunRow]) -> Node:
     """Return the node with what its live runs tell of it: all that wait together, and the best of their findings."""
     live = [row for row in rows if row.state == "live"]
-    now = [verdict for row in live if (verdict := row.recent or row.verdict) is not None]
-    waits = [sum(r.share for r in v.ledger if r.span == "loader.wait") for v in now if v.ledger]
-    rates = [v.samples_per_s for v in now if v.samples_per_s is not None]
+    wait, rate = wait_and_rate(live)
     findings = [f for row in live if row.verdict is not None for f in row.verdict.findings]
     best = max(findings, key=lambda f: f.speedup.likely, default=None)
     return replace(
         node,
-        wait=sum(waits) / len(waits) if waits else None,
-        rate=sum(rates) if rates else None,
+        wait=wait,
+        rate=rate,
         finding=best.id if best else "",
         gain=best.speedup.likely if best else None,
         runs=tuple(row.id for row in rows),

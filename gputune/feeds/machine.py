@@ -9,14 +9,13 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from gputune.feeds.board import Board
+from gputune.feeds.board import PROBES, Board
 from gputune.feeds.tasks import Kin, OnDevice, Tasks
 from gputune.nvml_process import Subscription, subscribe
 from gputune.sample import Reading, Target
 from gputune.scene import DeviceRow, Node, TaskRow
 from gputune.ticker import Ticker
 
-PROBES = ("cpu", "disk", "memory", "network", "nvml", "pressure")
 HZ = 1.0
 
 Take: TypeAlias = Callable[[list[Reading]], None]

@@ -15,6 +15,7 @@ from gputune.feeds.board import Board
 from gputune.feeds.history import Historian
 from gputune.feeds.jobs import job_of
 from gputune.feeds.places import first_seat, identity, recorded_on
+from gputune.feeds.present import Recent
 from gputune.feeds.tasks import Kin
 from gputune.feeds.whereabouts import fresh
 from gputune.hygiene import clean
@@ -68,6 +69,7 @@ class OneRun:
         self._follower: Follower | None = None
         self._drained = False  # it has ended, and all of it was read
         self._historian = Historian(_number(self._story.get("started")))
+        self._recent = Recent()
         self._judged: tuple[object, Verdict | None] = ("", None)
         self._at: float | None = None
         self._as_of: tuple[float, Verdict | None, Board] | None = None
@@ -133,6 +135,7 @@ class OneRun:
         live = self._kept(self._seat, LIVE, _live, None) if state == "live" else None
         length = self._length(state)
         verdict, recent, judged = self._verdicts(state, live, length)
+        told = None if live is None or self._at is not None else live.updated_s
         pack = self._kept(self.folder, packs.FILE, packs.load, None)
         return RunRow(
             id=self.id,
@@ -148,7 +151,9 @@ class OneRun:
             command=_command(self._story),
             verdict=verdict,
             recent=recent,
+            told=told,
             judged=judged,
+            present=self._recent.present(live.whole.batches, told) if live is not None and told is not None else None,
             history=self._historian.history(),
             procs=packs.rows(pack, state) if pack is not None else (),
             packed=packs.words(pack, state) if pack is not None else "",
@@ -170,6 +175,7 @@ class OneRun:
                 self._trouble = f"a part of its recording cannot be read: `{clean(file)}` ({clean(why)})"
             for tick in ticks:
                 self._historian.take(tick)
+                self._recent.take(tick, began=self._historian.started / NS)
                 if self._beside is not None:
                     self._beside(tick)
             if self.ended and not ticks and not self._follower.behind:

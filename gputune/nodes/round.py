@@ -2,15 +2,17 @@
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
 
+from gputune.feeds.present import wait_and_rate
 from gputune.hygiene import clean
 from gputune.nodes.keeping import Reader
 from gputune.nodes.trace import METRICS, Trace
-from gputune.scene import DeviceRow, History, LinkState, Node, RunRow, TaskRow, Update, harmless
+from gputune.scene import DeviceRow, LinkState, Node, RunRow, TaskRow, Update, harmless
 from gputune.wire.address import Address
 from gputune.wire.client import Failed, Far
 from gputune.wire.credentials import Credentials
@@ -119,7 +121,8 @@ class Round:
         if not update.more:  # else the node that shows a run may come with the next piece
             there = {run for node in nodes.values() for run in node.runs}
             runs = {run: row for run, row in runs.items() if run in there}
-        self.nodes, self.runs = nodes, runs
+        runs = {name: self._carried(run) for name, run in runs.items()}  # until `_follow` has read on: that may last
+        self.nodes, self.runs = {name: _going(node, runs) for name, node in nodes.items()}, runs
         self._names = {known: run for known, run in names.items() if known in runs}
         self._more, self._relay = update.more, news.relay
         self._since = Since(until=update.until, life=news.life)
@@ -128,8 +131,14 @@ class Round:
         """Read on in the samples of live runs, for their histories. Raises Failed where the agent is gone."""
         live = [] if self._relay else [run for run in self.runs.values() if run.state == "live"][:MOST_FOLLOWED]
         self._followed = {run.id: self._followed.get(run.id) or self._new(run) for run in live}
-        found = {run.id: replace(run, history=self._followed[run.id].read()) for run in live}
+        found = {run.id: self._followed[run.id].read(run) for run in live}
         self.runs = self.runs | found
+        self.nodes = {name: _going(node, self.runs) for name, node in self.nodes.items()}
+
+    def _carried(self, run: RunRow) -> RunRow:
+        """Return a run with what was read of it here: its agent does not tell that."""
+        followed = self._followed.get(run.id)
+        return run if followed is None or run.state != "live" else followed.about(run)
 
     def _new(self, run: RunRow) -> "_Followed":
         reader = Reader(self._far, self._names.get(run.id, run.id), at=Place(segment=LATEST), only=METRICS)
@@ -143,8 +152,8 @@ class _Followed:
     reader: Reader
     trace: Trace
 
-    def read(self) -> History:
-        """Return its history up to now; of a long one some more each time. Raises Failed."""
+    def read(self, run: RunRow) -> RunRow:
+        """Return the run with its history up to now; of a long one some more each time. Raises Failed."""
         try:
             for _ in range(AT_ONCE):
                 ticks, more = self.reader.step()
@@ -154,7 +163,21 @@ class _Followed:
         except Failed as failed:
             if not failed.said:  # else the agent answers, and this run has just gone
                 raise
-        return self.trace.history()
+        return self.about(run)
+
+    def about(self, run: RunRow) -> RunRow:
+        """Return the run with its history as it was last read."""
+        told = run.verdict.batches if run.verdict is not None else 0
+        return replace(run, history=self.trace.history(), present=self.trace.present(told, run.told))
+
+
+def _going(node: Node, runs: Mapping[str, RunRow]) -> Node:
+    """Return the node with what its runs do now: its agent reads what is written of them every half a minute."""
+    live = [runs[run] for run in node.runs if run in runs and runs[run].state == "live"]
+    if not any(run.present is not None for run in live):
+        return node
+    wait, rate = wait_and_rate(live)
+    return replace(node, wait=wait, rate=rate)
 
 
 def _node(node: Node, name: str) -> Node:

@@ -3,7 +3,9 @@
 Numbers are cheap and judging is not, so they are written on every beat and judged where something is new: once there
 are batches enough, when the shares of the loop or its pace have changed, and when the loop is four times as old. All of
 it together takes 0.3 s of CPU, and beyond that 0.05 % of a core, however long the run. A judgement that has taken more
-delays the next one; the next writing it delays by half a minute at the most, and what became of a tuning not at all.
+delays the next one (by a minute at the most, unless it has taken 0.3 s alone), the next writing by half a minute at the
+most, and what became of a tuning not at all. What was concluded is held against the run each time: where nothing has
+changed it is as good as new, and dated so.
 """
 
 import time
@@ -37,6 +39,7 @@ EARLY = 0.1  # likewise, before anything was judged: the first verdict is not to
 SOON = 0.4  # s between two writings until then
 EXPECTED = 20.0  # s of the loop within which a first verdict is likely
 SLOWEST = 30.0  # s between two writings at the most
+OLDEST = 60.0  # s: what was concluded of a run that has changed since is no older
 OLDER = 4.0  # times as old, and a loop is judged again though nothing seems new
 CHANGED = 0.05  # of the loop, or of its pace: a smaller change makes no other verdict
 KEPT = 4  # earlier moments: with the pace above two lie in the last minute at the most
@@ -45,7 +48,8 @@ KEPT = 4  # earlier moments: with the pace above two lie in the last minute at t
 class Live(msgspec.Struct, frozen=True, kw_only=True):
     """The document. `window` is of the last `window_s` seconds; both it and `whole` are as `findings.json` is.
 
-    `updated_s` and `judged_s` (of the findings) are s from the run's start; `judged_s` null: nothing was judged yet.
+    `updated_s` and `judged_s` are s from the run's start; at the latter the findings were made, or the run was found to
+    be as it was when they were. Null: nothing was judged yet.
     """
 
     schema_version: int = 1
@@ -56,11 +60,12 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     window: Verdict
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Judged:
     """What was concluded, when (s of the run), and of what."""
 
     at: float
+    held: float  # s of the run at which it was last held against it, and stood
     shape: Mapping[str, float]
     whole: list[Finding]
     window: list[Finding]
@@ -129,7 +134,8 @@ class Living:
         if self._written and self._state != self._told:  # a few times in a run, and somebody waits for it
             return True
         late = age >= self._wrote + SLOWEST
-        return progress != self._progress and age >= self._due and (late or self._may("write", age))
+        new = progress != self._progress or (late and self._began is not None)  # that nothing comes is news by then
+        return new and age >= self._due and (late or self._may("write", age))
 
     def _write(self, whole: Features, age: float, guests: Iterable[Guest]) -> float:
         """Write the file; return the s of CPU that judging took of it."""
@@ -146,7 +152,7 @@ class Living:
         judged = self._judged
         document = Live(
             updated_s=round(age, 3),
-            judged_s=None if judged is None else round(judged.at, 3),
+            judged_s=None if judged is None else round(judged.held, 3),
             window_s=round(part.wall, 3),
             whole=self._verdict(whole, judged.whole if judged else [], known),
             window=self._verdict(part, judged.window if judged else [], known),
@@ -170,18 +176,23 @@ class Living:
         return found[-1] if found else None
 
     def _should_judge(self, whole: Features, part: Features, age: float) -> bool:
-        if abstained([p for p in whole.processes if p.guest == "ring"]) or not self._may("judge", age):
+        """Return whether a judgement is due; where nothing has changed since the last one, that one stands."""
+        if abstained([p for p in whole.processes if p.guest == "ring"]):
             return False
-        before = self._judged
-        began = self._began or 0.0
-        return before is None or age - began >= OLDER * (before.at - began) or differ(before.shape, shape(part))
+        before, began = self._judged, self._began or 0.0
+        if before is None:
+            return self._may("judge", age)
+        if differ(before.shape, shape(part)):
+            return self._may("judge", age) or (self._due >= before.held + OLDEST and self._cost["judge"] <= FIRST)
+        before.held = age
+        return age - began >= OLDER * (before.at - began) and self._may("judge", age)
 
     def _judge(self, whole: Features, part: Features, age: float) -> None:
         from gputune import judging  # noqa: PLC0415 - not in the first second of a run
 
         found = judging.judge(whole)
         alike = part is whole or not differ(shape(whole), shape(part))
-        self._judged = Judged(age, shape(part), found, found if alike else judging.judge(part))
+        self._judged = Judged(age, age, shape(part), found, found if alike else judging.judge(part))
 
     def _may(self, what: str, age: float) -> bool:
         """Return whether the budget has room for what the last one of this kind took."""

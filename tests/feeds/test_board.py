@@ -1,6 +1,13 @@
 """Readings to the row of a node."""
 
-from gputune.feeds.board import STALE, Board
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gputune.feeds.board import MISSED, Board, beat
+from gputune.probes import nvml
 from gputune.sample import Metric, Note, Sample
 
 NS = 10**9
@@ -53,10 +60,54 @@ def test_memory_in_use_is_what_is_not_available() -> None:
 def test_what_was_not_read_for_long_is_not_known_any_more() -> None:
     board = Board()
     board.take([Sample(BUSY, NS, 0.5, "0"), Sample(CORE, NS, 0.5, "0")])
-    board.take([Sample(CORE, NS + STALE + 1, 0.25, "0")])
+    board.take([Sample(CORE, NS + round(MISSED * BUSY.beat * NS) + 1, 0.25, "0")])
     node = board.node("m8", "local")
     assert node.devices[0].busy is None
     assert node.cores == (0.25,)
+
+
+@pytest.mark.parametrize(
+    ("metric", "field"),
+    [
+        ("gpu.memory.total", "memory_total"),
+        ("gpu.power.limit", "power_limit"),
+        ("gpu.clock.sm.max", "clock_max"),
+    ],
+)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_constant_that_is_read_every_half_a_minute_is_known_on_every_second(metric, field, recorded) -> None:
+    """As declared by the probe, and as a recording tells it, which has no word for periods."""
+    board = Board()
+    known = next(each for each in nvml.METRICS if each.name == metric)
+    column = Metric(known.name, known.unit, known.says, known.kind, known.per) if recorded else known
+    for second in range(200):
+        readings = [Sample(BUSY, second * NS, 0.5, "0")]
+        board.take(readings + ([Sample(column, second * NS, 700.0, "0")] if second % 31 == 0 else []))
+        assert getattr(board.node("m8", "local").devices[0], field) == 700.0, second
+    for second in range(200, 300):
+        board.take([Sample(BUSY, second * NS, 0.5, "0")])
+    assert getattr(board.node("m8", "local").devices[0], field) is None  # it is not read any more
+
+
+def test_every_field_of_a_device_is_known_for_as_long_as_nvml_is_asked_for_it(simgpu) -> None:
+    """What `nvml_fields` reads seldom, `probes/nvml.py` declares so."""
+    simgpu()
+    script = (
+        "import pynvml, gputune.nvml_fields as f, json; pynvml.nvmlInit();"
+        "c = f.Card(0, pynvml.nvmlDeviceGetHandleByIndex(0), 'x', '', 0, False);"
+        "read = lambda field: [name for name, _ in field.read(c)];"
+        "print(json.dumps({n: max(field.beat, f.CONSTANT if n in {'gpu.memory.total', 'gpu.memory.reserved'} else 0)"
+        " for field in f.FIELDS for n in read(field)}))"
+    )
+    told = json.loads(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
+    assert {"gpu.memory.total", "gpu.power.limit"} <= told.keys()
+    declared = {metric.name: metric.beat for metric in nvml.METRICS}
+    assert {name for name, seconds in told.items() if declared[name] < seconds} == set()
+
+
+def test_a_recording_does_not_tell_periods_and_they_are_known_all_the_same() -> None:
+    assert beat(Metric("cpu.allowed", "cores", "")) == 10.0
+    assert beat(Metric("nobody.knows", "1", "")) == Metric("x", "1", "").beat
 
 
 def test_what_cannot_be_measured_is_told_until_it_can() -> None:

@@ -26,16 +26,44 @@ def test_a_second_is_a_point_with_means_shares_and_rates() -> None:
     historian.take([Sample(BUSY, NS // 2, 0.2, "0"), Sample(BUSY, NS // 2, 0.4, "1")])
     historian.take([batch(1.0, 1.25, ready=2), batch(1.5, 1.75, ready=0), batch(2.0, 2.0)])
     history = historian.history()
-    assert history.busy == (pytest.approx(0.3), None, None)
-    assert history.wait[:2] == (None, 0.5)
-    assert history.rate[:2] == (None, 32.0)
-    assert history.queue[:2] == (None, 1.0)
+    assert history.busy == (pytest.approx(0.3), None)
+    assert history.wait == (None, 0.5)
+    assert history.rate == (None, 32.0)
+    assert history.queue == (None, 1.0)
+
+
+def test_a_second_that_is_not_over_says_nothing_yet() -> None:
+    historian = Historian(0)
+    historian.take([batch(t / 10, t / 10) for t in range(10, 26)])
+    assert historian.history().rate == (None, 160.0)  # and not the six batches of half a second
+    historian.take([batch(3.0, 3.0)])
+    assert historian.history().rate == (None, 160.0, 96.0)
+
+
+def test_when_nothing_could_be_read_is_a_gap_and_no_zero() -> None:
+    historian = Historian(0)
+    for second in (*range(5), *range(45, 50)):
+        historian.take([Sample(BUSY, second * NS, 0.5, "0"), batch(second, second + 0.5)])
+    history = historian.history()
+    assert history.gaps == ((4.0, 41.0),)
+    assert history.rate[5:45] == history.wait[5:45] == history.busy[5:45] == (None,) * 40
+    assert history.rate[:5] == (16.0,) * 5
+    assert history.wait[45:] == (0.5,) * 4
+
+
+def test_batches_that_were_made_in_a_gap_and_told_afterwards_stand_in_it() -> None:
+    historian = Historian(0)
+    historian.take([Sample(BUSY, 0, 0.5, "0"), batch(0.0, 0.5)])
+    historian.take([batch(t, t + 0.25) for t in range(1, 20)])
+    historian.take([Sample(BUSY, 20 * NS, 0.5, "0")])
+    assert historian.history().gaps == ((0.0, 20.0),)
+    assert historian.history().rate == (16.0,) * 20
 
 
 def test_a_long_wait_lies_in_every_point_it_covers() -> None:
     historian = Historian(0)
-    historian.take([batch(0.5, 3.5)])
-    assert historian.history().wait == pytest.approx((0.5, 1.0, 1.0, 1.0))
+    historian.take([batch(0.5, 3.5), batch(4.0, 4.0)])
+    assert historian.history().wait == pytest.approx((0.5, 1.0, 1.0, 0.5))
 
 
 def test_waits_are_a_share_of_all_that_train() -> None:

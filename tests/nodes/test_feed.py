@@ -13,8 +13,9 @@ import pytest
 
 from gputune.nodes.desk import Desk
 from gputune.nodes.feed import NodesFeed
+from gputune.nodes.keeping import Reader
 from gputune.recording import Recording
-from gputune.sample import Metric, Sample
+from gputune.sample import Metric, Reading, Sample
 from gputune.scene import DeviceRow, Node, RunRow, TaskRow, Update
 from gputune.units import NS
 from gputune.wire.address import Address, hostfile
@@ -212,8 +213,9 @@ def test_a_host_files_rack_is_that_of_nodes_that_name_none_and_stays_when_they_a
 
 
 def test_the_history_of_a_live_run_is_pulled_and_goes_on_after_its_agent_was_away(
-    served: Callable[..., Served], feed: Callable[..., NodesFeed], eventually: Wait, tmp_path: Path
-) -> None:
+    served: Callable[..., Served], feed: Callable[..., NodesFeed], eventually: Wait, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     recording = Recording.create(tmp_path / "run", {})
     offset = json.loads((tmp_path / "run" / "run.json").read_text())["unix_minus_monotonic_ns"]
     started = (BEGAN + offset) / NS
@@ -234,13 +236,25 @@ def test_the_history_of_a_live_run_is_pulled_and_goes_on_after_its_agent_was_awa
     record(range(5))
     share()
     view = feed(m8.address)
-    eventually(lambda: rates() == (0.0, *[32.0] * 4))
+    eventually(lambda: rates() == (32.0,) * 4)
     m8.stop()
+    assert nodes(view)["m8"].rate == 32.0  # as of now, and not as of the last verdict, of which there is none
     record(range(5, 9))
     eventually(lambda: nodes(view)["m8"].link != "up")
     m8.start()
     share()
-    eventually(lambda: rates() == (0.0, *[32.0] * 8))
+    eventually(lambda: rates() == (32.0,) * 8)
+    seen: list[int] = []
+    real = Reader.step
+
+    def step(reader: Reader) -> tuple[list[list[Reading]], bool]:
+        seen.extend(len(run.history.rate) for run in view.rounds[0].runs.values())
+        return real(reader)
+
+    monkeypatch.setattr(Reader, "step", step)
+    share()
+    eventually(lambda: len(seen) > 2)
+    assert set(seen) == {8}  # it does not vanish while more of it is read
     recording.close()
 
 

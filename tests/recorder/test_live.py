@@ -11,7 +11,7 @@ from gputune.events import INLINE, Event, Kind, Record
 from gputune.gathering import Gatherer
 from gputune.launch.run import Run, Wishes
 from gputune.recorder import live
-from gputune.recorder.live import FIRST, SHARE, SLOWEST, Living, differ
+from gputune.recorder.live import FIRST, OLDEST, SHARE, SLOWEST, Living, differ
 from gputune.recording.folder import LIVE
 from gputune.sample import Guest, Note
 from gputune.tuning import told
@@ -79,7 +79,7 @@ def test_the_first_seconds_are_told_and_judged_once_there_are_batches_enough(tra
     training.second()
     training.second()
     assert training.judged == [2]
-    assert training.told["judged_s"] == 2.0
+    assert training.told["judged_s"] == 3.0  # it was held against the third second, and stands
     assert training.told["whole"]["spent"]["cost"] == pytest.approx(3.0)
 
 
@@ -131,8 +131,25 @@ def test_nothing_is_written_where_nothing_is_new(training) -> None:
 def test_it_costs_no_more_than_its_budget(training) -> None:
     for second in range(3000):
         training.second(wait=0.05 if second // 100 % 2 else 0.09, count=4)  # it changes all the time
-    assert training.cpu == pytest.approx(FIRST + SHARE * 3000) or training.cpu < FIRST + SHARE * 3000
+    beyond = 3000 / (OLDEST - SLOWEST) * training.price  # what changes all the time is judged once a minute
+    assert training.cpu < FIRST + SHARE * 3000 + beyond
     assert len(training.judged) >= 8
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_what_is_told_was_judged_or_found_to_stand_within_the_last_minute(training, changes) -> None:
+    for second in range(1500):
+        training.second(wait=0.09 if changes and second // 100 % 2 else 0.05)
+        if second > 5:
+            assert second - training.told["judged_s"] <= OLDEST, second
+
+
+def test_a_training_that_stands_still_is_told_of_every_half_a_minute(training) -> None:
+    for _ in range(20):
+        training.second()
+    for _ in range(200):
+        training.second(count=0)
+    assert 220 - training.told["updated_s"] <= SLOWEST
 
 
 def test_after_a_verdict_that_cost_too_much_the_numbers_are_half_a_minute_old_at_the_most(training) -> None:

@@ -10,6 +10,7 @@ from gputune.tui.lines import Line, Look, beside, fit, line, titled
 
 TWO = 64  # columns from which on two plots stand side by side
 LOWEST, HIGHEST = 3, 9  # lines of a plot
+GAPS = 3  # that are named
 
 
 class Series(NamedTuple):
@@ -52,7 +53,17 @@ def history_lines(history: History, look: Look, length: float, cursor: float | N
     end = history.began + count * history.step
     last = words.clock(min(end, length) if length else end)
     first_moment = words.clock(history.began)
-    return [*lines, line((f" {first_moment}{last.rjust(width - len(first_moment))}", "dim"))]
+    axis = line((f" {first_moment}{last.rjust(width - len(first_moment))}", "dim"))
+    return [*lines, axis, *_gaps(history, look)]
+
+
+def _gaps(history: History, look: Look) -> list[Line]:
+    """Return when nothing could be read, the longest such times, in a line."""
+    longest = sorted(history.gaps, key=lambda gap: -gap[1])[:GAPS]
+    told = [f"{words.lasted(length)} at {words.clock(began)}" for began, length in sorted(longest)]
+    more = f" and {len(history.gaps) - GAPS} shorter ones" if len(history.gaps) > GAPS else ""
+    said = f" nothing could be read for {', '.join(told)}{more}"
+    return [line((fit(said, look.width), "warn"))] if told else []
 
 
 def _shown(history: History) -> list[Series]:

@@ -159,13 +159,14 @@ def _traffic(node: Node, look: Look) -> list[Line]:
 def run_line(run: RunRow, look: Look) -> Line:
     """Return one run: how it goes, and the best finding."""
     verdict = run.recent or run.verdict
+    rate = run.present.rate if run.present is not None else verdict.samples_per_s if verdict is not None else None
     best = run.verdict.findings[0] if run.verdict and run.verdict.findings else None
     role = "good" if run.state == "live" else "bad" if run.state == "broken" else "dim"
     spans: list[Span] = [
         (fit(f"  {run.state}", 9), role),
         (fit(run.name, 22) + " ", "name"),
         (fit(words.clock(run.length), 8, ">") + " ", ""),
-        (fit(f"{words.pace(verdict.samples_per_s if verdict else None)} smp/s", 12, ">") + "  ", ""),
+        (fit(f"{words.pace(rate)} smp/s", 12, ">") + "  ", ""),
     ]
     room = max(8, look.width - 54)
     if best is not None:

@@ -9,7 +9,7 @@ from gputune.features import COVERED
 from gputune.figures import apportion
 from gputune.finding import TOGETHER, WITHOUT_EDIT
 from gputune.hygiene import MASK, clean, is_clean
-from gputune.scene import RunRow
+from gputune.scene import Present, RunRow
 from gputune.tui import words
 from gputune.tui.drawing import bar, stretches
 from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, line, paragraph, titled
@@ -43,16 +43,20 @@ def run_page(run: RunRow, look: Look, *, cursor: float | None = None, window: bo
         going_on = run.state == "live" and cursor is None
         lines += [EMPTY, *tuned] if (tuned := tuned_lines(verdict.tuned, look, live=going_on)) else []
         lines += [EMPTY, *next_lines(run, look)]
-    return Lines((head(run, verdict, look), moment(run, look, cursor, window=window)), lines)
+    present = run.present if cursor is None and not window else None
+    return Lines((head(run, verdict, look, present), moment(run, look, cursor, window=window)), lines)
 
 
-def head(run: RunRow, verdict: Verdict | None, look: Look) -> Line:
-    """Return what runs, and how fast."""
+def head(run: RunRow, verdict: Verdict | None, look: Look, present: Present | None = None) -> Line:
+    """Return what runs, and how fast: of a live run as it is now, of the stretch that the verdict is on elsewhere."""
     role = {"live": "good", "broken": "bad"}.get(run.state, "dim")
     facts = [words.clock(run.at)]
-    if verdict is not None:
+    if present is not None:
+        facts += _going(present)
+    elif verdict is not None:
         facts += [f"{words.pace(verdict.samples_per_s)} samples/s"] if verdict.samples_per_s is not None else []
         facts += [f"{verdict.batches:,} batches"] if verdict.batches else []
+    if verdict is not None:
         if verdict.device.name:
             count = f"{verdict.device.count} × " if verdict.device.count > 1 else ""
             read = verdict.device.coverage
@@ -67,6 +71,13 @@ def head(run: RunRow, verdict: Verdict | None, look: Look) -> Line:
         (state, role),
         (fit(told, max(0, look.width - 1 - min(name, max(8, len(run.name))) - len(state))), ""),
     )
+
+
+def _going(present: Present) -> list[str]:
+    """Return the pace, the batches and the waits of the last seconds."""
+    facts = [f"{words.pace(present.rate)} samples/s now"] if present.rate is not None else []
+    facts += [f"{present.batches:,} batches"] if present.batches else []
+    return facts + ([f"waits {words.percent(present.wait)}"] if present.wait is not None else [])
 
 
 def moment(run: RunRow, look: Look, cursor: float | None, *, window: bool) -> Line:
