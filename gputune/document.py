@@ -292,6 +292,14 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     waiting_cost: float | None
 
 
+class CpuRow(msgspec.Struct, frozen=True, kw_only=True):
+    """CPUs that the job was allowed to use, and how many of them it and anybody else used, means over the loop."""
+
+    allowed: float
+    job: float | None
+    others: float | None
+
+
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the step as stacks tell it: a pass of the model, or a function of the script; share of all stacks."""
 
@@ -399,3 +407,5 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     device_ledger: list[DeviceLedgerRow] = []  # adds up to 1; empty where no device was timed
     experiments: ExperimentsRow | None = None  # null where nothing was held back
     perhaps: list[FindingRow] = []  # may help, without being sure to: only where nothing is found in the run itself
+    cpu: CpuRow | None = None  # null where no training was seen
+    rate_error: float | None = None  # relative standard error of the run's own pace, by its parts

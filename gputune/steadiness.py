@@ -14,6 +14,7 @@ from gputune.features import Loader
 from gputune.figures import mean
 
 STRETCHES, SHORTEST = 8, 5  # of a run, and rounds in one: about a second each in a run that has just been long enough
+PARTS = 10  # whose means say how sure the mean of all is: as many as `gputune/proving/pace.py` has
 OF_MEDIANS = 1.25  # times the standard error of a mean: that of a median
 TYPICAL = 1.48  # times the median of the deviations: a standard deviation that rare long rounds do not move
 
@@ -41,6 +42,20 @@ def apart(series: Sequence[float]) -> float:
     chance = mean([(OF_MEDIANS * TYPICAL * _deviation(part)) ** 2 / len(part) for part in parts])
     middle = mean(middles)
     return math.sqrt(max(0.0, stdev(middles) ** 2 - chance)) / middle if middle > 0 else 0.0
+
+
+def error_of_mean(series: Sequence[float]) -> float | None:
+    """Return the relative standard error of a series' mean, by means of its parts; None where it has too few.
+
+    By parts, because neighbours in a series are alike: what is slow for a second slows dozens of them.
+    """
+    count = min(PARTS, len(series) // SHORTEST)
+    if count < STRETCHES // 2:
+        return None
+    ends = [len(series) * number // count for number in range(count + 1)]
+    parts = [mean(series[start:end]) for start, end in pairwise(ends)]
+    middle = mean(parts)
+    return stdev(parts) / math.sqrt(count) / middle if middle > 0 else None
 
 
 def _deviation(part: Sequence[float]) -> float:

@@ -8,6 +8,7 @@ from gputune import erring
 from gputune.device_ledger import PARTS, device_ledger
 from gputune.document import (
     Attached,
+    CpuRow,
     DeviceLedgerRow,
     DeviceRow,
     ExperimentsRow,
@@ -34,6 +35,7 @@ from gputune.finding import Finding
 from gputune.hygiene import as_text, escaped
 from gputune.sample import ATTACHED, Guest, Json
 from gputune.spending import Spending, spending
+from gputune.steadiness import error_of_mean
 from gputune.team import job
 from gputune.workload import theft
 
@@ -98,6 +100,8 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         spent=_spent(spending(features, price=price, samples_per_s=rate)),
         tuned=tuned,
         experiments=_experiments(heard),
+        cpu=_cpu(features.machine) if heard else None,
+        rate_error=_rate_error(heard),
     )
 
 
@@ -365,6 +369,17 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _maybe(value: float | None) -> float | None:
     return None if value is None else _short(value)
+
+
+def _cpu(machine: Machine) -> CpuRow:
+    return CpuRow(allowed=_short(machine.cpus), job=_maybe(machine.job), others=_maybe(machine.others))
+
+
+def _rate_error(heard: Sequence[Process]) -> float | None:
+    """Let the process with most batches speak for all: ranks keep step with each other."""
+    loaders = [loader for process in heard for loader in process.loaders if loader.paces]
+    rounds = [tuple(wait + step for wait, step in zip(each.waits, each.steps, strict=False)) for each in loaders]
+    return _maybe(error_of_mean(max(rounds or [p.beats for p in heard], key=len, default=())))
 
 
 def _stolen(machine: Machine) -> float | None:

@@ -1,0 +1,78 @@
+"""A run as it is compared: how fast it was, in what that is counted, how sure that is, and who disturbed it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gputune.comparing.interval import Rate
+from gputune.document import CpuRow, ProcessRow, Verdict
+from gputune.runs.labels import label
+from gputune.runs.one import Kept
+from gputune.sample import Json
+
+SHARED = 0.5  # of the CPUs in use: from there on two threads share a core where each has two, and soon wait for one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One run, its verdict, and what its run.json says. `rate` is None where no training was seen."""
+
+    kept: Kept
+    verdict: Verdict
+    rate: Rate | None
+    unit: str
+
+    @property
+    def about(self) -> Mapping[str, Json]:
+        """Return its run.json, empty for a `findings.json` that lies alone."""
+        return self.kept.about
+
+    @property
+    def label(self) -> str:
+        """Return what a person has called it."""
+        return label(self.kept.place) if self.kept.place.is_dir() else ""
+
+    @property
+    def ranks(self) -> list[ProcessRow]:
+        """Return the training processes that were heard."""
+        return [row for row in self.verdict.processes if row.seen and (row.batches or row.optimizer_steps)]
+
+    @property
+    def world(self) -> int:
+        """Return how many ranks the job has, as its launcher says; as many as were heard where it says nothing."""
+        return max([len(self.ranks), *(row.world_size or 0 for row in self.ranks)])
+
+
+def subject(one: Kept) -> Subject:
+    """Return a run as it is compared. Raises as reading its verdict does."""
+    verdict = one.verdict()
+    value, unit = _pace(verdict)
+    rate = Rate(value=value, error=verdict.rate_error or 0.0, taken=taken(verdict), at=one.started) if value else None
+    return Subject(kept=one, verdict=verdict, rate=rate, unit=unit)
+
+
+def _pace(verdict: Verdict) -> tuple[float | None, str]:
+    """Return how fast a run was and in what: samples, or batches where their size is not known, or else steps."""
+    if verdict.samples_per_s:
+        return verdict.samples_per_s, "samples/s"
+    if verdict.batches and verdict.loop_s:
+        return verdict.batches / verdict.loop_s, "batches/s"
+    return verdict.steps_per_s, "steps/s"
+
+
+def taken(verdict: Verdict) -> float:
+    """Return which share of the CPUs others took from a run at the most: processes, and the machine's host.
+
+    While half of them idle, nobody who uses the others is in its way.
+    """
+    stolen = verdict.stolen or 0.0
+    return 1 - (1 - stolen) * (1 - (neighbours(verdict.cpu) if crowded(verdict.cpu) else 0.0))
+
+
+def neighbours(cpu: CpuRow | None) -> float:
+    """Return which share of the job's CPUs anybody else used."""
+    return min(1.0, (cpu.others or 0.0) / cpu.allowed) if cpu and cpu.allowed else 0.0
+
+
+def crowded(cpu: CpuRow | None) -> bool:
+    """Return whether more than half of the job's CPUs were in use."""
+    return cpu is not None and (cpu.others or 0.0) + (cpu.job or 0.0) > SHARED * cpu.allowed

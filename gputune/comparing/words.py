@@ -1,0 +1,121 @@
+"""A comparison as a person reads it: what differs beside the code first, what it comes to last."""
+
+from collections.abc import Iterable, Sequence
+
+from gputune.comparing.comparison import FASTER, NOT_COMPARABLE, SLOWER, Comparison, SideRow
+from gputune.comparing.gate import Gate
+from gputune.comparing.interval import FLOOR, MOST_RUNS
+from gputune.comparing.tables import CauseRow, ShareRow
+from gputune.report.words import clip, likely, number, percent, times
+
+SMALL = 0.005  # of wall time: words of the ledger with less on both sides have no line
+SHOWN = 4  # runs of a side that are shown with their rates
+NAME = 48  # characters of what was typed
+
+
+def words(found: Comparison) -> str:
+    """Return the comparison in lines."""
+    parts = [
+        [_side("A", found.a), _side("B", found.b), *_notes(found)],
+        _table("differs beside the code", [(_marked(r.what, r.forbids), r.a, r.b) for r in found.differs]),
+        _table("set otherwise", [(row.what, row.a, row.b) for row in found.settings]),
+        _table("where the time goes", [_share(row) for row in found.ledger if max(row.a, row.b) >= SMALL]),
+        _table("found", [_cause(row, found) for row in found.findings]),
+        [verdict(found), *_gate(found.gate)],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _side(name: str, side: SideRow) -> str:
+    rates = ", ".join(number(run.rate) for run in side.runs[:SHOWN])
+    more = ", …" if len(side.runs) > SHOWN else ""
+    count = f" ({len(side.runs)} runs)" if len(side.runs) > 1 else ""
+    return f"{name}  {clip(side.given, NAME)}{count}: {rates}{more} {side.runs[0].unit}"
+
+
+def _notes(found: Comparison) -> list[str]:
+    said = [*found.a.notes, *found.b.notes]
+    return [f"   {note}" for note in said] + [f"   left out: {why}" for why in (*found.a.left_out, *found.b.left_out)]
+
+
+def _marked(what: str, forbids: bool) -> str:  # noqa: FBT001 - a mark for those that forbid a comparison
+    return f"{what} (!)" if forbids else what
+
+
+def _table(title: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return rows under their title, columns as wide as they need be; of the last one nothing is filled up."""
+    if not rows:
+        return []
+    head = (title, "A", "B", *([""] if len(rows[0]) > 3 else []))
+    whole = [head, *((f"  {first}", *rest) for first, *rest in rows)]
+    widths = [max(len(row[n]) for row in whole) for n in range(len(head))]
+    return ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in whole]
+
+
+def _share(row: ShareRow) -> tuple[str, ...]:
+    ends = f"{100 * row.difference:+.0f} ({100 * row.low:+.0f} to {100 * row.high:+.0f})"
+    return row.span, percent(row.a), percent(row.b), ends
+
+
+def _cause(row: CauseRow, found: Comparison) -> tuple[str, ...]:
+    return (
+        row.id,
+        _gain(row.a_gain, row.a_runs, len(found.a.runs)),
+        _gain(row.b_gain, row.b_runs, len(found.b.runs)),
+    )
+
+
+def _gain(gain: float | None, runs: int, of: int) -> str:
+    if gain is None:
+        return "-"
+    return f"×{gain:.2f}" + (f" in {runs} of {of}" if of > 1 else "")
+
+
+def verdict(found: Comparison) -> str:
+    """Return in a sentence or two what it comes to."""
+    if found.state == NOT_COMPARABLE:
+        return "\n  ".join([f"not comparable: {_why_not(found)}", *found.remedies])
+    ratio = found.ratio
+    said = "" if ratio is None else times(ratio)
+    if found.state in {FASTER, SLOWER}:
+        return f"B is {found.state}: {said}, {_basis(found)}"
+    return f"no difference is sure: {said}, {_basis(found)}\n  {_settled(found)}"
+
+
+def _why_not(found: Comparison) -> str:
+    """Say what forbids the comparison, and how the rates were all the same."""
+    why = [row.what for row in found.differs if row.forbids]
+    because = f"{', '.join(why)} differ" if why else "what may lie behind the difference hides any"
+    return f"{because} (as they ran, B was {likely(found.ratio.likely)})" if found.ratio else because
+
+
+def _basis(found: Comparison) -> str:
+    """Say where the interval comes from."""
+    first, second = len(found.a.runs), len(found.b.runs)
+    if found.basis == "floor":
+        return f"one run a side: what two runs differ by anyway is taken for {FLOOR:.0%}, and more on crowded CPUs"
+    turns = "" if found.in_turn else f"; they were not run in turn, for which {FLOOR:.0%} are added"
+    return f"by what {first} and {second} runs differ among each other ({found.spread or 0.0:.1%}){turns}"
+
+
+def _settled(found: Comparison) -> str:
+    return _runs(found.runs_needed, "a difference as small as this one")
+
+
+def _runs(count: int | None, what: str) -> str:
+    if count is None:
+        return f"{what} is not settled by {MOST_RUNS} runs a side"
+    return f"about {count} runs a side, in turn, would settle it, if they go on to differ by as much"
+
+
+def _gate(found: Gate | None) -> Iterable[str]:
+    if found is None:
+        return []
+    limit = f"{found.limit:.3g}" if found.limit < 0.01 else percent(found.limit)
+    said = {
+        "slower": f"slower by more than {limit}, for sure",
+        "passed": f"not slower by {limit}",
+        "unsure": f"whether it is slower by {limit} is not sure: {_runs(found.runs, 'what lies so near to the limit')}",
+        "unknown": f"whether it is slower by {limit} cannot be told",
+    }
+    return [said[found.state]]

@@ -1,0 +1,108 @@
+"""A run as its folder tells it, without its records: how it stands, and its verdict."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from gputune import opening
+from gputune.document import SCHEMA_VERSION, Verdict
+from gputune.errors import BadUsage
+from gputune.feeds.places import first_seat
+from gputune.feeds.whereabouts import fresh
+from gputune.recording.about import Damaged, NewerRun, offset, read
+from gputune.recording.folder import FINDINGS, LIVE, RUN
+from gputune.rejudging import rejudge
+from gputune.sample import Json
+from gputune.units import NS
+
+ENDED = "ended"
+GOES_ON = "live"
+KILLED = "killed"  # nobody wrote how it ended: gputune itself was killed, or the machine went down
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: int = 0
+
+
+class _Live(msgspec.Struct):
+    """The part of `live.json` that counts here."""
+
+    whole: Verdict
+
+
+class NoVerdict(BadUsage):
+    """A file that was named is no `findings.json`."""
+
+    def __init__(self, file: Path, why: str) -> None:
+        super().__init__(f"`{file}` is no `findings.json`: {why}", hint="name a run folder, or its `findings.json`")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One run. `about` is its run.json, empty for a `findings.json` that lies alone."""
+
+    place: Path
+    about: Mapping[str, Json]
+    state: str
+
+    @property
+    def name(self) -> str:
+        """Return what the run is called: its folder, or the file that was named."""
+        return self.place.resolve().name or str(self.place)
+
+    @property
+    def started(self) -> float | None:
+        """Return when it began, in s of Unix time; None where that is not told."""
+        began = self.about.get("started")
+        return (began + offset(self.about)) / NS if isinstance(began, int) else None
+
+    def verdict(self) -> Verdict:
+        """Return its verdict: the one that was kept, or, where none was, one on what is recorded.
+
+        Raises NewerRun and Damaged, and as judging a recording again does.
+        """
+        if self.place.is_file():
+            return _decoded(self.place)
+        if (self.place / FINDINGS).is_file():
+            return _decoded(self.place / FINDINGS)
+        if self.state == GOES_ON and (self.place / LIVE).is_file():
+            try:
+                return opening.document(self.place / LIVE, _Live).whole
+            except (OSError, msgspec.DecodeError):  # it has ended since, or is of another version
+                pass
+        return rejudge(self.place)
+
+
+def kept(place: Path) -> Kept:
+    """Return the run in a folder, or of a `findings.json`. Raises NotARun, NewerRun or NoVerdict."""
+    if place.is_file():
+        beside = place.parent / RUN
+        about = read(place.parent) if place.name == FINDINGS and beside.is_file() else {}
+        return Kept(place, about, ENDED)
+    about = read(place if (place / RUN).exists() else first_seat(place))
+    return Kept(place, about, state(place, about))
+
+
+def state(folder: Path, about: Mapping[str, Json]) -> str:
+    """Return how a run stands, by its folder: written a moment ago, told how it ended, or neither."""
+    ended = about.get("exit_code") is not None or bool(about.get("attached") and about.get("ended"))
+    if ended or (about.get("ranks") and about.get("finished")):  # of a job the end is told by its ranks
+        return ENDED
+    return GOES_ON if not about.get("finished") and fresh(folder) else KILLED
+
+
+def _decoded(file: Path) -> Verdict:
+    """Return a kept verdict. Raises NewerRun, Damaged or NoVerdict."""
+    try:
+        version = opening.document(file, _Versioned).schema_version
+        if version > SCHEMA_VERSION:
+            raise NewerRun(file, version, "a newer version")
+        if not version:
+            raise NoVerdict(file, "it has no `schema_version`")
+        return opening.document(file, Verdict)
+    except OSError as error:
+        raise Damaged(str(file), error.strerror or str(error)) from None
+    except msgspec.DecodeError as error:
+        raise NoVerdict(file, str(error)) from None

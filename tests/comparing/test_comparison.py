@@ -1,0 +1,115 @@
+"""What two sides come to, in a document and in words."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gputune.comparing.comparison import compare
+from gputune.comparing.sides import side
+from gputune.comparing.words import words
+from gputune.document import CpuRow, DeviceRow, LedgerRow
+from tests.comparing.conftest import Make, finding, loader
+
+
+def sides(run: Make, tmp_path: Path, a: tuple[float, ...], b: tuple[float, ...], **changes: object) -> tuple[str, str]:
+    """Make runs of both sides in turn; `changes` are those of B."""
+    for n, rate in enumerate(a):
+        run(f"a/{n}", rate, at=2 * n)
+    for n, rate in enumerate(b):
+        run(f"b/{n}", rate, at=2 * n + 1, **changes)
+    return str(tmp_path / "a"), str(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "state"),
+    [
+        ((100.0,), (103.0,), "unsure"),
+        ((100.0,), (112.0,), "faster"),
+        ((100.0,), (80.0,), "slower"),
+        ((100.0, 101.0, 99.0), (110.0, 111.0, 109.0), "faster"),
+        ((100.0, 120.0, 85.0), (110.0, 130.0, 95.0), "unsure"),
+    ],
+)
+def test_a_difference_is_one_that_the_interval_holds(run: Make, tmp_path: Path, a, b, state) -> None:
+    one, two = sides(run, tmp_path, a, b)
+    found = compare(side(one), side(two))
+    assert found.state == state
+    assert (found.runs_needed is not None) == (state == "unsure")
+    assert found.basis == ("floor" if len(a) == 1 else "runs")
+
+
+def test_what_differs_too_much_is_not_compared_unless_asked(run: Make) -> None:
+    one, two = side(str(run("a"))), side(str(run("b", 1600.0, device=DeviceRow(name="NVIDIA A100", busy=0.4, count=1))))
+    found = compare(one, two, limit=0.05)
+    assert (found.state, found.gate and found.gate.state) == ("not-comparable", "unknown")
+    assert found.remedies == ["run both sides on the same kind and number of devices"]
+    assert words(found).splitlines()[-3].startswith("not comparable: device differ")
+    assert compare(one, two, anyway=True).state == "faster"
+
+
+def test_units_are_not_compared_whatever_is_asked(run: Make) -> None:
+    one, two = side(str(run("a"))), side(str(run("b", None, batches=900, steps_per_s=15.0)))
+    found = compare(one, two, anyway=True)
+    assert (found.state, found.ratio, found.unit) == ("not-comparable", None, "")
+
+
+def test_one_run_a_side_on_crowded_cpus_tells_nothing(run: Make) -> None:
+    crowd = CpuRow(allowed=2.0, job=0.3, others=1.7)
+    found = compare(side(str(run("a", 100.0, cpu=crowd))), side(str(run("b", 136.0, cpu=crowd))))
+    assert found.state == "not-comparable"
+    assert "while nobody else uses the CPUs" in found.remedies[0]
+
+
+@pytest.mark.parametrize(
+    ("b", "state"),
+    [((94.0, 94.2, 93.8), "slower"), ((97.0, 97.1, 96.9), "passed"), ((91.0, 95.0, 88.0), "unsure")],
+)
+def test_a_gate_fails_only_for_sure(run: Make, tmp_path: Path, b, state) -> None:
+    one, two = sides(run, tmp_path, (100.0, 100.2, 99.8), b)
+    found = compare(side(one), side(two), limit=0.05)
+    assert found.gate is not None
+    assert found.gate.state == state
+    assert (found.gate.runs is not None) == (state == "unsure")
+
+
+def test_settings_ledger_and_findings_stand_side_by_side(run: Make, tmp_path: Path) -> None:
+    run("a/0", 100.0, at=0, findings=[finding("few-workers", 2.0)])
+    run("a/1", 101.0, at=2, findings=[finding("few-workers", 2.2)])
+    changed = {
+        "loaders": [loader(num_workers=4, prefetch_factor=2)],
+        "ledger": [LedgerRow(span="step", seconds=54.0, share=0.9), LedgerRow(span="sync", seconds=6.0, share=0.1)],
+        "command": ["python", "train.py", "--workers", "4"],
+    }
+    run("b/0", 200.0, at=1, **changed)
+    run("b/1", 201.0, at=3, **changed)
+    found = compare(side(str(tmp_path / "a")), side(str(tmp_path / "b")))
+    assert [(row.what, row.a, row.b) for row in found.settings] == [
+        ("command", "-", "--workers 4"),
+        ("loader 1 num_workers", "0", "4"),
+        ("loader 1 prefetch_factor", "-", "2"),
+    ]
+    assert {row.span: round(row.difference, 6) for row in found.ledger} == {"step": 0.4, "loader.wait": -0.5, "sync": 0.1}
+    (cause,) = found.findings
+    assert (cause.id, cause.a_runs, cause.b_runs, cause.a_gain, cause.b_gain) == ("few-workers", 2, 0, 2.1, None)
+    text = words(found)
+    assert text.splitlines()[-1].startswith("B is faster: ×2.0 (")
+    assert "few-workers  ×2.10 in 2 of 2  -" in text
+
+
+def test_a_share_of_one_run_a_side_differs_by_what_two_runs_differ_by(run: Make) -> None:
+    found = compare(side(str(run("a"))), side(str(run("b"))))
+    assert all(row.low < 0 < row.high for row in found.ledger)
+
+
+def test_the_document_reads_back(run: Make) -> None:
+    found = compare(side(str(run("a"))), side(str(run("b"))), limit=0.1)
+    again = msgspec.json.decode(msgspec.json.encode(found), type=type(found))
+    assert again == found
+    assert again.a.runs[0].started == 1_700_000_000.0
+
+
+def test_hostile_names_reach_no_terminal(run: Make) -> None:
+    evil = run("a\x1b]52;c;x\x07", 100.0, command=["python", "t\x1b[2J.py", "\u202eevil"])
+    text = words(compare(side(str(evil)), side(str(run("b")))))
+    assert not {"\x1b", "\x07", "\u202e"} & {*text}

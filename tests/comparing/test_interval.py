@@ -1,0 +1,95 @@
+"""The interval holds what lies between runs."""
+
+import math
+import random
+
+import pytest
+
+from gputune.comparing.interval import FLOOR, MOST_RUNS, Rate, between, half_width, in_turn, runs_for, student
+
+QUIET = 0.02  # between runs
+
+
+def rates(*values: float, first: float = 0.0) -> list[Rate]:
+    """Runs that began an hour apart, the first of them at hour `first`."""
+    return [Rate(value=value, at=first + n) for n, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("freedom", "times"),
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (6, 2.447), (10, 2.228), (30, 2.042), (98, 1.984)],
+)
+def test_students_t_is_that_of_the_tables(freedom: int, times: float) -> None:
+    assert student(freedom) == pytest.approx(times, abs=6e-4)
+
+
+def test_of_one_run_a_side_a_difference_within_the_floor_is_none() -> None:
+    found = between(rates(100.0), rates(100.0 * (1 + FLOOR / 2)))
+    assert found.ratio.low < 1 < found.ratio.high
+    assert found.freedom == 0
+    assert between(rates(100.0), rates(100.0 * (1 + 2 * FLOOR))).ratio.low > 1
+
+
+def test_a_run_that_was_not_steady_itself_widens_it() -> None:
+    plain = between([Rate(value=100.0)], [Rate(value=120.0)])
+    short = between([Rate(value=100.0, error=0.1)], [Rate(value=120.0)])
+    assert short.ratio.low < 1 < plain.ratio.low
+
+
+def test_several_runs_a_side_give_it_themselves() -> None:
+    steady = between(rates(100.0, 100.2, 99.8), rates(103.0, 103.2, 102.8, first=0.5))
+    assert steady.ratio.low > 1
+    assert steady.ratio.high - steady.ratio.low < FLOOR
+    unsteady = between(rates(100.0, 130.0, 80.0), rates(136.0, 100.0, 150.0, first=0.5))
+    assert unsteady.ratio.low < 1 < unsteady.ratio.high
+
+
+def test_a_single_run_is_held_against_what_several_differ_by() -> None:
+    before = rates(100.0, 102.0, 98.0, 101.0)
+    assert between(before, rates(97.0, first=1.5)).ratio.high > 1
+    assert between(before, rates(85.0, first=1.5)).ratio.high < 1
+
+
+def test_sides_that_were_not_run_in_turn_differ_by_the_time_of_day_as_well() -> None:
+    before, after = (100.0, 100.1, 99.9), (103.0, 103.1, 102.9)
+    assert between(rates(*before), rates(*after, first=0.5)).ratio.low > 1
+    assert between(rates(*before), rates(*after, first=5)).ratio.low < 1
+    assert not in_turn(rates(*before), [Rate(value=1.0)])
+
+
+def test_what_strangers_took_of_one_run_may_all_have_been_its_own() -> None:
+    disturbed = between([Rate(value=100.0)], [Rate(value=100.0, taken=0.5)]).ratio
+    alone = between([Rate(value=100.0)], [Rate(value=100.0)]).ratio
+    assert disturbed.low == pytest.approx(alone.low)
+    assert disturbed.high == pytest.approx(2 * alone.high)
+    assert between([Rate(value=100.0, taken=0.8)], [Rate(value=100.0, taken=0.8)]).says_nothing
+
+
+def test_of_several_runs_strangers_count_only_where_they_were_all_on_one_side() -> None:
+    calm, busy = ([Rate(value=100.0 + n, taken=t + n / 100, at=float(n)) for n in range(3)] for t in (0.1, 0.5))
+    assert between(calm, calm).strangers == 0
+    assert between(calm, busy).strangers == pytest.approx(math.log((1 - 0.11) / (1 - 0.51)), rel=0.01)
+    assert between(calm, busy).ratio.high > between(calm, calm).ratio.high
+    assert between(calm, busy).ratio.low == pytest.approx(between(calm, calm).ratio.low)
+    assert between(busy, calm).ratio.low < between(calm, calm).ratio.low
+
+
+@pytest.mark.parametrize("runs", [2, 3, 5])
+def test_of_equal_sides_one_in_twenty_is_called_different(runs: int) -> None:
+    """By lot, always the same one: 2,000 pairs."""
+    chance, wrong = random.Random(1), 0
+    for _ in range(2000):
+        a, b = ([math.exp(chance.gauss(0, QUIET)) for _ in range(runs)] for _ in range(2))
+        ratio = between(rates(*a), rates(*b, first=0.5)).ratio
+        wrong += ratio.low > 1 or ratio.high < 1
+    assert wrong / 2000 == pytest.approx(0.05, abs=0.015)
+
+
+def test_as_many_runs_are_asked_for_as_tell_the_difference() -> None:
+    count = runs_for(QUIET, math.log(1.03))
+    assert count is not None
+    assert half_width(QUIET, 2 * count - 2, count, count) < math.log(1.03)
+    assert half_width(QUIET, 2 * count - 4, count - 1, count - 1) >= math.log(1.03)
+    assert runs_for(QUIET, 0.0) is None
+    assert runs_for(QUIET, math.log(1.0001)) is None
+    assert MOST_RUNS >= count
