@@ -8,7 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from gputune.document import CpuRow, DeviceRow, FindingRow, LedgerRow, LoaderRow, Overhead, ProcessRow, SpeedupRow, Verdict
+from gputune.document import (
+    CpuRow,
+    DeviceRow,
+    FindingRow,
+    LedgerRow,
+    LoaderRow,
+    Overhead,
+    ProcessRow,
+    SpeedupRow,
+    Verdict,
+)
 from gputune.units import NS
 
 Make = Callable[..., Path]

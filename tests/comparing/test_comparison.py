@@ -89,7 +89,11 @@ def test_settings_ledger_and_findings_stand_side_by_side(run: Make, tmp_path: Pa
         ("loader 1 num_workers", "0", "4"),
         ("loader 1 prefetch_factor", "-", "2"),
     ]
-    assert {row.span: round(row.difference, 6) for row in found.ledger} == {"step": 0.4, "loader.wait": -0.5, "sync": 0.1}
+    assert {row.span: round(row.difference, 6) for row in found.ledger} == {
+        "step": 0.4,
+        "loader.wait": -0.5,
+        "sync": 0.1,
+    }
     (cause,) = found.findings
     assert (cause.id, cause.a_runs, cause.b_runs, cause.a_gain, cause.b_gain) == ("few-workers", 2, 0, 2.1, None)
     text = words(found)
