@@ -7,7 +7,7 @@ import pytest
 from gputune.features import Features, Fetch, Loader, Machine, Process
 from gputune.judging import WORTH_SAYING
 from gputune.prediction import UNSTEADY, interval, unsteady
-from gputune.steadiness import apart, unsteadiness
+from gputune.steadiness import apart, error_of_mean, unsteadiness
 
 SLOW = [1.0, 1.0, 1.2, 1.2, 1.0, 0.9, 1.1, 1.0]  # of eight stretches
 EVEN = [1.0] * 8
@@ -59,3 +59,13 @@ def test_no_prediction_is_less_sure_than_by_a_fifth() -> None:
     )  # fmt: skip
     run = Features(command=("t",), wall=100.0, machine=Machine(cpus=8, cpus_seen=8), processes=(process,))
     assert unsteady(run) == UNSTEADY
+
+
+def test_the_error_of_a_mean_counts_parts_that_are_alike_as_one() -> None:
+    """Ten parts that each keep one pace: 300 rounds say no more of the mean than ten."""
+    chance = random.Random(1)
+    paces = [chance.gauss(1.0, 0.1) for _ in range(10)]
+    assert error_of_mean([pace for pace in paces for _ in range(30)]) == pytest.approx(0.1 / 10**0.5, rel=0.35)
+    assert error_of_mean([chance.gauss(1.0, 0.1) for _ in range(300)]) == pytest.approx(0.1 / 300**0.5, rel=0.5)
+    assert error_of_mean([1.0] * 5) is None
+    assert error_of_mean([1.0] * 100) == 0.0

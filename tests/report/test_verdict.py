@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gputune.document import Settings, SpeedupRow, TriedRow, Tuned
-from gputune.features import Features, HeldBack, Loader, Process
+from gputune.features import Features, HeldBack, Loader, Machine, Process
 from gputune.finding import Finding, Speedup
 from gputune.sample import Guest
 from gputune.verdict import Overhead, Verdict, build, to_json
@@ -58,6 +58,12 @@ def test_holds_every_field_of_the_contract(features: Make, finding: Make) -> Non
     assert read["findings"][0]["speedup"] == {"low": 1.9, "likely": 2.2, "high": 2.3, "at_least": False}
     assert read["findings"][0]["change"] == {"num_workers": 6}
     assert read["overhead"] == {"sampler_cpu_share": 0.004, "guest_us_per_batch": 1.1, "in_python": ["hooks"]}
+
+
+def test_who_used_the_cpus_is_told_of_a_training(features: Make) -> None:
+    machine = Machine(cpus=8, cpus_seen=16, job=2.5, others=1.25)
+    assert document(features(machine=machine))["cpu"] == {"allowed": 8, "job": 2.5, "others": 1.25}
+    assert document(features(processes=()))["cpu"] is None
 
 
 def test_the_schema_knows_every_field_and_no_other(features: Make, process: Make, finding: Make) -> None:
