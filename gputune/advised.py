@@ -1,6 +1,7 @@
 """What users type to name a finding: an advisor's id, and where that is not enough the place in their script."""
 
 import difflib
+import inspect
 
 from gputune import rooms
 from gputune.errors import BadUsage
@@ -30,3 +31,8 @@ def parted(asked: str) -> tuple[str, str]:
     """Return the id and the place of `few-workers@train.py:12`, the place empty where there is none."""
     identity, _, place = asked.strip().partition(AT)
     return identity.strip().lower(), place.strip()
+
+
+def documentation(name: str) -> str:
+    """Return an advisor's documentation, which is its module's docstring."""
+    return inspect.getdoc(rooms.load(ROOM, name)) or ""

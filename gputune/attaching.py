@@ -25,7 +25,7 @@ from gputune.recorder.end import End
 from gputune.recorder.life import Life
 from gputune.sample import now
 from gputune.tree import Tree
-from gputune.watching import check_json
+from gputune.watching import check_html, check_json
 
 PROC = Path("/proc")
 ENOUGH = 60.0  # s that it is looked at where no time is given: some fifteen looks, a share to about five points
@@ -104,6 +104,7 @@ def attach(wishes: Wishes, seconds: float | None, troubles: Sequence[str] = ()) 
     """
     pid = wishes.pid
     check_json(wishes.json)
+    check_html(asked=wishes.html)
     check(PROC, pid)
     wishes.command = command_of(PROC, pid)
     said = [*troubles, *watched_already(PROC, pid)]

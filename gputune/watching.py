@@ -27,6 +27,7 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     Raises BadUsage before the command has started; after that nothing is raised, whatever fails.
     """
     check_json(wishes.json)
+    check_html(asked=wishes.html)
     troubles = list(troubles)
     folder, job = _folders(wishes, troubles)
     rings = _rings(troubles)
@@ -124,6 +125,16 @@ def check_json(file: str | None) -> None:
     if os.path.isdir(file) or not os.path.isdir(parent):
         what = "is a folder" if os.path.isdir(file) else f"lies in `{parent}`, which does not exist"
         raise BadUsage(f"`--json-file {file}` {what}", hint="name a file, or `-` for stdout after the run")
+
+
+def check_html(*, asked: bool) -> None:
+    """Raise BadUsage where a page is asked for, and what fills it in is not installed."""
+    if not asked:
+        return
+    from importlib.util import find_spec  # noqa: PLC0415 - only where a page is asked for
+
+    if find_spec("jinja2") is None:
+        raise BadUsage("`--html` needs jinja2", hint="pip install 'gputune[report]'")
 
 
 def _absolute(file: "str | None") -> "str | None":

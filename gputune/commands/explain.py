@@ -3,12 +3,10 @@
 Example: gputune explain few-workers
 """
 
-import inspect
-
 import click
 
 from gputune import rooms
-from gputune.advised import ROOM, advisor
+from gputune.advised import ROOM, advisor, documentation
 from gputune.commands import _documents
 
 
@@ -26,11 +24,6 @@ def command(finding: str | None, *, every: bool, wanted: _documents.Wanted) -> N
     name = advisor(finding)
     text = documentation(name)
     _show({rooms.identity(name): text}, text, wanted)
-
-
-def documentation(name: str) -> str:
-    """Return an advisor's documentation, which is its module's docstring."""
-    return inspect.getdoc(rooms.load(ROOM, name)) or ""
 
 
 def _show(findings: dict[str, str], words: str, wanted: _documents.Wanted) -> None:

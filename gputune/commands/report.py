@@ -1,6 +1,11 @@
-"""Show the verdict on a recorded run again, also while it still goes on.
+r"""Show the verdict on a recorded run again, also while it still goes on.
 
-Example: gputune report gputune-runs/20261121-100106-train
+Also on a proof, a sweep, or several processes on one card.
+
+\b
+Examples:
+  gputune report gputune-runs/20261121-100106-train
+  gputune report gputune-runs/20261121-100106-train --html report.html
 """
 
 import os
@@ -11,7 +16,7 @@ from pathlib import Path
 import click
 
 from gputune import config, opening, packed
-from gputune.commands import _documents
+from gputune.commands import _documents, _page
 from gputune.errors import BadUsage
 from gputune.hygiene import clean
 from gputune.launch import values
@@ -31,13 +36,20 @@ def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     return price
 
 
+def _show(words: str, document: bytes, wanted: _documents.Wanted, page: str | None) -> None:
+    """Show what is no run of its own: words, unless stdout is to hold something else."""
+    if not wanted.stdout and page != _documents.STDOUT:
+        click.echo(encodable(words, sys.stdout.encoding))
+    wanted.put(document)
+
+
 def _tell(run: Path, typed: Path, lost: dict[str, str]) -> None:
     """Say on stderr what is not as the reader may think: whose run it is, and what of it could not be read."""
     owner = opening.whose(run)
     if owner:
         click.echo(f"gputune: `{clean(str(typed))}` is {owner}'s", err=True)
-    for file, why in lost.items():
-        click.echo(f"gputune: `{clean(file)}` is damaged ({clean(why)}): this verdict is without it", err=True)
+    for trouble in _page.troubles(lost):
+        click.echo(f"gputune: {clean(trouble, 300)}", err=True)
     if lost and (run / FINDINGS).is_file():
         click.echo(f"gputune: the verdict at the end of the run is in `{clean(str(typed / FINDINGS))}`", err=True)
 
@@ -46,16 +58,29 @@ def _tell(run: Path, typed: Path, lost: dict[str, str]) -> None:
 @click.argument("run", type=click.Path(path_type=Path))
 @_documents.options("report", "Print findings.json instead.")
 @click.option("--price", metavar="N", callback=_price, help="What a device costs an hour, in any currency.")
-def command(run: Path, *, wanted: _documents.Wanted, price: float | None) -> None:
+@click.option(
+    "--html",
+    "page",
+    metavar="FILE",
+    callback=_page.wanted,
+    envvar="GPUTUNE_REPORT_HTML",
+    help="Write it as a page into FILE, beside the words; - is stdout.",
+)
+def command(run: Path, *, wanted: _documents.Wanted, price: float | None, page: str | None) -> None:
+    _page.check(page, wanted)
     lean()
     typed, run = run, opening.given(run)
+    other = _page.other(run)
+    if other is not None:
+        _show(other.words, other.document, wanted, page)
+        _page.put(page, run, typed)
+        return
     together = packed.read(run)
     width = shutil.get_terminal_size().columns
     table = "" if together is None else render_packed(together, width=width, silent=packed.silence(run))
     if together is not None and not (run / RUN).exists():  # it ran in a cluster: nothing else of it was recorded
-        if not wanted.stdout:
-            click.echo(encodable(table, sys.stdout.encoding))
-        wanted.put(packed.to_json(together))
+        _show(table, packed.to_json(together), wanted, page)
+        _page.put(page, run, typed)
         return
     failed: dict[str, str] = {}
     lost: dict[str, str] = {}
@@ -63,8 +88,9 @@ def command(run: Path, *, wanted: _documents.Wanted, price: float | None) -> Non
     _tell(run, typed, lost)
     for name, why in failed.items():
         click.echo(f"gputune: advisor `{name}` failed ({why})", err=True)
-    if wanted.stdout:
+    if wanted.stdout or page == _documents.STDOUT:
         wanted.put(to_json(verdict))
+        _page.put(page, run, typed, verdict, _page.troubles(lost))
         return
     # A run that goes on is not to be run again beside itself; several tasks at once are no run to prove a change by.
     over = verdict.exit_code is not None and together is None
@@ -79,3 +105,4 @@ def command(run: Path, *, wanted: _documents.Wanted, price: float | None) -> Non
         text += f"\n\n{table}"
     click.echo(encodable(text, sys.stdout.encoding), color=True)
     wanted.put(to_json(verdict))
+    _page.put(page, run, typed, verdict, _page.troubles(lost))

@@ -96,6 +96,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 )
 @click.option("--no-stacks", is_flag=True, help="Take no stacks of the training (no py-spy).")
 @click.option("--quiet", is_flag=True, help="Print no verdict; `gputune report` shows it later.")
+@click.option("--html", is_flag=True, help="Write the verdict as a page into the run folder: report.html.")
 @click.option(
     "--perturb",
     metavar="PERCENT",
@@ -153,6 +154,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     *,
     no_stacks: bool,
     quiet: bool,
+    html: bool,
     passive: bool,
     tries: bool,
     all_devices: bool,
@@ -191,6 +193,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         stop_when=stop_when,
         pid=pid or 0,
         tune=tune or "",
+        html=html,
     )
     unknown = ctx.meta.get(config.UNKNOWN, ())
     if pid is not None:

@@ -31,6 +31,7 @@ READ: "dict[str, Callable[[str], float | str | None]]" = {
 }
 FLAGS = {
     "--quiet": ("quiet", True),
+    "--html": ("html", True),
     "--all-devices": ("all_devices", True),
     "--no-stacks": ("stacks", False),
     "--passive": ("perturb", 0.0),

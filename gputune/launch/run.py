@@ -16,6 +16,7 @@ class Wishes:
         "all_devices",
         "command",
         "fail_under",
+        "html",
         "hz",
         "json",
         "max_size",
@@ -46,6 +47,7 @@ class Wishes:
         stop_when: "float | None" = None,
         pid: int = 0,
         tune: str = "",
+        html: bool = False,
     ) -> None:
         self.command = command
         self.out = out
@@ -61,6 +63,7 @@ class Wishes:
         self.stop_when = stop_when  # s of starving after which the command is ended
         self.pid = pid  # of a process that ran before us and is only looked at; 0 where we start the command
         self.tune = tune  # of `values.TUNING`, what of its loader may be tuned while it runs; "" for nothing
+        self.html = html  # a page is written into the run folder afterwards
 
 
 class Run(Wishes):

@@ -86,6 +86,8 @@ class Life:
         self._kept.close()
         if self._kept.trouble != before:
             outcome.add(self._kept.trouble)
+        if verdict is not None and outcome.paged:
+            outcome.write_page()
 
     def _bereft(self, ended: Ended) -> str:
         """Return what is to be said of a launcher of several processes that has not told its end."""

@@ -13,7 +13,7 @@ from gputune.gathering import Gatherer
 from gputune.hygiene import clean
 from gputune.launch.link import Ended
 from gputune.launch.run import Run
-from gputune.recording.folder import FINDINGS
+from gputune.recording.folder import FINDINGS, REPORT
 from gputune.sample import Guest
 from gputune.verdict import Overhead, Verdict, build, to_json
 from gputune.windowing import alike
@@ -110,7 +110,21 @@ class Outcome:
                 shown = self._rendered(verdict)
             except Exception as error:  # noqa: BLE001 - the file has it all the same
                 troubles.append(f"the verdict could not be shown ({type(error).__name__}: {error})")
-        self._print([*([shown] if shown else []), *map(_trouble, troubles)])
+        page = f"page: {self._typed()}/{REPORT}, in a moment" if shown and self.paged else ""
+        self._print([*filter(None, [shown, page]), *map(_trouble, troubles)])
+
+    @property
+    def paged(self) -> bool:
+        """Return whether a page is to be made of it."""
+        return self._run.html and bool(self._run.folder) and self.recorded
+
+    def write_page(self) -> None:
+        """Have a process of its own write the page."""
+        from gputune.recorder import paging  # noqa: PLC0415 - only where a page is asked for
+
+        why = paging.start(self._run.folder, self._typed() or self._run.folder)
+        if why:
+            self.add(why)
 
     def add(self, trouble: str) -> None:
         """Print one more thing that went wrong, after the verdict."""

@@ -22,17 +22,40 @@ def render(packed: Packed, *, width: int = 80, silent: float = 0.0) -> str:
     `silent`: s since it was written.
     """
     width = max(NARROWEST, width)
-    rows = [HEAD, *(_row(row, packed.unit) for row in packed.procs)]
+    rows = [HEAD, *table(packed)]
     wide = [max(len(row[place]) for row in rows) for place in range(len(HEAD))]
     lines = [clip(_line(row, wide), width) for row in rows]
-    if packed.procs:
-        lines.append(clip(f"logs in {clean(_near(str(PurePath(packed.procs[0].log).parent)), TEXT)}/", width))
-    if packed.running:
-        gone = f"nothing was heard of their launcher for {duration(silent)}: it is gone, or stopped"
-        lines.append("these had not ended when this was written" if silent < SILENT else gone)
+    lines += [clip(text, width) for text in _logs(packed)]
+    lines += [_state(silent)] if packed.running else []
     if packed.verdict:
         lines += wrap(clean(packed.verdict, 2 * TEXT), width)
     return "\n".join(lines)
+
+
+def table(packed: Packed) -> list[tuple[str, ...]]:
+    """Return a row of cells for each process, as HEAD names them."""
+    return [_row(row, packed.unit) for row in packed.procs]
+
+
+def sentences(packed: Packed, *, silent: float = 0.0) -> list[str]:
+    """Return what is said of all: where their logs are, whether they run, and the verdict. `silent` as above."""
+    return [
+        *_logs(packed),
+        *([_state(silent)] if packed.running else []),
+        *([packed.verdict] if packed.verdict else []),
+    ]
+
+
+def _logs(packed: Packed) -> list[str]:
+    """Return where the logs are."""
+    return [f"logs in {clean(_near(str(PurePath(packed.procs[0].log).parent)), TEXT)}/"] if packed.procs else []
+
+
+def _state(silent: float) -> str:
+    """Return how those are whose end is not known."""
+    if silent < SILENT:
+        return "these had not ended when this was written"
+    return f"nothing was heard of their launcher for {duration(silent)}: it is gone, or stopped"
 
 
 def _line(row: tuple[str, ...], wide: list[int]) -> str:

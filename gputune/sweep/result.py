@@ -20,6 +20,7 @@ from gputune.sweep.search import Found
 from gputune.sweep.settings import Setting
 
 SCHEMA_VERSION: Final = 1
+FILE: Final = "sweep.json"  # in the sweep's folder, once it is over
 EFFECTS: Final = {
     "same-order": "samples come in the same order; random transforms draw other numbers in other workers",
     "changes-order": "samples may come in another order than with the script's own settings",
@@ -227,15 +228,25 @@ HEAD = ("workers", "prefetch", "pin", "persistent", "batch", "samples/s", "", "p
 def words(sweep: Sweep, script: str) -> str:
     """Return the sweep in lines: every setting with its rate, and the best one in a sentence."""
     lines = [f"gputune sweep-loader: {clean(script)}, the loader built at {clean(sweep.where, 60)}", ""]
-    rows = [HEAD, *(_cells(row, sweep) for row in sweep.trials)]
+    rows = [HEAD, *cells(sweep)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines.append("")
-    if sweep.ceiling is not None:
-        lines.append(f"about {number(sweep.ceiling)} samples/s would be the most, if batches cost nothing")
-    lines.append(_verdict(sweep))
-    lines += sweep.says
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *sentences(sweep)])
+
+
+def cells(sweep: Sweep) -> list[tuple[str, ...]]:
+    """Return a row of cells for each setting that was tried, as HEAD names them."""
+    return [_cells(row, sweep) for row in sweep.trials]
+
+
+def sentences(sweep: Sweep) -> list[str]:
+    """Return what loading could bring at most, where that was measured, the best settings, and what else is said."""
+    most = (
+        []
+        if sweep.ceiling is None
+        else [f"about {number(sweep.ceiling)} samples/s would be the most, if batches cost nothing"]
+    )
+    return [*most, _verdict(sweep), *sweep.says]
 
 
 def _cells(row: TrialRow, sweep: Sweep) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from gputune.hygiene import clean, escaped
 from gputune.launch import folders
 from gputune.report.words import number, times
 from gputune.sweep import drafts
+from gputune.sweep.result import FILE as DOCUMENT
 from gputune.sweep.result import Outcomes, Sweep, document, to_json
 from gputune.sweep.script import Script
 from gputune.sweep.starter import Starter
@@ -168,10 +169,11 @@ class Several:
 
 
 def keep_table(found: Outcomes, job: Job) -> None:
-    """Keep the trials as CSV in the sweep's folder; that it cannot be written is said with the rest."""
+    """Keep the trials as CSV and as JSON in the sweep's folder; that it cannot be written is said with the rest."""
     try:
         named = Named(script=job.script.name, node=job.node, sweep=document(found))
         drafts.write(Path(found.folder, FILE), table([named]), ours=True)
+        drafts.write(Path(found.folder, DOCUMENT), to_json(named.sweep).decode(), ours=True)
     except OSError as error:
         found.says.append(f"`{FILE}` could not be written: {error.strerror}")
 

@@ -1,0 +1,118 @@
+"""What a folder is, and its page: of a run, of a job of ranks, of several on one card, of a proof or of sweeps."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gputune import packed
+from gputune.document import Verdict
+from gputune.errors import GputuneError
+from gputune.html import engine, kept, parts, run
+from gputune.html.others import sweeps
+from gputune.launch.job import MARK, seats
+from gputune.packed import Packed
+from gputune.proving import proof
+from gputune.proving.proof import Proof
+from gputune.recording import about
+from gputune.recording.folder import RUN
+from gputune.report.packed import HEAD, sentences, table
+from gputune.sample import Json
+from gputune.sweep import result
+from gputune.sweep.result import Sweep
+
+
+def page(folder: Path, typed: str, verdict: Verdict | None = None, troubles: Sequence[str] = ()) -> bytes:
+    """Return the page of a folder. `typed`: as one types it; `verdict`: of its run, where it was judged already.
+
+    `troubles` are sentences on what of it could not be read. Raises NoJinja, and as `rejudge` where the folder is
+    nothing of ours.
+    """
+    together = packed.read(folder)
+    if (folder / RUN).exists() or (folder / MARK).exists():
+        return _of_run(folder, typed, verdict or kept.verdict(folder), together, troubles)
+    if together is not None:
+        return _packed(folder, together)
+    made = parts.proven(folder)
+    if made is not None:
+        return _proof(folder, made)
+    found = sweeps(folder)
+    if found:
+        return _swept(folder, found)
+    return _of_run(folder, typed, kept.verdict(folder), None, troubles)
+
+
+def _of_run(folder: Path, typed: str, verdict: Verdict, together: Packed | None, troubles: Sequence[str]) -> bytes:
+    story, ranks = _story(folder), parts.ranks(folder)
+    kind = "job" if ranks else "share" if together else "run"
+    beside = {
+        "what": kind,
+        "troubles": [*troubles, *([] if story else ["its `run.json` cannot be read"])],
+        "full_command": " ".join(verdict.command),
+        "seats": ranks,
+        "proofs": [(made, proof.words(made)) for made in parts.proofs(folder)],
+        "plots": None,
+        "no_plots": "",
+    }
+    return engine.render(
+        "run.html", {**run.context(folder, typed, story, verdict), **beside, **_side_by_side(folder, together)}
+    )
+
+
+def _story(folder: Path) -> Mapping[str, Json]:
+    """Return run.json; of a job whose own says little, that of its first watch that can be read."""
+    for each in [folder, *map(Path, seats(str(folder)))]:
+        try:
+            found = about.read(each)
+        except GputuneError:
+            continue
+        if "started" in found:
+            return found
+    return {}
+
+
+def _side_by_side(folder: Path, together: Packed | None) -> dict[str, object]:
+    if together is None:
+        return {"packed": None}
+    return {
+        "packed": together,
+        "packed_head": HEAD,
+        "packed_rows": table(together),
+        "packed_said": sentences(together, silent=packed.silence(folder)),
+    }
+
+
+def _packed(folder: Path, together: Packed) -> bytes:
+    said = together.verdict or next(iter(sentences(together, silent=packed.silence(folder))), "")
+    context = {"title": folder.name, "what": "share", "said": said, **_side_by_side(folder, together)}
+    return engine.render("packed_only.html", context)
+
+
+def _proof(folder: Path, made: Proof) -> bytes:
+    recorded = dict.fromkeys(Path(row.folder) for row in made.trials if row.folder)
+    there = [each for each in recorded if (each / RUN).is_file()]
+    context = {
+        "title": folder.absolute().parent.name + "/" + folder.name,
+        "what": "proof",
+        "said": proof.words(made).splitlines()[-1],
+        "made": made,
+        "parts": [parts.of_run(each) for each in there[: parts.MOST]],
+    }
+    return engine.render("proof.html", context)
+
+
+def _swept(folder: Path, found: Mapping[str, Sweep]) -> bytes:
+    context = {
+        "title": folder.name,
+        "what": "sweep",
+        "sweeps": [
+            {
+                "name": name,
+                "where": sweep.where,
+                "gained": sweep.speedup.low > 1,
+                "said": result.sentences(sweep),
+                "rows": result.cells(sweep),
+            }
+            for name, sweep in found.items()
+        ],
+        "head": result.HEAD,
+    }
+    return engine.render("sweep.html", context)

@@ -1,0 +1,53 @@
+"""A ledger as a bar of one width and its rows, in tenths of a percent that add to 100."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gputune.document import Verdict
+from gputune.events import AROUND_LOOP
+from gputune.figures import apportion
+
+WIDTH = 1000  # of the bar's own units: a tenth of a percent each
+
+
+class Stretch(NamedTuple):
+    """One word of a ledger: where its stretch of the bar begins, how wide it is (of WIDTH), and its seconds.
+
+    `of_loop`: its share of what is neither start-up nor teardown, null of these.
+    """
+
+    name: str
+    start: int
+    width: int
+    seconds: float
+    of_loop: float | None = None
+    margin: float | None = None
+
+    @property
+    def share(self) -> str:
+        """Return its share as the table shows it."""
+        return f"{self.width / 10:.1f} %" if self.width else "under 0.1 %"
+
+
+def of_training(verdict: Verdict) -> list[Stretch]:
+    """Return where the training's time went, the largest first."""
+    rows = sorted(verdict.ledger, key=lambda row: -row.share)
+    loop = sum(row.share for row in rows if row.span not in AROUND_LOOP)
+    laid = _laid([(row.span, row.share, row.seconds) for row in rows])
+    margins = {row.span: row.margin for row in rows}
+    shares = {row.span: row.share / loop for row in rows if loop > 0 and row.span not in AROUND_LOOP}
+    return [row._replace(of_loop=shares.get(row.name), margin=margins[row.name]) for row in laid]
+
+
+def of_device(verdict: Verdict) -> list[Stretch]:
+    """Return what the devices did in the loop by their own clock; nothing where they were not timed."""
+    rows = sorted(verdict.device_ledger, key=lambda row: -row.share)
+    return _laid([(row.part, row.share, row.seconds) for row in rows])
+
+
+def _laid(rows: Sequence[tuple[str, float, float]]) -> list[Stretch]:
+    if sum(share for _, share, _ in rows) <= 0:
+        return []
+    widths = apportion([share for _, share, _ in rows], WIDTH)
+    starts = [sum(widths[:place]) for place in range(len(widths))]
+    return [Stretch(name, at, wide, s) for (name, _, s), at, wide in zip(rows, starts, widths, strict=True)]

@@ -1,0 +1,80 @@
+"""One run as the page shows it: sentences of the terminal's report and of `findings.json`, whole."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gputune import rooms
+from gputune.advised import ROOM, documentation
+from gputune.document import FindingRow, ProcessRow, Verdict
+from gputune.html import about, changes, ledgers
+from gputune.report import following, heading, notes, promises, summary
+from gputune.report.ranks import rank_rows
+from gputune.report.tuned import sentence as tuned
+from gputune.sample import Json
+
+MOST_ROWS = 64  # of processes; the document has all of them
+WIDE = 10_000  # columns: a page wraps by itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A finding with all that stands beside it. `change` is what is to be set, where no diff shows it."""
+
+    row: FindingRow
+    worth: str
+    results: str
+    change: str
+    diff: changes.Change
+    explained: str
+
+
+def context(folder: Path, typed: str, story: Mapping[str, Json], verdict: Verdict) -> dict[str, object]:
+    """Return what the page of a run is made of. `typed` is its folder as one types it."""
+    said = summary.sentence(verdict)
+    first = verdict.findings[0] if verdict.findings and not said else None
+    return {
+        "verdict": verdict,
+        "command": heading.command(verdict),
+        "facts": heading.facts(verdict),
+        "so_far": about.so_far(story, verdict.wall_s) if verdict.exit_code is None and not verdict.attached else "",
+        "started": about.started(story),
+        "first": first,
+        "first_worth": promises.worth(first) if first else "",
+        "said": said,
+        "well": not first and summary.well(verdict) and bool(verdict.ledger),
+        "ledger": ledgers.of_training(verdict),
+        "device": ledgers.of_device(verdict),
+        "findings": [told(row, folder, story) for row in verdict.findings],
+        "perhaps": [told(row, folder, story) for row in verdict.perhaps],
+        "notes": [*([tuned(verdict)] if tuned(verdict) else []), *notes.notes(verdict), *notes.own_part(verdict)],
+        "commands": following.commands(verdict, typed, again=True),
+        "ranks": [line.strip() for line in rank_rows(verdict.processes, WIDE)],
+        "processes": shown(verdict.processes),
+        "about": about.rows(story),
+    }
+
+
+def told(row: FindingRow, folder: Path, story: Mapping[str, Json]) -> Told:
+    """Return a finding with its change."""
+    return Told(
+        row=row,
+        worth=promises.worth(row) + promises.alternative(row),
+        results=promises.results(row),
+        change=", ".join(f"{name}={value}" for name, value in row.change.items()),
+        diff=changes.of(row, folder, story),
+        explained=_explained(row.id),
+    )
+
+
+def _explained(identity: str) -> str:
+    """Return what `gputune explain` says of it; "" of an advisor that this gputune does not have."""
+    name = identity.replace("-", "_")
+    return documentation(name) if name in rooms.names(ROOM) else ""
+
+
+def shown(processes: list[ProcessRow]) -> list[ProcessRow]:
+    """Return the training processes by rank, as many as a page takes; nothing of a training that is alone."""
+    if len(processes) < 2:
+        return []
+    return sorted(processes, key=lambda p: (p.rank is None, p.rank or 0, p.pid))[:MOST_ROWS]
