@@ -6,7 +6,7 @@ from pathlib import Path
 from gputune import packed
 from gputune.document import Verdict
 from gputune.errors import GputuneError
-from gputune.html import engine, kept, parts, run
+from gputune.html import engine, kept, parts, plots, run
 from gputune.html.others import sweeps
 from gputune.launch.job import MARK, seats
 from gputune.packed import Packed
@@ -49,8 +49,7 @@ def _of_run(folder: Path, typed: str, verdict: Verdict, together: Packed | None,
         "full_command": " ".join(verdict.command),
         "seats": ranks,
         "proofs": [(made, proof.words(made)) for made in parts.proofs(folder)],
-        "plots": None,
-        "no_plots": "",
+        **plots.told(folder, verdict.wall_s, sum(process.seen for process in verdict.processes)),
     }
     return engine.render(
         "run.html", {**run.context(folder, typed, story, verdict), **beside, **_side_by_side(folder, together)}
