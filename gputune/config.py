@@ -38,7 +38,7 @@ PROJECT = (".git", ".hg", SHARED, "setup.py")  # what the top folder of a projec
 # Options that start a program, say whom to trust, or are written to: a file in $HOME or / is not asked about these.
 OWN_ONLY = frozenset({
     "python", "remote", "hosts", "jobs", "ray", "credentials", "json", "json_file", "out", "write", "csv_file",
-    "log_dir", "keep", "announce", "state", "socket", "may_write",
+    "html", "log_dir", "keep", "announce", "state", "socket", "may_write",
 })  # fmt: skip
 LARGEST = 1 << 20  # B of such a file
 HINT = "mend that line, or move the file away"

@@ -36,9 +36,9 @@ def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     return price
 
 
-def _show(words: str, document: bytes, wanted: _documents.Wanted, page: str | None) -> None:
+def _show(words: str, document: bytes, wanted: _documents.Wanted, html: str | None) -> None:
     """Show what is no run of its own: words, unless stdout is to hold something else."""
-    if not wanted.stdout and page != _documents.STDOUT:
+    if not wanted.stdout and html != _documents.STDOUT:
         click.echo(encodable(words, sys.stdout.encoding))
     wanted.put(document)
 
@@ -60,27 +60,26 @@ def _tell(run: Path, typed: Path, lost: dict[str, str]) -> None:
 @click.option("--price", metavar="N", callback=_price, help="What a device costs an hour, in any currency.")
 @click.option(
     "--html",
-    "page",
     metavar="FILE",
     callback=_page.wanted,
     envvar="GPUTUNE_REPORT_HTML",
     help="Write it as a page into FILE, beside the words; - is stdout.",
 )
-def command(run: Path, *, wanted: _documents.Wanted, price: float | None, page: str | None) -> None:
-    _page.check(page, wanted)
+def command(run: Path, *, wanted: _documents.Wanted, price: float | None, html: str | None) -> None:
+    _page.check(html, wanted)
     lean()
     typed, run = run, opening.given(run)
     other = _page.other(run)
     if other is not None:
-        _show(other.words, other.document, wanted, page)
-        _page.put(page, run, typed)
+        _show(other.words, other.document, wanted, html)
+        _page.put(html, run, typed)
         return
     together = packed.read(run)
     width = shutil.get_terminal_size().columns
     table = "" if together is None else render_packed(together, width=width, silent=packed.silence(run))
     if together is not None and not (run / RUN).exists():  # it ran in a cluster: nothing else of it was recorded
-        _show(table, packed.to_json(together), wanted, page)
-        _page.put(page, run, typed)
+        _show(table, packed.to_json(together), wanted, html)
+        _page.put(html, run, typed)
         return
     failed: dict[str, str] = {}
     lost: dict[str, str] = {}
@@ -88,9 +87,9 @@ def command(run: Path, *, wanted: _documents.Wanted, price: float | None, page: 
     _tell(run, typed, lost)
     for name, why in failed.items():
         click.echo(f"gputune: advisor `{name}` failed ({why})", err=True)
-    if wanted.stdout or page == _documents.STDOUT:
+    if wanted.stdout or html == _documents.STDOUT:
         wanted.put(to_json(verdict))
-        _page.put(page, run, typed, verdict, _page.troubles(lost))
+        _page.put(html, run, typed, verdict, _page.troubles(lost))
         return
     # A run that goes on is not to be run again beside itself; several tasks at once are no run to prove a change by.
     over = verdict.exit_code is not None and together is None
@@ -105,4 +104,4 @@ def command(run: Path, *, wanted: _documents.Wanted, price: float | None, page: 
         text += f"\n\n{table}"
     click.echo(encodable(text, sys.stdout.encoding), color=True)
     wanted.put(to_json(verdict))
-    _page.put(page, run, typed, verdict, _page.troubles(lost))
+    _page.put(html, run, typed, verdict, _page.troubles(lost))
