@@ -2,8 +2,9 @@
 
 One machine with two simulated cards, and a training that is watched on it, is looked at in three ways at once: by a
 screen of its own, over three agents, and over a relay of these. What a screen would show is compared with the truth:
-NVML and /proc read here four times a second, the clock, and the count that the training itself keeps. A cell that is blank, or
-that says what was not so within twice its period and the time that an answer takes to come, is one that fails.
+NVML and /proc read here four times a second, the clock, and the count that the training itself keeps. A cell that is
+blank, or that says what was not so within twice its period and the time that an answer takes to come, is one that
+fails.
 
 Run it on simulated cards: `python tests/simgpu/run.py --devices 2 -- python benchmarks/screen_truth.py --seconds 3600`.
 """

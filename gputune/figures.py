@@ -43,6 +43,12 @@ def mean(values: Iterable[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
+def number(value: float, digits: int = 4) -> str:
+    """Return a number as people write it, with so many digits that count: 0.1235, 434.6, 10,930."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
+
+
 def size(count: float) -> str:
     """Return bytes in words: `3.1 GB`."""
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

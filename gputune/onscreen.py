@@ -17,6 +17,7 @@ import msgspec
 from gputune import opening
 from gputune.document import Verdict
 from gputune.errors import GputuneError
+from gputune.feeds.endings import last_words
 from gputune.feeds.places import identity
 from gputune.hygiene import clean
 from gputune.isolation import own_python
@@ -113,6 +114,8 @@ def _tell(folder: Path, log: Path) -> None:
     except (OSError, msgspec.DecodeError):
         verdict = None
     _say(f"the output of the command is in {clean(str(log))}")
+    if verdict is not None and verdict.exit_code:
+        sys.stderr.writelines(f"  | {line}\n" for line in last_words(log))
     if verdict is not None:
         colour = streams.colour_wanted(os.environ, terminal=sys.stderr.isatty())
         width = os.get_terminal_size(2).columns if sys.stderr.isatty() else report.USUAL

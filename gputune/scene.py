@@ -207,6 +207,9 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at: float = 0.0
     seekable: bool = False
     command: tuple[str, ...] = ()
+    exit_code: int | None = None  # of its command, once that has ended
+    log: str = ""  # what its command has written, where that was kept
+    last: tuple[str, ...] = ()  # lines of that, where the command failed
     verdict: Verdict | None = None
     recent: Verdict | None = None
     told: float | None = None  # s since the start by which the figures of a live run's `verdict` were counted

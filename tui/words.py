@@ -1,6 +1,7 @@
 """Numbers in words, short and of one width where they stand under each other. What is not known is `–`, never 0."""
 
 import math
+import signal
 
 UNKNOWN = "–"
 BINARY = ((2.0**40, "T"), (2.0**30, "G"), (2.0**20, "M"), (2.0**10, "k"))
@@ -42,12 +43,13 @@ def flow(rate: float | None) -> str:
 
 
 def pace(rate: float | None) -> str:
-    """Return a number of things a second: 0.12, 8.1, 812, 12.3k."""
+    """Return a number of things a second: 0.12, 8.1, 812, 10,930, 1.2M."""
     value = known(rate)
     if value is None:
         return UNKNOWN
-    if value < 999.5:
-        return f"{max(0.0, value):.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
+    if value < 99_999.5:
+        value = max(0.0, value)
+        return f"{value:,.{0 if value >= 99.95 or not value else 1 if value >= 9.995 else 2}f}"
     return _scaled(value, DECIMAL)
 
 
@@ -101,6 +103,15 @@ def lasted(seconds: float | None) -> str:
         if value >= size_s * (2 if letter == "min" else 1):
             return f"{min(value / size_s, 99999):.{digits}f}{letter}"
     return f"{value * 1e3:.0f}ms"
+
+
+def ending(code: int) -> str:
+    """Return an exit status, or the signal that it stands for: `status 1`, `SIGKILL`, `status 137 (SIGKILL)`."""
+    number = -code if code < 0 else code - 128
+    name = next((each.name for each in signal.Signals if each.value == number), "")
+    if code < 0:
+        return name or f"signal {-code}"
+    return f"status {code} ({name})" if name else f"status {code}"
 
 
 def times(gain: float | None) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from gputune import config
 from gputune.commands import _documents
 from gputune.errors import BadUsage
-from gputune.figures import size
+from gputune.figures import number, size
 from gputune.hygiene import clean
 from gputune.launch import values
 from gputune.recording import lean
@@ -129,7 +129,7 @@ def _line(node: Node) -> str:
         f"{f'{size(used)} of {size(total)}' if total else '-':>19}",
         f"{'-' if node.power is None else f'{node.power:.0f} W':>7}",
         f"{_share(node.wait):>5}",
-        f"{'-' if node.rate is None else f'{node.rate:.4g}':>9}",
+        f"{'-' if node.rate is None else number(node.rate):>9}",
         f" {clean(node.why or f'{node.finding}{gain}')}",
     ]
     return " ".join(words).rstrip()

@@ -12,6 +12,7 @@ from gputune.document import SCHEMA_VERSION, Verdict
 from gputune.errors import GputuneError
 from gputune.feeds import packs
 from gputune.feeds.board import Board
+from gputune.feeds.endings import last_words, log_of
 from gputune.feeds.history import Historian
 from gputune.feeds.jobs import job_of
 from gputune.feeds.places import first_seat, identity, recorded_on
@@ -136,6 +137,8 @@ class OneRun:
         length = self._length(state)
         verdict, recent, judged = self._verdicts(state, live, length)
         told = None if live is None or self._at is not None else live.updated_s
+        code = _code(self._story.get("exit_code")) if state == "ended" else None
+        log = log_of(self.folder)
         pack = self._kept(self.folder, packs.FILE, packs.load, None)
         return RunRow(
             id=self.id,
@@ -149,6 +152,9 @@ class OneRun:
             at=length if self._at is None else min(self._at, length),
             seekable=self._follows,
             command=_command(self._story),
+            exit_code=code,
+            log=_typed(log) if log.is_file() else "",
+            last=last_words(log) if code else (),
             verdict=verdict,
             recent=recent,
             told=told,
@@ -268,6 +274,10 @@ def _command(story: dict[str, Json]) -> tuple[str, ...]:
 
 def _number(value: Json) -> int:
     return value if isinstance(value, int) else 0
+
+
+def _code(value: Json) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _typed(folder: Path) -> str:

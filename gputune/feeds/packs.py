@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from gputune import opening
+from gputune.feeds.endings import last_words
 from gputune.packed import FILE, SCHEMA_VERSION
 from gputune.scene import RunState, ShareRow, harmless
 
@@ -74,7 +75,7 @@ def _row(one: Proc, state: RunState) -> ShareRow:
         pid=one.pid or None,
         state="trial" if one.trial and one.state == "running" else one.state if known else UNKNOWN,
         exit_code=one.exit_code if one.state == ENDED else None,
-        why=one.why,
+        why=_why(one),
         rate=one.samples_per_s if recent is None else recent,
         unit=one.unit,
         share=one.device_share,
@@ -82,6 +83,13 @@ def _row(one: Proc, state: RunState) -> ShareRow:
         host_memory=one.host_memory,
         log=_typed(one.log),
     )
+
+
+def _why(one: Proc) -> str:
+    """Return what is known of its end: of one that failed also the last line that it has written."""
+    failed = one.state == ENDED and one.exit_code not in {None, 0} and bool(one.log)
+    last = "".join(last_words(Path(one.log), 1)) if failed else ""
+    return " · ".join(filter(None, (one.why, last if last not in one.why else "")))
 
 
 def _typed(log: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gputune import figures
 from gputune.errors import BadUsage, GputuneError
 from gputune.finding import Finding, Speedup
 from gputune.hygiene import clean
@@ -130,7 +131,7 @@ def _pairs(effort: Effort, first: Make, second: Make, *, rests: bool = False) ->
         both = [(first, before), (second, after)]
         for make, into in both if rests or number % 2 == 0 else reversed(both):
             trial = make()
-            effort.tell(f"{trial.variant}: {trial.pace.rate:.4g} {trial.pace.unit}")
+            effort.tell(f"{trial.variant}: {figures.number(trial.pace.rate)} {trial.pace.unit}")
             into.append(trial)
     return before, after
 

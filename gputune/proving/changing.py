@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gputune import figures
 from gputune.errors import GputuneError
 from gputune.features import Features, Loader
 from gputune.finding import Finding, Setting, Speedup
@@ -139,7 +140,7 @@ def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
         for variant in (AS_IT_IS, CHANGED) if len(before) % 2 == 0 else (CHANGED, AS_IT_IS):
             changed = variant == CHANGED
             trial = trials.run(plan, variant, rules=rules if changed else ())
-            effort.tell(f"{variant}: {trial.pace.rate:.4g} {trial.pace.unit}")
+            effort.tell(f"{variant}: {figures.number(trial.pace.rate)} {trial.pace.unit}")
             (after if changed else before).append(trial)
             if changed:
                 _check(trial, finding)

@@ -3,7 +3,7 @@
 Numbers are cheap and judging is not, so they are written on every beat and judged where something is new: once there
 are batches enough, when the shares of the loop or its pace have changed, and when the loop is four times as old. All of
 it together takes 0.3 s of CPU, and beyond that 0.05 % of a core, however long the run. A judgement that has taken more
-delays the next one (by a minute at the most, unless it has taken 0.3 s alone), the next writing by half a minute at the
+delays the next one (by a minute at the most, unless that were dear), the next writing by half a minute at the
 most, and what became of a tuning not at all. What was concluded is held against the run each time: where nothing has
 changed it is as good as new, and dated so.
 """
@@ -39,7 +39,8 @@ EARLY = 0.1  # likewise, before anything was judged: the first verdict is not to
 SOON = 0.4  # s between two writings until then
 EXPECTED = 20.0  # s of the loop within which a first verdict is likely
 SLOWEST = 30.0  # s between two writings at the most
-OLDEST = 60.0  # s: what was concluded of a run that has changed since is no older
+OLDEST = 60.0  # s: what was concluded of a run that has changed since is no older ...
+DEAREST = 0.01  # of a core: ... unless that took more, as on a machine that is busy with other things
 OLDER = 4.0  # times as old, and a loop is judged again though nothing seems new
 CHANGED = 0.05  # of the loop, or of its pace: a smaller change makes no other verdict
 KEPT = 4  # earlier moments: with the pace above two lie in the last minute at the most
@@ -183,7 +184,9 @@ class Living:
         if before is None:
             return self._may("judge", age)
         if differ(before.shape, shape(part)):
-            return self._may("judge", age) or (self._due >= before.held + OLDEST and self._cost["judge"] <= FIRST)
+            return self._may("judge", age) or (
+                self._due >= before.held + OLDEST and self._cost["judge"] <= DEAREST * OLDEST
+            )
         before.held = age
         return age - began >= OLDER * (before.at - began) and self._may("judge", age)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gputune.figures import number
 from gputune.packed import Packed, ProcRow
 from gputune.sharing import host
 from gputune.sharing.course import Course
@@ -73,8 +74,8 @@ def verdict(alone: Pace | None, best: Kept | None, gain: float | None, limit: st
     """Return in words what all did together, and whether that paid; nothing where it was not measured."""
     if best is None:
         return "" if has_card else "there is no GPU here: they ran on the CPUs"
-    both = f"{best.copies} at once did {best.pace.rate:.4g} {best.pace.unit}"
-    parts = [both if alone is None or gain is None else f"{both}, one alone {alone.rate:.4g}: x{gain:.2f}"]
+    both = f"{best.copies} at once did {number(best.pace.rate)} {best.pace.unit}"
+    parts = [both if alone is None or gain is None else f"{both}, one alone {number(alone.rate)}: x{gain:.2f}"]
     if gain is not None and best.copies > 1:
         if gain < LOSES:
             parts.append("that does not pay: one after the other is faster")

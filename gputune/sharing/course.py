@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from gputune.figures import size
+from gputune.figures import number, size
 from gputune.sharing import fitting, host
 from gputune.sharing.climb import Climb
 from gputune.sharing.crew import Crew
@@ -318,7 +318,7 @@ class Course:
         late = time.monotonic() - max(member.resumed for member in active) > max(PATIENCE_S, 4 * self._spec.trial)
         pace = self._window.together() if self._window.enough(self._spec.trial) else None
         if pace is not None:
-            self._note(f"{len(active)} at once do {pace.rate:.4g} {pace.unit}")
+            self._note(f"{len(active)} at once do {number(pace.rate)} {pace.unit}")
             following = climb.following(len(active), pace.rate)
             if following is not None:
                 self._try(following)

@@ -30,6 +30,16 @@ def test_while_they_run_the_last_seconds_count() -> None:
     assert (third.pid, third.state, third.rate) == (None, "waiting", None)
 
 
+def test_of_a_copy_that_failed_its_last_line_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "process1.log"
+    log.write_text("epoch 1\nRuntimeError: out of luck\n")
+    failed = Proc(index=0, pid=1, exit_code=1, log=str(log), samples_per_s=None)
+    killed = Proc(index=1, pid=2, exit_code=-9, log=str(log), samples_per_s=None, why="no heartbeat")
+    fine = Proc(index=2, pid=3, exit_code=0, log=str(log), samples_per_s=None)
+    told = [row.why for row in packs.rows(packed(procs=[failed, killed, fine]), "live")]
+    assert told == ["RuntimeError: out of luck", "no heartbeat · RuntimeError: out of luck", ""]
+
+
 def test_of_a_launcher_that_was_killed_it_is_not_known_how_they_are() -> None:
     first, second, _ = packs.rows(packed(), "broken")
     assert (first.state, first.rate) == ("unknown", 80.0)

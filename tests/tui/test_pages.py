@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from gputune.document import LedgerRow, Settings, SpeedupRow, TriedRow, Tuned
-from gputune.scene import NetRow, TaskRow, Update
+from gputune.document import ErrorRow, LedgerRow, Settings, SpeedupRow, TriedRow, Tuned
+from gputune.scene import NetRow, Node, ShareRow, TaskRow, Update
 from gputune.tui.lines import Look, Page
 from gputune.tui.pages.finding import finding_page
 from gputune.tui.pages.keys import keys_page
@@ -212,7 +212,7 @@ def test_a_share_says_who_runs_how_they_end_and_what_they_do_together(run: Make,
     )
     shown = run(procs=rows, verdict=None, state="live", packed="3 at once did 160 samples/s")
     lines = text(share_page(shown, Look(100, 24)))
-    for told in ("3 processes", "80.0 samples/s together", "1 ended", "1 failed", "signal 9", "out of memory"):
+    for told in ("3 processes", "80.0 samples/s together", "1 ended", "1 failed", "SIGKILL", "out of memory"):
         assert told in lines
     for told in ("running", "waiting", "fold1", "1.86G", "3 at once did 160 samples/s", "pace in samples/s"):
         assert told in lines
@@ -286,8 +286,8 @@ def test_what_was_tuned_stands_below_the_loaders(run: Make, verdict: Make) -> No
     below = shown[shown.index(" LOADER ") :]
     assert " num_workers=4 prefetch_factor=2 serves at train.py:41 since 0:42: ×3.8 (3.7–3.9) the script's own" in below
     assert " other random numbers" in below
-    assert "       4        2     no     2.21k     2.18k (2.15k–2.20k)  serves\n" in below
-    assert "       8        2     no     2.30k failed: its workers cannot be started" in below
+    assert "       4        2     no     2,210     2,180 (2,150–2,200)  serves\n" in below
+    assert "       8        2     no     2,300 failed: its workers cannot be started" in below
 
 
 @pytest.mark.parametrize(
@@ -313,3 +313,33 @@ def test_how_a_tuning_stands_is_said(run: Make, verdict: Make, state: str, live:
 
 def test_a_run_that_was_not_to_be_tuned_says_nothing_of_it(run: Make) -> None:
     assert "TUN" not in text(run_page(run(), Look(100, 24)))
+
+
+def test_a_run_that_failed_says_so_first_with_its_last_lines_and_its_log(run: Make, verdict: Make) -> None:
+    error = ErrorRow(
+        pid=7, rank=None, what="RuntimeError: the disk is full", where="train.py:22", trained=True, others=0
+    )
+    failed = run(exit_code=1, log="runs/run.log", last=("Traceback", "RuntimeError: the disk is full"),
+                 verdict=verdict(exit_code=1, error=error))  # fmt: skip
+    page = run_page(failed, Look(80, 24))
+    shown = [each.text.rstrip() for each in page.head] + [page.line(k).text.rstrip() for k in range(8)]
+    assert shown[0].startswith(" train.py status 1 1:01")
+    assert shown[2:7] == [
+        " FAILED · status 1",
+        "  RuntimeError: the disk is full, at train.py:22",
+        "  | Traceback",
+        "  | RuntimeError: the disk is full",
+        "  all of its output: runs/run.log",
+    ]
+    assert page.key(4) == "copy:runs/run.log"
+    assert "RuntimeError" in text(node_page(Node(name="m8"), [failed], Look(100, 24)))
+    assert "FAILED" not in text(run_page(run(exit_code=0), Look(80, 24)))
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [(1, "status 1"), (-9, "SIGKILL"), (137, "status 137 (SIGKILL)"), (-200, "signal 200")]
+)
+def test_a_signal_is_called_by_its_name(run: Make, code: int, told: str) -> None:
+    assert told in text(run_page(run(exit_code=code), Look(120, 24)))
+    row = ShareRow(index=0, exit_code=code, why="RuntimeError: x")
+    assert (told if code < 0 else f"ended {code}")[:8] in text(share_page(run(procs=(row,)), Look(120, 24)))

@@ -169,7 +169,11 @@ def run_line(run: RunRow, look: Look) -> Line:
         (fit(f"{words.pace(rate)} smp/s", 12, ">") + "  ", ""),
     ]
     room = max(8, look.width - 54)
-    if best is not None:
+    error = run.verdict.error if run.verdict is not None else None
+    if run.exit_code:
+        said = f"{words.ending(run.exit_code)}: {error.what}" if error is not None else words.ending(run.exit_code)
+        spans.append((fit(said, room), "bad"))
+    elif best is not None:
         spans.append((fit(f"{words.times(best.speedup.likely)} {best.id}", room), "warn"))
     elif run.verdict is not None and run.verdict.abstained:
         spans.append((fit(run.verdict.abstained, room), "dim"))

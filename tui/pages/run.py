@@ -33,6 +33,7 @@ def run_page(run: RunRow, look: Look, *, cursor: float | None = None, window: bo
     lines: list[Line] = []
     if run.why:
         lines += paragraph(run.why, look.width, "bad")
+    lines += failure_lines(run, look) if cursor is None else []
     lines += ledger_lines(verdict, look, part=verdict is not run.verdict) if verdict else [_nothing_yet(run)]
     lines += [EMPTY, *finding_lines(run, verdict, look)] if verdict is not None else []
     lines += [EMPTY, *history_lines(run.history, look, run.length, cursor)]
@@ -49,22 +50,20 @@ def run_page(run: RunRow, look: Look, *, cursor: float | None = None, window: bo
 
 def head(run: RunRow, verdict: Verdict | None, look: Look, present: Present | None = None) -> Line:
     """Return what runs, and how fast: of a live run as it is now, of the stretch that the verdict is on elsewhere."""
-    role = {"live": "good", "broken": "bad"}.get(run.state, "dim")
+    role = "bad" if run.exit_code else {"live": "good", "broken": "bad"}.get(run.state, "dim")
     facts = [words.clock(run.at)]
     if present is not None:
         facts += _going(present)
     elif verdict is not None:
         facts += [f"{words.pace(verdict.samples_per_s)} samples/s"] if verdict.samples_per_s is not None else []
         facts += [f"{verdict.batches:,} batches"] if verdict.batches else []
-    if verdict is not None:
-        if verdict.device.name:
-            count = f"{verdict.device.count} × " if verdict.device.count > 1 else ""
-            read = verdict.device.coverage
-            partly = f" in {words.percent(read)} of the loop" if read is not None and read < COVERED else ""
-            facts += [f"{count}{clean(verdict.device.name, 32)} {words.percent(verdict.device.busy)} busy{partly}"]
-        facts += [f"status {verdict.exit_code}"] if verdict.exit_code else []
+    if verdict is not None and verdict.device.name:
+        count = f"{verdict.device.count} × " if verdict.device.count > 1 else ""
+        read = verdict.device.coverage
+        partly = f" in {words.percent(read)} of the loop" if read is not None and read < COVERED else ""
+        facts += [f"{count}{clean(verdict.device.name, 32)} {words.percent(verdict.device.busy)} busy{partly}"]
     told = " · ".join(facts)
-    state = f" {run.state} "
+    state = f" {words.ending(run.exit_code) if run.exit_code else run.state} "
     name = max(8, look.width - len(told) - len(state) - 4)
     return line(
         (" " + fit(run.name, min(name, max(8, len(run.name)))), "title"),
@@ -78,6 +77,28 @@ def _going(present: Present) -> list[str]:
     facts = [f"{words.pace(present.rate)} samples/s now"] if present.rate is not None else []
     facts += [f"{present.batches:,} batches"] if present.batches else []
     return facts + ([f"waits {words.percent(present.wait)}"] if present.wait is not None else [])
+
+
+def failure_lines(run: RunRow, look: Look) -> list[Line]:
+    """Return how a command failed: the error that ended it, its last lines, and where the others are."""
+    if not run.exit_code:
+        return []
+    lines = [titled(f" FAILED · {words.ending(run.exit_code)}", look.width)]
+    error = run.verdict.error if run.verdict is not None else None
+    if error is not None:
+        rank = f", on rank {error.rank}" if error.rank is not None else ""
+        where = f", at {error.where}" if error.where else ""
+        lines += paragraph(f"{error.what}{where}{rank}", look.width - 2, "bad", "  ")
+    lines += [line((f"  | {fit(text, max(8, look.width - 4))}", "dim")) for text in run.last]
+    if run.log:
+        lines.append(
+            line(
+                ("  all of its output: ", "label"),
+                (fit(run.log, max(8, look.width - 21)), "command"),
+                key=f"copy:{run.log}",
+            )
+        )
+    return [*lines, EMPTY]
 
 
 def moment(run: RunRow, look: Look, cursor: float | None, *, window: bool) -> Line:

@@ -87,5 +87,5 @@ def _state(row: ShareRow) -> tuple[str, str]:
     if row.exit_code is None:
         return row.state, STATES.get(row.state, "")
     if row.exit_code < 0:
-        return f"signal {-row.exit_code}", "bad"
+        return words.ending(row.exit_code), "bad"
     return f"ended {row.exit_code}", "bad" if row.exit_code else "dim"
