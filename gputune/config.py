@@ -35,10 +35,10 @@ LOADERS = "loader"  # a list of tables for `gputune run`, no option of a command
 FILE = "gputune.config"  # the key of click's `meta` under which the file's path is kept
 UNKNOWN = "gputune.unknown"  # and what of it nobody knows, for a command that speaks later
 PROJECT = (".git", ".hg", SHARED, "setup.py")  # what the top folder of a project has
-# Options that start a program, say whom to trust, or are written to: a file in $HOME or / is not asked about these.
+# Options that start a program, say whom to trust or tell, or are written to: files in $HOME or / are not asked
 OWN_ONLY = frozenset({
     "python", "remote", "hosts", "jobs", "ray", "credentials", "json", "json_file", "out", "write", "csv_file",
-    "html", "log_dir", "keep", "announce", "state", "socket", "may_write",
+    "html", "log_dir", "keep", "announce", "state", "socket", "may_write", "export", "to", "metrics",
 })  # fmt: skip
 LARGEST = 1 << 20  # B of such a file
 HINT = "mend that line, or move the file away"

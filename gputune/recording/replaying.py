@@ -2,7 +2,7 @@
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
@@ -77,10 +77,13 @@ def segments(folder: Folder, lost: Lost = None) -> Iterator[Segment]:
         yield read_segment(folder, segment, lost)
 
 
-def read_segment(folder: Folder, segment: int, lost: Lost = None) -> Segment:
-    """Return one segment, as frames where it still is. What cannot be read is in `lost`; else Damaged is raised."""
+def read_segment(folder: Folder, segment: int, lost: Lost = None, only: Container[str] = TABLES) -> Segment:
+    """Return one segment, as frames where it still is. What cannot be read is in `lost`; else Damaged is raised.
+
+    As Parquet it has `only` these tables: what is not asked for is not read.
+    """
     found = frames(folder, segment, lost)
-    return Parts(segment, dict(_decoded(folder, segment, lost))) if found is None else found
+    return Parts(segment, dict(_decoded(folder, segment, lost, only))) if found is None else found
 
 
 def frames(folder: Folder, segment: int, lost: Lost = None) -> tables.Raw | None:
@@ -99,8 +102,10 @@ def frames(folder: Folder, segment: int, lost: Lost = None) -> tables.Raw | None
     return found
 
 
-def _decoded(folder: Folder, segment: int, lost: Lost) -> Iterator[tuple[str, pa.Table]]:
+def _decoded(folder: Folder, segment: int, lost: Lost, only: Container[str]) -> Iterator[tuple[str, pa.Table]]:
     for name in folder.parts().get(segment, ()):
+        if name not in only:
+            continue
         file = part_name(name, segment)
         table = tried(lost, file, partial(_one, folder, name, file), None)
         if table is not None:

@@ -1,0 +1,144 @@
+"""A recording table by table, of a stretch of time or of all of it: for whoever keeps it in another form.
+
+A segment is in memory at a time, and of it only the tables that are asked for. Times are µs of Unix time. A file that
+cannot be read is left out and put down in `lost`.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gputune.recording import tables
+from gputune.recording.about import offset, read
+from gputune.recording.encoding import declared
+from gputune.recording.folder import Folder, frames_name, part_name
+from gputune.recording.keeping import declarations
+from gputune.recording.replaying import read_segment, tried
+from gputune.sample import Metric
+
+Row: TypeAlias = dict[str, Any]  # a row of any table, by its columns
+LASTS = {"batches": "wait", "fetches": "seconds", "spans": "seconds", "steps": "seconds"}  # s, from a row's time on
+
+
+class Stretch(NamedTuple):
+    """From when and until when, µs of Unix time."""
+
+    since: int
+    until: int
+
+
+class Piece(NamedTuple):
+    """What a segment holds: tables by name, and what the columns of its samples are."""
+
+    tables: Mapping[str, "pa.Table"]
+    metrics: Mapping[str, Metric]
+
+
+def pieces(folder: Path, only: Collection[str], lost: dict[str, str]) -> Iterator[Piece]:
+    """Yield the segments of the run in their order. Raises NotARun and NewerRun."""
+    clocks = offset(read(folder))
+    with Folder(folder) as opened:
+        for number in sorted({*opened.frames(), *opened.parts()}):
+            yield _piece(opened, number, clocks, only, lost)
+
+
+def _piece(folder: Folder, number: int, clocks: int, only: Collection[str], lost: dict[str, str]) -> Piece:
+    segment = read_segment(folder, number, lost, only)
+    if isinstance(segment, tables.Raw):
+        nothing: dict[str, pa.Table] = {}
+        kept = tried(lost, frames_name(number), partial(tables.kept, segment, clocks), nothing)
+        found = {name: table for name, table in kept.items() if name in only}
+        return Piece(found, _metrics(dict(tables.names(segment))))
+    said = segment.tables["samples"].schema.metadata if "samples" in segment.tables else None
+    metrics: dict[str, Metric] = {}
+    return Piece(
+        segment.tables, tried(lost, part_name("samples", number), lambda: _metrics(declarations(said)), metrics)
+    )
+
+
+def _metrics(said: Mapping[str, str]) -> dict[str, Metric]:
+    return {name: declared(about)[0] for name, about in said.items()}
+
+
+def within(piece: Piece, stretch: Stretch, kinds: Collection[int] | None = None) -> dict[str, list[Row]]:
+    """Return the rows of a segment that lie at least partly in a stretch; `t` of each is its time.
+
+    `kinds`: of `events` only those.
+    """
+    found = {}
+    for name, table in piece.tables.items():
+        chosen = among(table, name, stretch)
+        if name == "events" and kinds is not None:
+            chosen = chosen.filter(pc.is_in(chosen["kind"], value_set=pa.array(list(kinds), pa.int32())))
+        found[name] = _plain(chosen)
+    return found
+
+
+def _plain(table: pa.Table) -> list[Row]:
+    timed = table.append_column("t", moments(table)).drop_columns(
+        [n for n in ("time", "us") if n in table.column_names]
+    )
+    return list(timed.to_pylist())
+
+
+def among(table: pa.Table, name: str, stretch: Stretch) -> pa.Table:
+    """Return the rows of a table of this name that lie at least partly in a stretch."""
+    t = moments(table)
+    return table.filter(pc.and_(pc.less(t, stretch.until), pc.greater_equal(_ends(table, name), stretch.since)))
+
+
+def _ends(table: pa.Table, name: str) -> pa.ChunkedArray:
+    t = moments(table)
+    if name not in LASTS:
+        return t
+    return pc.add(t, pc.multiply(table[LASTS[name]].fill_null(0.0), 1e6).cast(pa.int64(), safe=False))
+
+
+def moments(table: pa.Table) -> pa.ChunkedArray:
+    """Return the times of the rows of a table of any kind, µs."""
+    stamp = table["time"].cast(tables.US).cast(pa.int64())
+    return pc.add(stamp, table["us"].cast(pa.int64())) if "us" in table.column_names else stamp
+
+
+def column(folder: Path, name: str, lost: dict[str, str]) -> Iterator[tuple[int, float]]:
+    """Yield the readings of one column of `samples`, with their times."""
+    for piece in pieces(folder, ("samples",), lost):
+        table = piece.tables.get("samples")
+        if table is not None and name in table.column_names:
+            chosen = table.select(["time", name]).filter(pc.is_valid(table[name]))
+            yield from zip(moments(chosen).to_pylist(), chosen[name].to_pylist(), strict=True)
+
+
+def made_before(folder: Path, since: Mapping[int, int], until: int, lost: dict[str, str]) -> Counter[int]:
+    """Return how many batches processes had made before `until`, of those begun from `since[process]` on."""
+    found: Counter[int] = Counter()
+    if not since:
+        return found
+    for piece in pieces(folder, ("fetches",), lost):
+        table = piece.tables.get("fetches")
+        if table is None or not len(table):
+            continue
+        place = pc.index_in(table["process"], value_set=pa.array(list(since), pa.int32()))
+        begins = pa.array(list(since.values()), pa.int64()).take(place)
+        counts = pc.and_(pc.greater_equal(moments(table), begins), pc.less(_ends(table, "fetches"), until))
+        mine = table.filter(counts)  # null, of processes that are not asked about, is no
+        for each in pc.value_counts(mine["process"]).to_pylist():
+            found[each["values"]] += each["counts"]
+    return found
+
+
+def span(folder: Path, lost: dict[str, str]) -> tuple[int, int] | None:
+    """Return the times of the first and the last tick; None where there is none."""
+    first = last = None
+    for piece in pieces(folder, ("samples",), lost):
+        table = piece.tables.get("samples")
+        if table is not None and len(table):
+            both = pc.min_max(moments(table)).as_py()
+            first = both["min"] if first is None else min(first, both["min"])
+            last = both["max"] if last is None else max(last, both["max"])
+    return None if first is None or last is None else (first, last)
