@@ -78,9 +78,9 @@ def test_every_advisor_is_documented(name: str) -> None:
     assert f"`{name.replace('_', '-')}`" in (ROOT / "docs" / "findings.md").read_text()
 
 
-@pytest.mark.parametrize("room", ["probes", "advisors", "commands"])
+@pytest.mark.parametrize("room", ["probes", "advisors", "commands", "exporters"])
 def test_every_member_of_a_room_is_tested(room: str) -> None:
-    folder = ROOT / "gputune" / room if room == "commands" else ROOT / room
+    folder = ROOT / room if room in ROOMS else ROOT / "gputune" / room
     tests = {file.stem for file in (ROOT / "tests").rglob("test_*.py")}
     tests |= {f"test_{file.parent.name}" for file in (ROOT / "tests").glob("*/test_*.py")}  # tests/watch/ is many files
     assert [name for name in members(folder) if f"test_{name}" not in tests] == []

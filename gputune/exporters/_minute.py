@@ -1,33 +1,32 @@
 """Which minute of a run is looked at where nobody says: the one in which its training waited most for batches."""
 
-from collections import deque
-from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
-MINUTE = 60_000_000  # µs
-LONGEST = 5_000_000  # µs that a reading counts for at the most, as in docs/architecture.md
+from gputune import recording
+
+MINUTE = 60  # s
+WAIT = "loader.wait"  # read once a second
 
 
 class Worst(NamedTuple):
-    """A minute: when it begins (µs), and how much of it was waited (s, the mean of the training processes)."""
+    """A minute: when it begins, s after the run's start, and how much of it was waited (s, mean of the processes)."""
 
-    begins: int
+    begins: float
     waited: float
 
 
-def worst(readings: Iterable[tuple[int, float]]) -> Worst | None:
-    """Return the minute with most waiting; None where nobody waited. `readings`: the share since the one before."""
-    held: deque[tuple[int, int, float]] = deque()  # from and to, µs, and the share
-    total, best, before = 0.0, None, None
-    for t, share in readings:
-        since = t - LONGEST if before is None else max(before, t - LONGEST)
-        before = t
-        held.append((since, t, share))
-        total += (t - since) * share
-        while held[0][1] <= t - MINUTE:
-            begun, ended, old = held.popleft()
-            total -= (ended - begun) * old
-        waited = total / 1e6
-        if waited > 0 and (best is None or waited > best.waited):
-            best = Worst(held[0][0], waited)
-    return best
+def worst(folder: Path, length: float, lost: dict[str, str]) -> Worst | None:
+    """Return the minute with most waiting of a run that lasted so long; None where nobody waited."""
+    found = recording.series(folder, [WAIT], max(1, round(length)), lost=lost)
+    if WAIT not in found.columns:
+        return None
+    shares = [share or 0.0 for share in found.columns[WAIT].mean]
+    many = max(1, round(MINUTE / found.step))
+    waited = sum(shares[:many])
+    best, place = waited, 0
+    for end in range(many, len(shares)):
+        waited += shares[end] - shares[end - many]
+        if waited > best:
+            best, place = waited, end - many + 1
+    return Worst(found.times[place], best * found.step) if best > 0 else None

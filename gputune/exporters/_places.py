@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from gputune import opening, replacing
-from gputune.errors import GputuneError
+from gputune.errors import BadUsage, GputuneError
 from gputune.exporters import Wish
 from gputune.launch import job
+from gputune.recording import stretch
 from gputune.recording.about import NotARun
 from gputune.recording.folder import Folder
+from gputune.recording.stretch import US, Stretch
 
 
 def seats(run: Path) -> list[Path]:
@@ -18,6 +20,34 @@ def seats(run: Path) -> list[Path]:
     if not found:
         raise NotARun(run, "no rank has recorded anything")
     return found
+
+
+def lasted(wish: Wish, lost: dict[str, str]) -> Stretch:
+    """Return from when to when the run goes, so far, in all its recordings."""
+    found = [stretch.lasted(seat, lost) for seat in seats(wish.run)]
+    return Stretch(min(each.since for each in found), max(each.until for each in found))
+
+
+def empty(wish: Wish, lost: dict[str, str]) -> GputuneError:
+    """Return what is to be said where there is nothing to be exported."""
+    hint = "it ended before anything was read, has just begun, or was not recorded at that time"
+    file, why = next(iter(lost.items()), ("", ""))
+    return GputuneError(
+        f"`{wish.typed}` holds no readings{f': `{file}` is damaged ({why})' if file else ''}", hint=hint
+    )
+
+
+def asked(wish: Wish, whole: Stretch, least: float) -> Stretch:
+    """Return the stretch of time that was asked for; where one end was, it has `least` seconds. Raises BadUsage."""
+    since, until = wish.since, wish.until
+    if since is not None and since * US >= whole.until - whole.since:
+        says = (
+            f"`--from {since:g}` lies behind the end of the run, which lasted {(whole.until - whole.since) / US:.1f} s"
+        )
+        raise BadUsage(says, hint=f"`gputune export {wish.typed} --to …` without it takes what is there")
+    begin = max(0.0, (until or 0.0) - least) if since is None else since
+    end = begin + least if until is None else until
+    return Stretch(whole.since + round(begin * US), min(whole.until, whole.since + round(end * US)))
 
 
 def keep(wish: Wish, name: str, data: bytes) -> Path:
@@ -31,7 +61,12 @@ def keep(wish: Wish, name: str, data: bytes) -> Path:
         with Folder(wish.run) as folder:
             folder.write(name, data)
     except OSError as error:
-        owner = opening.whose(wish.run)
-        says = f"`{wish.typed}` cannot be written{f', it is {owner}s' if owner else ''}: {error.strerror or error}"
-        raise GputuneError(says, hint="name a place of your own with `--out`") from None
+        raise refused(wish, error) from None
     return Path(wish.typed, name)
+
+
+def refused(wish: Wish, error: OSError) -> GputuneError:
+    """Return what is to be said where an export cannot be written."""
+    place, owner = wish.out or wish.typed, "" if wish.out else opening.whose(wish.run)
+    says = f"`{place}` cannot be written{f', it is {owner}s' if owner else ''}: {error.strerror or error}"
+    return GputuneError(says, hint="look at the disk that it is on, or name another place with `--out`")

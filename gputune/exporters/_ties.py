@@ -95,8 +95,9 @@ class Known:
 def known(folder: Path, until: int, lost: dict[str, str]) -> Known:
     """Return what is said of the run's processes before `until` (µs)."""
     found = Known()
-    for piece in stretch.pieces(folder, ("notes", "events"), lost):
-        found.take(stretch.within(piece, Stretch(0, until), KINDS))
+    before = Stretch(0, until)
+    for piece in stretch.pieces(folder, ("notes", "events"), before, lost):
+        found.take(stretch.within(piece, before, KINDS))
     return found
 
 

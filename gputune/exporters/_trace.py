@@ -14,8 +14,8 @@ from gputune.exporters import _ties
 from gputune.exporters._tracks import MACHINE, Event, Tracks, counter, flow, lasting, moment
 from gputune.hygiene import clean
 from gputune.recording import stretch
-from gputune.recording.about import offset, read
-from gputune.recording.stretch import Row, Stretch
+from gputune.recording.about import read
+from gputune.recording.stretch import US, Row, Stretch
 from gputune.sample import Metric
 
 TABLES = ("batches", "fetches", "spans", "steps", "gaps", "samples")
@@ -37,7 +37,8 @@ class Seat:
         self.folder = folder
         self.lost = lost
         self._story = read(folder)
-        self.start = (_number(self._story.get("started")) + offset(self._story)) // 1000  # µs of Unix time
+        self.start, ended = stretch.lasted(folder, lost)  # µs of Unix time
+        self.length = (ended - self.start) / US  # s
         self._half: dict[_ties.Made, tuple[bool, _Half]] = {}
 
     def events(self, tracks: Tracks, start: int, chosen: Stretch) -> Iterator[list[Event]]:
@@ -46,7 +47,7 @@ class Seat:
         self._about = _ties.known(self.folder, chosen.until, self.lost)
         self._ties = _ties.Ties(self.folder, self._about, chosen.since, self.lost, self._gone())
         last: dict[str, tuple[int, float]] = {}
-        for piece in stretch.pieces(self.folder, TABLES, self.lost):
+        for piece in stretch.pieces(self.folder, TABLES, chosen, self.lost):
             found = stretch.within(piece, chosen)
             events = [event for name in TABLES[:-1] for row in found.get(name, ()) for event in self._of(name, row)]
             events += self._samples(found.get("samples", []), piece.metrics, last)
@@ -172,7 +173,3 @@ class Seat:
 
 def _label(name: str, metric: Metric) -> str:
     return f"{clean(name)} ({metric.unit}{'/s' if metric.kind == 'counter' else ''})"
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -29,16 +29,16 @@ class Column(NamedTuple):
     unit: str
 
 
-def metrics(folder: Path, lost: dict[str, str]) -> dict[str, Metric]:
-    """Return what the columns of `samples` are, in their order."""
+def metrics(folder: Path, chosen: Stretch, lost: dict[str, str]) -> dict[str, Metric]:
+    """Return what the columns of `samples` are in a stretch of time, in their order."""
     found: dict[str, Metric] = {}
-    for piece in stretch.pieces(folder, ("samples",), lost):
+    for piece in stretch.pieces(folder, ("samples",), chosen, lost):
         found.update(piece.metrics)
     return found
 
 
 def write(folder: Path, chosen: Stretch, known: dict[str, Metric], make: Open, lost: dict[str, str]) -> list[Column]:
-    """Write the tables that have rows in a stretch of time, each into a file that `make` opens; return their columns."""
+    """Write the tables that have rows in a stretch of time, each where `make` opens a file; return their columns."""
     writers: dict[str, csv.CSVWriter] = {}
     columns: list[Column] = []
     with ExitStack() as stack:
@@ -57,7 +57,7 @@ def write(folder: Path, chosen: Stretch, known: dict[str, Metric], make: Open, l
 def _parts(
     folder: Path, name: str, chosen: Stretch, known: dict[str, Metric], lost: dict[str, str]
 ) -> Iterator[pa.Table]:
-    for piece in stretch.pieces(folder, (name,), lost):
+    for piece in stretch.pieces(folder, (name,), chosen, lost):
         table = piece.tables.get(name)
         part = None if table is None else stretch.among(table, name, chosen)
         if part is not None and len(part):

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gputune.recording import tables
-from gputune.recording.about import offset, read
+from gputune.recording.about import read
+from gputune.recording.drawing import Run
 from gputune.recording.encoding import declared
 from gputune.recording.folder import Folder, frames_name, part_name
 from gputune.recording.keeping import declarations
@@ -22,6 +23,7 @@ from gputune.recording.replaying import read_segment, tried
 from gputune.sample import Metric
 
 Row: TypeAlias = dict[str, Any]  # a row of any table, by its columns
+US = 1_000_000  # µs in a second
 LASTS = {"batches": "wait", "fetches": "seconds", "spans": "seconds", "steps": "seconds"}  # s, from a row's time on
 
 
@@ -39,26 +41,38 @@ class Piece(NamedTuple):
     metrics: Mapping[str, Metric]
 
 
-def pieces(folder: Path, only: Collection[str], lost: dict[str, str]) -> Iterator[Piece]:
-    """Yield the segments of the run in their order. Raises NotARun and NewerRun."""
-    clocks = offset(read(folder))
+def lasted(folder: Path, lost: dict[str, str]) -> Stretch:
+    """Return from when to when a run goes, so far. Raises NotARun and NewerRun."""
+    story = read(folder)
     with Folder(folder) as opened:
-        for number in sorted({*opened.frames(), *opened.parts()}):
-            yield _piece(opened, number, clocks, only, lost)
+        run = Run(opened, story, lost)
+        return Stretch(run.start, max(run.start, run.end))
+
+
+def pieces(folder: Path, only: Collection[str], stretch: Stretch, lost: dict[str, str]) -> Iterator[Piece]:
+    """Yield the segments that hold anything of a stretch, in their order. Raises NotARun and NewerRun."""
+    story = read(folder)
+    with Folder(folder) as opened:
+        run = Run(opened, story, lost)
+        for number in run.segments:
+            first, last = run.edges(number)
+            if not 0 < last < stretch.since:
+                yield _piece(opened, number, run.clocks, only, lost)
+            if first > stretch.until:  # a row lies where it ended
+                return
 
 
 def _piece(folder: Folder, number: int, clocks: int, only: Collection[str], lost: dict[str, str]) -> Piece:
     segment = read_segment(folder, number, lost, only)
+    metrics: dict[str, Metric] = {}
     if isinstance(segment, tables.Raw):
         nothing: dict[str, pa.Table] = {}
         kept = tried(lost, frames_name(number), partial(tables.kept, segment, clocks), nothing)
         found = {name: table for name, table in kept.items() if name in only}
         return Piece(found, _metrics(dict(tables.names(segment))))
     said = segment.tables["samples"].schema.metadata if "samples" in segment.tables else None
-    metrics: dict[str, Metric] = {}
-    return Piece(
-        segment.tables, tried(lost, part_name("samples", number), lambda: _metrics(declarations(said)), metrics)
-    )
+    metrics = tried(lost, part_name("samples", number), lambda: _metrics(declarations(said)), metrics)
+    return Piece(segment.tables, metrics)
 
 
 def _metrics(said: Mapping[str, str]) -> dict[str, Metric]:
@@ -80,10 +94,8 @@ def within(piece: Piece, stretch: Stretch, kinds: Collection[int] | None = None)
 
 
 def _plain(table: pa.Table) -> list[Row]:
-    timed = table.append_column("t", moments(table)).drop_columns(
-        [n for n in ("time", "us") if n in table.column_names]
-    )
-    return list(timed.to_pylist())
+    kept = [name for name in table.column_names if name not in {"time", "us"}]
+    return list(table.select(kept).append_column("t", moments(table)).to_pylist())
 
 
 def among(table: pa.Table, name: str, stretch: Stretch) -> pa.Table:
@@ -96,7 +108,7 @@ def _ends(table: pa.Table, name: str) -> pa.ChunkedArray:
     t = moments(table)
     if name not in LASTS:
         return t
-    return pc.add(t, pc.multiply(table[LASTS[name]].fill_null(0.0), 1e6).cast(pa.int64(), safe=False))
+    return pc.add(t, pc.multiply(table[LASTS[name]].fill_null(0.0), float(US)).cast(pa.int64(), safe=False))
 
 
 def moments(table: pa.Table) -> pa.ChunkedArray:
@@ -105,21 +117,12 @@ def moments(table: pa.Table) -> pa.ChunkedArray:
     return pc.add(stamp, table["us"].cast(pa.int64())) if "us" in table.column_names else stamp
 
 
-def column(folder: Path, name: str, lost: dict[str, str]) -> Iterator[tuple[int, float]]:
-    """Yield the readings of one column of `samples`, with their times."""
-    for piece in pieces(folder, ("samples",), lost):
-        table = piece.tables.get("samples")
-        if table is not None and name in table.column_names:
-            chosen = table.select(["time", name]).filter(pc.is_valid(table[name]))
-            yield from zip(moments(chosen).to_pylist(), chosen[name].to_pylist(), strict=True)
-
-
 def made_before(folder: Path, since: Mapping[int, int], until: int, lost: dict[str, str]) -> Counter[int]:
     """Return how many batches processes had made before `until`, of those begun from `since[process]` on."""
     found: Counter[int] = Counter()
     if not since:
         return found
-    for piece in pieces(folder, ("fetches",), lost):
+    for piece in pieces(folder, ("fetches",), Stretch(min(since.values()), until), lost):
         table = piece.tables.get("fetches")
         if table is None or not len(table):
             continue
@@ -130,15 +133,3 @@ def made_before(folder: Path, since: Mapping[int, int], until: int, lost: dict[s
         for each in pc.value_counts(mine["process"]).to_pylist():
             found[each["values"]] += each["counts"]
     return found
-
-
-def span(folder: Path, lost: dict[str, str]) -> tuple[int, int] | None:
-    """Return the times of the first and the last tick; None where there is none."""
-    first = last = None
-    for piece in pieces(folder, ("samples",), lost):
-        table = piece.tables.get("samples")
-        if table is not None and len(table):
-            both = pc.min_max(moments(table)).as_py()
-            first = both["min"] if first is None else min(first, both["min"])
-            last = both["max"] if last is None else max(last, both["max"])
-    return None if first is None or last is None else (first, last)

@@ -1,0 +1,119 @@
+"""A made-up run of two workers whose training waits for batches in one part of it, and a command line to export it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gputune.events import Event, Kind, Record, SpanCode
+from gputune.recording import Recording
+from gputune.sample import Guest, Metric, Note, Reading, Sample, now
+
+MS = 1_000_000
+BEGAN = 5_000_000 * MS
+EVERY = 200 * MS  # between batches
+WAIT = Metric("loader.wait", "ratio", "Share of the last second that training processes spent in next(), their mean.")
+POWER = Metric("gpu.power", "W", "Power draw.", per="gpu")
+ENERGY = Metric("gpu.energy", "J", "Energy since boot.", kind="counter", per="gpu")
+WORKERS = (11, 12)  # pids; they are processes 1 and 2
+LOADER = {"n": "loader", "id": 1, "where": "train.py:9", "num_workers": 2, "prefetch_factor": 2, "in_order": True}
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def people() -> list[Reading]:
+    """Return the processes of the run, and its only pass over its only loader."""
+    found: list[Reading] = [
+        Guest(0, 10, 1, BEGAN, 0, "main", "ring"),
+        Note(0, {"n": "process", "rank": 3, "world_size": 4}),
+        Note(0, LOADER),  # type: ignore[arg-type] # mypy does not see that these values are Json
+        Note(0, {"n": "site", "id": 1, "where": "train.py:30", "what": "torch.save"}),
+        Event(0, Record(Kind.ITERATOR, 0, BEGAN, BEGAN + MS, 1, 1, 0, 1, 2)),
+    ]
+    for number, pid in enumerate(WORKERS):
+        found += [
+            Guest(1 + number, pid, 10, BEGAN, 0, "worker", "ring"),
+            Note(1 + number, {"n": "worker", "worker_id": number, "num_workers": 2}),
+            Event(0, Record(Kind.MEMBER, 0, BEGAN, BEGAN + MS, 1, pid, 0, 0, number)),
+        ]
+    return found
+
+
+def batch(k: int, wait: int) -> list[Reading]:
+    """Return the making of batch k, and the next() that returns it at (k + 1) * 200 ms after the begin."""
+    at = BEGAN + (k + 1) * EVERY
+    return [
+        Event(1 + k % 2, Record(Kind.FETCH, 0, at - 150 * MS, at - 10 * MS, 9 * MS, -1, 4 * MS, 4096, 16)),
+        Event(0, Record(Kind.BATCH, 0, at - wait, at, 1, k, 0, 0, 16)),
+        Event(0, Record(Kind.BACKWARD, 0, at + 5 * MS, at + 25 * MS, 0, 0, 0, 0, 0)),
+        Event(0, Record(Kind.STEP, 0, at + 30 * MS, at + 30 * MS, 1, 0, 0, 0, 0)),
+    ]
+
+
+def seconds(count: int, slow: range) -> Iterator[list[Reading]]:
+    """Yield the readings of each second; in the `slow` ones the training waits for half of the time."""
+    yield people()
+    for second in range(count):
+        waits = 100 * MS if second in slow else 2 * MS
+        end = BEGAN + (second + 1) * 1000 * MS
+        found = [reading for k in range(second * 5, second * 5 + 5) for reading in batch(k, waits)]
+        if second == 1:
+            save = Record(Kind.SPAN, SpanCode.CHECKPOINT, end - 160 * MS, end - 140 * MS, 1, 0, 0, 0, 0)
+            found.append(Event(0, save))
+        found += [
+            Sample(WAIT, end, waits * 5 / 1e9),
+            Sample(POWER, end, 250.0, "0"),
+            Sample(ENERGY, end, 70 * second, "0"),
+        ]
+        yield found
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Callable[..., tuple[Recording, Path]]:
+    """Make a recording of so many seconds that goes on."""
+
+    def make(count: int = 5, slow: range = range(0), name: str = "run", **more: object) -> tuple[Recording, Path]:
+        about = {"command": ["python", "train.py"], "started": BEGAN, "pid": 10, **more}
+        recording = Recording.create(tmp_path / name, about, max_size=1 << 24)  # type: ignore[arg-type] # as above
+        begun = now()
+        for number, readings in enumerate(seconds(count, slow)):
+            recording.take(readings)
+            recording.beat(begun + (number + 1) * 1000 * MS)
+        return recording, tmp_path / name
+
+    return make
+
+
+@pytest.fixture
+def run(recorded: Callable[..., tuple[Recording, Path]]) -> Callable[..., Path]:
+    """Make a finished run of so many seconds."""
+
+    def make(count: int = 5, slow: range = range(0), name: str = "run", **more: object) -> Path:
+        recording, folder = recorded(count, slow, name, **more)
+        recording.about(exit_code=0, ended=BEGAN + count * 1000 * MS)
+        recording.close()
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Run:
+    """Run `gputune export ARGUMENTS` in an empty folder, with no setting of this machine's user in force."""
+
+    def call(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
+        return subprocess.run(
+            [sys.executable, "-m", "gputune", "export", *arguments],
+            cwd=tmp_path,
+            env={**plain, "PYTHONIOENCODING": "utf-8", **environ},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,  # s; only a hang ends here
+            check=False,
+        )
+
+    return call
