@@ -8,6 +8,7 @@ import time
 from gputune.errors import BadUsage
 
 RUNS = "gputune-runs"
+IGNORE, IGNORED = ".gitignore", b"*\n"  # in it: recordings are no part of anybody's repository
 TAKEN = "taken"  # an empty file in a folder that was named: whoever made it has the folder
 LONGEST_NAME = 40  # characters of a script's name in a folder's name
 PREFIX = "gputune-rings-"
@@ -70,7 +71,7 @@ def _refused(out: str, command: "tuple[str, ...]") -> BadUsage:
 
 def fresh(command: "tuple[str, ...]") -> str:
     """Make `gputune-runs/<time>-<name>` in the current folder and return its path. Raises OSError where it cannot."""
-    os.makedirs(RUNS, 0o700, exist_ok=True)
+    make_runs()
     base = os.path.join(RUNS, f"{time.strftime('%Y%m%d-%H%M%S')}-{name_of(command)}")
     for n in range(1, TRIES):
         folder = base if n == 1 else f"{base}-{n}"
@@ -80,6 +81,22 @@ def fresh(command: "tuple[str, ...]") -> str:
             continue
         return os.path.realpath(folder)
     raise FileExistsError(f"{base} and {TRIES} names like it are taken")
+
+
+def make_runs() -> None:
+    """Make the folder of all runs, which no repository is to take in, unless it is there. Raises OSError."""
+    try:
+        os.mkdir(RUNS, 0o700)
+    except FileExistsError:
+        return
+    try:
+        descriptor = os.open(os.path.join(RUNS, IGNORE), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            os.write(descriptor, IGNORED)
+        finally:
+            os.close(descriptor)
+    except OSError:  # then `git status` shows it, and the run is none the worse
+        return
 
 
 def name_of(command: "tuple[str, ...]") -> str:
@@ -160,6 +177,8 @@ def remove_empty(folder: str) -> None:
     for place in (folder, os.path.dirname(folder)):
         if place == folder or os.path.basename(place) == RUNS:
             try:
+                if place != folder and os.listdir(place) == [IGNORE]:
+                    os.unlink(os.path.join(place, IGNORE))
                 os.rmdir(place)
             except OSError:
                 return

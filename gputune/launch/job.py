@@ -89,7 +89,10 @@ def sit_down(job: Job, command: "tuple[str, ...]", out: "str | None") -> "tuple[
     Raises BadUsage where `out` is something else, OSError where folders cannot be made.
     """
     parent = os.path.dirname(os.path.abspath(out)) if out else folders.RUNS
-    os.makedirs(parent, 0o777 if out else 0o700, exist_ok=True)
+    if out:
+        os.makedirs(parent, exist_ok=True)
+    else:
+        folders.make_runs()
     with _alone(parent):
         if out:
             seat = _seat(out, job) if _of(out, job) or _made(out, job) else None

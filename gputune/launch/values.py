@@ -10,7 +10,7 @@ STARVED = 60.0  # s of starving after which it is given up on, where no number i
 PERTURBED = 0.003  # of a training's time that may go into experiments, where nothing is said
 MOST_PERTURBED = 3.0  # %: two seconds in a minute
 SHORTEST = 1.0  # s; the share of waiting is measured once a second
-SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "": 1.0}
+SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 
 
 def number(text: str) -> "float | None":
@@ -41,9 +41,9 @@ def perturbing(text: str) -> "float | None":
 
 
 def seconds(text: str) -> "float | None":
-    """Return a duration of at least a second: `90`, `90s`, `5m`, `1h`."""
+    """Return a duration of at least a second: `90`, `90s`, `5m`, `1h`, `30d`."""
     text = text.strip()
-    digits = text.rstrip("minhs")
+    digits = text.rstrip("minhsd")
     value = number(digits)
     unit = SECONDS.get(text[len(digits) :])
     return None if value is None or unit is None or value * unit < SHORTEST else value * unit

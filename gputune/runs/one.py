@@ -63,16 +63,21 @@ class Kept:
 
         Raises NewerRun and Damaged, and as judging a recording again does.
         """
+        return self.told() or rejudge(self.place)
+
+    def told(self) -> Verdict | None:
+        """Return its verdict if one lies there, so far as it goes on; None where its records would have to be judged.
+
+        Raises NewerRun, Damaged and NoVerdict.
+        """
         if self.place.is_file():
             return _decoded(self.place)
         if (self.place / FINDINGS).is_file():
             return _decoded(self.place / FINDINGS)
-        if self.state == GOES_ON and (self.place / LIVE).is_file():
-            try:
-                return opening.document(self.place / LIVE, _Live).whole
-            except (OSError, msgspec.DecodeError):  # it has ended since, or is of another version
-                pass
-        return rejudge(self.place)
+        try:
+            return opening.document(self.place / LIVE, _Live).whole if self.state == GOES_ON else None
+        except (OSError, msgspec.DecodeError):  # it has ended since, or is of another version
+            return None
 
 
 def kept(place: Path) -> Kept:

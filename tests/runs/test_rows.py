@@ -1,0 +1,146 @@
+"""A row for each run, whatever became of it."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gputune.errors import BadUsage
+from gputune.launch.job import MARK
+from gputune.runs.chosen import chosen
+from gputune.runs.found import NoRuns, listed
+from gputune.runs.labels import FILE, give, label
+from gputune.runs.one import kept, state
+from gputune.runs.rows import row, rows
+from tests.comparing.conftest import Make, finding
+
+LATE = time.time() - 3600
+
+
+def age(folder: Path, when: float = LATE) -> Path:
+    """Have everything in a folder written at that time."""
+    for each in [*folder.rglob("*"), folder]:
+        os.utime(each, (when, when), follow_symlinks=False)
+    return folder
+
+
+def test_a_row_says_when_how_fast_and_what_was_found(run: Make) -> None:
+    folder = run("a", 812.0, findings=[finding("few-workers", 2.2)], about={"environment": {"SLURM_JOB_ID": "77"}})
+    give(folder, "before AMP")
+    found = row(folder)
+    assert (found.name, found.state, found.samples_per_s, found.wall_s) == ("a", "ended", 812.0, 60.0)
+    assert (found.finding, found.gain, found.label, found.job) == ("few-workers", 2.2, "before AMP", "77")
+    assert found.started == 1_700_000_000.0
+    assert found.bytes >= 3 * 4096
+    assert not found.foreign
+
+
+@pytest.mark.parametrize(
+    ("about", "old", "says"),
+    [
+        ({"exit_code": 0}, True, "ended"),
+        ({"exit_code": None, "attached": True, "ended": 5}, True, "ended"),
+        ({"exit_code": None, "ranks": ["rank-00000"], "finished": True}, True, "ended"),
+        ({"exit_code": None, "finished": True}, False, "killed"),
+        ({"exit_code": None, "finished": False}, True, "killed"),
+        ({"exit_code": None, "finished": False}, False, "live"),
+    ],
+)
+def test_how_a_run_stands(run: Make, about: dict[str, object], old: bool, says: str) -> None:
+    folder = run("a", about=about)
+    if old:
+        age(folder)
+    assert state(folder, kept(folder).about) == says
+
+
+def test_a_run_without_a_verdict_is_listed_without_being_judged(run: Make) -> None:
+    folder = run("a", about={"exit_code": None, "finished": False})
+    (folder / "findings.json").unlink()
+    age(folder)
+    found = row(folder)
+    assert (found.state, found.samples_per_s, found.finding) == ("killed", None, "")
+    assert row(folder, live={folder.resolve()}).state == "live"
+
+
+def test_a_job_that_goes_on_is_told_by_its_first_rank(run: Make, tmp_path: Path) -> None:
+    run("job/rank-00000", about={"exit_code": None, "finished": False})
+    (tmp_path / "job" / MARK).write_text("slurm-77_0")
+    assert row(tmp_path / "job").state == "live"
+
+
+def test_what_cannot_be_read_has_its_reason(run: Make) -> None:
+    newer, damaged = run("a", about={"schema_version": 9}), run("b")
+    (damaged / "run.json").write_text("{")
+    found = rows([newer, damaged])
+    assert [each.state for each in found] == ["unreadable", "unreadable"]
+    assert {"schema version 9" in found[n].why for n in (0, 1)} == {True, False}
+    half = run("c")
+    (half / "findings.json").write_text('{"schema_version": 1}')
+    assert row(half).state == "unreadable"
+
+
+def test_only_run_folders_are_listed_the_oldest_first(run: Make, tmp_path: Path) -> None:
+    run("runs/b", at=1)
+    run("runs/a", at=2)
+    other = tmp_path / "runs" / "checkpoints"
+    other.mkdir()
+    (other / "findings.json").write_text("{}")
+    (tmp_path / "runs" / "link").symlink_to(tmp_path / "runs" / "a")
+    (tmp_path / "runs" / "file").touch()
+    assert [each.name for each in rows(listed(tmp_path / "runs"))] == ["b", "a"]
+    assert listed(tmp_path / "runs" / "a") == [tmp_path / "runs" / "a"]
+    with pytest.raises(NoRuns):
+        listed(other)
+    with pytest.raises(BadUsage):
+        listed(tmp_path / "nowhere")
+
+
+def test_runs_are_chosen_by_all_that_is_asked(run: Make) -> None:
+    one = run("a", findings=[finding("few-workers", 2.0), finding("low-prefetch", 1.2)])
+    two = run("b", findings=[finding("low-prefetch", 1.3)])
+    give(one, "x")
+    found = rows([one, two])
+    for asked, names in (
+        ({}, ["a", "b"]),
+        ({"finding": "low-prefetch"}, ["a", "b"]),
+        ({"finding": "few-workers"}, ["a"]),
+        ({"label": "x", "finding": "low-prefetch"}, ["a"]),
+        ({"job": "7"}, []),
+    ):
+        named = {"job": None, "finding": None, "label": None, **asked}
+        assert sorted(each.name for each in chosen(found, **named)) == names
+
+
+def test_a_label_is_one_clean_line_and_can_be_taken_away(run: Make, tmp_path: Path) -> None:
+    folder = run("a")
+    assert label(folder) == ""
+    give(folder, " first ")
+    give(folder, "second")
+    assert label(folder) == "second"
+    assert (folder / FILE).stat().st_mode & 0o777 == 0o600
+    give(folder, "")
+    assert not (folder / FILE).exists()
+    for text in ("two\nlines", "\x1b[2J", "x" * 61):
+        with pytest.raises(BadUsage):
+            give(folder, text)
+    with pytest.raises(BadUsage):
+        give(tmp_path, "x")
+
+
+def test_a_label_of_somebody_elses_making_reaches_no_terminal(run: Make) -> None:
+    folder = run("a")
+    (folder / FILE).write_text("\x1b]52;c;x\x07")
+    assert "\x1b" not in label(folder)
+    (folder / FILE).unlink()
+    (folder / FILE).symlink_to("/etc/hostname")
+    assert label(folder) == ""
+
+
+def test_the_document_is_plain_json(run: Make) -> None:
+    import msgspec
+
+    found = json.loads(msgspec.json.encode(row(run("a"))))
+    assert found["why"] == ""
+    assert found["findings"] == []
