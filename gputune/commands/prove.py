@@ -20,6 +20,7 @@ import click
 from gputune import opening
 from gputune.commands import _documents
 from gputune.errors import BadUsage
+from gputune.proving import against as recorded
 from gputune.proving import ceilings, changing, proof, trials
 from gputune.proving.asked import BEST, asked, runnable
 from gputune.proving.changing import Effort
@@ -34,7 +35,9 @@ from gputune.recording import lean
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("finding", required=False)
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
-@click.option("--against", type=click.Path(path_type=Path), metavar="RUN", help="Compare with a recording made after.")
+@click.option(
+    "--against", metavar="RUN", help="Compare with a recording made after, or several: a folder of them, or a label."
+)
 @click.option("--ceiling", is_flag=True, help="Replay one batch: what faster loading could bring at most.")
 @click.option(
     "--cache",
@@ -53,7 +56,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     run: Path,
     finding: str | None,
     cmd: tuple[str, ...],
-    against: Path | None,
+    against: str | None,
     ceiling: bool,
     cache: str | None,
     pairs: int | None,
@@ -72,7 +75,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     trials.end_with_us()
     if against is not None:
         chosen = what.finding(finding) if finding else None
-        return _show(changing.against(what, opening.given(against), chosen), wanted)
+        return _show(recorded.against(what, against, chosen), wanted)
     what = runnable(what)
     effort = Effort(pairs=pairs, batches=batches, tell=_tell)
     if ceiling:

@@ -13,8 +13,7 @@ from gputune.finding import Finding, Setting, Speedup
 from gputune.hygiene import clean
 from gputune.proving import trials
 from gputune.proving.asked import Asked
-from gputune.proving.comparing import State, of_pairs, of_the_run, of_two, state
-from gputune.proving.pace import Pace, counted
+from gputune.proving.comparing import State, of_pairs, of_the_run, state
 from gputune.proving.proof import Proof, TrialRow, proof, rows
 from gputune.proving.trials import Plan, Trial
 from gputune.sample import Json
@@ -58,7 +57,7 @@ def planned(what: Asked, finding: Finding | None, batches: int | None = None) ->
     """Return how long trials of this run have to be, and where they are kept. Makes the folder for them."""
     loader = what.loader(finding)
     change: Mapping[str, Setting] = finding.change if finding else {}
-    skip, timed = max(WARM_UP, _queued(loader, change) + 2), batches or _timed(loader, finding)
+    skip, timed = max(WARM_UP, queued(loader, change) + 2), batches or _timed(loader, finding)
     epoch = _epoch(loader) if loader and batches is None else 0
     if epoch and ("persistent_workers" in change or epoch < skip + timed):
         skip, timed = _whole(skip, timed, min(epoch, MOST_BATCHES // (1 + EPOCHS)))
@@ -75,7 +74,7 @@ def planned(what: Asked, finding: Finding | None, batches: int | None = None) ->
     )
 
 
-def _queued(loader: Loader | None, change: Mapping[str, Setting]) -> int:
+def queued(loader: Loader | None, change: Mapping[str, Setting]) -> int:
     """Return how many batches lie ready at most when the loop begins: they say nothing of how fast they are made."""
     if loader is None:
         return 0
@@ -207,48 +206,3 @@ def _check(trial: Trial, finding: Finding) -> None:
         raise NotMade("the script has these settings already", trial.log)
     if not made:
         raise NotMade(f"no loader was built at {finding.where or 'a line that is known'}", trial.log)
-
-
-def against(what: Asked, other: Path, finding: Finding | None) -> Proof:
-    """Compare two recordings, the second of them made after the change. Raises GputuneError where one has no pace."""
-    loader = what.loader(finding)
-    skip = max(WARM_UP, _queued(loader, {}) + 2)
-    before, after = _pace(what.folder, skip), _pace(other, skip)
-    if before.unit != after.unit:
-        raise GputuneError(
-            f"the two runs cannot be compared: one counts {before.unit}, the other {after.unit}",
-            hint="compare runs of the same script",
-        )
-    realised = of_two(before, after)
-    predicted = finding.speedup if finding else None
-    return proof(
-        "against",
-        finding,
-        predicted,
-        realised,
-        state(predicted, realised),
-        says=f"{finding.id if finding else what.folder.name} against {other.name or other}",
-        trials=[_row("before", what.folder, before), _row("after", other, after)],
-    )
-
-
-def _pace(folder: Path, skip: int) -> Pace:
-    found = counted(folder).pace(skip)
-    if found is None:
-        raise GputuneError(
-            f"`{folder}` has fewer than {skip} steps to warm up and some to time", hint="let it run longer"
-        )
-    return found
-
-
-def _row(variant: str, folder: Path, pace: Pace) -> TrialRow:
-    return TrialRow(
-        variant=variant,
-        rate=pace.rate,
-        unit=pace.unit,
-        batches=pace.batches,
-        seconds=pace.seconds,
-        exit_code=None,
-        folder=str(folder),
-        log="",
-    )

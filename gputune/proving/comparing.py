@@ -9,7 +9,6 @@ from gputune.finding import Speedup
 from gputune.proving.pace import Pace
 
 NOISE = 0.02  # relative: two short runs of one training differ by this much on a quiet machine
-SURE = 2.0  # standard errors to either side
 
 
 class State(Enum):
@@ -20,11 +19,12 @@ class State(Enum):
     MORE = "more"
     UNDECIDED = "undecided"
     MEASURED = "measured"  # nothing was predicted
+    NOT_MADE = "not-made"  # the loader is set as it was: whatever came, it did not come of the change
 
     @property
     def holds(self) -> bool:
         """Return whether whoever acts on the prediction gets what they were promised."""
-        return self not in {State.SHORT, State.UNDECIDED}
+        return self not in {State.SHORT, State.UNDECIDED, State.NOT_MADE}
 
 
 def of_pairs(before: Sequence[float], after: Sequence[float]) -> Speedup:
@@ -44,15 +44,7 @@ def of_the_run(loop: Speedup, elsewhere: float) -> Speedup:
     return Speedup(low=low, likely=likely, high=high)
 
 
-def of_two(before: Pace, after: Pace) -> Speedup:
-    """Return what one recording realised over another: the spread is that of the parts of both."""
-    likely = after.rate / before.rate
-    error = math.hypot(_error(before), _error(after))
-    width = math.hypot(NOISE, SURE * error)
-    return Speedup(low=likely / (1 + width), likely=likely, high=likely * (1 + width))
-
-
-def _error(pace: Pace) -> float:
+def error_of(pace: Pace) -> float:
     """Return the relative standard error of a pace, by its parts."""
     if len(pace.blocks) < 2 or not pace.rate:
         return 0.0

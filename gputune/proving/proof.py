@@ -17,13 +17,16 @@ from gputune.report.words import number
 
 SCHEMA_VERSION: Final = 1
 CEILING: Final = "ceiling"
+AGAINST: Final = "against"
 NAMES: Final = {
     State.HELD: "held",
     State.SHORT: "not held: it fell short",
     State.MORE: "held: it was more",
     State.UNDECIDED: "not held: the trials differ too much to tell it from no gain (more of them: `--pairs 6`)",
     State.MEASURED: "",
+    State.NOT_MADE: "not held: the change was not made",
 }
+NOT_TOLD = "not held: two such runs differ by as much without any change"  # instead, where runs were only compared
 
 
 class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +56,8 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     held: bool
     says: str
     trials: list[TrialRow]
+    notes: list[str] = []  # what else is to be known of the runs that were compared, and of what was changed in them
+    runs_needed: int | None = None  # a side, in turn, that would settle what is undecided; null where nobody knows
 
 
 def rows(trials: Sequence[Trial]) -> list[TrialRow]:
@@ -87,6 +92,8 @@ def proof(  # noqa: PLR0913 - one parameter a part of the document
     says: str,
     trials: Sequence[TrialRow],
     change: Mapping[str, Setting] | None = None,
+    notes: Sequence[str] = (),
+    runs_needed: int | None = None,
 ) -> Proof:
     """Return the document."""
     return Proof(
@@ -100,6 +107,8 @@ def proof(  # noqa: PLR0913 - one parameter a part of the document
         held=state.holds,
         says=says,
         trials=list(trials),
+        notes=[clean(note) for note in notes],
+        runs_needed=runs_needed,
     )
 
 
@@ -115,10 +124,23 @@ def words(proof: Proof) -> str:
     if proof.kind == CEILING:
         lines.append(f"at most {_gain(proof.realised)}{_possible(proof)}")
         return "\n".join(lines)
+    lines += [f"  {note}" for note in proof.notes]
     predicted = f"predicted {_gain(proof.predicted)}, " if proof.predicted else ""
-    word = NAMES[State(proof.state)]
+    word = _word(proof)
     lines.append(f"{predicted}realised {_gain(proof.realised)}{f': {word}' if word else ''}")
     return "\n".join(lines)
+
+
+def _word(proof: Proof) -> str:
+    state = State(proof.state)
+    if proof.kind != AGAINST or state is not State.UNDECIDED:
+        return NAMES[state]
+    return f"{NOT_TOLD} ({_more(proof.runs_needed)})"
+
+
+def _more(runs: int | None) -> str:
+    """Say what would settle it."""
+    return f"about {runs} runs of each, in turn, would settle it" if runs else "make several runs of each, in turn"
 
 
 def _possible(proof: Proof) -> str:

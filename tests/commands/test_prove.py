@@ -107,7 +107,8 @@ def test_two_recordings_are_compared(recorded: Path) -> None:
     assert (proof["kind"], proof["predicted"], proof["realised"]["likely"]) == ("against", None, 1.0)
     done = gputune(recorded, "prove", "run", "few-workers", "--against", "run")
     assert done.returncode == 3
-    assert "it fell short" in done.stdout
+    assert "not held: the change was not made" in done.stdout
+    assert "num_workers=0, as before" in done.stdout
 
 
 def test_what_cannot_be_proved_is_one_sentence(recorded: Path, tmp_path: Path) -> None:

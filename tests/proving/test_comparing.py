@@ -3,7 +3,7 @@
 import pytest
 
 from gputune.finding import Speedup
-from gputune.proving.comparing import NOISE, State, of_pairs, of_the_run, of_two, state
+from gputune.proving.comparing import NOISE, State, error_of, of_pairs, of_the_run, state
 from gputune.proving.pace import Pace
 
 PROMISED = Speedup(low=1.8, likely=2.0, high=2.2)
@@ -36,11 +36,10 @@ def test_pairs_realise_the_median_of_their_ratios_and_spread_as_far_as_they_do(
     assert (realised.low, realised.likely, realised.high) == pytest.approx((low, likely, high))
 
 
-def test_two_recordings_spread_as_their_parts_do() -> None:
-    steady = of_two(pace(100.0, *[100.0] * 10), pace(200.0, *[200.0] * 10))
-    assert (steady.low, steady.high) == pytest.approx((2.0 / EXACT, 2.0 * EXACT))
-    uneven = of_two(pace(100.0, *[50.0, 150.0] * 5), pace(200.0, *[200.0] * 10))
-    assert uneven.low < steady.low < steady.high < uneven.high
+def test_the_error_of_a_pace_is_that_of_its_parts() -> None:
+    assert error_of(pace(100.0, *[100.0] * 10)) == 0.0
+    assert error_of(pace(100.0, *[50.0, 150.0] * 5)) == pytest.approx(0.5 * (10 / 9) ** 0.5 / 10**0.5)
+    assert error_of(pace(100.0)) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -57,6 +56,10 @@ def test_a_prediction_holds_where_both_intervals_meet_and_some_gain_is_certain(r
     low, likely, high = realised
     found = state(PROMISED, Speedup(low=low, likely=likely, high=high))
     assert (found, found.holds) == (word, holds)
+
+
+def test_a_change_that_was_not_made_has_not_held() -> None:
+    assert not State.NOT_MADE.holds
 
 
 def test_where_nothing_was_predicted_nothing_fails() -> None:
