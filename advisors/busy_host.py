@@ -146,6 +146,6 @@ def _finding(machine: Machine, speedup: Speedup, stepping: float, making: float,
 def _waits(stepping: float, making: float) -> str:
     """Say who waits for a CPU, and for how much of the time."""
     if stepping < WAITING:
-        return f"the makers of batches wait for a CPU {making:.0%} of their time"
-    makers = f", and the makers of its batches {making:.0%} of theirs" if making >= WAITING else ""
-    return f"the training waits for a CPU {stepping:.0%} of its time{makers}"
+        return f"data loading waits for a CPU {making:.0%} of its time"
+    loading = f", data loading {making:.0%}" if making >= WAITING else ""
+    return f"the training waits for a CPU {stepping:.0%} of its time{loading}"

@@ -66,7 +66,8 @@ class NetRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class TaskRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One process. `role`: main (it trains), worker, other (of a run), foreign (nobody's that gputune knows).
 
-    `started` is its start in clock ticks after boot: together with the pid it names one process for good.
+    `started` is its start in clock ticks after boot: together with the pid it names one process for good. `command` is
+    what was typed, without the interpreter, secrets masked. `device_share` is its part of the SMs' time.
     """
 
     pid: int
@@ -78,6 +79,12 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     device: str = ""  # indices of the devices it is on, "0,1"
     device_memory: float | None = None
     started: int = 0
+    user: str = ""
+    command: str = ""
+    rank: int | None = None
+    device_share: float | None = None
+    age: float | None = None  # s
+    parent: int = 0
 
 
 class Pressure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -199,6 +206,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: str
     node: str
     name: str
+    pid: int = 0  # of its command
     folder: str = ""
     state: RunState = "live"
     why: str = ""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from pathlib import PurePath
 
 from textual import events
 from textual.app import App, ComposeResult, SystemCommand
@@ -21,6 +22,8 @@ from gputune.tui.pages.finding import finding_page
 from gputune.tui.pages.keys import keys_page
 from gputune.tui.pages.node import no_key, node_page
 from gputune.tui.pages.nodes import NodesPage, Shown, order_at
+from gputune.tui.pages.processes import BY, Listing, ProcessesPage, process_key
+from gputune.tui.pages.processes import order_at as process_order_at
 from gputune.tui.pages.run import run_page
 from gputune.tui.pages.share import no_key as unkeyed
 from gputune.tui.pages.share import share_page
@@ -34,9 +37,11 @@ DARK_NAME, LIGHT_NAME = "gputune-dark", "gputune-light"
 SORTS = {"n": "name", "b": "busy", "m": "memory", "p": "power", "w": "wait", "s": "pace", "f": "finding", "l": "link"}
 TYPED = 60  # characters of a filter
 RUNS = frozenset({"run", "finding", "share"})
+FILTERED = frozenset({"nodes", "processes"})
 TIMED = frozenset({"run", "share"})  # screens with a cursor in time
 LISTED = 50  # runs in the command palette
 NEAR = 48  # steps from one end of a history to the other
+TAKEN = frozenset("jk")  # letters that move, as in vi
 
 
 class Only(Screen[None]):
@@ -78,7 +83,7 @@ class Gputune(App[None]):
         Binding("t", "turn_theme", "light or dark"),
         Binding("g", "group", "group"),
         Binding("slash", "filter", "filter"),
-        *(Binding(key, f"letter('{key}')", show=False) for key in SORTS),
+        *(Binding(key, f"letter('{key}')", show=False) for key in sorted({*SORTS, *BY, "v"} - TAKEN)),
     ]
 
     class News(Message):
@@ -112,6 +117,7 @@ class Gputune(App[None]):
         self._views = [start or View("nodes")]
         self._settled = start is not None
         self._shown = Shown()
+        self._listing = Listing()
         self._typing = False
         self._window = False
         self._cursor: float | None = None
@@ -223,6 +229,10 @@ class Gputune(App[None]):
             node = self.store.nodes.get(view.target)
             key = no_key if self._send is None else task_key
             return node_page(node, self.store.runs_of(node), look, key) if node else _gone("node", view.target)
+        if view.kind == "processes":
+            node = self.store.nodes.get(view.target)
+            opens = process_key if self._send is None else task_key
+            return ProcessesPage(node, self._listing, look, opens) if node else _gone("node", view.target)
         if view.kind == "signal":
             return self._signal_page(look)
         return keys_page(look) if view.kind == "keys" else self._nodes_page(look)
@@ -265,7 +275,7 @@ class Gputune(App[None]):
         if self._pending is not None:
             return question(*self._pending)
         if self._typing:
-            return f"/{self._shown.text}_"
+            return f"/{self._text}_"
         return clean(self._said or self.store.note, 200) if self._said or self.store.note else ""
 
     def _go(self, view: View) -> None:
@@ -301,16 +311,27 @@ class Gputune(App[None]):
         if event.key in {"enter", "escape"}:
             self._typing = False
             if event.key == "escape":
-                self._shown = self._shown._replace(text="")
+                self._filter("")
         elif event.key == "backspace":
-            self._shown = self._shown._replace(text=self._shown.text[:-1])
-        elif event.is_printable and event.character and len(self._shown.text) < TYPED:
-            self._shown = self._shown._replace(text=self._shown.text + event.character)
+            self._filter(self._text[:-1])
+        elif event.is_printable and event.character and len(self._text) < TYPED:
+            self._filter(self._text + event.character)
         else:
             return
         event.stop()
         event.prevent_default()
         self._draw()
+
+    @property
+    def _text(self) -> str:
+        """Return the words that lines of this screen must match."""
+        return self._listing.text if self.view.kind == "processes" else self._shown.text
+
+    def _filter(self, text: str) -> None:
+        if self.view.kind == "processes":
+            self._listing = self._listing._replace(text=text)
+        else:
+            self._shown = self._shown._replace(text=text)
 
     def _answer(self, *, yes: bool) -> None:
         """Send what was asked about, or do not."""
@@ -343,10 +364,23 @@ class Gputune(App[None]):
         if kind == "run":
             run = self.store.runs.get(target)
             return View("share" if run is not None and run.procs else "run", target)
+        if kind == "process":
+            return self._run_of(target)
         if kind == "task":
             run = self.store.runs.get(self.view.target)
             return View("signal", self.view.target if run is None else run.node, target)
         return View("node", target) if kind == "node" else None
+
+    def _run_of(self, process: str) -> View | None:
+        """Return the run of a process; where there is none, say so."""
+        node = self.store.nodes.get(self.view.target)
+        tasks = node.tasks if node is not None else ()
+        task = next((each for each in tasks if process == f"{each.pid}.{each.started}"), None)
+        run = self.store.runs.get(task.run) if task is not None else None
+        if run is None:
+            self._said = "it is in no run that gputune watches"
+            return None
+        return View("share" if run.procs else "run", run.id)
 
     def _process(self) -> TaskRow | None:
         """Return the process that may be sent a signal now, None where there is none any more."""
@@ -360,6 +394,8 @@ class Gputune(App[None]):
             order = order_at(page.columns, message.x)
             if order:
                 self._sort(order)
+        elif isinstance(page, ProcessesPage) and message.y == 1:
+            self._list_by(process_order_at(page.columns, message.x))
 
     async def on_sheet_pressed(self, message: Sheet.Pressed) -> None:
         """Do what a key of the foot does."""
@@ -388,8 +424,8 @@ class Gputune(App[None]):
 
     def action_out(self) -> None:
         """Go back: to the present, to all nodes, to the view before."""
-        if self.view.kind == "nodes" and self._shown.text:
-            self._shown = self._shown._replace(text="")
+        if self.view.kind in FILTERED and self._text:
+            self._filter("")
             self._draw()
         elif self._cursor is not None:
             self.action_now()
@@ -417,7 +453,7 @@ class Gputune(App[None]):
         if run is None and node is not None:
             run = next(iter(self.store.runs_of(node)), None)
         ring = [View("nodes")]
-        ring += [View("node", node.name)] if node is not None else []
+        ring += [View("node", node.name), View("processes", node.name)] if node is not None else []
         ring += [View("run", run.id)] if run is not None else []
         ring += [View("share", run.id)] if run is not None and run.procs else []
         findings = run.verdict.findings if run is not None and run.verdict is not None else []
@@ -427,9 +463,16 @@ class Gputune(App[None]):
         return ring
 
     def action_letter(self, key: str) -> None:
-        """Sort the nodes; on a run, `w` is the last minute."""
-        if self.view.kind == "nodes":
+        """Sort the nodes or processes; on a node, `p` shows its processes; on a run, `w` is the last minute."""
+        if self.view.kind == "nodes" and key in SORTS:
             self._sort(SORTS[key])
+        elif self.view.kind == "node" and key == "p":
+            self._go(View("processes", self.view.target))
+        elif self.view.kind == "processes" and key == "v":
+            self._listing = self._listing._replace(tree=not self._listing.tree)
+            self._draw(anew=True)
+        elif self.view.kind == "processes":
+            self._list_by(key)
         elif self.view.kind == "run" and key == "w":
             self._window = not self._window
             run = self.store.runs.get(self.view.target)
@@ -443,6 +486,15 @@ class Gputune(App[None]):
         self._marks.pop(self.view, None)
         self._draw(anew=True)
 
+    def _list_by(self, key: str) -> None:
+        """Sort the processes by a column, and by none after it was reversed."""
+        if key not in BY:
+            return
+        mine, turned = self._listing.by == key, self._listing.turned
+        self._listing = self._listing._replace(by="" if mine and turned else key, turned=mine and not turned)
+        self._marks.pop(self.view, None)
+        self._draw(anew=True)
+
     def action_group(self) -> None:
         """Group by the next thing."""
         if self.view.kind == "nodes":
@@ -452,8 +504,8 @@ class Gputune(App[None]):
             self._draw()
 
     def action_filter(self) -> None:
-        """Begin to type what a node must match."""
-        if self.view.kind == "nodes":
+        """Begin to type what a node or a process must match."""
+        if self.view.kind in FILTERED:
             self._typing = True
             self._draw()
 
@@ -498,10 +550,13 @@ class Gputune(App[None]):
         yield SystemCommand("Group nodes by rack or job", "Or not at all: by the next of these", group)
         yield SystemCommand("Filter: find nodes", "By words in name, rack, job, device, finding or link", find)
         for run in list(self.store.runs.values())[:LISTED]:
-            name = _plainly(run.name)
-            yield SystemCommand(
-                f"Run {name}", f"On {_plainly(run.node)}, {run.state}", lambda run=run: self._open_run(run)
-            )
+            name = f"{_plainly(run.name)} {_plainly(PurePath(run.folder).name)}"
+            kind = f"share of {len(run.procs)}" if run.procs else "watch"
+            about = f"On {_plainly(run.node)}, {run.state}, {kind}, pid {run.pid}"
+            yield SystemCommand(f"Run {name}", about, lambda run=run: self._open_run(run))
+        for node in list(self.store.nodes.values())[:LISTED]:
+            view = View("processes", node.name)
+            yield SystemCommand(f"Processes of {_plainly(node.name)}", "Sort, filter, tree", partial(self._go, view))
 
     def _on_nodes(self, action: Callable[[], None]) -> None:
         self._go(View("nodes"))

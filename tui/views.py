@@ -9,7 +9,7 @@ Key: TypeAlias = tuple[str, str, str]  # what is pressed, what it does, the acti
 
 
 class View(NamedTuple):
-    """What is shown: `kind` is nodes, node, run, finding, share, signal or keys; `target` which one of these."""
+    """What is shown: `kind` is nodes, node, processes, run, finding, share, signal or keys; `target` which of these."""
 
     kind: str
     target: str = ""
@@ -26,6 +26,8 @@ def keys_of(kind: str, *, deep: bool = False, plain: bool = False) -> Sequence[K
     time: Key = ("←→" if not plain else "<->", "time", "time(-1)")
     own: dict[str, tuple[Key, ...]] = {
         "nodes": (("/", "filter", "filter"), ("g", "group", "group"), ("nbmpwsfl", "sort", "keys")),
+        "node": (("p", "processes", "letter('p')"),),
+        "processes": (("/", "filter", "filter"), ("v", "tree", "letter('v')"), ("iudbxcmarn", "sort", "keys")),
         "run": (time, ("w", "window", "letter('w')")),
         "share": (time,),
     }

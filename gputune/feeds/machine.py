@@ -4,14 +4,14 @@ What fails costs its own part of the row: NVML hangs in a process of its own, a 
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from gputune.feeds.board import PROBES, Board
 from gputune.feeds.tasks import Kin, OnDevice, Tasks
-from gputune.nvml_process import Subscription, subscribe
+from gputune.nvml_process import Person, Subscription, subscribe
 from gputune.sample import Reading, Target
 from gputune.scene import DeviceRow, Node, TaskRow
 from gputune.ticker import Ticker
@@ -66,13 +66,20 @@ class Machine:
             self._subscription = subscribe()
         for answer in self._subscription.read():
             if answer.people:
-                held: dict[int, tuple[list[int], float | None]] = {}
-                for device, people in answer.people.items():
-                    for pid, memory, _share in people:
-                        devices, before = held.setdefault(pid, ([], None))
-                        devices.append(device)
-                        held[pid] = (devices, before if memory is None else (before or 0.0) + memory)
-                self._on = {pid: OnDevice(tuple(devices), memory) for pid, (devices, memory) in held.items()}
+                self._on = _held(answer.people)
+
+
+def _held(people: Mapping[int, Sequence[Person]]) -> dict[int, OnDevice]:
+    """Return by pid what each process holds: memory is added up over its devices, and of their time it is the mean."""
+    found: dict[int, OnDevice] = {}
+    for device, there in people.items():
+        for pid, memory, share in there:
+            devices, taken, part = found.get(pid, OnDevice((), None))
+            count = len(devices)
+            taken = taken if memory is None else (taken or 0.0) + memory
+            part = part if share is None else ((part or 0.0) * count + share) / (count + 1)
+            found[pid] = OnDevice((*devices, device), taken, part)
+    return found
 
 
 def _owned(device: DeviceRow, tasks: Sequence[TaskRow]) -> DeviceRow:

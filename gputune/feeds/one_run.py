@@ -101,7 +101,11 @@ class OneRun:
         told = self._story.get("processes")
         processes = [p for p in told if isinstance(p, dict)] if isinstance(told, list) else []
         alive = [p for p in processes if p.get("state") == "ring" and not p.get("ended")]
-        return Kin(self.id, _number(self._story.get("pid")), frozenset(_number(p.get("pid")) for p in alive))
+        mains = frozenset(_number(p.get("pid")) for p in alive)
+        verdict = self._last.verdict if self._last is not None else None
+        known = verdict.processes if verdict is not None else ()
+        ranks = {each.pid: each.rank for each in known if each.rank is not None and each.pid in mains}
+        return Kin(self.id, _number(self._story.get("pid")), mains, ranks)
 
     @property
     def job(self) -> str:
@@ -144,6 +148,7 @@ class OneRun:
             id=self.id,
             node=self.node,
             name=clean(_name(self._story, self.folder), LONGEST_NAME),
+            pid=_number(self._story.get("pid")),
             folder=_typed(self.folder),
             state=state,
             why=self._trouble,

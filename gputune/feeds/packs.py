@@ -14,7 +14,7 @@ __all__ = ["FILE", "Pack", "Proc", "load", "rows", "words"]
 
 PHASES = {
     "alone": "the first runs alone: its pace and its needs are measured",
-    "trying": "copies are tried, to find out how many do most together",
+    "trying": "copies are tried, to find out how many do most in all",
     "clearing": "the trial copies are ended",
 }
 ENDED = "ended"

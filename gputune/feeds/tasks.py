@@ -3,10 +3,13 @@
 import heapq
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
+from gputune import opening
+from gputune.feeds.typed import typed
 from gputune.hygiene import clean
 from gputune.procfs import CLOCK_TICKS, read_bytes, stat_of
 from gputune.scene import TaskRow
@@ -22,18 +25,20 @@ NAMELESS = "no name"  # a process may call itself nothing, or blanks
 
 
 class Kin(NamedTuple):
-    """What is known of a run's processes: its command, those that train, and the run's id."""
+    """What is known of a run's processes: its command, those that train, their ranks by pid, and the run's id."""
 
     run: str
     command: int
     mains: frozenset[int]
+    ranks: Mapping[int, int] = MappingProxyType({})
 
 
 class OnDevice(NamedTuple):
-    """What a process holds of the devices it is on."""
+    """What a process holds of the devices it is on, and its part of their SMs' time."""
 
     devices: tuple[int, ...]
     memory: float | None
+    share: float | None = None
 
 
 class _Seen(NamedTuple):
@@ -62,10 +67,19 @@ class Tasks:
         began = time.thread_time()
         seen = self._scan()
         cores = self._cores(seen, at - self._at)
-        self._rows = tuple(_rows(seen, cores, kin, devices))
+        self._rows = tuple(_rows(seen, cores, kin, devices, self._about))
         self._before, self._at = seen, at
         self._due = at + max(BEAT, (time.thread_time() - began) / DEAREST)
         return self._rows
+
+    def _about(self, pid: int) -> tuple[str, str]:
+        """Return whose a process is, and what was typed to start it: read of those alone that are told of."""
+        folder = f"{self._proc}/{pid}"
+        try:
+            user = opening.name_of(os.stat(folder).st_uid)  # noqa: PTH116 - as in `_scan`
+        except OSError:  # it has ended
+            user = ""
+        return clean(user, NAME), typed(read_bytes(f"{folder}/cmdline"))
 
     def _scan(self) -> dict[int, _Seen]:
         found = {}
@@ -95,16 +109,22 @@ def _seen(text: bytes) -> _Seen | None:
 
 
 def _rows(
-    seen: Mapping[int, _Seen], cores: Mapping[int, float], kin: list[Kin], devices: Mapping[int, OnDevice]
+    seen: Mapping[int, _Seen],
+    cores: Mapping[int, float],
+    kin: list[Kin],
+    devices: Mapping[int, OnDevice],
+    about: Callable[[int], tuple[str, str]],
 ) -> list[TaskRow]:
     roles = {pid: known for pid in seen if (known := _role(pid, seen, kin)) is not None}
     wanted = {pid for pid in {*roles, *devices} if pid in seen}
     strangers = (pid for pid, used in cores.items() if used >= LEAST and pid not in wanted)
     wanted.update(heapq.nlargest(MOST, strangers, key=lambda pid: cores[pid]))
-    rows = []
+    ranks = {pid: rank for each in kin for pid, rank in each.ranks.items()}
+    rows, up = [], time.clock_gettime(time.CLOCK_BOOTTIME)
     for pid in wanted:
         role, run = roles.get(pid, ("foreign", ""))
         on = devices.get(pid, OnDevice((), None))
+        user, command = about(pid)
         row = TaskRow(
             pid=pid,
             name=clean(seen[pid].name, NAME).strip() or NAMELESS,
@@ -115,11 +135,23 @@ def _rows(
             started=seen[pid].started,
             device=",".join(map(str, on.devices)),
             device_memory=on.memory,
+            user=user,
+            command=command,
+            rank=ranks.get(pid),
+            device_share=on.share,
+            age=max(0.0, up - seen[pid].started / CLOCK_TICKS),
+            parent=seen[pid].parent,
         )
         rows.append(row)
     # what no process here answers for: another container's, by the host's pids
     rows += [
-        TaskRow(pid=pid, name="(not of this container)", device=",".join(map(str, on.devices)), device_memory=on.memory)
+        TaskRow(
+            pid=pid,
+            name="(not of this container)",
+            device=",".join(map(str, on.devices)),
+            device_memory=on.memory,
+            device_share=on.share,
+        )
         for pid, on in devices.items()
         if pid not in seen
     ]

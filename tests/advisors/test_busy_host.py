@@ -38,7 +38,7 @@ def test_names_the_neighbour_and_what_it_costs(crowded) -> None:
     (finding,) = advise(crowded())
     assert finding.id == "busy-host"
     assert "others use 1.0 of the 2 CPUs (ffmpeg, pid 4711: 1.0)" in finding.says
-    assert "makers of batches wait for a CPU 50% of their time" in finding.says
+    assert "data loading waits for a CPU 50% of its time" in finding.says
     assert finding.evidence["pid_4711_cores"] == pytest.approx(0.98)
     assert 1.3 < finding.speedup.likely <= 2.1
     assert finding.effect == "identical"

@@ -1,10 +1,12 @@
 """Who uses the machine, told by a /proc that is a folder."""
 
+import os
 import time
 from pathlib import Path
 
 import pytest
 
+from gputune import opening
 from gputune.feeds import tasks
 from gputune.feeds.tasks import Kin, OnDevice, Tasks
 from gputune.procfs import CLOCK_TICKS
@@ -80,3 +82,31 @@ def test_a_process_without_a_name_has_a_row_like_any_other(tmp_path: Path, clock
     process(tmp_path, 11, 10, name)
     rows = Tasks(tmp_path).look([Kin("r", 10, frozenset())], {})
     assert [(row.pid, row.name, row.role) for row in rows] == [(10, "python", "other"), (11, "no name", "other")]
+
+
+def test_a_row_says_whose_it_is_what_was_typed_and_for_how_long(tmp_path: Path, clock: list[float]) -> None:
+    process(tmp_path, 10, 1, "python")
+    process(tmp_path, 11, 10, "pt_main_thread")
+    (tmp_path / "11" / "cmdline").write_bytes(b"/opt/python\0-u\0train.py\0--token\0abc\0")
+    kin = Kin("m8/run", 10, frozenset({11}), {11: 3})
+    main = next(row for row in Tasks(tmp_path).look([kin], {11: OnDevice((0, 1), 6e9, 0.4)}) if row.role == "main")
+    assert (main.command, main.rank, main.parent, main.device_share) == ("train.py --token ***", 3, 10, 0.4)
+    assert main.user == opening.name_of(os.getuid())
+    assert main.age == pytest.approx(time.clock_gettime(time.CLOCK_BOOTTIME), rel=0.01)
+
+
+def test_three_thousand_processes_cost_what_those_cost_that_are_told_of(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pid in range(10, 3010):
+        process(tmp_path, pid, 1, "x" * 15)
+    every = Tasks(tmp_path)
+    every.look([], {})
+    read: list[str] = []
+    real = tasks.read_bytes
+    monkeypatch.setattr(tasks, "read_bytes", lambda path: read.append(path) or real(path))
+    clock[0] += 100.0
+    for pid in range(10, 3010):
+        process(tmp_path, pid, 1, "x" * 15, used=50.0)
+    assert len(every.look([], {})) == tasks.MOST
+    assert sum(path.endswith("cmdline") for path in read) == tasks.MOST

@@ -132,10 +132,10 @@ def test_tab_goes_round_all_screens(scene: Update) -> None:
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
         seen = []
-        for _ in range(4):
+        for _ in range(5):
             await pilot.press("tab")
             seen.append(app.view.kind)
-        assert seen == ["node", "run", "finding", "nodes"]
+        assert seen == ["node", "processes", "run", "finding", "nodes"]
         await pilot.press("shift+tab")
         assert app.view.kind == "finding"
         await pilot.press("question_mark")
@@ -318,7 +318,7 @@ def test_the_command_palette_knows_runs_and_takes_no_markup(node: Make, run: Mak
     [
         ("theme", "Theme: light or dark"), ("dark", "Theme: light or dark"), ("quit", "Quit: leave the screen"),
         ("leave", "Quit: leave the screen"), ("help", "Help: keys and signs"), ("filter", "Filter: find nodes"),
-        ("rack", "Group nodes by rack or job"), ("power", "Sort by power"), ("train", "Run train.py"),
+        ("rack", "Group nodes by rack or job"), ("power", "Sort by power"), ("train", "Run train.py run"),
     ],
 )  # fmt: skip
 def test_the_command_palette_finds_the_words_that_people_type(scene: Update, typed: str, title: str) -> None:
@@ -518,3 +518,40 @@ def test_ten_thousand_names_through_the_widget_do_no_harm(rows: SimpleNamespace,
             assert rows.harm("".join(each.title + each.help for each in commands)) == []
 
     play(app, act, (120, 50))
+
+
+WORK = (
+    TaskRow(pid=20, name="python", role="main", run="m8/run", command="train.py --lr 3", cpu=1.0, parent=10, started=1),
+    TaskRow(pid=10, name="python", role="other", run="m8/run", command="torchrun train.py", cpu=0.0, started=1),
+    TaskRow(pid=40, name="backup", user="root", cpu=0.1, started=1),
+    TaskRow(pid=41, name="make", user="ada", cpu=0.2, started=1),
+    TaskRow(pid=42, name="cc", user="ada", cpu=0.3, started=1),
+)
+
+
+def test_from_a_node_one_key_leads_to_its_processes_and_another_to_their_run(node: Make, run: Make) -> None:
+    app = Gputune(lambda: Told(Update(until=1, nodes=(node("m8", tasks=WORK),), runs=(run(),))))
+
+    async def act(pilot: Any) -> None:
+        await until(pilot, lambda: app.view.kind == "node")
+        await pilot.press("p")
+        assert app.view == View("processes", "m8")
+        assert any("train.py --lr 3" in each for each in lines(app))
+        await pilot.press("c")
+        assert "CPU▾" in lines(app)[1]
+        await pilot.press("c")
+        assert "CPU▴" in lines(app)[1]
+        await pilot.press("c", "v")
+        assert any("└─ train.py" in each for each in lines(app))
+        await pilot.press("v", "slash", *"root")
+        assert "/root_" in lines(app)[-1]
+        await pilot.press("enter")
+        assert "1 of 5 processes" in lines(app)[0]
+        await pilot.press("enter")
+        assert "it is in no run" in lines(app)[-1]
+        await pilot.press("escape")
+        assert "· 5 processes" in lines(app)[0]
+        await pilot.press("home", "enter")
+        assert app.view == View("run", "m8/run")
+
+    play(app, act, size=(80, 24))

@@ -176,7 +176,7 @@ def test_a_node_shows_devices_host_and_processes_by_role(node: Make, run: Make, 
         "12.5 of 64 in use",
         "for storage 20%",
         "nvme0n1",
-        "trains",
+        "training",
         "worker",
         "backup",
     ):
@@ -186,8 +186,9 @@ def test_a_node_shows_devices_host_and_processes_by_role(node: Make, run: Make, 
 
 def test_processes_of_a_role_come_to_a_line_that_is_none_of_them(node: Make) -> None:
     lines = text(node_page(node(), [], Look(100, 40))).split("\n")
-    (together,) = [each for each in lines if "together" in each]
-    assert together.split() == ["2×", "worker", "1.7", "1.86G", "together"]
+    (summed,) = [each for each in lines if "Σ" in each]
+    assert summed.split() == ["Σ", "170%", "1.86G", "2", "workers"]
+    assert "sum " in text(node_page(node(), [], Look(100, 40, plain=True)))
 
 
 def test_more_processes_than_there_is_room_for_are_counted(node: Make) -> None:
@@ -212,7 +213,7 @@ def test_a_share_says_who_runs_how_they_end_and_what_they_do_together(run: Make,
     )
     shown = run(procs=rows, verdict=None, state="live", packed="3 at once did 160 samples/s")
     lines = text(share_page(shown, Look(100, 24)))
-    for told in ("3 processes", "80.0 samples/s together", "1 ended", "1 failed", "SIGKILL", "out of memory"):
+    for told in ("3 processes", "80.0 samples/s in all", "1 ended", "1 failed", "SIGKILL", "out of memory"):
         assert told in lines
     for told in ("running", "waiting", "fold1", "1.86G", "3 at once did 160 samples/s", "pace in samples/s"):
         assert told in lines

@@ -48,7 +48,7 @@ def test_a_process_of_a_watched_run_is_ended_from_the_screen(tmp_path: Path) -> 
 
     async def act() -> None:
         async with app.run_test(size=(100, 40)) as pilot:
-            await until(pilot, app, "of the run")
+            await until(pilot, app, "helper")
             pid = await written(pilot, tmp_path / "pid")
             for _ in range(100):
                 if app.query_one(Sheet).key.startswith(f"task:{pid}."):

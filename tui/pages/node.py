@@ -1,27 +1,27 @@
 """One node: its devices, its CPUs, what it waits for, disks and network, its runs, and its processes by role."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+import shlex
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 
+from gputune.hygiene import clean
 from gputune.scene import DeviceRow, Node, RunRow, TaskRow
 from gputune.tui import words
 from gputune.tui.drawing import bar, heat
 from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, harmless, line, paragraph, titled
 from gputune.tui.pages.nodes import FINE, FULL, tone
+from gputune.tui.pages.processes import KeyOf, cards_of, ranks_of, short_list
 
 HOT = 85.0  # °C of a die: from there on products slow themselves down
 STALLED = 0.1  # share of the time in which something waits: worth a colour
-ROLES = ("main", "worker", "other", "foreign")
-NAMES = {"main": "trains", "worker": "worker", "other": "of the run", "foreign": "others"}
 TASKS = 200  # rows of processes: 8 ranks with 16 workers each have 144
 DEVICE = 59  # cells of a device's line beside its name and its bar
 SATURATED = 0.9  # of the CPUs
 BETWEEN = " · "  # two of the things that share a line
 SIGNALS = "Enter: signals "
-
-KeyOf: TypeAlias = Callable[[Node, TaskRow], str]
+ALL = "p: all of them, sorted, filtered, as a tree "
+NARROW = 120  # columns below which names are cut
 
 
 def no_key(_node: Node, _task: TaskRow) -> str:
@@ -37,8 +37,8 @@ def node_page(node: Node, runs: Sequence[RunRow], look: Look, key: KeyOf = no_ke
         lines += [*paragraph(f"{node.link}: {node.why or 'no answer'}", width, "bad"), EMPTY]
     lines += [*devices(node, look), EMPTY, *host(node, look), EMPTY]
     if runs:
-        lines += [titled(" RUNS", width), *(run_line(run, look) for run in runs), EMPTY]
-    lines += tasks(node, look, key)
+        lines += [*run_lines(node, runs, look), EMPTY]
+    lines += short_list(node, look, key, TASKS, SIGNALS if key is not no_key else ALL)
     if node.unavailable:
         lines += [EMPTY, titled(" NOT MEASURED", width)]
         for probe, why in sorted(node.unavailable.items()):
@@ -156,19 +156,42 @@ def _traffic(node: Node, look: Look) -> list[Line]:
     return [line(("  traffic " if not at else " " * 10, "label"), (text, "")) for at, text in enumerate(rows)]
 
 
-def run_line(run: RunRow, look: Look) -> Line:
-    """Return one run: how it goes, and the best finding."""
+def run_lines(node: Node, runs: Sequence[RunRow], look: Look) -> list[Line]:
+    """Return the runs: two lines each, what it is and how it goes, and where it lies."""
+    name = 14 if look.width < NARROW else 24
+    title = f" RUNS  KIND  {fit('NAME', name)}     PID CARDS RANKS     TIME   SMP/S  FINDING"
+    lines = [line((fit(title, look.width), "section"))]
+    for run in runs:
+        lines += [run_line(node, run, look, name), line((fit(f"       {_where(run)}", look.width), "dim"))]
+    return lines
+
+
+def _where(run: RunRow) -> str:
+    """Return the folder of a run, and what was typed."""
+    return " · ".join(filter(None, (run.folder, clean(shlex.join(run.command), 300))))
+
+
+def run_line(node: Node | None, run: RunRow, look: Look, name: int = 14) -> Line:
+    """Return one run: whether it lives, what it is, its processes and devices, how it goes, and the best finding."""
     verdict = run.recent or run.verdict
     rate = run.present.rate if run.present is not None else verdict.samples_per_s if verdict is not None else None
     best = run.verdict.findings[0] if run.verdict and run.verdict.findings else None
     role = "good" if run.state == "live" else "bad" if run.state == "broken" else "dim"
+    known = {p.pid: p.rank for p in (run.verdict.processes if run.verdict else ()) if p.seen}
+    cards = ",".join(cards_of(node, run.id)) or (
+        f"{verdict.device.count}×" if verdict and verdict.device.count else "–"
+    )
     spans: list[Span] = [
-        (fit(f"  {run.state}", 9), role),
-        (fit(run.name, 22) + " ", "name"),
+        (fit(f" {run.state}", 7), role),
+        (fit("share" if run.procs else "watch", 6), ""),
+        (fit(run.name, name) + " ", "name"),
+        (fit(str(run.pid) if run.pid else "–", 7, ">") + " ", "dim"),
+        (fit(cards, 5, ">") + " ", ""),
+        (fit(str(len(run.procs) or ranks_of(node, run.id, known) or "–"), 5, ">") + " ", ""),
         (fit(words.clock(run.length), 8, ">") + " ", ""),
-        (fit(f"{words.pace(rate)} smp/s", 12, ">") + "  ", ""),
+        (fit(words.pace(rate), 7, ">") + "  ", ""),
     ]
-    room = max(8, look.width - 54)
+    room = max(8, look.width - name - 52)
     error = run.verdict.error if run.verdict is not None else None
     if run.exit_code:
         said = f"{words.ending(run.exit_code)}: {error.what}" if error is not None else words.ending(run.exit_code)
@@ -182,39 +205,3 @@ def run_line(run: RunRow, look: Look) -> Line:
     else:
         spans.append((fit(run.why or "no verdict yet", room), "dim"))
     return line(*spans, key=f"run:{run.id}")
-
-
-def tasks(node: Node, look: Look, key: KeyOf = no_key) -> list[Line]:
-    """Return the processes: what each role comes to together, then those that use most."""
-    rows = node.tasks
-    if not rows:
-        return []
-    note = "" if key is no_key else SIGNALS
-    title = "     PID ROLE        CPU  MEMORY  DEVICE           NAME"
-    found = [titled(fit(title, max(1, look.width - len(note))), look.width, note)]
-    for role in ROLES:
-        mine = [row for row in rows if row.role == role]
-        if len(mine) > 1:
-            cpu = sum(row.cpu or 0.0 for row in mine)
-            memory = sum(row.memory or 0.0 for row in mine)
-            count = f"{len(mine)}×"  # in the place of a pid, and no pid
-            text = f"{count:>8} {NAMES[role]:<10} {words.cores(cpu):>4} {words.size(memory):>7}{'':19}together"
-            found.append(line((fit(text, look.width), "label")))
-    for row in sorted(rows, key=lambda row: (_rank(row.role), -(row.device_memory or 0), -(row.cpu or 0)))[:TASKS]:
-        device = f"{row.device} {words.size(row.device_memory)}" if row.device else ""
-        spans: list[Span] = [
-            (fit(str(row.pid), 8, ">") + " ", "dim"),
-            (fit(NAMES.get(row.role, row.role), 10) + " ", "good" if row.role == "main" else ""),
-            (fit(words.cores(row.cpu), 4, ">") + " ", ""),
-            (fit(words.size(row.memory), 7, ">") + "  ", ""),
-            (fit(device, 16) + " ", "memory"),
-            (fit(row.name, max(8, look.width - 52)), "name"),
-        ]
-        found.append(line(*spans, key=key(node, row)))
-    if len(rows) > TASKS:
-        found.append(line((fit(f"{len(rows) - TASKS:>8} more, which use less", look.width), "dim")))
-    return found
-
-
-def _rank(role: str) -> int:
-    return ROLES.index(role) if role in ROLES else len(ROLES)

@@ -148,7 +148,7 @@ def summary(nodes: Sequence[Node], every: int, shown: Shown, look: Look) -> Line
     facts += [words.watts(sum(power))] if power else []
     told = " · ".join(facts)
     rest = f" · {away:,} not reached" if away else ""
-    asked = f" · by {shown.by}{', turned' if shown.turned else ''}" + (f" · /{shown.text}" if shown.text else "")
+    asked = f" · by {shown.by}{', reversed' if shown.turned else ''}" + (f" · /{shown.text}" if shown.text else "")
     room = max(0, look.width - len(told) - len(rest) - 1)
     return line((" " + told, "title"), (rest, "bad"), (fit(asked, room), "dim"))
 

@@ -41,7 +41,7 @@ def head(run: RunRow, look: Look, cursor: float | None = None) -> Line:
     units = {row.unit for row in running if row.rate is not None}
     if len(units) == 1:
         together = sum(row.rate or 0.0 for row in running)
-        facts += [f"{words.pace(together)} {units.pop() or 'samples/s'} together"]
+        facts += [f"{words.pace(together)} {units.pop() or 'samples/s'} in all"]
     facts += [f"{ended} ended"] if ended else []
     ill = f"{failed} failed " if failed else ""
     return line((fit(" " + " · ".join(facts), max(1, look.width - len(ill))), "title"), (ill, "bad"))

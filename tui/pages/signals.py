@@ -3,7 +3,7 @@
 from gputune.scene import Node, RunRow, TaskRow
 from gputune.tui import words
 from gputune.tui.lines import EMPTY, Line, Lines, Look, fit, line, paragraph, titled
-from gputune.tui.pages.node import NAMES
+from gputune.tui.pages.processes import NAMES
 
 SIGNALS = (
     ("TERM", "asks it to end; most trainings end at once, without a checkpoint"),
