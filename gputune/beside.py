@@ -1,8 +1,11 @@
-"""A training that runs in somebody else's process, joined as it begins and recorded beside: a trial of Ray Tune.
+"""A training that runs in somebody else's process, joined there and recorded beside.
 
-arrive   in the trial's own process, before its first line: the guest, and where it writes
-Host     an actor on each node with trials: it starts their recorders, and tells what they have found
-main     the recorder, a process of its own; it leaves when it is asked to, or with the trial's process
+arrive   in a process that is joined: the guest, and where it writes
+Host     an actor on each node with trials of Ray Tune: it starts their recorders, and tells what they have found
+main     the recorder of a trial, a process of its own; it leaves when it is asked to, or with the trial's process
+join     the recorder of a process that asked for one itself (`gputune/inside/`)
+
+What a recorder needs is imported by these last two: the others run in processes of the user's.
 """
 
 import json
@@ -14,15 +17,12 @@ import tempfile
 import time
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
-from gputune.attaching import PROC, Leave, command_of
 from gputune.isolation import own_python
 from gputune.launch import family, folders
 from gputune.launch.link import Started
-from gputune.launch.run import Run, Wishes
-from gputune.recorder.life import Life
-from gputune.recording.folder import FINDINGS, LIVE
-from gputune.sample import now
+from gputune.launch.run import Run, Wishes, restored
 
 CODE = "from gputune.beside import main; main()"
 LONGEST_S = 30 * 86400.0  # s that a trial is recorded at the most
@@ -37,17 +37,22 @@ def arrive(host: int = 0) -> tuple[int, str]:
     """
     try:
         rings = folders.rings()
-        spec = spec_from_file_location("gputune_late", str(Path(folders.guest(), "late.py")))
-        if spec is None or spec.loader is None:
-            return os.getpid(), ""
-        late = module_from_spec(spec)
-        spec.loader.exec_module(late)
-        if late.begin(rings, host):
+        if late().begin(rings, host):
             return os.getpid(), rings
         folders.remove_rings(rings)
     except Exception:  # noqa: BLE001 - the trial goes on without us
         return os.getpid(), ""
     return os.getpid(), ""
+
+
+def late() -> Any:
+    """Return the guest's way into a process that runs already. Raises ImportError where its file cannot be read."""
+    spec = spec_from_file_location("gputune_late", str(Path(folders.guest(), "late.py")))
+    if spec is None or spec.loader is None:
+        raise ImportError("gputune_late")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class Host:
@@ -78,6 +83,8 @@ class Host:
 
     def live(self, number: int) -> bytes:
         """Return the verdict so far, as `live.json` has it; nothing where there is none yet."""
+        from gputune.recording.folder import LIVE  # noqa: PLC0415 - as above
+
         return _read(Path(self._base.name, str(number), LIVE))
 
     def leave(self, number: int) -> None:
@@ -87,6 +94,8 @@ class Host:
 
     def found(self, number: int) -> dict[str, bytes] | None:
         """Return the files of a recording by name, None as long as it goes on. They are removed here."""
+        from gputune.recording.folder import FINDINGS  # noqa: PLC0415 - as above
+
         if self._recorders[number].poll() is None:
             return None
         folder = Path(self._base.name, str(number))
@@ -118,16 +127,35 @@ def _read(file: Path) -> bytes:
 
 def main() -> None:
     """Record one process until it ends, or until we are asked to leave."""
+    from gputune.attaching import PROC, command_of  # noqa: PLC0415 - see above
+    from gputune.sample import now  # noqa: PLC0415 - as above
+
     asked = json.loads(sys.argv[1])
     pid, rings = int(asked["pid"]), str(asked["rings"])
     family.die_with_parent(signal.SIGTERM)
-    lock = folders.hold(rings) if rings else -1
     wishes = Wishes(command_of(PROC, pid), pid=pid, quiet=True, stacks=bool(asked["stacks"]))
-    run = Run(wishes, folder=str(asked["folder"]), rings=rings, troubles=[])
+    _record(Run(wishes, folder=str(asked["folder"]), rings=rings, troubles=[]), now())
+
+
+def join() -> None:
+    """Record the process that asked for it, from when it did, until it ends or asks us to leave."""
+    from gputune.attaching import PROC, command_of  # noqa: PLC0415 - see above
+
+    asked = json.loads(sys.argv[1])
+    run = restored(asked["run"])
+    run.command = command_of(PROC, run.pid)
+    _record(run, int(asked["started"]))
+
+
+def _record(run: Run, started: int) -> None:
+    from gputune.attaching import Leave  # noqa: PLC0415 - as above
+    from gputune.recorder.life import Life  # noqa: PLC0415 - as above
+
+    lock = folders.hold(run.rings) if run.rings else -1
     try:
-        Life(run, Started(pid, now()), Leave(pid, LONGEST_S), resumed=False).live()
+        Life(run, Started(run.pid, started), Leave(run.pid, LONGEST_S), resumed=False).live()
     finally:
-        if rings:
-            folders.remove_rings(rings)
+        if run.rings:
+            folders.remove_rings(run.rings)
         if lock >= 0:
             os.close(lock)

@@ -23,9 +23,23 @@ def own_modules_first() -> None:
         return
 
 
-def own_python(code: str) -> "list[str]":
-    """Return the command that runs `code` with the modules that we have, whatever the variables and the folder say."""
+def own_python(code: str, *, theirs: bool = False) -> "list[str]":
+    """Return the command that runs `code` with the modules that we have, whatever the variables and the folder say.
+
+    With `theirs` this process is the user's: what was put in front of its path may be named like a library.
+    """
     path = [entry for entry in sys.path if os.path.isabs(entry)]  # "" is the user's folder
+    if theirs:
+        path.sort(key=_distance)
     if HERE not in path:
         path.append(HERE)  # an editable installation is found by a hook of site's
     return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:] = {path!r}\n{code}"]
+
+
+def _distance(entry: str) -> int:
+    """Return how late an entry of the path is to be asked: Python's own, gputune's, what is installed, all else."""
+    if entry == HERE:
+        return 1
+    if "-packages" in entry:
+        return 2
+    return 0 if entry.startswith((sys.base_prefix + os.sep + "lib", os.path.dirname(os.__file__))) else 3

@@ -29,7 +29,7 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     check_json(wishes.json)
     check_html(asked=wishes.html)
     troubles = list(troubles)
-    folder, job = _folders(wishes, troubles)
+    folder, job = seat(wishes, troubles)
     rings = _rings(troubles)
     steer = _channel(wishes, rings, job, troubles)
     wishes.json = _absolute(wishes.json)
@@ -68,7 +68,7 @@ def environment(rings: str, steer: str = "", *, perturb: float = PERTURBED) -> d
     return changes
 
 
-def _folders(wishes: Wishes, troubles: list[str]) -> tuple[str, str]:
+def seat(wishes: Wishes, troubles: list[str]) -> tuple[str, str]:
     """Return the folder of this watch, and that of the job where it is one of several watches; "" for none."""
     try:
         if any(name in os.environ for name in RANKS):

@@ -89,6 +89,9 @@ class Gatherer:
     def _note(self, note: Note) -> None:
         if note.fields.get("n") in STOPPING:
             self._stop(note.fields)
+        elif note.fields.get("n") == "cells":
+            cells = note.fields.get("of")
+            self.stacks.learn(cells if isinstance(cells, dict) else {})
         elif note.process < 0:
             self.host.note(note.fields)
         elif note.fields.get("n") == "raised":  # before it has trained, too

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -120,10 +120,19 @@ class Stacks:
         self._looks: dict[int, Looks] = {}
         self._picks: dict[int, Counter[str]] = {}  # lines of batch samplers
         self.taken = 0
+        self._cells: dict[str, str] = {}
+
+    def learn(self, cells: Mapping[str, object]) -> None:
+        """Learn the numbers of a notebook's cells, by the files that IPython compiles them under."""
+        self._cells.update({file: f"In[{number}]" for file, number in cells.items()})
+
+    def _named(self, frame: str) -> tuple[str, str, str]:
+        function, file, line = _split(frame)
+        return function, self._cells.get(file, file), line
 
     def take(self, stack: Stack, *, looping: bool = True) -> None:
         """Take one stack, counted as often as it was seen; those taken before the loop say nothing of its lines."""
-        parts = [_split(f) for f in stack.frames]
+        parts = [self._named(f) for f in stack.frames]
         asked = next((i for i, (_, file, _) in enumerate(parts) if any(mark in file for mark in LOADING)), None)
         spanned = _is_spanned(parts)
         kind = kind_of(parts, "next" if asked is not None else "span" if spanned else "")

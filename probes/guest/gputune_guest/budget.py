@@ -24,6 +24,11 @@ def odds(number):
     return 0.5 + (number * 2654435761 & 0xFFFF) / 0x10000
 
 
+def heard():
+    """Return whether anybody still listens; asked before something is held back, which is seldom."""
+    return os.path.isdir(os.environ.get("GPUTUNE_RINGS", ""))
+
+
 class Spending:
     """What holding the device back for a `share` of the time has cost so far, in ns, and whether more may be spent."""
 

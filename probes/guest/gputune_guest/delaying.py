@@ -44,8 +44,9 @@ class Delaying:
     `shared` is what all workers see; `clock` and `sleep` are time's, or a test's.
     """
 
-    def __init__(self, number, share, shared, clock=now, sleep=time.sleep):
+    def __init__(self, number, share, shared, clock=now, sleep=time.sleep, heard=budget.heard):  # noqa: PLR0913 - seams
         self.number, self.share, self.shared, self.clock, self.sleep = number, share, shared, clock, sleep
+        self.heard = heard
         self.began = clock()
         self.made = 0
         self.usual = 0.0  # ns that it takes to make a batch
@@ -88,7 +89,8 @@ class Delaying:
         if length < LEAST or length >= MOST or self.idle > IDLE * self.usual or t < self.began + FIRST_NS:
             return False
         often = 1 / SOONER if count < EAGER else 1 if count < KEEN else SELDOM
-        return t - max(self.began, latest) >= max(budget.odds(count) * often * length / self.share, REST * self.usual)
+        pause = max(budget.odds(count) * often * length / self.share, REST * self.usual)
+        return t - max(self.began, latest) >= pause and self.heard()
 
     def after(self, t0, t1):
         """Learn how long a batch took to make (ns)."""

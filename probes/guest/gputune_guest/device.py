@@ -303,6 +303,7 @@ def _forked():
     """In a forked child: the step under way is the parent's, and nothing can be asked of its device here."""
     if clock is not None:
         clock.current = None
+        clock.told = False
 
 
 wrapping.after_fork(_forked)

@@ -97,4 +97,4 @@ def _leave():
 
 ring.at_farewell(end)
 dynamo.at_first(_leave)
-wrapping.after_fork(_leave)
+wrapping.after_fork(_leave, anew=False)  # a device that the parent has used is none for its child

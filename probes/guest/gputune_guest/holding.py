@@ -130,6 +130,8 @@ class Hold:
         t = step.start.t
         self.spending.begin(t)
         step.target = -1
+        if ring.at_rest:
+            return
         if self.steps < FIRST or not self.leads:
             if self.steps and not self.tried:
                 self.tried = True

@@ -102,8 +102,23 @@ def user_frame(frame):
     return second or nearest
 
 
+def cells():
+    """Return what IPython compiles the cells of a notebook under, to their numbers; nothing where there is none."""
+    shells = sys.modules.get("IPython.core.interactiveshell")
+    if shells is None:
+        return {}
+    compiler = getattr(getattr(shells.InteractiveShell, "_instance", None), "compile", None)
+    return getattr(compiler, "_filename_map", None) or {}
+
+
 def name(filename, line):
-    """Return `train.py:41`: relative to the working directory where the file lies under it, else the file's name."""
+    """Return `train.py:41`: relative to the working directory where the file lies under it, else the file's name.
+
+    `In[3]:9` in the cell of a notebook, as its reader counts.
+    """
+    cell = cells().get(filename)
+    if cell is not None:
+        return "In[%s]:%d" % (cell, line)
     try:
         here = os.getcwd() + os.sep
     except OSError:

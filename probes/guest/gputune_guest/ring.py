@@ -36,6 +36,7 @@ here = Here()
 _notes = 0  # bytes of notes written
 _room = 0
 _dead = False  # no ring could be made, or the guest stepped back
+at_rest = False  # the run is over, and the process goes on
 _errors = 0
 _role = "main"
 untrained = True  # no optimizer has made a step since the ring was begun
@@ -237,8 +238,8 @@ def _mapped(path, size):
 
 def _forked():
     """In a forked child: the parent's ring is the parent's."""
-    global _lock, _role, _dead, untrained
-    _dead = _errors >= TOO_MANY
+    global _lock, _role, _dead, untrained, at_rest
+    _dead, at_rest = _errors >= TOO_MANY, False
     here.__init__()
     here.writer = record
     _role = "main"
@@ -249,8 +250,16 @@ def _forked():
 def anew():
     """End this ring and go on in another one, in the folder that `GPUTUNE_RINGS` names now: another run begins here."""
     end()
-    _forked()
+    wrapping.anew()  # `_forked` is the first of these
     _opened()
+
+
+def rest():
+    """Write nothing more until `anew`: the run is over, and this process goes on."""
+    global _dead, at_rest
+    end()
+    here.close()
+    _dead = at_rest = True
 
 
 wrapping.fail_with(failed)

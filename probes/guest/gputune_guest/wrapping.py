@@ -21,6 +21,7 @@ from gputune_guest.here import fast
 _FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 ONE_TRACEBACK = (3, 11)  # since then; before, a handler that raises again does so with one that it has kept
 TEXT = "__text_signature__"  # of what is written in C, which `wraps` does not know
+_anew = []  # functions that forget what was told
 
 
 def _swallowing(finalizing):
@@ -282,9 +283,21 @@ def when_gone(theirs, function, *args):
     return weakref.ref(theirs, lambda _reference: call(*args))
 
 
-def after_fork(function):
-    """Have a function called in every child that is forked."""
-    os.register_at_fork(after_in_child=quiet(function))
+def after_fork(function, anew=True):
+    """Have a function called in every child that is forked, and with `anew` where another run begins in this process.
+
+    Both times what an earlier ring was told has to be told again.
+    """
+    call = quiet(function)
+    os.register_at_fork(after_in_child=call)
+    if anew:
+        _anew.append(call)
+
+
+def anew():
+    """Forget what the ring of an earlier run was told."""
+    for call in _anew:
+        call()
 
 
 def at_exit(function):
