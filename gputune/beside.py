@@ -21,6 +21,7 @@ from typing import Any
 
 from gputune.isolation import own_python
 from gputune.launch import family, folders
+from gputune.launch.descriptors import say
 from gputune.launch.link import Started
 from gputune.launch.run import Run, Wishes, restored
 
@@ -144,7 +145,10 @@ def join() -> None:
     asked = json.loads(sys.argv[1])
     run = restored(asked["run"])
     run.command = command_of(PROC, run.pid)
-    _record(run, int(asked["started"]))
+    try:
+        _record(run, int(asked["started"]))
+    except Exception as error:  # noqa: BLE001 - a traceback of ours is nothing for their terminal
+        say(f"gputune: the recorder failed ({type(error).__name__}: {error})\n")
 
 
 def _record(run: Run, started: int) -> None:

@@ -45,7 +45,7 @@ U32 = struct.Struct("<I").unpack_from
 U64 = struct.Struct("<Q").unpack_from
 LIVE = struct.Struct("<QIIqQQqq").unpack_from  # at 56: notes, mark kind, code, t0, errors, read, ended, since
 OPENING = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-READ_AT, LIVE_AT, FLAGS_AT, INDEX_AT = 88, 56, 52, 112
+READ_AT, LIVE_AT, FLAGS_AT, INDEX_AT, ENDED_AT = 88, 56, 52, 112, 96
 M32 = 0xFFFFFFFF
 MARGIN = 64  # records; after being lapped stay this far from the writer, who goes on writing
 RECENT = 256  # t0 of records kept to know whether an open mark is stale: marks are nested a few deep
@@ -154,6 +154,10 @@ class Ring:
         last = (self.read + self._capacity // PRESSING) & self._mask
         place = (self._base + last * RECORD.size) // 4
         return self._words, place, self._words[place]
+
+    def farewell(self) -> tuple[memoryview, int, int]:
+        """Return the place of the time at which its process says that it writes no more, likewise."""
+        return self._words, ENDED_AT // 4, self._words[ENDED_AT // 4]
 
     def drain(self, process: int) -> list[Event]:
         """Return the records written since the last call, in order, as events of `process`."""
@@ -358,7 +362,7 @@ class Rings:
         thorough = beat or t < self._young_until or not self._scanned
         if not told and not thorough and self._root >= 0:
             for words, place, was in self._ahead:
-                if words[place] != was:  # so much is new that it should not wait
+                if words[place] != was:  # so much is new that it should not wait, or it is the last
                     break
             else:
                 return []
@@ -386,7 +390,8 @@ class Rings:
             self._replaced = False
         for process in dict.fromkeys(dead):
             self._bury(process, readings)
-        self._ahead = [process.ring.ahead() for process in self.alive if process.ring is not None]
+        rings = [process.ring for process in self.alive if process.ring is not None]
+        self._ahead = [place for ring in rings for place in (ring.ahead(), ring.farewell())]
 
     def close(self) -> None:
         """Give everything back."""

@@ -33,8 +33,9 @@ def rank() -> int:
     told = [os.environ[name] for name in RANKS if os.environ.get(name, "").isdigit()]
     if told:
         return int(told[0])
-    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    distributed = sys.modules.get("torch.distributed")
     try:
-        return int(distributed.get_rank()) if distributed.is_available() and distributed.is_initialized() else 0
+        grouped = distributed is not None and distributed.is_available() and distributed.is_initialized()
+        return int(distributed.get_rank()) if distributed is not None and grouped else 0
     except Exception:  # noqa: BLE001 - no group, or one that is going down
         return 0

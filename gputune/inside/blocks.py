@@ -50,6 +50,7 @@ class Watch:
         self._joined: Joined | None = None
         self._pid = 0  # of the process that has started it
         self._rank = 0
+        self._own = ""  # the folder of this rank, where a job has several
         self.folder: Path | None = None
         self.said = ""
         self.why = ""
@@ -63,7 +64,7 @@ class Watch:
             self._pid, self._rank = os.getpid(), rank()
             self._joined, self.folder, self.said = None, None, ""
             outer = around()
-            inner = _running is not None and _running._pid == os.getpid()  # noqa: SLF001 - one of us
+            inner = _running is not None and _running._pid == os.getpid()
             self.why = TWICE if inner else outer or ""
             if inner or outer is not None:
                 return self
@@ -75,7 +76,7 @@ class Watch:
                 self.why = f"nothing was recorded ({type(error).__name__}: {error})"
                 return self
             _running = self
-        self.folder = Path(self._joined.folder) if self._joined.folder else None
+        self.folder, self._own = Path(self._joined.folder) if self._joined.folder else None, self._joined.own
         atexit.register(self.stop)
         return self
 
@@ -89,7 +90,7 @@ class Watch:
             said = joined.leave()
             self.said = (said or "").strip("\n")
             if said is None:
-                self.why = f"no verdict yet: `gputune report {joined.folder}` shows what was recorded"
+                self.why = f"the recorder has left no verdict: `gputune report {joined.folder}` shows what there is"
         if not self._quiet:
             self._speak()
 
@@ -116,7 +117,7 @@ class Watch:
         """What was found, as `findings.json` has it; None before the end, and where nothing was recorded."""
         from gputune.inside.loaded import kept  # noqa: PLC0415 - see above
 
-        return None if self.folder is None or self._joined is not None else kept(self.folder)
+        return None if self.folder is None or self._joined is not None else kept(self.folder) or kept(Path(self._own))
 
     @property
     def findings(self) -> "list[FindingRow]":

@@ -61,7 +61,7 @@ class Joined:
             self._late.tell_cells()
 
     def leave(self) -> str | None:
-        """Have the recorder leave, and return what it says; None where it says nothing in time, or was lost."""
+        """Have the recorder leave, and return what it says; None where it has no verdict in time, or was lost."""
         try:
             self._late.tell_cells()
             self._late.leave()
@@ -70,7 +70,13 @@ class Joined:
         finally:
             self._restore()
             self._close()
-        return None if said is None else said.decode("utf-8", "replace")
+        if said is None or not (said or self._has_verdict()):
+            return None
+        return said.decode("utf-8", "replace")
+
+    def _has_verdict(self) -> bool:
+        """Return whether one was kept: of a job's ranks one alone has words for it."""
+        return bool(self.own) and os.path.exists(f"{self.own}/findings.json")  # noqa: PTH110 - as in `_forget`
 
     def drop(self) -> None:
         """Let go of it in a forked child, where it is the parent's."""
@@ -87,10 +93,10 @@ class Joined:
         ours = {"GPUTUNE_RINGS": self._rings, "GPUTUNE_HOST_PID": str(self._recorder)}
         for name, before in self._environment.items():
             now = os.environ.get(name)
-            if now is None or (now != ours.get(name) and not now.startswith(folders.guest())):
+            if now is not None and now != ours.get(name) and not now.startswith(folders.guest()):
                 continue
             if before is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = before
 

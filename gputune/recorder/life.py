@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 GLANCE = 0.05  # s: a command that ends before has nothing to measure; recording later loses nothing, rings keep it
 GATHER = int(0.9 * NS)  # ns between handing readings to the gatherer: together they cost it half, and it is asked last
 SOON = int(0.4 * NS)  # the same while a first verdict is due
+INNER = "inner"  # a file among the rings, as `gputune/inside/around.py` leaves it
 PREPARE = 2 * NS  # ns after the start: then there is time to load what the end of the run will need
 
 
@@ -80,7 +81,10 @@ class Life:
         if self._run.job:
             outcome, verdict = self._together(outcome, verdict)
         before = self._kept.trouble
-        outcome.speak(verdict, [*self._gate.troubles, *self._troubles, *outcome.troubles, self._bereft(ended), before])
+        inner = self._inner()
+        outcome.speak(
+            verdict, [*self._gate.troubles, *self._troubles, *outcome.troubles, inner, self._bereft(ended), before]
+        )
         self._end.spoken()
         self._living.close()
         self._kept.close()
@@ -88,6 +92,12 @@ class Life:
             outcome.add(self._kept.trouble)
         if verdict is not None and outcome.paged:
             outcome.write_page()
+
+    def _inner(self) -> str:
+        """Return what is to be said of a watch inside of this one: it gave way."""
+        if not (self._run.rings and Path(self._run.rings, INNER).exists()):
+            return ""
+        return "a `gputune.watch` or a callback of it in the script recorded nothing: this watch around it does"
 
     def _bereft(self, ended: Ended) -> str:
         """Return what is to be said of a launcher of several processes that has not told its end."""

@@ -43,6 +43,8 @@ def begin(rings, host):
 def leave():
     """Write nothing more: the run is over, and this process goes on. Its next `begin` has us go on, too."""
     try:
+        for name in ("GPUTUNE_RINGS", "GPUTUNE_HOST_PID"):  # a child that is forked from here on has nobody to tell
+            os.environ.pop(name, None)
         ring = sys.modules.get("gputune_guest.ring")
         if ring is not None:
             ring.rest()

@@ -63,7 +63,8 @@ class Worker:
 
     def __init__(self, number: int, shared: bytearray) -> None:
         self.number, self.t, self.slept, self.made = number, START, 0, 0
-        self.delays = delaying.Delaying(number, budget.USUAL, shared, lambda: self.t, self._sleep, lambda: True)
+        self.delays = delaying.Delaying(number, budget.USUAL, shared, lambda: self.t, self._sleep)
+        self.delays.heard = lambda: True
 
     def _sleep(self, seconds: float) -> None:
         self.t += round(seconds * 1e9)

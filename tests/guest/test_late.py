@@ -80,3 +80,87 @@ def test_theirs_is_left_as_it_was(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_changes_nothing(tmp_path: Path) -> None:
     done = run(CODE.format(before="", after=""), tmp_path / "none")
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+
+
+TWICE = """
+import importlib.util, os, sys
+spec = importlib.util.spec_from_file_location("late", sys.argv[1])
+late = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(late)
+import torch
+from torch.utils.data import DataLoader
+loader = DataLoader([torch.tensor(1.0)] * 8, batch_size=2)
+weight = torch.zeros(1, requires_grad=True)
+def epoch():
+    for batch in loader:
+        (weight * batch).sum().backward()
+epoch()
+for folder in sys.argv[2:]:
+    assert late.begin(folder, 1)
+    epoch()
+    late.leave()
+    epoch()
+    child = os.fork()
+    if not child:
+        epoch()
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def notes(folder: Path) -> list[str]:
+    from gputune.probes.loader import Ring
+
+    found: list[str] = []
+    for file in folder.glob("*.ring"):
+        ring = Ring(file)
+        found += [str(note["n"]) for note in ring.notes()]
+        ring.look()
+        assert ring.ended
+        ring.close()
+    return found
+
+
+def test_at_rest_nothing_is_written_and_each_run_is_told_all_that_it_needs(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in "12"]
+    for folder in folders:
+        folder.mkdir()
+    done = run(TWICE, *folders)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for folder in folders:
+        assert batches(folder) == 4
+        assert {"process", "loader"} <= set(notes(folder)), folder
+        assert sorted(file.suffix for file in folder.iterdir()) == [".hello", ".ring"]
+
+
+def test_without_torch_nobody_waits_for_it_any_longer(tmp_path: Path) -> None:
+    code = (
+        TWICE.partition("import torch")[0]
+        + """
+before = list(sys.meta_path)
+assert late.begin(sys.argv[2], 1) and sys.meta_path != before
+late.leave()
+assert sys.meta_path == before
+"""
+    )
+    done = run(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_cells_of_a_notebook_are_named_as_its_reader_counts() -> None:
+    code = """
+import sys, types
+sys.path.insert(0, sys.argv[1].rpartition("/")[0])
+from gputune_guest import places
+assert places.name("/tmp/ipykernel_7/3548382331.py", 9) == "3548382331.py:9"
+compiler = types.SimpleNamespace(_filename_map={"/tmp/ipykernel_7/3548382331.py": 3})
+shell = types.SimpleNamespace(compile=compiler)
+shells = types.SimpleNamespace(InteractiveShell=types.SimpleNamespace(_instance=shell))
+sys.modules["IPython.core.interactiveshell"] = shells
+assert places.name("/tmp/ipykernel_7/3548382331.py", 9) == "In[3]:9"
+del compiler._filename_map
+assert places.name("/tmp/ipykernel_7/3548382331.py", 9) == "3548382331.py:9"
+"""
+    done = run(code)
+    assert done.returncode == 0, done.stderr

@@ -44,9 +44,9 @@ class Delaying:
     `shared` is what all workers see; `clock` and `sleep` are time's, or a test's.
     """
 
-    def __init__(self, number, share, shared, clock=now, sleep=time.sleep, heard=budget.heard):  # noqa: PLR0913 - seams
+    def __init__(self, number, share, shared, clock=now, sleep=time.sleep):
         self.number, self.share, self.shared, self.clock, self.sleep = number, share, shared, clock, sleep
-        self.heard = heard
+        self.heard = budget.heard
         self.began = clock()
         self.made = 0
         self.usual = 0.0  # ns that it takes to make a batch
