@@ -46,14 +46,12 @@ def _of_run(folder: Path, typed: str, verdict: Verdict, together: Packed | None,
     beside = {
         "what": kind,
         "troubles": [*troubles, *([] if story else ["its `run.json` cannot be read"])],
-        "full_command": " ".join(verdict.command),
         "seats": ranks,
         "proofs": [(made, proof.words(made)) for made in parts.proofs(folder)],
         **plots.told(folder, verdict.wall_s, sum(process.seen for process in verdict.processes)),
+        **_side_by_side(folder, together),
     }
-    return engine.render(
-        "run.html", {**run.context(folder, typed, story, verdict), **beside, **_side_by_side(folder, together)}
-    )
+    return run.page(folder, typed, story, verdict, beside)
 
 
 def _story(folder: Path) -> Mapping[str, Json]:
@@ -86,8 +84,8 @@ def _packed(folder: Path, together: Packed) -> bytes:
 
 
 def _proof(folder: Path, made: Proof) -> bytes:
-    recorded = dict.fromkeys(Path(row.folder) for row in made.trials if row.folder)
-    there = [each for each in recorded if (each / RUN).is_file()]
+    recorded = dict.fromkeys(folder / Path(row.folder).name for row in made.trials if row.folder)
+    there = [each for each in recorded if (each / RUN).is_file() and not each.is_symlink()]
     context = {
         "title": folder.absolute().parent.name + "/" + folder.name,
         "what": "proof",

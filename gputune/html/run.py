@@ -1,5 +1,6 @@
 """One run as the page shows it: sentences of the terminal's report and of `findings.json`, whole."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from gputune import rooms
 from gputune.advised import ROOM, documentation
 from gputune.document import FindingRow, ProcessRow, Verdict
-from gputune.html import about, changes, ledgers
+from gputune.html import about, changes, engine, ledgers
 from gputune.report import following, heading, notes, promises, summary
 from gputune.report.ranks import rank_rows
 from gputune.report.tuned import sentence as tuned
@@ -29,13 +30,26 @@ class Told:
     explained: str
 
 
-def context(folder: Path, typed: str, story: Mapping[str, Json], verdict: Verdict) -> dict[str, object]:
-    """Return what the page of a run is made of. `typed` is its folder as one types it."""
+# What may stand beside a verdict, and does not of every run.
+BESIDE: Mapping[str, object] = {
+    "what": "run", "troubles": (), "seats": (), "proofs": (), "packed": None, "plots": None, "no_plots": ""
+}  # fmt: skip
+
+
+def page(
+    folder: Path, typed: str, story: Mapping[str, Json], verdict: Verdict, beside: Mapping[str, object] = BESIDE
+) -> bytes:
+    """Return the page of a run. `typed` is its folder as one types it, `beside` as BESIDE. Raises NoJinja."""
+    return engine.render("run.html", {**BESIDE, **beside, **_context(folder, typed, story, verdict)})
+
+
+def _context(folder: Path, typed: str, story: Mapping[str, Json], verdict: Verdict) -> dict[str, object]:
     said = summary.sentence(verdict)
     first = verdict.findings[0] if verdict.findings and not said else None
     return {
         "verdict": verdict,
         "command": heading.command(verdict),
+        "full_command": shlex.join(verdict.command),
         "facts": heading.facts(verdict),
         "so_far": about.so_far(story, verdict.wall_s) if verdict.exit_code is None and not verdict.attached else "",
         "started": about.started(story),
