@@ -48,7 +48,7 @@ def _of_run(folder: Path, typed: str, verdict: Verdict, together: Packed | None,
         "troubles": [*troubles, *([] if story else ["its `run.json` cannot be read"])],
         "seats": ranks,
         "proofs": [(made, proof.words(made)) for made in parts.proofs(folder)],
-        **plots.told(folder, verdict.wall_s, sum(process.seen for process in verdict.processes)),
+        **plots.told(folder, verdict),
         **_side_by_side(folder, together),
     }
     return run.page(folder, typed, story, verdict, beside)
@@ -73,7 +73,9 @@ def _side_by_side(folder: Path, together: Packed | None) -> dict[str, object]:
         "packed": together,
         "packed_head": HEAD,
         "packed_rows": table(together),
-        "packed_said": sentences(together, silent=packed.silence(folder)),
+        "packed_said": [
+            line for line in sentences(together, silent=packed.silence(folder)) if line != together.verdict
+        ],
     }
 
 
@@ -105,7 +107,8 @@ def _swept(folder: Path, found: Mapping[str, Sweep]) -> bytes:
                 "name": name,
                 "where": sweep.where,
                 "gained": sweep.speedup.low > 1,
-                "said": result.sentences(sweep),
+                "best": result.best(sweep),
+                "said": [line for line in result.sentences(sweep) if line != result.best(sweep)],
                 "rows": result.cells(sweep),
             }
             for name, sweep in found.items()

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from gputune import recording
+from gputune.document import Verdict
 from gputune.errors import GputuneError
 from gputune.events import STOPPING
+from gputune.html import kept
 from gputune.launch.job import seats
 from gputune.recording import Line, Series
 
@@ -62,16 +64,15 @@ class Drawn(NamedTuple):
     lost: dict[str, str]
 
 
-def of(folder: Path, wall: float, processes: int) -> Drawn:
-    """Return the plots of a run folder; of a job of several watches those of its first one. Raises as `series`.
-
-    `wall`: s that it lasted; `processes`: how many trained, whose shares of time are shown as their mean.
-    """
+def of(folder: Path, verdict: Verdict) -> Drawn:
+    """Return the plots of a run folder; of a job of several watches those of its first one. Raises as `series`."""
     lost: dict[str, str] = {}
     place = next((each for each in [folder, *map(Path, seats(str(folder)))] if _is_recording(each)), folder)
     asked = tuple(dict.fromkeys(name for plot in PLOTS for name in plot.columns))
-    found = recording.series(place, asked, _points(place, asked, wall), lost=lost)
-    plots = [drawn for plot in PLOTS if (drawn := _plot(plot, found, max(1, processes))) is not None]
+    verdict = verdict if place == folder else kept.verdict(place)
+    found = recording.series(place, asked, _points(place, asked, verdict.wall_s), lost=lost)
+    trained = max(1, sum(process.seen for process in verdict.processes))  # their shares of time are shown as a mean
+    plots = [drawn for plot in PLOTS if (drawn := _plot(plot, found, trained)) is not None]
     bands = [_band(name, found) for name in PAUSES if _span(name) in found.columns]
     if not plots:
         return Drawn(None, lost)
@@ -134,10 +135,10 @@ def _short(values: Sequence[float | None], by: int = 1) -> Points:
     return [None if value is None else float(f"{value / by:.4g}") for value in values]
 
 
-def told(folder: Path, wall: float, processes: int) -> Mapping[str, object]:
+def told(folder: Path, verdict: Verdict) -> Mapping[str, object]:
     """Return what the template takes: the plots, or why there are none."""
     try:
-        drawn = of(folder, wall, processes)
+        drawn = of(folder, verdict)
     except (GputuneError, OSError, ValueError) as error:
         return {"plots": None, "no_plots": str(error.args[0]) if isinstance(error, GputuneError) else str(error)}
     lost = ", ".join(f"`{file}`" for file in drawn.lost)

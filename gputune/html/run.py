@@ -9,7 +9,7 @@ from gputune import rooms
 from gputune.advised import ROOM, documentation
 from gputune.document import FindingRow, ProcessRow, Verdict
 from gputune.html import about, changes, engine, ledgers
-from gputune.report import following, heading, notes, promises, summary
+from gputune.report import attached, following, heading, notes, promises, summary
 from gputune.report.ranks import rank_rows
 from gputune.report.tuned import sentence as tuned
 from gputune.sample import Json
@@ -63,6 +63,7 @@ def _context(folder: Path, typed: str, story: Mapping[str, Json], verdict: Verdi
         "perhaps": [told(row, folder, story) for row in verdict.perhaps],
         "notes": [*([tuned(verdict)] if tuned(verdict) else []), *notes.notes(verdict), *notes.own_part(verdict)],
         "commands": following.commands(verdict, typed, again=True),
+        "next": attached.NEXT if verdict.attached is not None and not verdict.findings else "",
         "ranks": [line.strip() for line in rank_rows(verdict.processes, WIDE)],
         "processes": shown(verdict.processes),
         "about": about.rows(story),

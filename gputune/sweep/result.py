@@ -246,14 +246,14 @@ def sentences(sweep: Sweep) -> list[str]:
         if sweep.ceiling is None
         else [f"about {number(sweep.ceiling)} samples/s would be the most, if batches cost nothing"]
     )
-    return [*most, _verdict(sweep), *sweep.says]
+    return [*most, best(sweep), *sweep.says]
 
 
 def _cells(row: TrialRow, sweep: Sweep) -> tuple[str, ...]:
-    best = sweep.measured and is_same(row, sweep.best) and not row.replayed
+    chosen = sweep.measured and is_same(row, sweep.best) and not row.replayed
     own = is_same(row, sweep.baseline) and not row.replayed
     on_device = f", {size(row.device_memory)} of the device" if row.device_memory else ""
-    remark = f"with batches that cost nothing{on_device}" if row.replayed else _named(best=best, own=own)
+    remark = f"with batches that cost nothing{on_device}" if row.replayed else _named(best=chosen, own=own)
     if row.state != "ok":
         remark = f"{row.state}: {clean(row.why, 100)}"
     elif row.why:
@@ -288,7 +288,8 @@ def _text(value: int | None) -> str:
     return "–" if value is None else str(value)
 
 
-def _verdict(sweep: Sweep) -> str:
+def best(sweep: Sweep) -> str:
+    """Return the best settings and what they bring, in a sentence."""
     took = f"{sweep.starts} start{'s' if sweep.starts != 1 else ''} in {duration(sweep.seconds)}"
     so_far = "the best so far" if sweep.stopped else "best"
     if _plain(sweep.best) == _plain(sweep.baseline):

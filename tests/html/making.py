@@ -31,6 +31,11 @@ from gputune.verdict import to_json
 BEGAN = 10**12  # ns of the monotonic clock: any moment
 MS, TICK = 1_000_000, 100_000_000
 STEP = 50 * MS
+LOADER = {
+    "n": "loader", "id": 1, "where": "train.py:3", "num_workers": 1, "prefetch_factor": 2, "pin_memory": False,
+    "persistent_workers": False, "batch_size": 16, "in_order": True, "iterable": False, "length": 10_000,
+    "start_method": "fork",
+}  # fmt: skip
 SCRIPT = "import torch\n\nloader = DataLoader(\n    data, batch_size=16, num_workers=1, shuffle=True\n)\n"
 GAUGES = (
     (Metric("gpu.busy", "ratio", "busy", per="gpu"), 0.4, "0"),
@@ -60,6 +65,8 @@ def readings(seconds: int) -> Iterator[list[Reading]]:
                 Guest(0, 4711, 1, BEGAN, 0, "main", "ring"),
                 Note(0, {"n": "process", "python": "3.12.1", "torch": "2.7.0", "cuda": "12.6"}),
                 Note(-1, {"n": "device", "index": "0", "name": "NVIDIA H200"}),
+                Note(0, dict(LOADER)),
+                Event(0, Record(Kind.ITERATOR, 0, BEGAN - 2 * MS, BEGAN - MS, 1, 1, 1, 1, 0)),
             ]
         for part in range(2):
             at = t + part * STEP
