@@ -409,3 +409,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     perhaps: list[FindingRow] = []  # may help, without being sure to: only where nothing is found in the run itself
     cpu: CpuRow | None = None  # null where no training was seen
     rate_error: float | None = None  # relative standard error of the run's own pace, by its parts
+    gputune: str = ""  # the version that has judged
+    started: str = ""  # ISO 8601, UTC; empty where it is not known
+    waited_s: float | None = None  # of the whole run, in which training processes had nothing for a device
+    unjudged: dict[str, str] = {}  # advisors that failed, and why: what they would have found is not known

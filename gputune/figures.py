@@ -2,6 +2,9 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+
+from gputune.units import NS
 
 NORMAL = 1.96  # standard errors of a 95 % interval
 TINY = 1e-9  # s; nothing here takes less
@@ -62,6 +65,14 @@ def duration(seconds: float) -> str:
     if seconds < 10:
         return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
     return f"{seconds:.1f} s" if seconds < 99.95 else _parts(round(seconds))
+
+
+def moment(unix_ns: int) -> str:
+    """Return a time (ns, Unix) as ISO 8601 in UTC, to the second; an empty string where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(unix_ns // NS, timezone.utc).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def about(seconds: float) -> str:

@@ -13,11 +13,12 @@ from gputune.document import RECORDER, RECORDING, Sighted, Tuned, UnavailableRow
 from gputune.errors import GputuneError
 from gputune.events import Event
 from gputune.features import Features
+from gputune.figures import moment
 from gputune.finding import Finding
 from gputune.gathering import Gatherer
 from gputune.joining import Part, joined
 from gputune.launch.job import MARK, seats
-from gputune.recording.about import Damaged, NotARun, read
+from gputune.recording.about import Damaged, NotARun, offset, read
 from gputune.recording.folder import FINDINGS, TABLES
 from gputune.sample import Guest, Json, Reading, Sample, Stack
 from gputune.units import NS
@@ -52,6 +53,7 @@ class _Known(msgspec.Struct):
     sighted: Sighted | None = None
     batches: int = 0
     exit_code: int | None = None
+    started: str = ""
     unavailable: list[UnavailableRow] = []
 
 
@@ -87,6 +89,7 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
         if tuned.tried_from_s is not None:
             before = _relived(folder, Way(tuned.tried_from_s, lost=way.lost))[0]
     perhaps: list[Finding] = []
+    failed = {} if failed is None else failed
     gone = _gone(way.lost or {})
     found = [] if gone else judging.judge(alike(before, since, features), failed, perhaps)
     findings, perhaps = judging.with_tried(found, perhaps, tuned)
@@ -98,6 +101,8 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
         guests=guests,
         price=_price(folder) if price is None else price,
         tuned=tuned,
+        started=known.started or _began(folder),
+        unjudged=failed,
     )
     if gone:
         verdict = msgspec.structs.replace(verdict, abstained=f"{gone} of the recording cannot be read")
@@ -107,6 +112,14 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
     if guests or until is not None or known.sighted is None:
         return verdict
     return msgspec.structs.replace(verdict, sighted=known.sighted)
+
+
+def _began(folder: Path) -> str:
+    """Return when a run began (ISO 8601, UTC), of a job when its lowest rank did; empty where it does not say."""
+    seat = next(iter(seats(str(folder))), folder) if (folder / MARK).is_file() else folder
+    story = read(Path(seat))
+    began = story.get("started")
+    return moment(began + offset(story)) if isinstance(began, int) and began else ""
 
 
 def _broken_off(verdict: Verdict, lost: str, exit_code: int | None) -> Verdict:

@@ -1,10 +1,10 @@
 """Features and findings put into the `findings.json` document (`gputune/document.py`)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from gputune import erring
+from gputune import __version__, erring
 from gputune.device_ledger import PARTS, device_ledger
 from gputune.document import (
     Attached,
@@ -34,12 +34,13 @@ from gputune.features import Features, Loader, Machine, Process
 from gputune.finding import Finding
 from gputune.hygiene import as_text, escaped
 from gputune.sample import ATTACHED, Guest, Json
-from gputune.spending import Spending, spending
+from gputune.spending import HOUR, Spending, spending
 from gputune.steadiness import error_of_mean
 from gputune.team import job
+from gputune.waiting import waited
 from gputune.workload import theft
 
-__all__ = ["Overhead", "Verdict", "build", "to_json"]
+__all__ = ["Overhead", "Verdict", "build", "priced", "to_json"]
 
 SEEN = "ring"  # Process.guest and Guest.state of a process that spoke from inside
 FROM_OUTSIDE = "looked at from outside: where its time goes is known, what a change would bring is not"
@@ -56,11 +57,14 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
     guests: Iterable[Guest] | None = None,
     price: float | None = None,
     tuned: Tuned | None = None,
+    started: str = "",
+    unjudged: Mapping[str, str] = {},
 ) -> Verdict:
     """Return the document for one run.
 
     `perhaps` are changes that are worth a try, `guests` the processes that were sighted, `price` what one device costs
-    an hour, `tuned` what became of its loader, if the caller knows them.
+    an hour, `tuned` what became of its loader, `started` when the run began (ISO 8601, UTC), if the caller knows them;
+    `unjudged` are the advisors that failed, and why.
     """
     heard = [p for p in features.processes if p.guest == SEEN]
     attached = [p for p in features.processes if p.guest == ATTACHED]
@@ -102,7 +106,33 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         experiments=_experiments(heard),
         cpu=_cpu(features.machine) if heard else None,
         rate_error=_rate_error(heard),
+        gputune=__version__,
+        started=started,
+        waited_s=_maybe(waited(features)),
+        unjudged=dict(unjudged),
     )
+
+
+def priced(verdict: Verdict, price: float) -> Verdict:
+    """Return a verdict whose devices cost that much an hour each, whatever they cost before."""
+    spent = verdict.spent
+    if spent is None:  # no device could be read: the price is the machine's, as `spending` has it
+        spent = Spent(
+            by="training",
+            devices=1,
+            device_s=verdict.wall_s,
+            waiting_s=verdict.waited_s,
+            energy_j=None,
+            waiting_j=None,
+            samples_per_j=None,
+            price=price,
+            cost=None,
+            waiting_cost=None,
+        )
+    waiting = None if spent.waiting_s is None else _short(price * spent.waiting_s / HOUR)
+    cost = _short(price * spent.device_s / HOUR)
+    spent = msgspec.structs.replace(spent, price=price, cost=cost, waiting_cost=waiting)
+    return msgspec.structs.replace(verdict, spent=spent)
 
 
 def to_json(verdict: Verdict) -> bytes:

@@ -41,7 +41,9 @@ def put(file: str | None, run: Path, typed: Path, verdict: Verdict | None = None
     if file is None:
         return
     from gputune.html import kinds, writing  # noqa: PLC0415 - where a page is asked for
+    from gputune.recording import lean  # noqa: PLC0415 - as above
 
+    lean()
     made = kinds.page(run, str(typed), verdict, troubles)
     if file == _documents.STDOUT:
         click.echo(made, nl=False)

@@ -1,6 +1,8 @@
 r"""Show the verdict on a recorded run again, also while it still goes on.
 
-Also on a proof, a sweep, or several processes on one card.
+Also on a proof, a sweep, or several processes on one card. Of a run that has ended, the verdict that was kept with it
+is shown at once, if this version of gputune has given it. What was recorded is judged anew with `--again`, and where
+there is no such verdict; a long run takes its time then.
 
 \b
 Examples:
@@ -17,16 +19,17 @@ import click
 
 from gputune import config, opening, packed
 from gputune.commands import _documents, _page
-from gputune.errors import BadUsage
+from gputune.document import Verdict
+from gputune.errors import BadUsage, GputuneError
 from gputune.hygiene import clean
 from gputune.launch import values
-from gputune.recording import lean
+from gputune.recording.about import read
 from gputune.recording.folder import FINDINGS, RUN
-from gputune.rejudging import Way, rejudge
+from gputune.recording.judged import judged
 from gputune.report.packed import render as render_packed
 from gputune.report.streams import colour_wanted, encodable
 from gputune.report.terminal import render
-from gputune.verdict import to_json
+from gputune.verdict import priced, to_json
 
 
 def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -43,6 +46,33 @@ def _show(words: str, document: bytes, wanted: _documents.Wanted, html: str | No
     wanted.put(document)
 
 
+def _kept(run: Path, price: float | None) -> Verdict | None:
+    """Return the verdict that lies in the folder, where this version has given it on the whole of the run."""
+    verdict = judged(run)
+    return verdict if verdict is None or price is None else priced(verdict, price)
+
+
+def _anew(run: Path, price: float | None, lost: dict[str, str]) -> Verdict:
+    """Judge what was recorded, but for what is damaged (`lost`); a terminal is told how far that has come."""
+    from gputune.commands._progress import Progress  # noqa: PLC0415 - a kept verdict needs none of these
+    from gputune.recording import lean  # noqa: PLC0415 - as above
+    from gputune.rejudging import Way, rejudge  # noqa: PLC0415 - as above
+
+    lean()
+    with Progress(*_clock(run)) as progress:
+        return rejudge(run, {}, price=price, way=Way(beside=progress.take, lost=lost))
+
+
+def _clock(run: Path) -> tuple[int, int]:
+    """Return when the run began and ended, ns of its clock; 0 where that is not known."""
+    try:
+        story = read(run)
+    except GputuneError:  # a job whose ranks still go on, or no run at all: who reads it says so
+        return 0, 0
+    began, ended = (t if isinstance(t, int) else 0 for t in (story.get("started"), story.get("ended")))
+    return began, ended
+
+
 def _tell(run: Path, typed: Path, lost: dict[str, str]) -> None:
     """Say on stderr what is not as the reader may think: whose run it is, and what of it could not be read."""
     owner = opening.whose(run)
@@ -57,6 +87,7 @@ def _tell(run: Path, typed: Path, lost: dict[str, str]) -> None:
 @click.command(short_help="the verdict on a run, again", help=__doc__)
 @click.argument("run", type=click.Path(path_type=Path))
 @_documents.options("report", "Print findings.json instead.")
+@click.option("--again", is_flag=True, help="Judge what was recorded anew, whatever verdict was kept.")
 @click.option("--price", metavar="N", callback=_price, help="What a device costs an hour, in any currency.")
 @click.option(
     "--html",
@@ -65,9 +96,8 @@ def _tell(run: Path, typed: Path, lost: dict[str, str]) -> None:
     envvar="GPUTUNE_REPORT_HTML",
     help="Write it as a page into FILE, beside the words; - is stdout.",
 )
-def command(run: Path, *, wanted: _documents.Wanted, price: float | None, html: str | None) -> None:
+def command(run: Path, *, wanted: _documents.Wanted, price: float | None, again: bool, html: str | None) -> None:
     _page.check(html, wanted)
-    lean()
     typed, run = run, opening.given(run)
     other = _page.other(run)
     if other is not None:
@@ -81,12 +111,13 @@ def command(run: Path, *, wanted: _documents.Wanted, price: float | None, html: 
         _show(table, packed.to_json(together), wanted, html)
         _page.put(html, run, typed)
         return
-    failed: dict[str, str] = {}
     lost: dict[str, str] = {}
-    verdict = rejudge(run, failed, price=price, way=Way(lost=lost))
+    verdict = None if again else _kept(run, price)
+    if verdict is None:
+        verdict = _anew(run, price, lost)
     _tell(run, typed, lost)
-    for name, why in failed.items():
-        click.echo(f"gputune: advisor `{name}` failed ({why})", err=True)
+    for name, why in verdict.unjudged.items():
+        click.echo(f"gputune: advisor `{clean(name)}` failed ({clean(why)})", err=True)
     if wanted.stdout or html == _documents.STDOUT:
         wanted.put(to_json(verdict))
         _page.put(html, run, typed, verdict, _page.troubles(lost))

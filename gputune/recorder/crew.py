@@ -26,6 +26,7 @@ class Crew:
     def __init__(self, run: Run) -> None:
         self._run = run
         self.troubles: list[str] = []
+        self._absent: list[str] = []  # seats without which the job was judged
 
     def leave(self, features: Features) -> None:
         """Put what this watch has learnt where the others find it."""
@@ -49,8 +50,9 @@ class Crew:
             time.sleep(LOOK)
             end()
         missing = self._missing()
+        self._absent = [Path(seat).name for seat in missing]
         if missing:
-            names = ", ".join(Path(seat).name for seat in missing)
+            names = ", ".join(self._absent)
             self.troubles.append(f"the verdict is without {names}: not ended, or their watch was killed")
         return joined([_part(seat) for seat in seats(self._run.job) if seat not in missing])
 
@@ -65,6 +67,7 @@ class Crew:
             "command": list(mask(self._run.command)),
             "unix_minus_monotonic_ns": time.time_ns() - now(),
             "ranks": [Path(seat).name for seat in seats(self._run.job)],
+            "absent": list(self._absent),
             "finished": True,
         }
         try:

@@ -2,12 +2,14 @@
 
 import gc
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from gputune.document import Tuned
+from gputune.figures import moment
 from gputune.gathering import Gatherer
 from gputune.hygiene import mask
 from gputune.launch import folders
@@ -69,6 +71,7 @@ class Life:
         self._gather(self._held)
         ended = self._end.result()
         outcome = Outcome(self._own(), ended, alone=self._end.alone)
+        outcome.began = self._began
         if self._tuning is not None:
             outcome.tuned = self._tuning_ended(self._tuning)
             outcome.since, outcome.before = self._tuning.since, self._tuning.before
@@ -99,6 +102,10 @@ class Life:
             return ""
         return "a `gputune.watch` or a callback of it in the script recorded nothing: this watch around it does"
 
+    @property
+    def _began(self) -> str:
+        return moment(time.time_ns() - now() + self._started.t)
+
     def _bereft(self, ended: Ended) -> str:
         """Return what is to be said of a launcher of several processes that has not told its end."""
         if not (self._run.family and self._run.folder):
@@ -121,6 +128,7 @@ class Life:
 
         crew = Crew(self._run)
         joint = Outcome(self._run.whole(), self._end.result(), alone=self._end.alone)
+        joint.began = self._began
         said = None
         try:
             if own.features is not None and verdict is not None:

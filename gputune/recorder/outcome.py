@@ -30,6 +30,7 @@ class Outcome:
         self._silent = alone
         self._json = b""
         self.troubles: list[str] = []
+        self.began = ""  # when the command was started, ISO 8601
         self.recorded = True  # there is a recording to be named
         self.features: Features | None = None  # what was measured
         self.tuned: Tuned | None = None  # what became of its loader
@@ -69,6 +70,8 @@ class Outcome:
                 guests=guests,
                 price=self._run.price,
                 tuned=self.tuned,
+                started=self.began,
+                unjudged=failed,
             )
             self._json = to_json(verdict)
         except Exception as error:  # noqa: BLE001 - the recording is still worth keeping

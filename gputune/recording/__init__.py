@@ -7,6 +7,7 @@ tables and columns are in docs/recording.md. Only this package imports pyarrow, 
  reading    the other side
  encoding   readings to frames          frames    what a frame is: it needs no pyarrow
  rows       the samples among them, as bytes
+ judged     the verdict that was kept: it needs msgspec, which a recorder does not
  overview   a run's history in points   drawing   which of its segments are read for that
  asked      which columns of it         picking   of a segment, those and no others
  curves     their values to lines       points    rows to points

@@ -1,5 +1,6 @@
 """`gputune report`: a recording judged again gives the verdict that its run gave."""
 
+import io
 import json
 import os
 import random
@@ -7,10 +8,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
+from gputune import __version__
+from gputune.commands import _progress
 from gputune.events import INLINE, Event, Kind, Record, SpanCode
 from gputune.recording import Damaged, Recording
 from gputune.rejudging import Way, rejudge
@@ -242,3 +246,118 @@ def test_a_run_in_a_cluster_is_its_table(gputune, tmp_path) -> None:
     shown = gputune("report", "run")
     assert (shown.returncode, "that does not pay" in shown.stdout) == (0, True), shown.stderr
     assert gputune("report", "--json", "run").stdout.encode() == to_json(made)
+
+
+# What was kept is shown: no replay, however long the run was.
+
+
+@pytest.fixture
+def kept(gputune: Run, run: Path) -> Path:
+    """Return that training with the verdict of this version in its folder."""
+    (run / "findings.json").write_text(gputune("report", "--again", "--json", str(run)).stdout)
+    return run
+
+
+def changed(run: Path, **fields: object) -> None:
+    """Write other words into the kept verdict."""
+    file = run / "findings.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
+
+
+def is_shown(gputune: Run, run: Path, *options: str) -> bool:
+    """Return whether the kept verdict is shown, which tells of as many batches as no recording of these tests has."""
+    changed(run, batches=123_456)
+    return json.loads(gputune("report", "--json", *options, str(run)).stdout)["batches"] == 123_456
+
+
+def test_the_kept_verdict_is_shown_without_a_look_at_the_tables(gputune: Run, kept: Path) -> None:
+    again, document = gputune("report", "--again", str(kept)), (kept / "findings.json").read_text()
+    for name in ("samples", "batches", "steps", "fetches"):
+        next((kept / name).iterdir()).write_bytes(b"nothing")
+    shown = gputune("report", str(kept))
+    assert (shown.returncode, shown.stderr, shown.stdout) == (0, "", again.stdout)
+    assert gputune("report", "--json", str(kept)).stdout == document
+
+
+@pytest.mark.parametrize("price", ["3", "0.25"])
+def test_a_price_makes_of_the_kept_verdict_what_it_makes_of_the_recording(gputune: Run, kept: Path, price: str) -> None:
+    shown, again = (gputune("report", "--price", price, *how, str(kept)).stdout for how in ((), ("--again",)))
+    assert f"(price {float(price):.2f} an hour)" in shown
+    assert shown == again
+    told = [json.loads(gputune("report", "--json", "--price", price, *h, str(kept)).stdout) for h in ((), ("--again",))]
+    for name, value in told[1]["spent"].items():
+        assert told[0]["spent"][name] == (pytest.approx(value, rel=1e-5) if isinstance(value, float) else value)
+
+
+def test_again_judges_anew_and_says_nothing_of_it_where_there_is_no_terminal(gputune: Run, kept: Path) -> None:
+    assert is_shown(gputune, kept)
+    assert not is_shown(gputune, kept, "--again")
+    assert gputune("report", "--again", str(kept)).stderr == ""
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"gputune": "0.0.9"},
+        {"gputune": ""},
+        {"schema_version": 2},
+        {"ledger": [{"span": "step", "seconds": 1.0, "share": 1e300}]},
+        {"ledger": 7},
+        {"unavailable": [{"probe": "recorder", "why": "the recorder was lost"}]},
+    ],
+)
+def test_what_another_version_or_nobody_has_judged_is_judged_anew(
+    gputune: Run, kept: Path, fields: dict[str, object]
+) -> None:
+    changed(kept, **fields)
+    assert not is_shown(gputune, kept)
+
+
+def test_a_torn_or_empty_verdict_is_judged_anew(gputune: Run, kept: Path) -> None:
+    whole = (kept / "findings.json").read_bytes()
+    for torn in (whole[: len(whole) // 2], b"", b"[]", b"null", b"\xff\xfe", b"[" * 100_000):
+        (kept / "findings.json").write_bytes(torn)
+        done = gputune("report", str(kept))
+        assert (done.returncode, "python train.py" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("about", [{"finished": False}, {"absent": ["rank-00003"]}])
+def test_a_run_of_which_there_may_be_more_by_now_is_judged_anew(
+    gputune: Run, kept: Path, about: dict[str, object]
+) -> None:
+    told = json.loads((kept / "run.json").read_text())
+    (kept / "run.json").write_text(json.dumps({**told, **about}))
+    assert not is_shown(gputune, kept)
+
+
+def test_an_advisor_that_failed_is_named_as_it_was(gputune: Run, kept: Path) -> None:
+    changed(kept, unjudged={"few-workers": "ZeroDivisionError: \x1b[31m"})
+    done = gputune("report", str(kept))
+    assert done.stderr == "gputune: advisor `few-workers` failed (ZeroDivisionError: \\x1b[31m)\n"
+
+
+def test_a_watch_leaves_a_verdict_that_is_shown_as_it_was_said(gputune: Run, tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text("raise SystemExit(3)")
+    before = datetime.now(timezone.utc).replace(microsecond=0)
+    said = gputune("watch", "--out", "run", "--price", "2", "--", sys.executable, "ends.py").stderr
+    found = json.loads((tmp_path / "run" / "findings.json").read_text())
+    assert found["gputune"] == __version__
+    assert before <= datetime.fromisoformat(found["started"]) <= datetime.now(timezone.utc)
+    assert [line for line in gputune("report", "run").stdout.splitlines() if line not in said.splitlines()] == []
+    assert is_shown(gputune, tmp_path / "run")
+
+
+def test_a_long_replay_says_on_a_terminal_how_far_it_has_come(kept: Path, monkeypatch) -> None:
+    monkeypatch.setattr(_progress, "FIRST", 0.0)
+    monkeypatch.setattr(_progress, "BEAT", 0.0)
+    told = io.StringIO()
+    monkeypatch.setattr(told, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", told)
+    with _progress.Progress(BEGAN, BEGAN + 100 * 1000 * MS) as progress:
+        rejudge(kept, {}, way=Way(beside=progress.take, lost={}))
+    assert told.getvalue().startswith("\r\x1b[Kreading the recording: 0.50 s of 100 s")
+    assert told.getvalue().endswith("\r\x1b[K")
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with _progress.Progress(BEGAN, 0) as progress:
+        progress.take(readings())
+    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined] # a StringIO
