@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gputune.recording.overview import Line
-from gputune.recording.points import Grid, Rows, Tally
+from gputune.recording.points import US, Grid, Rows, Tally, between
 
-US = 1e6
 GROWS = {"us": ("ratio", 1 / US), "s": ("ratio", 1.0), "J": ("W", 1.0)}  # counters' units to what they are a second
 
 
@@ -55,22 +54,27 @@ class Growth(Level):
     def __init__(self, unit: str, grid: Grid) -> None:
         _, self._factor = GROWS.get(unit, ("", 1.0))
         super().__init__(growth_unit(unit), grid)
-        self._last: tuple[pa.Scalar, pa.Scalar] | None = None
+        self._last: tuple[int, int] | None = None
 
     def take(self, rows: Rows, values: pa.Array) -> None:
         """Take the counter's readings, which come after all that were taken before."""
-        read = values.is_valid()
-        us, values = rows.us.filter(read), values.filter(read)
-        if not len(us):
+        read = rows.read(values)
+        if not len(read.us):
             return
+        values = values.filter(values.is_valid()) if values.null_count else values
         if self._last is not None:
-            us = pa.concat_arrays([pa.array([self._last[0]], us.type), us])
-            values = pa.concat_arrays([pa.array([self._last[1]], values.type), values])
-        self._last = (us[-1].as_py(), values[-1].as_py())
-        grown, took = _between(values), _between(us)
-        fine = pc.and_(pc.greater_equal(grown, 0), pc.greater(took, 0))  # else it began anew
-        a_second = pc.divide(pc.multiply(grown.cast(pa.float64()), self._factor * US), took.cast(pa.float64()))
-        self.tally.take(Rows(us.slice(1), self.grid), pc.if_else(fine, a_second, None))
+            self._step(self._last, (read.us[0].as_py(), values[0].as_py()))
+        self._last = (read.us[-1].as_py(), values[-1].as_py())
+        grown = between(values)
+        if (pc.min(grown).as_py() or 0) < 0:  # it began anew
+            grown = pc.if_else(pc.less(grown, 0), None, grown)
+        self.tally.take(read.later, pc.multiply(pc.divide(grown, read.apart), self._factor))
+
+    def _step(self, last: tuple[int, int], first: tuple[int, int]) -> None:
+        """Take what it grew by from one segment to the next."""
+        us, grown = first[0] - last[0], first[1] - last[1]
+        if us > 0 and grown >= 0:
+            self.tally.add(first[0], self.grid, grown * self._factor * US / us)
 
 
 class Sum:
@@ -159,10 +163,6 @@ class Share(Sum):
 def growth_unit(unit: str) -> str:
     """Return the unit of what a counter of this unit grows by a second."""
     return GROWS.get(unit, (f"{unit}/s", 1.0))[0]
-
-
-def _between(column: pa.Array) -> pa.Array:
-    return pc.subtract(column.slice(1), column.slice(0, len(column) - 1))
 
 
 def _seconds(us: pa.Array) -> pa.Array:

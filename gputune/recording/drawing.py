@@ -79,11 +79,11 @@ class Run:
 
     def reached(self, grid: Grid) -> Iterator[Segment]:
         """Yield the segments that hold anything of the grid: a row lies in the segment in which it ended."""
-        begin = bisect_left(self.segments, grid.start, key=lambda each: self.edges(each)[1]) if grid.start else 0
-        for each in self.segments[begin:]:
+        first, last = (
+            bisect_left(self.segments, t, key=lambda each: self.edges(each)[1]) for t in (grid.start, grid.end)
+        )
+        for each in self.segments[first : last + 2]:
             yield Segment(self.source, each)
-            if self.edges(each)[0] > grid.end:
-                return
 
 
 class Drawing:
@@ -93,15 +93,17 @@ class Drawing:
         self._names = names
         self._grid = grid
         self._ticks = Tally(grid.count)
+        self._about: tuple[bytes, dict[str, str]] = (b"", {})
+        self._chosen: tuple[list[str], list[str]] = ([], [])
         self._records: dict[Asked, Curve] = {each: _curve(each, grid) for each in asked.records(names)}
         self._samples: dict[str, Curve] = {}
 
     def take(self, segment: Segment) -> None:
         """Take what one segment holds. Raises what Arrow and Python raise where that is nonsense."""
-        table = segment.samples(lambda known: ["time", *asked.samples(self._names, known)])
+        table = segment.samples(self._choose)
         rows = Rows(times(table), self._grid)
         self._ticks.count(rows)
-        about = keeping.declarations(table.schema.metadata)
+        about = self._declared(table.schema.metadata or {})
         for column in table.column_names[1:]:
             if column not in self._samples:
                 self._samples[column] = _curve_of(about[column], self._grid)
@@ -110,6 +112,18 @@ class Drawing:
             found = _chosen(each, segment.records(each.table, each.needs))
             if found is not None:
                 curve.take(Rows(times(found), self._grid), found[each.column or "time"].combine_chunks())
+
+    def _choose(self, known: list[str]) -> list[str]:
+        """Return which columns of samples to read: most segments have the same."""
+        if known != self._chosen[0]:
+            self._chosen = (known, ["time", *asked.samples(self._names, known)])
+        return self._chosen[1]
+
+    def _declared(self, metadata: Mapping[bytes, bytes]) -> dict[str, str]:
+        text = metadata.get(keeping.KEY, b"")
+        if text != self._about[0]:
+            self._about = (text, keeping.declarations(metadata))
+        return self._about[1]
 
     def lines(self) -> dict[str, Line]:
         """Return what was measured of what was asked for."""
@@ -173,8 +187,8 @@ def _curve(each: Asked, grid: Grid) -> Curve:
 
 def _chosen(each: Asked, table: pa.Table) -> pa.Table | None:
     """Return the rows that count; None where the table has none, or lacks the column."""
-    if each.table == "batches" and len(table):
-        unfit = END | UNTIMED | APART if each.column == "wait" else END
+    unfit = END | UNTIMED | APART if each.column == "wait" else END
+    if each.table == "batches" and (pc.max(table["code"]).as_py() or 0):
         table = table.filter(pc.equal(pc.bit_wise_and(table["code"], pa.scalar(unfit, pa.int16())), 0))
     if each.only and len(table):
         by = NAMED.get(each.table, "process")

@@ -1,6 +1,7 @@
 """A table to the bytes of a Parquet file that has been read back and found equal, and those bytes to a table."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -62,19 +63,32 @@ def decode(data: bytes, wanted: Wanted = None) -> pa.Table:
     are read as dictionaries, whose size is known before they are made columns.
     """
     with lid(), _opened(data) as plain:
-        words = [column.path for column in map(plain.schema.column, range(len(plain.schema))) if _is_text(column)]
         about = plain.metadata
         _check(about)
-        names = plain.schema_arrow.names if wanted is None else wanted(plain.schema_arrow.names)
-        shape = pa.schema([plain.schema_arrow.field(name) for name in names])
-        with _opened(data, words) as file:
+        shape = plain.schema_arrow
+        names = shape.names if wanted is None else wanted(shape.names)
+        shape = shape if wanted is None else pa.schema([shape.field(name) for name in names])
+        spreads = any(map(_may_spread, shape.types))
+        words = _words(plain) if spreads else []
+        with _opened(data, words) if words else nullcontext(plain) as file:
             table = file.read(columns=None if wanted is None else names, use_threads=False).select(names)
         table.validate(full=True)
         whole = table.schema.empty_table() if not len(table) else table
-        spread = [_spread(whole[name]) for name in names]
-        if sum(spread) > LARGEST:
-            raise Damaged(f"it would take {sum(spread) >> 20} MiB")
-        return whole.cast(shape).replace_schema_metadata(about.metadata)
+        if spreads:
+            spread = [_spread(whole[name]) for name in names]
+            if sum(spread) > LARGEST:
+                raise Damaged(f"it would take {sum(spread) >> 20} MiB")
+            whole = whole.cast(shape)
+        return whole.replace_schema_metadata(about.metadata)
+
+
+def _may_spread(kind: pa.DataType) -> bool:
+    """Return whether its values may take more in memory than in the file says: numbers are counted by `_check`."""
+    return not pa.types.is_primitive(kind)
+
+
+def _words(file: pq.ParquetFile) -> list[str]:
+    return [column.path for column in map(file.schema.column, range(len(file.schema))) if _is_text(column)]
 
 
 def _opened(data: bytes, words: Sequence[str] = ()) -> pq.ParquetFile:

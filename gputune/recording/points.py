@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 HELD = 15_000_000  # µs between two readings that is no gap: the slowest beat of a probe is 10 s
 MISSED = 3  # beats of a column between two readings: more of them are a gap
+SHORT = 100  # rows a point: with fewer of them it is faster to have Arrow sort them into points
+US = 1e6
 INFINITE = float("inf")
 
 
@@ -36,6 +38,15 @@ class Rows:
     def __init__(self, us: pa.Array, grid: Grid) -> None:
         self.us = us
         self._grid = grid
+        self._read: dict[tuple[int, bytes], Read] = {}
+
+    def read(self, values: pa.Array) -> "Read":
+        """Return the rows in which a column has a value; columns that are read together have the same ones."""
+        bits = values.buffers()[0] if values.null_count else None
+        key = (values.offset, b"" if bits is None else bits.to_pybytes())
+        if key not in self._read:
+            self._read[key] = Read(self.us if bits is None else self.us.filter(values.is_valid()), self._grid)
+        return self._read[key]
 
     @cached_property
     def _within(self) -> pa.Array | None:
@@ -59,10 +70,14 @@ class Rows:
         return pc.sort_indices(at)
 
     @cached_property
+    def points(self) -> pa.Array:
+        """Return in which point each row of `laid` lies."""
+        return self._points if self._order is None else self._points.take(self._order)
+
+    @cached_property
     def runs(self) -> list[tuple[int, int, int]]:
         """Return for each point with rows: which it is, its first row in `laid`, and how many it has."""
-        at = self._points if self._order is None else self._points.take(self._order)
-        found = pc.run_end_encode(at, run_end_type=pa.int32())
+        found = pc.run_end_encode(self.points, run_end_type=pa.int32())
         ends = found.run_ends.to_pylist()
         return [(p, a, b - a) for p, a, b in zip(found.values.to_pylist(), [0, *ends], ends, strict=False)]
 
@@ -71,6 +86,25 @@ class Rows:
         if self._within is not None:
             values = values.filter(self._within)
         return values if self._order is None else values.take(self._order)
+
+
+class Read:
+    """The rows in which some columns have a value."""
+
+    def __init__(self, us: pa.Array, grid: Grid) -> None:
+        self.us = us
+        self.later = Rows(us.slice(1), grid)
+
+    @cached_property
+    def apart(self) -> pa.Array:
+        """Return the s from each row to the next; null where the clock stands still."""
+        us = between(self.us)
+        return pc.divide(pc.if_else(pc.greater(us, 0), us, None).cast(pa.float64()), US)
+
+
+def between(column: pa.Array) -> pa.Array:
+    """Return how much further each value is than the one before it."""
+    return pc.subtract(column.slice(1), column.slice(0, len(column) - 1))
 
 
 class Tally:
@@ -85,15 +119,32 @@ class Tally:
     def take(self, rows: Rows, values: pa.Array) -> None:
         """Take a column of some rows."""
         laid = rows.laid(values)
+        if len(laid) < SHORT * len(rows.runs):
+            self._take_short(rows.points, laid)
+            return
         for point, first, many in rows.runs:
             part = laid.slice(first, many)
-            seen = many - part.null_count
-            if seen:
-                both = pc.min_max(part)
-                self.low[point] = min(self.low[point], both["min"].as_py())
-                self.high[point] = max(self.high[point], both["max"].as_py())
-                self.sum[point] += pc.sum(part).as_py()
-                self.seen[point] += seen
+            both = pc.min_max(part)
+            self._add(point, both["min"].as_py(), both["max"].as_py(), pc.sum(part).as_py(), many - part.null_count)
+
+    def _take_short(self, points: pa.Array, laid: pa.Array) -> None:
+        """Take many points of few rows each: Arrow sorts them in one go."""
+        table = pa.table({"point": points, "value": laid}).group_by("point", use_threads=False)
+        found = table.aggregate([("value", how) for how in ("min", "max", "sum", "count")])
+        for point in zip(*(column.to_pylist() for column in found.columns), strict=True):
+            self._add(*point)
+
+    def _add(self, point: int, low: float, high: float, total: float, seen: int) -> None:
+        if seen:
+            self.low[point] = min(self.low[point], low)
+            self.high[point] = max(self.high[point], high)
+            self.sum[point] += total
+            self.seen[point] += seen
+
+    def add(self, us: int, grid: Grid, value: float) -> None:
+        """Take one value more, of that moment."""
+        if grid.start <= us < grid.end:
+            self._add((us - grid.start) // grid.step, value, value, value, 1)
 
     def count(self, rows: Rows) -> None:
         """Take that there are rows, whatever they hold."""
