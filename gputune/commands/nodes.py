@@ -91,7 +91,7 @@ def _places(nodes: tuple[str, ...], file: Path | None) -> list[Address]:
         return addresses(nodes, file)
     from gputune.nodes import places as own_places  # noqa: PLC0415 - not for --help
 
-    return [Address(own_places.host(), path=str(own_places.socket()))]
+    return [Address(own_places.host(), path=str(own_places.socket()), named=False)]
 
 
 def _show(places: list[Address], known: own.Credentials | None, wanted: _documents.Wanted) -> int:
@@ -103,7 +103,7 @@ def _show(places: list[Address], known: own.Credentials | None, wanted: _documen
         feed.settle()
         update = feed.poll(0)
         clocks = {
-            each.address.name: {"offset_s": each.clock[0], "uncertain_s": each.clock[1]}
+            each.name: {"offset_s": each.clock[0], "uncertain_s": each.clock[1]}
             for each in feed.rounds
             if each.answers
         }

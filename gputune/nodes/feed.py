@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gputune.errors import GputuneError
+from gputune.nodes.naming import Names
 from gputune.nodes.round import BEAT, Round
 from gputune.scene import Node, RunRow, Update
 from gputune.wire.address import Address, hostfile
@@ -49,6 +50,7 @@ class NodesFeed:
         self._told: dict[tuple[str, str], tuple[int, Node | RunRow]] = {}
         self._queue = _Queue()
         self._doubtful = _Queue()
+        self._names = Names()
         self._add(addresses)
         self._threads = [
             threading.Thread(target=self._work, args=(queue,), name="gputune-nodes", daemon=True)
@@ -112,7 +114,7 @@ class NodesFeed:
 
     def _add(self, addresses: Sequence[Address]) -> None:
         for address in addresses:
-            self.rounds.append(Round(address, self._credentials, self._beat))
+            self.rounds.append(Round(address, self._credentials, self._beat, self._names))
             self._doubtful.put(len(self.rounds) - 1, 0.0)
 
     def _reread(self) -> None:
@@ -128,7 +130,7 @@ class NodesFeed:
                 if number is None:
                     self._add([address])
                 elif self.rounds[number].address != address:  # it has moved: the next question is a first one
-                    self.rounds[number] = Round(address, self._credentials, self._beat)
+                    self.rounds[number] = Round(address, self._credentials, self._beat, self._names)
 
     def _present(self) -> tuple[dict[str, Node], dict[str, RunRow]]:
         nodes: dict[str, Node] = {}

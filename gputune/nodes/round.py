@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gputune.feeds.present import wait_and_rate
 from gputune.hygiene import clean
 from gputune.nodes.keeping import Reader
+from gputune.nodes.naming import Names
 from gputune.nodes.trace import METRICS, Trace
 from gputune.scene import DeviceRow, LinkState, Node, RunRow, TaskRow, Update, harmless
 from gputune.wire.address import Address
@@ -32,8 +33,12 @@ UPDATES = msgspec.json.Decoder(Update)  # made here, by one thread: see the end 
 class Round:
     """Asks one agent for news again and again. `ask` is called by one thread at a time and never raises."""
 
-    def __init__(self, address: Address, credentials: Credentials | None, beat: float) -> None:
+    def __init__(
+        self, address: Address, credentials: Credentials | None, beat: float, names: Names | None = None
+    ) -> None:
         self.address = address
+        self._known_as = names or Names()
+        self.name = self._known_as.give(address)  # of its node on the screen
         self.link: LinkState = "waiting"
         self.why = ""
         self.due = 0.0  # s of time.monotonic()
@@ -84,7 +89,7 @@ class Round:
         known = [replace(node, link=self.link, why=self.why, seen=self._seen) for node in self.nodes.values()]
         if self.link in {"up", "late"}:
             return known
-        names = {node.name: node.rack for node in known} or {self.address.name: self.address.rack}
+        names = {node.name: node.rack for node in known} or {self.name: self.address.rack}
         return [  # it still stands where it stood
             Node(name=name, rack=rack, link=self.link, why=self.why, seen=self._seen) for name, rack in names.items()
         ]
@@ -106,14 +111,16 @@ class Round:
         nodes = {} if news.whole else dict(self.nodes)
         runs = {} if news.whole else dict(self.runs)
         alone = not news.relay  # else its nodes keep their names
+        if alone and update.nodes:
+            self.name = self._known_as.claim(self.address, update.nodes[0].name)
         for node in update.nodes:
-            mine = _node(node, self.address.name) if alone else node
+            mine = _node(node, self.name) if alone else node
             if self.address.rack and not mine.rack:
                 mine = replace(mine, rack=self.address.rack)
             nodes[mine.name] = mine
         names = dict(self._names)
         for run in update.runs:
-            known = _run(run, self.address.name) if alone else run
+            known = _run(run, self.name) if alone else run
             runs[known.id], names[known.id] = known, run.id
         if max(len(nodes), len(update.nodes)) > MOST_NODES or max(len(runs), len(update.runs)) > MOST_RUNS:
             self._far.close()

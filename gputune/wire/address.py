@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv6Address
 from pathlib import Path
 
@@ -22,7 +22,7 @@ HINT = "like `m9`, `m9:7070` or `unix:/run/user/1000/gputune/agent.sock`"
 class Address:
     """One agent: `host` and `port`, or the `path` of its Unix socket. `name` is what it is called on the screen.
 
-    `rack` is where it stands, as a host file says: for nodes that do not say so themselves.
+    Unless somebody has `named` it here, that is only until it has said itself what it is called. `rack` is where it stands, as a host file says: for nodes that do not say so themselves.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Address:
     port: int = 0
     path: str = ""
     rack: str = ""
+    named: bool = field(default=True, compare=False)
 
     def __str__(self) -> str:
         if self.path:
@@ -47,11 +48,11 @@ def parse(text: str) -> Address:
         if not path.startswith("/") or len(path.encode(errors="surrogateescape")) > LONGEST_SOCKET:
             says = f"`{clean(where)}` is not the path of a Unix socket: absolute, of at most {LONGEST_SOCKET} bytes"
             raise BadUsage(says, hint=HINT)
-        return Address(clean(name or Path(path).stem), path=path)
+        return Address(clean(name or Path(path).stem), path=path, named=bool(name))
     host, port = split(where, PORT)
     if not host:
         raise BadUsage(f"`{clean(text)}` names no host", hint=HINT)
-    return Address(clean(name or (host if port == PORT else where)), host, port)
+    return Address(clean(name or (host if port == PORT else where)), host, port, named=bool(name))
 
 
 def split(text: str, port: int) -> tuple[str, int]:

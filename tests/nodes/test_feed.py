@@ -18,7 +18,7 @@ from gputune.recording import Recording
 from gputune.sample import Metric, Reading, Sample
 from gputune.scene import DeviceRow, Node, RunRow, TaskRow, Update
 from gputune.units import NS
-from gputune.wire.address import Address, hostfile
+from gputune.wire.address import Address, hostfile, parse
 from gputune.wire.server import Service
 
 BEGAN = 10**12
@@ -341,3 +341,27 @@ def test_nodes_that_the_host_file_gets_later_are_asked_as_well(
         assert set(nodes(view)) == {"m8", "m9"}
     finally:
         view.close()
+
+
+def test_a_node_is_called_as_its_agent_is_unless_it_was_given_a_name(
+    served: Callable[..., Served], feed: Callable[..., NodesFeed], eventually: Wait
+) -> None:
+    plain, given = served("a"), served("b")
+    for each, name in ((plain, "gpu-node-7"), (given, "gpu-node-8")):
+        each.put(Node(name=name, runs=(f"{name}/run",)), runs=(RunRow(id=f"{name}/run", node=name, name="train.py"),))
+    view = feed(parse(str(plain.address)), parse(f"mine={given.address}"))
+    eventually(lambda: set(nodes(view)) == {"gpu-node-7", "mine"})
+    assert {run.id for run in view.poll(0).runs} == {"gpu-node-7/run", "mine/run"}
+    plain.stop()
+    eventually(lambda: nodes(view)["gpu-node-7"].link == "down")  # it is still called so
+
+
+def test_two_agents_of_one_name_are_told_apart(
+    served: Callable[..., Served], feed: Callable[..., NodesFeed], eventually: Wait
+) -> None:
+    two = [served("a"), served("b")]
+    for each in two:
+        each.put(Node(name="localhost"))
+    view = feed(*(parse(str(each.address)) for each in two))
+    wanted = [{"localhost", f"localhost ({each.address})"} for each in two]
+    eventually(lambda: set(nodes(view)) in wanted)
