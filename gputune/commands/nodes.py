@@ -1,10 +1,15 @@
-"""Print what the agents of several machines say, or keep what they record."""
+"""Print this machine, or what the agents of several say, in a line a device; or keep what they record."""
 
 import math
+import os
 import select
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import msgspec
@@ -16,29 +21,42 @@ from gputune.figures import number, size
 from gputune.hygiene import clean
 from gputune.launch import values
 from gputune.recording import lean
-from gputune.scene import Node, RunRow
+from gputune.report import streams
+from gputune.report.glance import Wishes, render
+from gputune.scene import Node, RunRow, Update
 from gputune.wire import credentials as own
 from gputune.wire.address import Address, addresses
 
 if TYPE_CHECKING:
-    from gputune.nodes.keeping import Keeper  # it imports pyarrow
+    from gputune.nodes.feed import NodesFeed  # it imports pyarrow
+    from gputune.nodes.keeping import Keeper  # as above
 
 HELP = f"""{__doc__}
 
 NODES are addresses of agents: `m8` (port 7070), `m9:7071`, `unix:/path`, each also as `NAME=ADDRESS`. Without any it is
-the agent of this machine. The status is 0 if at least one of them answered. `gputune tui` shows the same as a screen.
+this machine: by its agent, or read here where none serves. The status is 0 if at least one of them answered. `gputune
+tui` shows the same as a screen.
 
 \b
 Examples:
+  gputune nodes -cup -i 1
   gputune nodes m8,m9:7071 --json
   gputune nodes --hostfile hosts --keep recordings --for 10m
 """
 FILE = click.Path(path_type=Path)
 LOOK = 0.5  # s between looks at how those that keep are doing
 WIDTH = 24  # characters of a name
+CLEAR, REST, BELOW = "\x1b[H", "\x1b[K", "\n\x1b[J"  # to the top of a terminal; what is left of a line, and below it
 COLUMNS = ((WIDTH, "node"), (8, "link"))  # flush left; those that follow, flush right
-NUMBERS = ((7, "devices"), (5, "busy"), (19, "memory"), (7, "power"), (5, "wait"), (9, "samples/s"))
+NUMBERS = ((7, "devices"), (5, "busy"), (19, "memory"), (7, "power"), (9, "cpus"), (5, "wait"), (9, "samples/s"))
 HEAD = " ".join([*(f"{name:{n}}" for n, name in COLUMNS), *(f"{name:>{n}}" for n, name in NUMBERS), " finding"])
+
+
+class Asked(NamedTuple):
+    """Asks for everything; and returns a status once what it has started has ended."""
+
+    ask: "Callable[[], Document]"
+    leave: Callable[[int], int]
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,25 +83,43 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option("--credentials", metavar="DIR", type=FILE, help="Where they lie.  [default: ~/.config/gputune/agent]")
 @_documents.options("nodes", "Print JSON.")
 @click.option("--keep", metavar="DIR", type=FILE, envvar=[], help="Keep what the nodes record of themselves, in DIR.")
+@click.option("-c", "--show-cmd", "cmd", is_flag=True, help="Say of each process what was typed.")
+@click.option("-u", "--show-user", "user", is_flag=True, help="Say of each process whose it is.")
+@click.option("-p", "--show-pid", "pid", is_flag=True, help="Say of each process its pid.")
+@click.option("-i", "--interval", metavar="TIME", envvar=[], callback=_seconds, help="Print it anew so often.")
+@click.option("--watch", is_flag=True, envvar=[], help="Print it anew once a second.")
 @click.option("--for", "duration", metavar="TIME", envvar=[], callback=_seconds, help="With --keep: how long.")
-def command(  # noqa: PLR0913 - one parameter an option: click's way
+def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     nodes: tuple[str, ...],
     file: Path | None,
     credentials: Path | None,
     keep: Path | None,
     duration: float | None,
+    interval: float | None,
     *,
+    cmd: bool,
+    user: bool,
+    pid: bool,
+    watch: bool,
     wanted: _documents.Wanted,
 ) -> int:
     places = _places(nodes, file)
     known = own.wanted(credentials)
+    interval = interval or (1.0 if watch else None)
+    if interval is not None and (wanted or keep is not None):
+        raise BadUsage("`--watch` and `--interval` print words, and for ever", hint="`--json` alone prints once")
     if keep is not None and wanted:
         raise BadUsage("`--keep` keeps recordings, and makes no JSON", hint="`gputune nodes --json` says how they are")
     if keep is not None:
         return _keep(places, known, keep, duration)
     if duration is not None:
         raise BadUsage("`--for` goes with `--keep`", hint="`gputune nodes m8 --keep DIR --for 10m`")
-    return _show(places, known, wanted)
+    wishes = Wishes(command=cmd, user=user, pid=pid, colour=_colour())
+    here = not (nodes or file)
+    if interval is not None:
+        return _watch(places, known, wishes, interval, here=here)
+    glance = wishes if here or cmd or user or pid else None
+    return _show(places, known, wanted, glance, here=here)
 
 
 def _places(nodes: tuple[str, ...], file: Path | None) -> list[Address]:
@@ -94,26 +130,82 @@ def _places(nodes: tuple[str, ...], file: Path | None) -> list[Address]:
     return [Address(own_places.host(), path=str(own_places.socket()), named=False)]
 
 
-def _show(places: list[Address], known: own.Credentials | None, wanted: _documents.Wanted) -> int:
+def _show(
+    places: list[Address],
+    known: own.Credentials | None,
+    wanted: _documents.Wanted,
+    glance: Wishes | None,
+    *,
+    here: bool,
+) -> int:
+    with _asked(places, known, here=here) as asked:
+        found = asked.ask()
+    if not wanted.stdout:
+        table = [HEAD, *map(_line, found.nodes)] if glance is None else [render(found.nodes, found.runs, glance)]
+        click.echo("\n".join(table))
+    wanted.put(found)
+    return asked.leave(_left(found))
+
+
+def _left(found: Document) -> int:
+    return 0 if any(node.link in {"up", "local"} for node in found.nodes) else 1
+
+
+def _watch(places: list[Address], known: own.Credentials | None, wishes: Wishes, interval: float, *, here: bool) -> int:
+    """Print it again and again, on a terminal in its place, until a signal."""
+    lean()
+    from gputune.nodes.agent import signals  # noqa: PLC0415 - pyarrow comes lean, and not for --help
+
+    terminal = sys.stdout.isatty()
+    with signals() as wakeup, _asked(places, known, here=here) as asked:
+        left = False
+        while not left:
+            due = time.monotonic() + interval
+            found = asked.ask()
+            text = render(found.nodes, found.runs, wishes)
+            if terminal:
+                text = CLEAR + text.replace("\n", f"{REST}\n") + REST + BELOW
+            click.echo(text)
+            left = bool(select.select([wakeup], [], [], max(0.0, due - time.monotonic()))[0])
+    return asked.leave(_left(found))
+
+
+@contextmanager
+def _asked(places: list[Address], known: own.Credentials | None, *, here: bool) -> Iterator["Asked"]:
+    """Give what asks all of them; a machine `here` is read here where no agent serves it."""
+    if here and not Path(places[0].path).exists():
+        from gputune.feeds.once import reading  # noqa: PLC0415 - not for --help
+
+        with reading() as look:
+            yield Asked(lambda: _document(look(), {}), int)
+        return
     lean()
     from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - pyarrow comes lean, and not for --help
 
     feed = NodesFeed(places, known)
     try:
         feed.settle()
-        update = feed.poll(0)
-        clocks = {
-            each.name: {"offset_s": each.clock[0], "uncertain_s": each.clock[1]}
-            for each in feed.rounds
-            if each.answers
-        }
+        if here and not any(each.answers for each in feed.rounds):  # a socket that its agent has left behind
+            with _asked([replace(places[0], path="/nonexistent")], known, here=True) as asked:
+                yield Asked(asked.ask, feed.leave)
+        else:
+            yield Asked(lambda: _document(feed.poll(0), _clocks(feed)), feed.leave)
     finally:
         feed.close()
-    rows = sorted(update.nodes, key=lambda node: node.name)
-    if not wanted.stdout:
-        click.echo("\n".join([HEAD, *map(_line, rows)]))
-    wanted.put(Document(nodes=rows, runs=sorted(update.runs, key=lambda run: run.id), clocks=clocks))
-    return feed.leave(0 if any(node.link == "up" for node in rows) else 1)
+
+
+def _clocks(feed: "NodesFeed") -> dict[str, dict[str, float]]:
+    asked = (each for each in feed.rounds if each.answers)
+    return {each.name: {"offset_s": each.clock[0], "uncertain_s": each.clock[1]} for each in asked}
+
+
+def _document(update: Update, clocks: dict[str, dict[str, float]]) -> Document:
+    nodes = sorted(update.nodes, key=lambda node: node.name)
+    return Document(nodes=nodes, runs=sorted(update.runs, key=lambda run: run.id), clocks=clocks)
+
+
+def _colour() -> bool:
+    return streams.colour_wanted(os.environ, terminal=sys.stdout.isatty())
 
 
 def _line(node: Node) -> str:
@@ -128,6 +220,7 @@ def _line(node: Node) -> str:
         f"{_share(node.busy):>5}",
         f"{f'{size(used)} of {size(total)}' if total else '-':>19}",
         f"{'-' if node.power is None else f'{node.power:.0f} W':>7}",
+        f"{'-' if node.cpu is None or node.cpus is None else f'{node.cpu:.3g}/{node.cpus:.3g}':>9}",
         f"{_share(node.wait):>5}",
         f"{'-' if node.rate is None else number(node.rate):>9}",
         f" {clean(node.why or f'{node.finding}{gain}')}",

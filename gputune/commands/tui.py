@@ -26,7 +26,6 @@ from gputune.tui import terminal
 
 FILE = click.Path(path_type=Path)
 TYPED = 400  # characters of a command
-LOOK = 1.0  # s between two polls, without which there are no rates
 PIECES = 1000  # polls at the most until all of a recording is read
 
 
@@ -170,7 +169,9 @@ def _feed(run: Path | None) -> Feed:
 
 
 def _once(feed: Feed) -> Document:
-    """Return everything that the feed knows after two looks at it."""
+    """Return everything that the feed knows after two looks at it, and one of every device."""
+    from gputune.feeds import once  # noqa: PLC0415 - not before a screen
+
     nodes: dict[str, Node] = {}
     runs: dict[str, RunRow] = {}
 
@@ -181,11 +182,14 @@ def _once(feed: Feed) -> Document:
 
     try:
         update = take(feed.poll(0))
-        time.sleep(LOOK if any(node.link == "local" for node in nodes.values()) else 0)
+        here = any(node.link == "local" for node in nodes.values())
+        time.sleep(once.LOOK if here else 0)
+        end = time.monotonic() + once.PATIENCE
         for _ in range(PIECES):
             update = take(feed.poll(update.until))
-            if not update.more:
+            if not update.more and (not here or once.is_whole(nodes.values()) or time.monotonic() > end):
                 break
+            time.sleep(0 if update.more else once.AGAIN)
     finally:
         feed.close()
     return Document(nodes=tuple(nodes.values()), runs=tuple(runs.values()))

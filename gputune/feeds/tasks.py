@@ -58,12 +58,14 @@ class Tasks:
         self._at = 0.0
         self._before: dict[int, _Seen] = {}
         self._rows: tuple[TaskRow, ...] = ()
+        self._kin: list[Kin] = []
 
     def look(self, kin: list[Kin], devices: Mapping[int, OnDevice]) -> tuple[TaskRow, ...]:
         """Return the rows, those that use most first; of the last scan, where none is due."""
         at = time.monotonic()
-        if at < self._due:
+        if at < self._due and kin == self._kin:  # of a run that has just begun, or ended, nobody should wait for it
             return self._rows
+        self._kin = kin
         began = time.thread_time()
         seen = self._scan()
         cores = self._cores(seen, at - self._at)

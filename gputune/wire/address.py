@@ -22,7 +22,8 @@ HINT = "like `m9`, `m9:7070` or `unix:/run/user/1000/gputune/agent.sock`"
 class Address:
     """One agent: `host` and `port`, or the `path` of its Unix socket. `name` is what it is called on the screen.
 
-    Unless somebody has `named` it here, that is only until it has said itself what it is called. `rack` is where it stands, as a host file says: for nodes that do not say so themselves.
+    Unless somebody has `named` it here, that is only until it has said itself what it is called. `rack` is where it
+    stands, as a host file says: for nodes that do not say so themselves.
     """
 
     name: str

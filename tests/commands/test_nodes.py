@@ -2,12 +2,16 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +75,53 @@ def test_nobody_answers(gputune: Run, tmp_path: Path) -> None:
     assert "down" in done.stdout
 
 
+@pytest.fixture
+def alone() -> Iterator[Path]:
+    """Return the folder of sockets of a user whom no agent serves: a short one, as such names must be."""
+    with tempfile.TemporaryDirectory(prefix="gputune-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def test_without_an_agent_it_is_this_machine_that_is_read(gputune: Run, alone: Path, simgpu: Any) -> None:
+    simgpu(2)
+    done = gputune("nodes", "-cup", XDG_RUNTIME_DIR=str(alone))
+    assert done.returncode == 0, done.stderr
+    head, first, second = [each for each in done.stdout.splitlines() if not each.startswith("      ")]
+    assert "CPUs " in head
+    for index, card in enumerate((first, second)):
+        assert card.startswith(f"[{index}] Simulated GPU")
+        assert " / 80.0 GiB | " in card
+    document = json.loads(gputune("nodes", "--json", XDG_RUNTIME_DIR=str(alone)).stdout)
+    (node,) = document["nodes"]
+    assert node["link"] == "local"
+    assert all(device["memory_total"] and device["power_limit"] for device in node["devices"])
+
+
+def test_it_is_printed_anew_until_somebody_ends_it(alone: Path) -> None:
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(alone)}
+    words = [sys.executable, "-m", "gputune", "nodes", "-i", "1"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environ, text=True) as process:
+        assert process.stdout is not None
+        heads = 0
+        for line in process.stdout:
+            heads += " 20" in line and ":" in line
+            if heads == 3:
+                break
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(60) == 0
+
+
+def test_a_socket_that_an_agent_has_left_behind_is_no_agent(gputune: Run, alone: Path) -> None:
+    folder = alone / "gputune"
+    folder.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(folder / "agent.sock"))
+    done = gputune("nodes", "--json", XDG_RUNTIME_DIR=str(alone))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["nodes"][0]["link"] == "local"
+
+
 def test_what_a_node_records_is_kept_here(gputune: Run, agent: str, tmp_path: Path) -> None:
     done = gputune("nodes", f"m8={agent}", "--keep", str(tmp_path / "kept"), "--for", "3s")
     assert done.returncode == 0, done.stderr
@@ -112,6 +163,8 @@ def test_why_nothing_comes_of_a_node_is_said_while_it_is_kept(gputune: Run, agen
         (["m8", "--hostfile", "/dev/null"], "were given twice"),
         (["m8", "--for", "3s"], "`--for` goes with `--keep`"),
         (["m8", "--credentials", "/nonexistent"], "cannot be read"),
+        (["--watch", "--json"], "print words, and for ever"),
+        (["-i", "0"], "is not a time of at least a second"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(gputune: Run, words: list[str], says: str) -> None:

@@ -57,10 +57,12 @@ def test_strangers_are_told_of_when_they_use_cpus(tmp_path: Path, clock: list[fl
 def test_between_two_scans_nothing_is_read(tmp_path: Path, clock: list[float]) -> None:
     process(tmp_path, 10, 1, "python")
     every = Tasks(tmp_path)
-    rows = every.look([Kin("r", 10, frozenset())], {})
+    kin = [Kin("r", 10, frozenset())]
+    rows = every.look(kin, {})
     (tmp_path / "10" / "stat").unlink()
     clock[0] += tasks.BEAT / 2
-    assert every.look([], {}) is rows
+    assert every.look(list(kin), {}) is rows
+    assert every.look([], {}) == ()  # unless a run has begun or ended
 
 
 def test_who_is_on_a_device_is_told_of_also_from_another_container(tmp_path: Path, clock: list[float]) -> None:
