@@ -1,7 +1,8 @@
 """A short training for `compare_pairs.py`: a loop of one of ten kinds, of which one part can be made slower.
 
-Run as `compare_loop.py KIND SLOWER`. Something of each kind sets its pace: workers that wait for their items or compute
-them, the step, or all of it in turn where there is no worker. SLOWER is by which share that takes longer; 0 as it is.
+Run as `compare_loop.py KIND SLOWER`. Something of each kind sets its pace: workers that wait for storage or compute
+their items, a step that waits for its device or computes, or all of it in turn where there is no worker. SLOWER is by
+which share that takes longer; 0 as it is. Waiting is `sleep`, since there is no device here.
 """
 
 import sys
@@ -11,20 +12,22 @@ import warnings
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-BATCH = 8
+BATCH = 4
 WIDTH = 160  # of the matrices that stand for work: some 0.2 ms a product on one core
-SLEEP = 0.004  # s an item that is waited for
-KINDS = {  # kind: (workers, batches, s of sleep an item, products an item, products a step, what SLOWER is about)
-    "items-1": (1, 80, SLEEP, 0, 2, "items"),
-    "items-2": (2, 120, SLEEP, 0, 2, "items"),
-    "items-4": (4, 200, SLEEP, 0, 2, "items"),
-    "decoding-1": (1, 150, 0.0, 10, 2, "items"),
-    "decoding-2": (2, 200, 0.0, 12, 2, "items"),
-    "step-0": (0, 150, 0.0, 0, 80, "step"),
-    "step-1": (1, 150, 0.0, 1, 80, "step"),
-    "step-2": (2, 100, 0.0, 1, 120, "step"),
-    "queue-items": (0, 100, SLEEP / 4, 5, 5, "both"),
-    "queue-both": (0, 100, SLEEP / 4, 4, 20, "both"),
+WAIT = 0.02  # s that an item from far storage takes
+DEVICE = 0.04  # s that a device takes for a step
+ITEMS, STEP, BOTH = "items", "step", "both"
+KINDS = {  # kind: (workers, batches, s an item waits, products an item, s a step waits, products a step, what slows)
+    "storage-1": (1, 60, WAIT, 0, 0.0, 2, ITEMS),
+    "storage-2": (2, 120, WAIT, 0, 0.0, 2, ITEMS),
+    "storage-4": (4, 240, WAIT, 0, 0.0, 2, ITEMS),
+    "device-0": (0, 110, 0.0, 1, DEVICE, 2, STEP),
+    "device-1": (1, 110, WAIT / 8, 0, DEVICE, 2, STEP),
+    "device-2": (2, 110, WAIT / 4, 1, DEVICE, 2, STEP),
+    "in-turn": (0, 80, WAIT / 4, 0, DEVICE, 2, BOTH),
+    "mixed-2": (2, 160, WAIT / 2, 5, DEVICE / 4, 2, ITEMS),
+    "decoding-1": (1, 200, 0.0, 25, 0.0, 2, ITEMS),
+    "computing-0": (0, 200, 0.0, 1, 0.0, 90, STEP),
 }
 
 
@@ -40,15 +43,15 @@ def work(products: float) -> torch.Tensor:
 class Items(Dataset[torch.Tensor]):
     """As many items as the training takes, each of which takes as long."""
 
-    def __init__(self, count: int, sleep: float, products: float) -> None:
-        self.count, self.sleep, self.products = count, sleep, products
+    def __init__(self, count: int, wait: float, products: float) -> None:
+        self.count, self.wait, self.products = count, wait, products
 
     def __len__(self) -> int:
         return self.count
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        if self.sleep:
-            time.sleep(self.sleep)
+        if self.wait:
+            time.sleep(self.wait)
         if self.products:
             work(self.products)
         return torch.tensor(float(index % 7))
@@ -59,13 +62,15 @@ def main() -> None:
     kind, slower = sys.argv[1], 1 + float(sys.argv[2])
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="This DataLoader will create")
-    workers, batches, sleep, making, stepping, what = KINDS[kind]
-    in_items, in_step = (slower if what in {part, "both"} else 1.0 for part in ("items", "step"))
+    workers, batches, wait, making, device, stepping, what = KINDS[kind]
+    in_items, in_step = (slower if what in {part, BOTH} else 1.0 for part in (ITEMS, STEP))
     weight = torch.zeros(1, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
-    dataset = Items(batches * BATCH, sleep * in_items, making * in_items)
+    dataset = Items(batches * BATCH, wait * in_items, making * in_items)
     for batch in DataLoader(dataset, batch_size=BATCH, num_workers=workers):
         work(stepping * in_step)
+        if device:
+            time.sleep(device * in_step)
         loss = ((weight - batch) ** 2).mean()
         optimizer.zero_grad()
         loss.backward()

@@ -4,7 +4,7 @@ Ten kinds of short trainings (`compare_loop.py`), each RUNS times as it is and a
 slower, in turn, under `gputune watch`. Of each kind and each side every other run is held against the rest: twenty
 pairs of equal sides. As it is against slower are ten pairs of unequal ones. The same is asked of one run a side.
 
-    compare_pairs.py [--runs 4] [--out FOLDER]
+    compare_pairs.py [--runs 6] [--lanes 2] [--out FOLDER]
 
 What was recorded stays in FOLDER, and is not run again where it is there already. Prints JSON lines as the other
 benchmarks do, and before them what each pair came to, on stderr.
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
@@ -31,21 +32,27 @@ from gputune.runs.one import kept
 HERE = Path(__file__).parent
 GPUTUNE = own_python("from gputune.__main__ import main; main()")
 SIDES = {"as-it-is": 0.0, "slower": 1 / 0.9 - 1}  # of the time that it takes: the rate falls by 10 %
-RUNS = 4
+RUNS = 6
+LANES = 2
 EQUAL, UNEQUAL = 1, 9  # pairs of equal sides called different at the most, of unequal ones found at the least
 
 
-def record(out: Path, runs: int) -> None:
-    """Record what is not there yet: rounds of both sides in turn, now one first, now the other."""
-    for kind, number in product(KINDS, range(runs)):
+def record(out: Path, runs: int, lanes: int) -> None:
+    """Record what is not there yet, `lanes` kinds at a time."""
+    with ThreadPoolExecutor(lanes) as pool:
+        list(pool.map(lambda kind: rounds(out, kind, runs), KINDS))
+
+
+def rounds(out: Path, kind: str, runs: int) -> None:
+    """Record one kind: rounds of both sides in turn, now one first, now the other."""
+    for number in range(runs):
         for side in list(SIDES)[:: 1 if number % 2 == 0 else -1]:
             folder = out / kind / side / str(number)
-            if (folder / "findings.json").exists():
-                continue
-            script = [sys.executable, str(HERE / "compare_loop.py"), kind, str(SIDES[side])]
-            watch = [*GPUTUNE, "watch", "--quiet", "--no-stacks", "--out", str(folder), "--", *script]
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            subprocess.run(watch, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+            if not (folder / "findings.json").exists():
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                script = [sys.executable, str(HERE / "compare_loop.py"), kind, str(SIDES[side])]
+                watch = [*GPUTUNE, "watch", "--quiet", "--no-stacks", "--out", str(folder), "--", *script]
+                subprocess.run(watch, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 def side(out: Path, kind: str, which: str, numbers: range) -> Side:
@@ -97,12 +104,13 @@ def main() -> None:
     """Record and count."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--runs", type=int, default=RUNS, help="of each kind as it is, and as many slower")
+    options.add_argument("--lanes", type=int, default=LANES, help="trainings at a time")
     options.add_argument("--out", type=Path, help="where recordings stay; by default nowhere")
     chosen = options.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as nowhere:
         out = chosen.out or Path(nowhere)
-        record(out, chosen.runs)
+        record(out, chosen.runs, chosen.lanes)
         emit(counts(out, chosen.runs))
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     print(f"{time.monotonic() - began:.0f} s; load average at the end: {load}", file=sys.stderr)

@@ -36,8 +36,8 @@ def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
 
 
 @click.command(short_help="two runs, or sides of several, against each other", help=__doc__)
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", type=click.Path())
+@click.argument("b", type=click.Path())
 @click.option("--fail-if-slower", metavar="PERCENT", callback=_limit, help="Leave 3 if B is slower by this for sure.")
 @click.option("--anyway", is_flag=True, help="Compare although script, device, ranks or CPUs differ.")
 @_documents.options("compare", "Print the comparison as JSON.")

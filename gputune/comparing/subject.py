@@ -12,6 +12,9 @@ from gputune.sample import Json
 SHARED = 0.5  # of the CPUs in use: from there on two threads share a core where each has two, and soon wait for one
 
 
+FASTEST = 1e12  # samples/s: what is faster, or slower than once in as many s, was made up
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """One run, its verdict, and what its run.json says. `rate` is None where no training was seen."""
@@ -46,8 +49,13 @@ def subject(one: Kept) -> Subject:
     """Return a run as it is compared. Raises as reading its verdict does."""
     verdict = one.verdict()
     value, unit = _pace(verdict)
-    rate = Rate(value=value, error=verdict.rate_error or 0.0, taken=taken(verdict), at=one.started) if value else None
-    return Subject(kept=one, verdict=verdict, rate=rate, unit=unit)
+    known = value is not None and 1 / FASTEST < value < FASTEST
+    return Subject(kept=one, verdict=verdict, rate=_rate(one, verdict, value) if value and known else None, unit=unit)
+
+
+def _rate(one: Kept, verdict: Verdict, value: float) -> Rate:
+    error = min(1.0, max(0.0, verdict.rate_error or 0.0))
+    return Rate(value=value, error=error, taken=taken(verdict), at=one.started)
 
 
 def _pace(verdict: Verdict) -> tuple[float | None, str]:
@@ -64,13 +72,13 @@ def taken(verdict: Verdict) -> float:
 
     While half of them idle, nobody who uses the others is in its way.
     """
-    stolen = verdict.stolen or 0.0
+    stolen = min(1.0, max(0.0, verdict.stolen or 0.0))
     return 1 - (1 - stolen) * (1 - (neighbours(verdict.cpu) if crowded(verdict.cpu) else 0.0))
 
 
 def neighbours(cpu: CpuRow | None) -> float:
     """Return which share of the job's CPUs anybody else used."""
-    return min(1.0, (cpu.others or 0.0) / cpu.allowed) if cpu and cpu.allowed else 0.0
+    return min(1.0, max(0.0, (cpu.others or 0.0) / cpu.allowed)) if cpu and cpu.allowed > 0 else 0.0
 
 
 def crowded(cpu: CpuRow | None) -> bool:

@@ -84,9 +84,11 @@ def verdict(found: Comparison) -> str:
 
 def _why_not(found: Comparison) -> str:
     """Say what forbids the comparison, and how the rates were all the same."""
-    why = [row.what for row in found.differs if row.forbids]
-    because = f"{', '.join(why)} differ" if why else "what may lie behind the difference hides any"
-    return f"{because} (as they ran, B was {likely(found.ratio.likely)})" if found.ratio else because
+    why, ratio = [row.what for row in found.differs if row.forbids], found.ratio
+    if why:
+        return f"they differ in {', '.join(why)}" + (f" (as they ran, B was {likely(ratio.likely)})" if ratio else "")
+    ends = f"×{ratio.low:.2g} to ×{ratio.high:.2g}" if ratio else ""
+    return f"no difference would show in an interval as wide as {ends}"
 
 
 def _basis(found: Comparison) -> str:

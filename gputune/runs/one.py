@@ -8,10 +8,11 @@ import msgspec
 
 from gputune import opening
 from gputune.document import SCHEMA_VERSION, Verdict
-from gputune.errors import BadUsage
+from gputune.errors import BadUsage, GputuneError
 from gputune.feeds.places import first_seat
 from gputune.feeds.whereabouts import fresh
-from gputune.recording.about import Damaged, NewerRun, offset, read
+from gputune.launch.job import MARK
+from gputune.recording.about import Damaged, NewerRun, NotARun, offset, read
 from gputune.recording.folder import FINDINGS, LIVE, RUN
 from gputune.rejudging import rejudge
 from gputune.sample import Json
@@ -59,11 +60,16 @@ class Kept:
         return (began + offset(self.about)) / NS if isinstance(began, int) else None
 
     def verdict(self) -> Verdict:
-        """Return its verdict: the one that was kept, or, where none was, one on what is recorded.
+        """Return its verdict: the one that was kept, or, where none was or it is damaged, one on what is recorded.
 
-        Raises NewerRun and Damaged, and as judging a recording again does.
+        Raises NewerRun, NoVerdict of a file, and as judging a recording again does.
         """
-        return self.told() or rejudge(self.place)
+        try:
+            return self.told() or rejudge(self.place)
+        except (NoVerdict, Damaged):
+            if self.place.is_file():
+                raise
+        return rejudge(self.place)
 
     def told(self) -> Verdict | None:
         """Return its verdict if one lies there, so far as it goes on; None where its records would have to be judged.
@@ -83,11 +89,30 @@ class Kept:
 def kept(place: Path) -> Kept:
     """Return the run in a folder, or of a `findings.json`. Raises NotARun, NewerRun or NoVerdict."""
     if place.is_file():
-        beside = place.parent / RUN
-        about = read(place.parent) if place.name == FINDINGS and beside.is_file() else {}
-        return Kept(place, about, ENDED)
-    about = read(place if (place / RUN).exists() else first_seat(place))
+        return Kept(place, _beside(place), ENDED)
+    about = _about(place)
     return Kept(place, about, state(place, about))
+
+
+def _about(folder: Path) -> dict[str, Json]:
+    """Return run.json; of a job of several watches what its lowest rank tells of when and where it ran as well."""
+    whole = read(folder) if (folder / RUN).exists() else {}
+    if whole and not (folder / MARK).is_file():
+        return whole
+    try:
+        return {**whole, **read(first_seat(folder))}
+    except NotARun:
+        if whole:
+            return whole
+        raise
+
+
+def _beside(file: Path) -> dict[str, Json]:
+    """Return the run.json beside a verdict that was named, as far as it can be read: the verdict stands without it."""
+    try:
+        return read(file.parent) if file.name == FINDINGS else {}
+    except GputuneError:
+        return {}
 
 
 def state(folder: Path, about: Mapping[str, Json]) -> str:

@@ -11,7 +11,7 @@ from gputune.document import Verdict
 from gputune.errors import GputuneError
 from gputune.feeds.jobs import job_of
 from gputune.feeds.whereabouts import live_runs
-from gputune.hygiene import clean
+from gputune.hygiene import as_text, clean
 from gputune.runs.labels import label
 from gputune.runs.one import GOES_ON, KILLED, Kept, kept
 from gputune.runs.size import taken
@@ -65,7 +65,7 @@ def row(folder: Path, live: Iterable[Path] = ()) -> Row:
     size = taken(folder)
     blank = Row(
         name=clean(folder.resolve().name, LONGEST),
-        folder=str(folder),
+        folder=as_text(str(folder)),
         state=UNREADABLE,
         label=label(folder),
         changed=size.changed,

@@ -11,7 +11,7 @@ from gputune.runs.rows import Row
 
 HEAD = ("began", "run", "state", "wall", "samples/s", "finding", "label", "job", "disk")
 RIGHT = frozenset({"wall", "samples/s", "disk"})
-NAME = 48  # characters
+NAME, NUMBER = 48, 12  # characters
 
 
 def table(found: Sequence[Row]) -> str:
@@ -32,8 +32,8 @@ def _cells(one: Row) -> tuple[str, ...]:
         clip(one.name, NAME),
         f"status {one.exit_code}" if one.state == ENDED and one.exit_code else one.state,
         "-" if one.wall_s is None else duration(one.wall_s),
-        "-" if one.samples_per_s is None else number(one.samples_per_s),
-        f"{one.finding} {likely(one.gain)}" if one.finding and one.gain else one.finding or one.why or "-",
+        "-" if one.samples_per_s is None else clip(number(one.samples_per_s), NUMBER),
+        f"{one.finding} {likely(one.gain)}" if one.finding and one.gain else one.finding or clip(one.why, NAME) or "-",
         one.label,
         one.job,
         size(one.bytes),

@@ -44,7 +44,7 @@ def test_what_differs_too_much_is_not_compared_unless_asked(run: Make) -> None:
     found = compare(one, two, limit=0.05)
     assert (found.state, found.gate and found.gate.state) == ("not-comparable", "unknown")
     assert found.remedies == ["run both sides on the same kind and number of devices"]
-    assert words(found).splitlines()[-3].startswith("not comparable: device differ")
+    assert words(found).splitlines()[-3].startswith("not comparable: they differ in device")
     assert compare(one, two, anyway=True).state == "faster"
 
 

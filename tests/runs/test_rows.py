@@ -70,6 +70,14 @@ def test_a_job_that_goes_on_is_told_by_its_first_rank(run: Make, tmp_path: Path)
     assert row(tmp_path / "job").state == "live"
 
 
+def test_a_job_that_has_ended_began_when_its_lowest_rank_did(run: Make, tmp_path: Path) -> None:
+    run("job", about={"ranks": ["rank-00000"], "started": None, "exit_code": None})
+    run("job/rank-00000", at=2)
+    (tmp_path / "job" / MARK).write_text("slurm-77_0")
+    found = row(tmp_path / "job")
+    assert (found.state, found.started) == ("ended", 1_700_000_000.0 + 2 * 3600)
+
+
 def test_what_cannot_be_read_has_its_reason(run: Make) -> None:
     newer, damaged = run("a", about={"schema_version": 9}), run("b")
     (damaged / "run.json").write_text("{")
