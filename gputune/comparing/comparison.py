@@ -10,8 +10,9 @@ import msgspec
 
 from gputune.comparing.conditions import REMEDIES, Differs, conditions
 from gputune.comparing.gate import Gate, gate
-from gputune.comparing.interval import MOST_RUNS, Between, between, runs_for
+from gputune.comparing.interval import Between, between
 from gputune.comparing.sides import Side
+from gputune.comparing.student import MOST_RUNS, runs_for
 from gputune.comparing.subject import Subject
 from gputune.comparing.tables import CauseRow, SettingRow, ShareRow, findings, ledger, settings
 from gputune.document import SpeedupRow
@@ -51,8 +52,9 @@ class SideRow(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The document. `state` is faster, slower, unsure (none of both is sure) or not-comparable.
 
-    `spread` is the relative standard deviation between runs of one side, measured if `basis` is `runs`, and half of the
-    `floor` where there is one run a side. `runs_needed` is how many a side would settle what is unsure.
+    `basis` says where the interval comes from: `pairs` of neighbours of which each side has one, all `runs`, or the
+    `floor` of one run a side; "" without a ratio. `spread` is the relative standard deviation between runs, so measured
+    or assumed. `runs_needed` is how many a side would settle what is unsure.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -84,7 +86,7 @@ def compare(a: Side, b: Side, *, limit: float | None = None, anyway: bool = Fals
         state=state,
         unit=a.subjects[0].unit if ABSOLUTE not in forbidding else "",
         ratio=SpeedupRow(low=ratio.low, likely=ratio.likely, high=ratio.high) if ratio else None,
-        basis="runs" if found and found.freedom else "floor",
+        basis=found.basis if found else "",
         spread=found.spread if found else None,
         in_turn=found is not None and found.in_turn,
         runs_needed=_needed(found) if found and state == UNSURE else None,
@@ -122,7 +124,7 @@ def _wide(found: Between) -> str:
     """Say what would make an interval narrower that is so wide that it says nothing."""
     if found.strangers:
         return "run them while nobody else uses the CPUs, or several of each in turn: A, B, A, B"
-    if found.freedom:
+    if found.basis != "floor":
         return f"runs of one side differ by {found.spread:.0%}: make more of each, in turn, up to {MOST_RUNS}"
     return "let both run longer: their own pace was not steady for long enough"
 

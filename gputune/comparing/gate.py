@@ -5,7 +5,8 @@ from typing import Literal
 
 import msgspec
 
-from gputune.comparing.interval import Between, runs_for
+from gputune.comparing.interval import Between
+from gputune.comparing.student import runs_for
 
 State = Literal["slower", "unsure", "passed", "unknown"]
 

@@ -1,24 +1,25 @@
 """Rates of runs to a ratio, with an interval that holds what lies between runs.
 
 Several runs a side tell by themselves how much runs of one training differ: Student's t on the logarithms of their
-rates, the variance pooled over both sides (a side of one run has none of its own, and takes the other's). One run a
-side tells nothing of that. Then what two runs of one training differ by elsewhere stands for it, and what strangers
-took of the CPUs may all have been this run's.
+rates. Where both sides took turns often enough, neighbours in time are pairs, and what the machine did in the course of
+them is in both; else the variance is pooled over both sides (a side of one run has none of its own, and takes the
+other's). One run a side tells nothing of that. Then what two runs of one training differ by elsewhere stands for it,
+and what strangers took of the CPUs may all have been this run's.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
+from typing import Literal, TypeAlias
 
+from gputune.comparing.student import PAIRS, half_width, half_width_of_pairs
 from gputune.figures import NORMAL
 from gputune.finding import ERROR, Speedup
 
-SURE = 0.95
 FLOOR = ERROR  # relative, either way: what two runs of one training differ by on a quiet machine, at the most
+Basis: TypeAlias = Literal["pairs", "runs", "floor"]
 NOTHING = 2.0  # times either way: an interval as wide as that tells nothing
-MOST_RUNS = 50  # a side: nobody makes more of them to settle what then is so small a difference
-STEPS = 60  # of a bisection: to the last digit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +50,13 @@ class Rate:
 class Between:
     """How many times as fast the second side was. `spread` is the standard deviation between runs, relative.
 
-    `freedom` is how many runs tell it beyond one a side (0: nobody measured it, the floor stands for it); `in_turn`
+    `basis` is where that comes from: `pairs` of neighbours, all `runs`, or the `floor` of one run a side; `in_turn`
     that both sides ran at the same time of day; `strangers` is what of the interval is for them, as a logarithm.
     """
 
     ratio: Speedup
     spread: float
-    freedom: int
+    basis: Basis
     in_turn: bool
     strangers: float
 
@@ -68,26 +69,47 @@ class Between:
 def between(a: Sequence[Rate], b: Sequence[Rate]) -> Between:
     """Return how many times as fast `b` was as `a`, each of one run at least."""
     likely = fmean(rate.log for rate in b) - fmean(rate.log for rate in a)
-    freedom, turns = len(a) + len(b) - 2, in_turn(a, b)
-    if freedom:
-        spread = math.sqrt((_scatter(a) + _scatter(b)) / freedom)
-        half = math.hypot(half_width(spread, freedom, len(a), len(b)), 0.0 if turns else FLOOR)
-    else:
-        half = math.hypot(FLOOR, NORMAL * math.hypot(a[0].error, b[0].error))
-        spread = half / NORMAL / math.sqrt(2)
+    basis, spread, half = _spread(a, b)
     down, up = _strangers(a, b)
     return Between(
         ratio=Speedup(low=math.exp(likely - half - down), likely=math.exp(likely), high=math.exp(likely + half + up)),
         spread=spread,
-        freedom=freedom,
-        in_turn=turns,
+        basis=basis,
+        in_turn=in_turn(a, b),
         strangers=down + up,
     )
+
+
+def _spread(a: Sequence[Rate], b: Sequence[Rate]) -> tuple[Basis, float, float]:
+    """Return where the interval comes from, the deviation between runs, and half of the interval, as logarithms."""
+    differences = pairs(a, b)
+    if differences:
+        spread = stdev(differences) / math.sqrt(2)
+        return "pairs", spread, half_width_of_pairs(spread, len(differences))
+    if len(a) == len(b) == 1:
+        half = math.hypot(FLOOR, NORMAL * math.hypot(a[0].error, b[0].error))
+        return "floor", half / NORMAL / math.sqrt(2), half
+    spread = math.sqrt((_scatter(a) + _scatter(b)) / (len(a) + len(b) - 2))
+    return "runs", spread, math.hypot(half_width(spread, len(a), len(b)), 0.0 if in_turn(a, b) else FLOOR)
 
 
 def _scatter(side: Sequence[Rate]) -> float:
     middle = fmean(rate.log for rate in side)
     return sum((rate.log - middle) ** 2 for rate in side)
+
+
+def pairs(a: Sequence[Rate], b: Sequence[Rate]) -> list[float]:
+    """Return by how much the second of each pair of neighbours was faster, as logarithms; none where there are none.
+
+    The first two runs are a pair, and so on (A B, B A, …), where each is of one run of either side.
+    """
+    if len(a) != len(b) or len(a) < PAIRS or any(rate.at is None for rate in (*a, *b)):
+        return []
+    order = sorted([(rate.at or 0.0, -1, rate.log) for rate in a] + [(rate.at or 0.0, 1, rate.log) for rate in b])
+    found = list(zip(order[::2], order[1::2], strict=True))
+    if any(one[1] == other[1] for one, other in found):
+        return []
+    return [one[1] * one[2] + other[1] * other[2] for one, other in found]
 
 
 def in_turn(a: Sequence[Rate], b: Sequence[Rate]) -> bool:
@@ -111,40 +133,3 @@ def _strangers(a: Sequence[Rate], b: Sequence[Rate]) -> tuple[float, float]:
     if first[-1] < second[0]:
         return 0.0, more
     return (-more, 0.0) if second[-1] < first[0] else (0.0, 0.0)
-
-
-def half_width(spread: float, freedom: int, first: int, second: int) -> float:
-    """Return half of the interval of a difference of means of so many runs each, as a logarithm."""
-    return student(freedom) * spread * math.sqrt(1 / first + 1 / second)
-
-
-def runs_for(spread: float, gap: float) -> int | None:
-    """Return how many runs a side tell a difference of `gap` (a logarithm), run in turn; None where none do."""
-    enough = (n for n in range(2, MOST_RUNS + 1) if half_width(spread, 2 * n - 2, n, n) < abs(gap))
-    return next(enough, None)
-
-
-def student(freedom: int) -> float:
-    """Return between which multiples of its standard error a mean lies with 95 %, for so many degrees of freedom."""
-    low, high = 0.0, 100.0
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < SURE else (low, middle)
-    return high
-
-
-def _within(t: float, freedom: int) -> float:
-    """Return the share of Student's t that lies within `t` of 0.
-
-    Source: Abramowitz and Stegun, 26.7.3 and 26.7.4.
-    """
-    angle = math.atan(t / math.sqrt(freedom))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = freedom % 2
-    term = total = cosine if odd else 1.0
-    for n in range(3 if odd else 2, freedom - 1, 2):
-        term *= cosine * cosine * ((n - 1) / n)
-        total += term
-    if not odd:
-        return sine * total
-    return 2 / math.pi * (angle + (sine * total if freedom > 1 else 0.0))

@@ -6,8 +6,9 @@ from statistics import fmean, variance
 
 import msgspec
 
-from gputune.comparing.interval import FLOOR, half_width
+from gputune.comparing.interval import FLOOR
 from gputune.comparing.sides import Side
+from gputune.comparing.student import half_width
 from gputune.comparing.subject import Subject
 from gputune.document import LoaderRow
 from gputune.hygiene import clean
@@ -107,7 +108,7 @@ def _half(span: str, a: Side, b: Side) -> float:
     if not freedom:
         return FLOOR * max(p * (1 - p) for side in shares for p in side)
     scatter = sum(variance(side) * (len(side) - 1) for side in shares if len(side) > 1)
-    return half_width(math.sqrt(scatter / freedom), freedom, *map(len, shares))
+    return half_width(math.sqrt(scatter / freedom), *map(len, shares))
 
 
 def _of(one: Subject, span: str) -> float:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from gputune.comparing.comparison import FASTER, NOT_COMPARABLE, SLOWER, Comparison, SideRow
 from gputune.comparing.gate import Gate
-from gputune.comparing.interval import FLOOR, MOST_RUNS
+from gputune.comparing.interval import FLOOR
+from gputune.comparing.student import MOST_RUNS
 from gputune.comparing.tables import CauseRow, ShareRow
 from gputune.report.words import clip, likely, number, percent, times
 
@@ -96,6 +97,8 @@ def _basis(found: Comparison) -> str:
     first, second = len(found.a.runs), len(found.b.runs)
     if found.basis == "floor":
         return f"one run a side: what two runs differ by anyway is taken for {FLOOR:.0%}, and more on crowded CPUs"
+    if found.basis == "pairs":
+        return f"by what {first} pairs of runs, made in turn, differ ({found.spread or 0.0:.1%} between runs)"
     turns = "" if found.in_turn else f"; they were not run in turn, for which {FLOOR:.0%} are added"
     return f"by what {first} and {second} runs differ among each other ({found.spread or 0.0:.1%}){turns}"
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from gputune.comparing.conditions import REMEDIES, Differs, conditions
-from gputune.comparing.interval import FLOOR, Between, Rate, between, runs_for
+from gputune.comparing.interval import FLOOR, Between, Rate, between
 from gputune.comparing.sides import Side, side
+from gputune.comparing.student import runs_for
 from gputune.comparing.subject import Subject
 from gputune.comparing.tables import NAMED
 from gputune.document import LoaderRow
@@ -100,7 +101,7 @@ def _pace(folder: Path, skip: int) -> Pace:
 
 def _basis(found: Between) -> str:
     """Say where the interval comes from."""
-    if not found.freedom:
+    if found.basis == "floor":
         return f"one run a side: two runs of one training differ by up to {FLOOR:.0%}, and more on crowded CPUs"
     return f"runs of one side differ by {found.spread:.1%}" + ("" if found.in_turn else "; they were not run in turn")
 

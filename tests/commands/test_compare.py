@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.commands.conftest import Run
+from tests.comparing.conftest import Make, run
 
+__all__ = ["run"]
 SCRIPT = """
 import sys, time, torch
 torch.set_num_threads(1)
@@ -72,3 +74,29 @@ def test_a_command_that_trains_nothing_has_no_pace(gputune: Run) -> None:
     done = gputune("compare", "none", "none")
     assert done.returncode == 1
     assert "has no pace to be compared" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("after", "limit", "status", "says"),
+    [
+        ((80.0, 80.2, 79.8), "5%", 3, "slower by more than 5%, for sure"),
+        ((99.0, 99.1, 98.9), "5", 0, "not slower by 5%"),
+        ((94.0, 97.0, 88.0), "5%", 0, "would settle it"),
+    ],
+)
+def test_a_gate_leaves_3_only_for_sure(gputune: Run, run: Make, after, limit, status, says) -> None:  # noqa: PLR0917
+    for n, (old, new) in enumerate(zip((100.0, 100.2, 99.8), after, strict=True)):
+        run(f"before/{n}", old, at=2 * n)
+        run(f"after/{n}", new, at=2 * n + 1)
+    done = gputune("compare", "before", "after", "--fail-if-slower", limit)
+    assert (done.returncode, done.stderr) == (status, "")
+    assert says in done.stdout
+
+
+def test_a_gate_that_cannot_tell_has_not_passed(gputune: Run, run: Make) -> None:
+    run("before", 100.0)
+    run("after", 50.0, command=["python", "other.py"])
+    done = gputune("compare", "before", "after", "--fail-if-slower", "5%")
+    assert done.returncode == 1
+    assert "the two are not comparable" in done.stderr
+    assert gputune("compare", "before", "after", "--fail-if-slower", "5%", "--anyway").returncode == 3

@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from gputune.comparing.interval import FLOOR, MOST_RUNS, Rate, between, half_width, in_turn, runs_for, student
+from gputune.comparing.interval import FLOOR, Rate, between, in_turn, pairs
+from gputune.comparing.student import MOST_RUNS, PAIRS, half_width_of_pairs, runs_for, student
 
 QUIET = 0.02  # between runs
 
@@ -26,7 +27,7 @@ def test_students_t_is_that_of_the_tables(freedom: int, times: float) -> None:
 def test_of_one_run_a_side_a_difference_within_the_floor_is_none() -> None:
     found = between(rates(100.0), rates(100.0 * (1 + FLOOR / 2)))
     assert found.ratio.low < 1 < found.ratio.high
-    assert found.freedom == 0
+    assert found.basis == "floor"
     assert between(rates(100.0), rates(100.0 * (1 + 2 * FLOOR))).ratio.low > 1
 
 
@@ -74,7 +75,7 @@ def test_of_several_runs_strangers_count_only_where_they_were_all_on_one_side() 
     assert between(busy, calm).ratio.low < between(calm, calm).ratio.low
 
 
-@pytest.mark.parametrize("runs", [2, 3, 5])
+@pytest.mark.parametrize("runs", [2, 3, PAIRS, 6])
 def test_of_equal_sides_one_in_twenty_is_called_different(runs: int) -> None:
     """By lot, always the same one: 2,000 pairs."""
     chance, wrong = random.Random(1), 0
@@ -85,11 +86,35 @@ def test_of_equal_sides_one_in_twenty_is_called_different(runs: int) -> None:
     assert wrong / 2000 == pytest.approx(0.05, abs=0.015)
 
 
+def test_runs_that_took_turns_are_pairs() -> None:
+    """Each run is 10 % slower than the one before, as the machine fills up: B is 3 % faster all the same."""
+    order = [0, 1, 1, 0, 0, 1, 1, 0]
+    sides: tuple[list[Rate], list[Rate]] = ([], [])
+    for n, side in enumerate(order):
+        sides[side].append(Rate(value=100 * 0.9**n * 1.03**side, at=float(n)))
+    assert pairs(*sides) == pytest.approx([math.log(1.03) + sign * math.log(0.9) for sign in (1, -1, 1, -1)])
+    assert between(*sides).ratio.likely == pytest.approx(1.03)
+    steps = [
+        [Rate(value=(200 - 20 * n) * faster, at=2 * n + part) for n in range(6)] for part, faster in ((0, 1), (1, 1.03))
+    ]
+    assert between(*steps).ratio.low > 1  # each pair on a step of its own
+    assert between(*steps).basis == "pairs"
+
+
+def test_runs_that_took_no_turns_are_no_pairs() -> None:
+    some = rates(1, 2, 3, 4)
+    assert pairs(some, rates(1, 2, 3, 4, first=0.5)) != []
+    assert pairs(some, rates(1, 2, 3, 4, first=1.5)) == []
+    assert pairs(some, rates(1, 2, 3, first=0.5)) == []
+    assert pairs(some[:3], rates(1, 2, 3, first=0.5)) == []
+    assert pairs(some, [Rate(value=1.0)] * 4) == []
+
+
 def test_as_many_runs_are_asked_for_as_tell_the_difference() -> None:
     count = runs_for(QUIET, math.log(1.03))
     assert count is not None
-    assert half_width(QUIET, 2 * count - 2, count, count) < math.log(1.03)
-    assert half_width(QUIET, 2 * count - 4, count - 1, count - 1) >= math.log(1.03)
+    assert half_width_of_pairs(QUIET, count) < math.log(1.03) <= half_width_of_pairs(QUIET, count - 1)
+    assert runs_for(QUIET, math.log(1.5)) == 2
     assert runs_for(QUIET, 0.0) is None
     assert runs_for(QUIET, math.log(1.0001)) is None
     assert count <= MOST_RUNS
