@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import jinja2
 
 HERE = Path(__file__).parent / "page"
-LONGEST = 4000  # characters of one text: a docstring of an advisor is shorter, and an argument of 1 MB no reading
+LONGEST = 1000  # characters of one text: any sentence of ours is shorter, and an argument of 1 MB is no reading
 STYLES = ("vendor/uplot.css", "style.css")
 SCRIPTS = ("vendor/uplot.js", "plots.js")
 POLICY = (

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from gputune import rooms
@@ -14,7 +15,8 @@ from gputune.report.ranks import rank_rows
 from gputune.report.tuned import sentence as tuned
 from gputune.sample import Json
 
-MOST_ROWS = 64  # of processes; the document has all of them
+MOST = 32  # rows of a kind: no run has more findings, and the document has all the others
+EVIDENCE = 64  # numbers of one finding, likewise
 WIDE = 10_000  # columns: a page wraps by itself
 
 
@@ -27,6 +29,7 @@ class Told:
     results: str
     change: str
     diff: changes.Change
+    evidence: Mapping[str, float]
     explained: str
 
 
@@ -50,6 +53,7 @@ def _context(folder: Path, typed: str, story: Mapping[str, Json], verdict: Verdi
         "verdict": verdict,
         "command": heading.command(verdict),
         "full_command": shlex.join(verdict.command),
+        "more": _more(verdict),
         "facts": heading.facts(verdict),
         "so_far": about.so_far(story, verdict.wall_s) if verdict.exit_code is None and not verdict.attached else "",
         "started": about.started(story),
@@ -59,8 +63,10 @@ def _context(folder: Path, typed: str, story: Mapping[str, Json], verdict: Verdi
         "well": not first and summary.well(verdict) and bool(verdict.ledger),
         "ledger": ledgers.of_training(verdict),
         "device": ledgers.of_device(verdict),
-        "findings": [told(row, folder, story) for row in verdict.findings],
-        "perhaps": [told(row, folder, story) for row in verdict.perhaps],
+        "findings": [told(row, folder, story) for row in verdict.findings[:MOST]],
+        "perhaps": [told(row, folder, story) for row in verdict.perhaps[:MOST]],
+        "loaders": verdict.loaders[:MOST],
+        "unavailable": [(row.probe, row.why, row.fields[:MOST]) for row in verdict.unavailable[:MOST]],
         "notes": [*([tuned(verdict)] if tuned(verdict) else []), *notes.notes(verdict), *notes.own_part(verdict)],
         "commands": following.commands(verdict, typed, again=True),
         "next": attached.NEXT if verdict.attached is not None and not verdict.findings else "",
@@ -78,8 +84,15 @@ def told(row: FindingRow, folder: Path, story: Mapping[str, Json]) -> Told:
         results=promises.results(row),
         change=", ".join(f"{name}={value}" for name, value in row.change.items()),
         diff=changes.of(row, folder, story),
+        evidence=dict(islice(row.evidence.items(), EVIDENCE)),
         explained=_explained(row.id),
     )
+
+
+def _more(verdict: Verdict) -> dict[str, int]:
+    """Return how many rows of a kind are left out."""
+    many = {"findings": len(verdict.findings), "processes": len(verdict.processes), "loaders": len(verdict.loaders)}
+    return {name: max(0, number - MOST) for name, number in many.items()}
 
 
 def _explained(identity: str) -> str:
@@ -92,4 +105,4 @@ def shown(processes: list[ProcessRow]) -> list[ProcessRow]:
     """Return the training processes by rank, as many as a page takes; nothing of a training that is alone."""
     if len(processes) < 2:
         return []
-    return sorted(processes, key=lambda p: (p.rank is None, p.rank or 0, p.pid))[:MOST_ROWS]
+    return sorted(processes, key=lambda p: (p.rank is None, p.rank or 0, p.pid))[:MOST]

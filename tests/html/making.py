@@ -1,6 +1,7 @@
 """Run folders to make pages of: a training that was recorded, and verdicts of every kind on it."""
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,21 @@ def recorded(folder: Path, seconds: int = 30, *, ended: bool = True, **about: An
     if ended:
         recording.about(exit_code=0, ended=BEGAN + seconds * 10 * TICK, unavailable={"nvml": "no driver"})
         recording.close()
+    return folder
+
+
+def many_devices(folder: Path, devices: int) -> Path:
+    """Make a recording of ten minutes of that many devices, whose readings are all different."""
+    recording = Recording.create(folder, {"command": ["python"], "started": BEGAN}, max_size=1 << 28)
+    metrics = [metric for metric, _, _ in GAUGES if metric.per == "gpu"]
+    drawn = random.Random(1)
+    began = now()
+    for second in range(600):
+        t = BEGAN + second * 10 * TICK
+        recording.take([Sample(m, t, drawn.random() * 1e6, str(n)) for m in metrics for n in range(devices)])
+        recording.beat(began + second * 10 * TICK)
+    recording.about(exit_code=0, ended=BEGAN + 600 * 10 * TICK)
+    recording.close()
     return folder
 
 

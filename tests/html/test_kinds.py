@@ -11,6 +11,7 @@ import making
 import msgspec
 import pytest
 
+from gputune.advised import documentation
 from gputune.document import SpeedupRow
 from gputune.html import ledgers
 from gputune.html.kinds import page
@@ -205,3 +206,29 @@ def test_the_change_is_a_diff_where_the_script_is_as_it_was(copy: Copy, tmp_path
 def test_secrets_are_masked_as_in_the_recording(recording: Path) -> None:
     verdict = msgspec.structs.replace(making.KINDS["loader"], command=["python", "train.py", "--api-key", "***"])
     assert "--api-key &#39;***&#39;" in page(recording, "run", verdict).decode()
+
+
+def test_what_a_finding_means_is_told_whole(recording: Path) -> None:
+    text = html.unescape(re.sub(r"<[^>]*>", "", page(recording, "run", making.KINDS["loader"]).decode()))
+    said = documentation("few_workers").replace("`", "")
+    assert [each for each in said.split("\n\n") if " ".join(each.split()) not in " ".join(text.split())] == []
+
+
+def test_however_much_there_is_the_page_stays_below_two_megabytes(tmp_path: Path) -> None:
+    long = "<&" * 4000
+    row = making.finding(says=long, do=long, basis=long, falsified_by=long, where=long, evidence={long: 1.0} | {
+        str(n): 1.0 for n in range(1000)
+    })  # fmt: skip
+    whole = making.verdict(
+        *[row] * 500,
+        processes=[making.process(rank=n, host=long) for n in range(5000)],
+        loaders=making.KINDS["loader"].loaders * 2000,
+    )
+    made = page(making.many_devices(tmp_path / "run", 16), "run", whole)
+    assert len(made) < 2_000_000
+    text = made.decode()
+    assert "and 468 more" in text
+    assert "and 4968 more" in text
+    assert "and 1968 more" in text
+    assert text.count('"name":"gpu.busy[') == 8
+    assert '"more":8' in text
