@@ -1,4 +1,4 @@
-"""The verdict that lies in a run folder; where there is none, the recording is judged."""
+"""The verdict on a run folder: the one that lies there, where it is ours, else the recording is judged."""
 
 from pathlib import Path
 
@@ -6,13 +6,22 @@ import msgspec
 
 from gputune import opening
 from gputune.document import Verdict
+from gputune.errors import GputuneError
 from gputune.recording.folder import FINDINGS
+from gputune.recording.judged import judged
 from gputune.rejudging import rejudge
 
 
 def verdict(folder: Path) -> Verdict:
-    """Return it. Raises as `rejudge` where there is neither."""
+    """Return it; of a recording that cannot be judged what was kept of it, whoever gave that. Raises as `rejudge`."""
+    found = judged(folder)
+    if found is not None:
+        return found
     try:
-        return opening.document(folder / FINDINGS, Verdict)
-    except (OSError, msgspec.DecodeError):
         return rejudge(folder)
+    except GputuneError:
+        try:
+            return opening.document(folder / FINDINGS, Verdict)
+        except (OSError, msgspec.DecodeError):
+            pass
+        raise

@@ -45,13 +45,19 @@ def _of_run(folder: Path, typed: str, verdict: Verdict, together: Packed | None,
     kind = "job" if ranks else "share" if together else "run"
     beside = {
         "what": kind,
-        "troubles": [*troubles, *([] if story else ["its `run.json` cannot be read"])],
+        "troubles": [*troubles, *_troubles(story, verdict)],
         "seats": ranks,
         "proofs": [(made, proof.words(made)) for made in parts.proofs(folder)],
         **plots.told(folder, verdict),
         **_side_by_side(folder, together),
     }
     return run.page(folder, typed, story, verdict, beside)
+
+
+def _troubles(story: Mapping[str, Json], verdict: Verdict) -> list[str]:
+    """Return what a page is without, a sentence each."""
+    unread = [] if story else ["its `run.json` cannot be read"]
+    return [*unread, *(f"advisor `{name}` failed ({why})" for name, why in verdict.unjudged.items())]
 
 
 def _story(folder: Path) -> Mapping[str, Json]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gputune import __version__
 from gputune.document import (
     Attached,
     DeviceLedgerRow,
@@ -143,6 +144,7 @@ def verdict(*findings: FindingRow, **changes: Any) -> Verdict:
     shares = {"loader.wait": 0.57, "step": 0.3, "startup": 0.066, "checkpoint": 0.04, "evaluation": 0.024}
     facts = {
         "command": ["python", "train.py"],
+        "gputune": __version__,
         "exit_code": 0,
         "wall_s": 30.0,
         "samples_per_s": 320.0,
