@@ -11,6 +11,8 @@ from gputune.recording.about import NotARun
 from gputune.recording.folder import Folder
 from gputune.recording.stretch import US, Stretch
 
+EVER = Stretch(0, 1 << 62)  # the last tick comes after a run's end
+
 
 def seats(run: Path) -> list[Path]:
     """Return the folders of a run that hold recordings: its own, or one for each rank with a watch of its own."""
@@ -47,7 +49,7 @@ def asked(wish: Wish, whole: Stretch, least: float) -> Stretch:
         raise BadUsage(says, hint=f"`gputune export {wish.typed} --to …` without it takes what is there")
     begin = max(0.0, (until or 0.0) - least) if since is None else since
     end = begin + least if until is None else until
-    return Stretch(whole.since + round(begin * US), min(whole.until, whole.since + round(end * US)))
+    return Stretch(whole.since + round(begin * US), whole.since + round(end * US))
 
 
 def keep(wish: Wish, name: str, data: bytes) -> Path:

@@ -17,7 +17,7 @@ from gputune import replacing
 from gputune.errors import BadUsage
 from gputune.exporters import Sent, Wish
 from gputune.exporters._columns import told
-from gputune.exporters._places import asked, empty, lasted, refused, seats
+from gputune.exporters._places import EVER, asked, empty, lasted, refused, seats
 from gputune.launch.job import SEAT
 from gputune.recording import spreadsheet
 from gputune.recording.folder import TABLES
@@ -28,7 +28,6 @@ from gputune.sample import Metric
 TAKES = frozenset({"out", "stretch"})
 NEEDS: tuple[str, ...] = ()
 NAME = "csv"
-EVER = Stretch(0, 1 << 62)
 HEAD = ("table", "column", "unit", "kind", "meaning")
 
 

@@ -15,7 +15,7 @@ from gputune import opening, replacing
 from gputune.errors import BadUsage
 from gputune.exporters import Sent, Wish
 from gputune.exporters._minute import MINUTE, WAIT, worst
-from gputune.exporters._places import asked, empty, keep, lasted, seats
+from gputune.exporters._places import EVER, asked, empty, keep, lasted, seats
 from gputune.exporters._trace import Seat
 from gputune.exporters._tracks import Tracks
 from gputune.recording.folder import FINDINGS
@@ -52,14 +52,17 @@ def export(wish: Wish) -> Sent:
             f"the trace ends at {(ends - start) / US:.0f} s: more is too much for one file; see `--from`, `--until`"
         )
     where = keep(wish, FILE, data)
-    until = (min(chosen.until, ends or chosen.until) - start) / US
-    return Sent(to="perfetto", where=str(where), from_s=(chosen.since - start) / US, to_s=until, lost=lost)
+    until = min(chosen.until, whole.until, ends or whole.until)
+    begins = max(chosen.since, start)
+    return Sent(to="perfetto", where=str(where), from_s=(begins - start) / US, to_s=(until - start) / US, lost=lost)
 
 
 def _chosen(wish: Wish, parts: list[Seat], whole: Stretch, lost: dict[str, str]) -> Stretch:
     """Return what was asked for; where nothing was, a minute, and say which."""
-    if (wish.since, wish.until) != (None, None) or whole.until - whole.since <= MINUTE * US:
+    if (wish.since, wish.until) != (None, None):
         return asked(wish, whole, MINUTE)
+    if whole.until - whole.since <= MINUTE * US:
+        return EVER
     found = [(one, seat) for seat in parts if (one := worst(seat.folder, seat.length, lost)) is not None]
     if found:
         (at, waited), seat = max(found, key=lambda one: one[0].waited)
