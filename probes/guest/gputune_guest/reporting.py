@@ -1,8 +1,11 @@
-"""Reporting: metrics sent to TensorBoard, wandb or any server, where the training thread waits for it."""
+"""Reporting: metrics sent to TensorBoard, wandb or any server, where the training thread waits for it.
+
+And the run that they go to: `trackers.py`.
+"""
 
 import _socket
 
-from gputune_guest import patching, spans
+from gputune_guest import patching, spans, trackers
 from gputune_guest.words import REPORTING
 
 INTERNET = (_socket.AF_INET, _socket.AF_INET6)
@@ -16,6 +19,7 @@ def _here(what, least=0, wanted=None):
 def _writer(what):
     def hook(module):
         writer = module.SummaryWriter
+        patching.patch(writer, "__init__", trackers.writer)
         for name in [*vars(writer)]:
             if name.startswith("add_") or name in {"flush", "close"}:
                 patching.patch(writer, name, spans.timed(REPORTING, what + name, least=spans.SHORT, joined=True))
@@ -24,12 +28,15 @@ def _writer(what):
 
 
 def _wandb(module):
+    trackers.open_wandb()
+    patching.patch(module.Run, "__init__", trackers.wandb_run)
     patching.patch(module.Run, "log", spans.timed(REPORTING, "wandb.log", least=spans.SHORT, joined=True))
 
 
 def _mlflow(module):
     for name in ("log_metric", "log_metrics", "log_batch", "log_artifact"):
-        patching.patch(module.MlflowClient, name, _here("mlflow." + name))
+        timed = _here("mlflow." + name)
+        patching.patch(module.MlflowClient, name, lambda original, timed=timed: trackers.mlflow(timed(original)))
 
 
 def _http(module):
