@@ -17,7 +17,8 @@ RANKS = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROC
 # GPUTUNE_ONLY is that of an outer `gputune run`, whose guests measure nothing: inside of this watch they do.
 # GPUTUNE_STEER is the channel of an outer watch, which hears nothing of what is listened to here.
 FILES = ("GPUTUNE_WATCH_JSON", "GPUTUNE_JSON", "GPUTUNE_WATCH_JSON_FILE", "GPUTUNE_JSON_FILE")
-CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_ONLY", "GPUTUNE_STEER", "GPUTUNE_GUEST_PERTURB", *FILES)
+SENT = ("GPUTUNE_WATCH_EXPORT", "GPUTUNE_EXPORT")
+CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_ONLY", "GPUTUNE_STEER", "GPUTUNE_GUEST_PERTURB", *FILES, *SENT)
 
 
 def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:

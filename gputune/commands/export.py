@@ -23,6 +23,7 @@ RUN is the folder of a run, also of one that goes on. Nothing is sent anywhere b
 Examples:
   gputune export gputune-runs/20261121-100106-train --to perfetto
   gputune export gputune-runs/20261121-100106-train --to csv --out tables.zip
+  gputune export gputune-runs/20261121-100106-train --to mlflow
 """
 
 

@@ -35,6 +35,7 @@ KINDS: dict[str, tuple[Callable[[str], float | str | None], str, str]] = {
     "stop_when": (values.starving, "a condition: `starving`, or `starving:SECONDS`", "--stop-when starving:120"),
     "perturb": (values.perturbing, "a percentage from 0 to 3", "--perturb 0.5%"),
     "tune": (values.tuning, "what may be tuned: `all` or `identical`", "--tune -- CMD` or `--tune=identical -- CMD"),
+    "export": (values.exporting, f"any of {', '.join(values.exporters())}", "--export perfetto,tensorboard"),
     "seconds": (values.seconds, "a time of at least a second", "--for 60s"),
 }
 
@@ -98,6 +99,13 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--quiet", is_flag=True, help="Print no verdict; `gputune report` shows it later.")
 @click.option("--html", is_flag=True, help="Write the verdict as a page into the run folder: report.html.")
 @click.option(
+    "--export",
+    metavar="NAME[,…]",
+    callback=_value,
+    shell_complete=lambda _ctx, _param, begun: [name for name in values.exporters() if name.startswith(begun)],
+    help="Afterwards take it there, as `gputune export` does: " + ", ".join(values.exporters()) + ".",
+)
+@click.option(
     "--perturb",
     metavar="PERCENT",
     callback=_value,
@@ -148,6 +156,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     stop_when: float | None,
     perturb: float | None,
     tune: str | None,
+    export: str | None,
     pid: int | None,
     seconds: float | None,
     cmd: tuple[str, ...],
@@ -194,6 +203,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         pid=pid or 0,
         tune=tune or "",
         html=html,
+        export=export or "",
     )
     unknown = ctx.meta.get(config.UNKNOWN, ())
     if pid is not None:

@@ -95,5 +95,5 @@ class Missing(GputuneError):  # noqa: N818 - named for what happened
         import sys  # noqa: PLC0415 - only where something is missing
 
         top = package.partition(".")[0]
-        says = f"`--to {name}` needs the package `{top}`, which is not installed beside gputune"
+        says = f"nothing goes to {name}: the package `{top}` is not installed beside gputune"
         super().__init__(says, hint=f"{sys.executable} -m pip install {top}")

@@ -20,6 +20,7 @@ VALUES = {
     "--fail-under": "fail_under",
     "--perturb": "perturb",
     "--stop-when": "stop_when",
+    "--export": "export",
 }
 READ: "dict[str, Callable[[str], float | str | None]]" = {
     "hz": values.number,
@@ -28,6 +29,7 @@ READ: "dict[str, Callable[[str], float | str | None]]" = {
     "perturb": values.perturbing,
     "stop_when": values.starving,
     "tune": values.tuning,
+    "export": values.exporting,
 }
 FLAGS = {
     "--quiet": ("quiet", True),

@@ -15,6 +15,7 @@ class Wishes:
     __slots__ = (
         "all_devices",
         "command",
+        "export",
         "fail_under",
         "html",
         "hz",
@@ -48,6 +49,7 @@ class Wishes:
         pid: int = 0,
         tune: str = "",
         html: bool = False,
+        export: str = "",
     ) -> None:
         self.command = command
         self.out = out
@@ -63,6 +65,7 @@ class Wishes:
         self.stop_when = stop_when  # s of starving after which the command is ended
         self.pid = pid  # of a process that ran before us and is only looked at; 0 where we start the command
         self.tune = tune  # of `values.TUNING`, what of its loader may be tuned while it runs; "" for nothing
+        self.export = export  # names of exporters, with commas: where the run is taken afterwards
         self.html = html  # a page is written into the run folder afterwards
 
 

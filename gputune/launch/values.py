@@ -54,6 +54,20 @@ def tuning(text: str) -> "str | None":
     return text if text in {*TUNING, TRYING} else None
 
 
+def exporters() -> "list[str]":
+    """Return where a run can be taken to: the names of the files of `gputune/exporters/`."""
+    import os  # noqa: PLC0415 - only where it is asked for
+
+    folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "exporters")
+    return sorted(file[:-3] for file in os.listdir(folder) if file.endswith(".py") and file[0] != "_")
+
+
+def exporting(text: str) -> "str | None":
+    """Return names of exporters with commas between them, each of them once."""
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    return ",".join(names) if set(names) <= set(exporters()) else None
+
+
 def starving(text: str) -> "float | None":
     """Return the seconds of `starving` or `starving:SECONDS`."""
     word, sign, rest = text.partition(":")

@@ -95,6 +95,8 @@ class Life:
             outcome.add(self._kept.trouble)
         if verdict is not None and outcome.paged:
             outcome.write_page()
+        if verdict is not None and outcome.exported:
+            outcome.start_export()
 
     def _inner(self) -> str:
         """Return what is to be said of a watch inside of this one: it gave way."""

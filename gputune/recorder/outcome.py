@@ -129,6 +129,22 @@ class Outcome:
         if why:
             self.add(why)
 
+    @property
+    def exported(self) -> tuple[str, ...]:
+        """Return where the run is to be taken."""
+        return tuple(filter(None, self._run.export.split(",")))
+
+    def start_export(self) -> None:
+        """Have a process of its own take it there."""
+        from gputune.recorder import exporting  # noqa: PLC0415 - only where that is asked for
+
+        if not (self._run.folder and self.recorded):
+            self.add("nothing was exported: there is no recording")
+            return
+        typed = self._typed() or self._run.folder
+        troubles, told = exporting.start(self._run.folder, typed, self.exported, paged=self.paged)
+        self._print([*([told] if told and not self._run.quiet else []), *map(_trouble, troubles)])
+
     def add(self, trouble: str) -> None:
         """Print one more thing that went wrong, after the verdict."""
         self._print([_trouble(trouble)])

@@ -19,6 +19,7 @@ from gputune import opening
 RUN = "run.json"
 FINDINGS = "findings.json"  # beside it, once the run is over
 LIVE = "live.json"  # likewise, while it goes on
+EXPORTS = "export.log"  # how `watch --export` went
 REPORT = "report.html"  # the verdict as a page, where one was asked for
 TABLES = ("samples", "batches", "fetches", "steps", "gaps", "spans", "events", "notes", "stacks")
 _FRAMES = re.compile(r"frames-(\d{5,})")

@@ -3,14 +3,19 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from gputune.document import FindingRow, SpeedupRow, Verdict
 from gputune.events import Event, Kind, Record, SpanCode
 from gputune.recording import Recording
+from gputune.rejudging import rejudge
 from gputune.sample import Guest, Metric, Note, Reading, Sample, now
+from gputune.verdict import to_json
 
 MS = 1_000_000
 BEGAN = 5_000_000 * MS
@@ -74,10 +79,17 @@ def seconds(count: int, slow: range) -> Iterator[list[Reading]]:
 def recorded(tmp_path: Path) -> Callable[..., tuple[Recording, Path]]:
     """Make a recording of so many seconds that goes on."""
 
-    def make(count: int = 5, slow: range = range(0), name: str = "run", **more: object) -> tuple[Recording, Path]:
+    def make(
+        count: int = 5,
+        slow: range = range(0),
+        name: str = "run",
+        notes: Sequence[dict[str, object]] = (),
+        **more: object,
+    ) -> tuple[Recording, Path]:
         about = {"command": ["python", "train.py"], "started": BEGAN, "pid": 10, **more}
         recording = Recording.create(tmp_path / name, about, max_size=1 << 24)  # type: ignore[arg-type] # as above
         begun = now()
+        recording.take([Note(0, note) for note in notes])  # type: ignore[arg-type] # as above
         for number, readings in enumerate(seconds(count, slow)):
             recording.take(readings)
             recording.beat(begun + (number + 1) * 1000 * MS)
@@ -117,3 +129,95 @@ def export(tmp_path: Path) -> Run:
         )
 
     return call
+
+
+TRAINING = """
+import time, torch
+from torch.utils.data import DataLoader, Dataset
+{begin}
+class Data(Dataset):
+    def __len__(self):
+        return 80
+    def __getitem__(self, index):
+        time.sleep(0.005)
+        return torch.ones(4)
+if __name__ == "__main__":
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    log = begin()
+    for step, batch in enumerate(DataLoader(Data(), batch_size=4)):
+        loss = model(batch).mean()
+        loss.backward()
+        optimizer.step()
+        log(step, loss.item())
+    end()
+"""
+PATIENCE = 120.0  # s; only a hang ends here
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Callable[..., Path]:
+    """Watch a real training that logs, and have it exported; return the run folder once `export.log` is whole."""
+
+    def call(begin: str, name: str, status: int = 0, **environ: str) -> Path:
+        (tmp_path / "train.py").write_text(TRAINING.format(begin=begin))
+        plain = {key: value for key, value in os.environ.items() if not key.startswith("GPUTUNE_")}
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "gputune",
+                "watch",
+                "--out",
+                "run",
+                "--export",
+                name,
+                "--",
+                sys.executable,
+                "train.py",
+            ],
+            cwd=tmp_path,
+            env={**plain, **environ},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr
+        assert f"export: {name}, in a moment" in done.stderr
+        until = time.monotonic() + PATIENCE
+        while not (tmp_path / "run" / "export.log").exists():
+            assert time.monotonic() < until, "it was never exported"
+            time.sleep(0.05)
+        return tmp_path / "run"
+
+    return call
+
+
+@pytest.fixture
+def judged(run: Callable[..., Path]) -> Callable[..., tuple[Path, Verdict]]:
+    """Make a finished run with a verdict of one finding, and these notes of its training process."""
+
+    def make(*notes: dict[str, object], **more: object) -> tuple[Path, Verdict]:
+        folder = run(5, notes=notes, **more)
+        verdict = rejudge(folder)
+        finding = FindingRow(
+            id="few-workers",
+            severity="high",
+            share_lost=0.5,
+            speedup=SpeedupRow(low=1.5, likely=2.0, high=2.5),
+            says="it | waits",
+            do="set num_workers=4",
+            where="train.py:9",
+            change={"num_workers": 4},
+            evidence={"waiting": 0.5},
+            basis="replay",
+            falsified_by="a run",
+            effect="same-order",
+        )
+        verdict = msgspec.structs.replace(verdict, findings=[finding], exit_code=0)
+        (folder / "findings.json").write_bytes(to_json(verdict))
+        return folder, verdict
+
+    return make
