@@ -31,7 +31,7 @@ Lost: TypeAlias = dict[str, str] | None
 
 EACH = frozenset({"samples", "events", "notes"})  # tables that each recording of a training has
 # Tables without which what is left would say something false: that nothing waits, or that there is one CPU.
-NEEDED = frozenset({"samples", "batches", "fetches", "events", "spans", "steps"})
+NEEDED = frozenset({"samples", "batches", "fetches", "events", "spans", "steps", "notes"})
 
 
 class Way(NamedTuple):
@@ -105,7 +105,8 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
         unjudged=failed,
     )
     if gone:
-        verdict = msgspec.structs.replace(verdict, abstained=f"{gone} of the recording cannot be read")
+        why = f"{gone} of the recording cannot be read, on which predictions rest"
+        verdict = msgspec.structs.replace(verdict, abstained=why)
     lost = why_of(RECORDER, known.unavailable)
     if lost and until is None:
         verdict = _broken_off(verdict, lost, known.exit_code)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from gputune.recording import records, tables
+from gputune.recording import parquet, records, tables
 from gputune.recording.encoding import declared
 from gputune.recording.folder import Folder, frames_name
 from gputune.recording.frames import Table, whole
@@ -36,6 +36,7 @@ class Follower:
         self._at = 0  # bytes of its frames that were read; -1: all of it was, as Parquet
         self._raw: tables.Raw | None = None  # what its frames have declared so far
         self._seen = 0  # ns, the last tick
+        self._bound = parquet.Bound()
         self.lost: dict[str, str] = {}  # files that could not be read, and why: the rest is read without them
 
     def look(self) -> list[list[Reading]]:
@@ -83,7 +84,7 @@ class Follower:
     def _all_of_it(self, folder: Folder) -> list[list[Reading]]:
         """Return the whole segment, of which nothing can come later."""
         self._at = -1
-        return list(replayed(read_segment(folder, self._segment, self.lost), self._offset, self.lost))
+        return list(replayed(read_segment(folder, self._segment, self._bound, self.lost), self._offset, self.lost))
 
 
 def _ticks(source: tables.Raw, lost: dict[str, str]) -> Iterator[list[Reading]]:

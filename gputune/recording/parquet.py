@@ -13,6 +13,8 @@ from gputune.recording.lean import lid
 ROWS = 1 << 20  # of a part: a segment's 8 MiB of frames hold a third of it at the most
 CELLS = 1 << 25  # values of a part: ticks of 2000 columns in such a segment come to 28 million
 LARGEST = 256 << 20  # B of a part in memory
+ALWAYS = 1 << 23  # values of a run, however small its files: a second to read
+DENSEST = 48  # values a byte of the files of a run: a loop whose times differ by half a percent comes to 16
 LARGEST_NAME = 1 << 20  # B of a name, and numbers of columns and pages, in what a file says of itself
 OFFSET = 4  # B of a word's place
 Wanted: TypeAlias = Callable[[list[str]], list[str]] | None
@@ -21,6 +23,20 @@ LEVEL = 6  # zstd: 9 takes twice the time for one percent
 
 class Damaged(Exception):  # noqa: N818 - named for what happened
     """A Parquet file did not read back as it was written."""
+
+
+class Bound:
+    """What may be read of one run: in proportion to its files, for a few bytes of each may hold a million rows."""
+
+    def __init__(self) -> None:
+        self._left = ALWAYS
+
+    def take(self, size: int, values: int) -> None:
+        """Count a file of `size` bytes that holds so many values. Raises Damaged where that is too many."""
+        self._left += size * DENSEST
+        if values > self._left:
+            raise Damaged(f"it says that it holds {values:,} values in {size:,} B, as no run has so many in so little")
+        self._left -= values
 
 
 def encode(table: pa.Table) -> bytes:
@@ -55,10 +71,12 @@ def _encoding(field: pa.Field, table: pa.Table) -> str:
     return "DELTA_BINARY_PACKED" if counter or field.name in {"time", "index"} else ""
 
 
-def decode(data: bytes, wanted: Wanted = None) -> pa.Table:
+def decode(data: bytes, wanted: Wanted = None, bound: Bound | None = None) -> pa.Table:
     """Return the table of a Parquet file; a page that was damaged raises, and what no recorder has ever written.
 
     `wanted` is given the names of its columns and says which to read; a column that is not read costs nothing.
+    `bound` is that of the run, where more of its files are read.
+
     A word that stands in all rows is a word and a number in the file, and gigabytes as a column. So columns of words
     are read as dictionaries, whose size is known before they are made columns.
     """
@@ -68,6 +86,8 @@ def decode(data: bytes, wanted: Wanted = None) -> pa.Table:
         shape = plain.schema_arrow
         names = shape.names if wanted is None else wanted(shape.names)
         shape = shape if wanted is None else pa.schema([shape.field(name) for name in names])
+        if bound is not None:
+            bound.take(len(data), about.num_rows * len(names))
         spreads = any(map(_may_spread, shape.types))
         words = _words(plain) if spreads else []
         with _opened(data, words) if words else nullcontext(plain) as file:

@@ -39,9 +39,13 @@ def readings(folder: Path, lost: dict[str, str] | None = None) -> Iterator[list[
     """Yield the readings of the run in `folder`, tick by tick in the order of time, also while it is being recorded.
 
     Of a segment that is still frames they are exact; else times are on the grid that docs/recording.md describes.
-    A file that is damaged is left out, and put down in `lost` with the reason; without `lost` it raises Damaged.
+    A file that is damaged is left out, and put down in `lost` with the reason; without `lost` it raises Damaged. Where
+    notes are lost, what run.json tells again of them comes first.
     """
     story = read(folder)
     replaying = importlib.import_module("gputune.recording.replaying")
+    retelling = importlib.import_module("gputune.recording.retelling")
     with Folder(folder) as opened:
+        if lost is not None and retelling.missed(opened):
+            yield retelling.retold(story)
         yield from replaying.replay(opened, offset(story), lost)

@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
@@ -24,10 +25,11 @@ NO_SAMPLES = pa.schema([("time", tables.US)]).empty_table()
 NO_TABLES: dict[str, pa.Table] = {}
 NO_RECORDS = records.RAW.empty_table()
 FRAMES = "frames"
+PIECE = 1 << 12  # rows that are Python objects at once
 MARKED = ("notes", "stacks")
 WORDS = {"role": str, "state": str, "why": str}  # fields that are no numbers
 Lost: TypeAlias = dict[str, str] | None  # files that cannot be read, and why; None: the first of them raises Damaged
-Rows: TypeAlias = tuple[list[int], list[tuple[Metric, str]], list[list[float | None]]]
+Rows: TypeAlias = tuple[list[int], list[tuple[Metric, str]], list[pa.ChunkedArray]]
 NO_ROWS: Rows = ([], [], [])
 T = TypeVar("T")
 R = TypeVar("R", Guest, Open)
@@ -73,17 +75,20 @@ def tried(lost: Lost, file: str, make: Callable[[], T], otherwise: T) -> T:
 
 def segments(folder: Folder, lost: Lost = None) -> Iterator[Segment]:
     """Yield the segments in order, as frames where they still are."""
+    bound = parquet.Bound()
     for segment in sorted({*folder.frames(), *folder.parts()}):
-        yield read_segment(folder, segment, lost)
+        yield read_segment(folder, segment, bound, lost)
 
 
-def read_segment(folder: Folder, segment: int, lost: Lost = None, only: Container[str] = TABLES) -> Segment:
+def read_segment(
+    folder: Folder, segment: int, bound: parquet.Bound, lost: Lost = None, only: Container[str] = TABLES
+) -> Segment:
     """Return one segment, as frames where it still is. What cannot be read is in `lost`; else Damaged is raised.
 
-    As Parquet it has `only` these tables: what is not asked for is not read.
+    As Parquet it has `only` these tables: what is not asked for is not read. `bound` is that of the run.
     """
     found = frames(folder, segment, lost)
-    return Parts(segment, dict(_decoded(folder, segment, lost, only))) if found is None else found
+    return Parts(segment, dict(_decoded(folder, segment, bound, lost, only))) if found is None else found
 
 
 def frames(folder: Folder, segment: int, lost: Lost = None) -> tables.Raw | None:
@@ -102,18 +107,21 @@ def frames(folder: Folder, segment: int, lost: Lost = None) -> tables.Raw | None
     return found
 
 
-def _decoded(folder: Folder, segment: int, lost: Lost, only: Container[str]) -> Iterator[tuple[str, pa.Table]]:
+def _decoded(
+    folder: Folder, segment: int, bound: parquet.Bound, lost: Lost, only: Container[str]
+) -> Iterator[tuple[str, pa.Table]]:
     for name in folder.parts().get(segment, ()):
         if name not in only:
             continue
         file = part_name(name, segment)
-        table = tried(lost, file, partial(_one, folder, name, file), None)
+        table = tried(lost, file, partial(one_part, folder, name, file, bound), None)
         if table is not None:
             yield name, table
 
 
-def _one(folder: Folder, name: str, file: str) -> pa.Table:
-    table = parquet.decode(folder.read(file))
+def one_part(folder: Folder, name: str, file: str, bound: parquet.Bound) -> pa.Table:
+    """Return a part of the table of this name. Raises whatever pyarrow has to say of one that is damaged."""
+    table = parquet.decode(folder.read(file), bound)
     tables.check(name, table)
     return table
 
@@ -187,38 +195,57 @@ def _when(mark: Mark) -> tuple[int, bool]:
 def merged(ticks: Iterator[list[Sample]], events: pa.Table, marks: list[Mark]) -> Iterator[list[Reading]]:
     """Yield tick after tick what had ended or was said by then, and its samples."""
     ended = numbers(records.ended(events))
-    fields = [numbers(events[name]) for name in records.FIELDS]
-    made = [Event(process, Record(*record)) for process, *record in zip(*fields, strict=True)]
+    made = _Made(events)
     event = mark = 0
-    for samples in [*ticks, None]:
-        until = bisect_right(ended, samples[0].t, event) if samples else len(made)
+    for samples in chain(ticks, (None,)):
+        until = bisect_right(ended, samples[0].t, event) if samples else len(ended)
         tick: list[Reading] = []
         while mark < len(marks) and (samples is None or marks[mark].t <= samples[0].t):
             find = bisect_right if marks[mark].late else bisect_left
             place = find(ended, marks[mark].t, event)
-            tick += made[event:place]
+            tick += made.until(place)
             tick.append(marks[mark].reading)
             event = place
             mark += 1
-        tick += made[event:until]
         event = max(event, until)
-        tick += samples or []
+        while event - made.at > PIECE:
+            yield [*tick, *made.until(made.at + PIECE)]
+            tick = []
+        tick += [*made.until(event), *(samples or [])]
         if tick:
             yield tick
+
+
+class _Made:
+    """Records as events, made as they are asked for: those of a whole segment would be half a gigabyte."""
+
+    def __init__(self, events: pa.Table) -> None:
+        self._events = events
+        self._made: Iterator[Event] = chain.from_iterable(map(self._piece, range(0, len(events), PIECE)))
+        self.at = 0
+
+    def until(self, place: int) -> list[Event]:
+        """Return those that were not asked for yet, up to a place."""
+        found = list(islice(self._made, max(0, place - self.at)))
+        self.at += len(found)
+        return found
+
+    def _piece(self, start: int) -> Iterator[Event]:
+        fields = [numbers(self._events[name].slice(start, PIECE)) for name in records.FIELDS]
+        return (Event(process, Record(*record)) for process, *record in zip(*fields, strict=True))
 
 
 def _rows(samples: pa.Table, columns: Mapping[str, str], offset: int) -> Rows:
     """Return the times of the ticks, the metrics of the columns, and the columns' values."""
     times = numbers(tables.monotonic(samples["time"], offset))
     names = [declared(columns[name]) for name in samples.column_names[1:]]
-    return times, names, [column.to_pylist() for column in samples.columns[1:]]
+    return times, names, samples.columns[1:]
 
 
-def _ticks(
-    times: list[int], names: list[tuple[Metric, str]], values: list[list[float | None]]
-) -> Iterator[list[Sample]]:
+def _ticks(times: list[int], names: list[tuple[Metric, str]], columns: list[pa.ChunkedArray]) -> Iterator[list[Sample]]:
     """Yield the samples of each row."""
-    for t, row in zip(times, zip(*values, strict=True), strict=False):
+    pieces = ([column.slice(start, PIECE).to_pylist() for column in columns] for start in range(0, len(times), PIECE))
+    for t, row in zip(times, chain.from_iterable(zip(*values, strict=True) for values in pieces), strict=False):
         tick = [
             Sample(metric, t, value, instance)
             for (metric, instance), value in zip(names, row, strict=True)

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gputune.recording import tables
+from gputune.recording import parquet, tables
 from gputune.recording.about import read
 from gputune.recording.drawing import Run
 from gputune.recording.encoding import declared
 from gputune.recording.folder import Folder, frames_name, part_name
 from gputune.recording.keeping import declarations
-from gputune.recording.replaying import read_segment, tried
+from gputune.recording.replaying import Segment, read_segment, tried
 from gputune.sample import Metric
 
 Row: TypeAlias = dict[str, Any]  # a row of any table, by its columns
@@ -54,16 +54,16 @@ def pieces(folder: Path, only: Collection[str], stretch: Stretch, lost: dict[str
     story = read(folder)
     with Folder(folder) as opened:
         run = Run(opened, story, lost)
+        bound = parquet.Bound()
         for number in run.segments:
             first, last = run.edges(number)
             if not 0 < last < stretch.since:
-                yield _piece(opened, number, run.clocks, only, lost)
+                yield _piece(read_segment(opened, number, bound, lost, only), number, run.clocks, only, lost)
             if first > stretch.until:  # a row lies where it ended
                 return
 
 
-def _piece(folder: Folder, number: int, clocks: int, only: Collection[str], lost: dict[str, str]) -> Piece:
-    segment = read_segment(folder, number, lost, only)
+def _piece(segment: Segment, number: int, clocks: int, only: Collection[str], lost: dict[str, str]) -> Piece:
     metrics: dict[str, Metric] = {}
     if isinstance(segment, tables.Raw):
         nothing: dict[str, pa.Table] = {}

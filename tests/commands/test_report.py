@@ -98,7 +98,7 @@ def test_without_what_predictions_rest_on_nothing_is_predicted(gputune: Run, run
     file.write_bytes(file.read_bytes()[:-10])
     told = json.loads(gputune("report", run.name, "--json").stdout)
     assert (told["findings"], told["perhaps"]) == ([], [])
-    assert told["abstained"] == f"`{name}` of the recording cannot be read"
+    assert told["abstained"] == f"`{name}` of the recording cannot be read, on which predictions rest"
     done = gputune("report", run.name)
     assert f"`{name}` of the recording cannot be read" in done.stdout
     assert "nothing" not in done.stdout
@@ -107,7 +107,30 @@ def test_without_what_predictions_rest_on_nothing_is_predicted(gputune: Run, run
 def test_a_recording_whose_samples_are_gone_predicts_nothing(gputune: Run, run: Path) -> None:
     shutil.rmtree(run / "samples")
     told = json.loads(gputune("report", run.name, "--json").stdout)
-    assert told["abstained"] == "`samples` of the recording cannot be read"
+    assert told["abstained"] == "`samples` of the recording cannot be read, on which predictions rest"
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "empty", "of another kind"])
+def test_what_was_said_of_a_run_whose_notes_are_lost_is_in_its_run_json(gputune: Run, run: Path, how: str) -> None:
+    whole = json.loads(gputune("report", run.name, "--json").stdout)
+    (file,) = (run / "notes").iterdir()
+    if how == "gone":
+        shutil.rmtree(run / "notes")
+    elif how == "of another kind":
+        shutil.copy(run / "steps" / file.name, file)
+    else:
+        file.write_bytes(file.read_bytes()[:-10] if how == "cut" else b"")
+    done = gputune("report", run.name, "--json")
+    told = json.loads(done.stdout)
+    assert "`notes" in done.stderr
+    assert told["abstained"] == "`notes` of the recording cannot be read, on which predictions rest"
+    assert (told["findings"], told["perhaps"]) == ([], [])
+    for name in ("ledger", "samples_per_s", "batches", "loaders", "wall_s", "command"):
+        assert told[name] == whole[name], name
+    about = json.loads((run / "run.json").read_text())
+    for processes in (7, [7, {}, {"process": "x"}, {**about["processes"][0], "notes": [1]}]):
+        (run / "run.json").write_text(json.dumps({**about, "processes": processes, "machine": processes}))
+        assert "Traceback" not in gputune("report", run.name, "--json").stderr
 
 
 @pytest.mark.parametrize("name", ["notes", "events"])
@@ -166,7 +189,7 @@ def test_cut_or_hit_anywhere_a_recording_is_a_verdict_or_damaged(run: Path) -> N
             except Damaged:
                 refused += 1
         file.write_bytes(data)
-    assert refused <= 20 * 3  # of batches, of steps, of what says that there was a process
+    assert refused <= 20 * 2  # of batches, of what says which loader made them
 
 
 def test_a_link_to_a_run_is_a_run(gputune: Run, run: Path, tmp_path: Path) -> None:

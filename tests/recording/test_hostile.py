@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import random
 import signal
 import struct
 import subprocess
@@ -17,15 +18,31 @@ import pyarrow.parquet as pq
 import pytest
 
 from gputune import opening, packed
+from gputune.events import Event, Kind, Record
 from gputune.launch.job import seats
-from gputune.recording import Damaged, NotARun, encoding, frames, load, readings, tables
+from gputune.recording import (
+    Damaged,
+    NotARun,
+    Recording,
+    encoding,
+    frames,
+    load,
+    parquet,
+    readings,
+    replaying,
+    tables,
+)
+from gputune.recording.folder import Folder
+from gputune.recording.following import Follower
 from gputune.recording.frames import Table, frame
 from gputune.recording.rows import ROWS
 from gputune.rejudging import rejudge
+from gputune.sample import Guest, Reading
 
 Make = Callable[..., Path]
 LONGEST = 20  # s, on a machine that does other things as well: what blocks never ends
 NESTED = "[" * 200_000
+MS = 1_000_000
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +187,61 @@ def test_a_small_file_that_becomes_gigabytes_is_damage(finished: Make, bomb: str
     assert file.stat().st_size < 1 << 20
     with pytest.raises(Damaged, match="stacks"):
         list(readings(folder))
+
+
+@pytest.mark.parametrize("name", ["batches", "samples", "notes", "stacks"])
+def test_small_files_that_each_hold_little_too_much_are_damage_in_sum(finished: Make, name: str) -> None:
+    folder = finished(1)
+    table = parquet.decode((folder / name / "00001.parquet").read_bytes())
+    rows = min(parquet.ROWS, parquet.ALWAYS // table.num_columns // 2)
+    same = [pa.repeat(table[column][0], rows) for column in table.column_names]
+    data = parquet.encode(pa.Table.from_arrays(same, schema=table.schema))
+    kept = 0
+    for number in range(2, 12):  # each of them alone would be read
+        (folder / name / f"{number:05d}.parquet").write_bytes(data)
+    lost: dict[str, str] = {}
+    with Folder(folder) as opened:
+        for segment in replaying.segments(opened, lost):
+            kept += sum(len(part) * part.num_columns for part in segment.tables.values())
+    assert kept <= parquet.ALWAYS + parquet.DENSEST * sum(file.stat().st_size for file in folder.glob("*/*.parquet"))
+    assert 3 <= len(lost) < 10
+    assert all("as no run has so many in so little" in why for why in lost.values())
+
+
+def test_who_follows_a_run_bounds_its_files_in_sum(finished: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ALWAYS", 10_000)
+    monkeypatch.setattr(parquet, "DENSEST", 0)
+    folder = finished(3)
+    assert len(list(readings(folder, {}))) > 1
+    for number in range(2, 40):
+        for name in ("samples", "batches"):
+            (folder / name / f"{number:05d}.parquet").write_bytes((folder / name / "00001.parquet").read_bytes())
+    lost: dict[str, str] = {}
+    list(readings(folder, lost))
+    follower = Follower(folder, json.loads((folder / "run.json").read_text())["unix_minus_monotonic_ns"])
+    while follower.behind:
+        follower.look()
+    assert follower.lost == lost
+    assert 0 < len(lost) < 2 * 38
+    with pytest.raises(Damaged, match="no run has so many"):
+        load(folder)
+
+
+def test_a_loop_more_regular_than_any_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ALWAYS", 0)
+    recording = Recording.create(tmp_path / "run", {"started": 0})
+    chance = random.Random(2)
+    found: list[Reading] = [Guest(0, 10, 1, 0, 0, "main", "ring")]
+    at = 0
+    for n in range(20_000):
+        wait, step = (int(part * MS * (1 + 0.002 * chance.random())) for part in (2, 8))
+        found.append(Event(0, Record(Kind.BATCH, 0, at, at + wait, 1, n, -1, 0, 16)))
+        found.append(Event(0, Record(Kind.STEP, 0, at + wait, at + wait + step, 7, 0, 0, 0, 0)))
+        at += wait + step
+    recording.take(found)
+    recording.close()
+    assert not recording.broken
+    assert sum(isinstance(one, Event) for tick in readings(tmp_path / "run") for one in tick) == 40_000
 
 
 def test_markers_of_frames_that_are_none_cost_no_more_than_reading_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
