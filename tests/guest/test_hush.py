@@ -101,6 +101,50 @@ with tempfile.TemporaryDirectory() as folder:
     shutil.copy("notes.txt", folder + "/notes")
     write(folder + "/notes", "mine")
 """,
+    "names that the system has for their folders and files": """
+import tempfile
+from multiprocessing import shared_memory
+here = os.getcwd()
+number = 0
+folder = os.open(here, os.O_RDONLY)
+open_file = open("keep.txt")
+ways = ["/proc/self/cwd", "/proc/%d/cwd" % os.getpid(), "/proc/thread-self/cwd", "/proc/self/task/%d/cwd" % os.getpid()]
+ways += ["/proc/self/root" + here, "/proc/self/cwd/results/..", "/proc/self/fd/%d" % folder, "/dev/fd/%d" % folder]
+ways += ["/proc/../proc/self/cwd", "//proc/self/cwd", "/proc/self/root/proc/self/cwd"]
+for way in ways:
+    number += 1
+    write(way + "/notes.txt", str(number))
+    assert text(way + "/notes.txt") == text("notes.txt") == str(number), way
+    write(way + "/results/new%d.txt" % number, "new")
+    os.rename(way + "/results/new%d.txt" % number, way + "/results/a.txt")
+    os.makedirs(way + "/made%d/here" % number)
+    torch.save({"step": 1}, way + "/program.pt2")
+    assert "made%d" % number in os.listdir(way) and os.path.isdir("made%d/here" % number), way
+    os.symlink("results", way + "/link%d" % number)
+    write("link%d/old/b.txt" % number, "B")
+os.remove("/proc/self/cwd/results/a.txt")
+shutil.rmtree("/proc/self/cwd/results/old")
+assert not os.path.exists("results/a.txt")
+os.chdir("/proc/self")
+write("root" + here + "/notes.txt", "in it")
+os.chdir(here)
+write("/proc/self/fd/%d" % open_file.fileno(), "k")
+with open("/dev/stdout", "w") as file, open("/dev/fd/2", "a"):
+    pass
+with tempfile.TemporaryFile() as gone:
+    write("/proc/self/fd/%d" % gone.fileno(), "x")
+    assert gone.read() == b"x"
+os.symlink(here, "/dev/shm/gputune-test-%d" % os.getpid())
+try:
+    write("/dev/shm/gputune-test-%d/keep.txt" % os.getpid(), "mine")
+finally:
+    os.remove("/dev/shm/gputune-test-%d" % os.getpid())
+block = shared_memory.SharedMemory(create=True, size=8)
+write("/dev/shm/" + block.name.lstrip("/"), "12345678")
+assert bytes(block.buf[:8]) == b"12345678"
+block.close()
+block.unlink()
+""",
     "a folder has one name": """
 assert raises(PermissionError, os.link, "results", "hard")
 assert not os.path.exists("hard/a.txt")

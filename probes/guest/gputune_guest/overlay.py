@@ -12,6 +12,7 @@ import stat
 LARGE = 256 << 20  # bytes; a file of the user's that is larger is not copied to be written into
 LINKS = 40  # followed one after the other, as by the system
 NOT_THEIRS = ("/dev", "/proc", "/sys", "/run")
+SYSTEMS = ("/proc/", "/dev/")  # whose links lead to what a process has open, wherever that lies
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - named to be left alone
 CACHES = ("__pycache__", ".cache")
 CACHED = (  # variables that name a folder in which libraries keep what they may need again
@@ -63,7 +64,7 @@ class Overlay:
         path = os.fsdecode(path)
         if dir_fd is not None and not os.path.isabs(path):
             path = os.path.join(SYSTEM["readlink"]("/proc/self/fd/%d" % dir_fd), path)
-        return os.path.abspath(path)
+        return _plain(os.path.abspath(_plain(path)))
 
     def absolute(self, path, dir_fd=None):
         """Return a path as `made` and `gone` have it: by the user's name, wherever the folder lies that we are in."""
@@ -103,23 +104,25 @@ class Overlay:
         return None
 
     def beyond(self, path, opens):
-        """Return what of the user's a temporary path leads to by links, None where it leads to nothing of theirs.
+        """Return what of the user's a temporary path, or one of the system's, leads to by links; None: nothing of theirs.
 
         A link that it ends with counts where the path `opens` something: else it is the link itself that is meant.
         """
-        if not any(_inside(path, one) for one in self._temporary):
+        if not any(_inside(path, one) for one in (*self._temporary, *NOT_THEIRS)):
             return None
         for _ in range(LINKS):
             link = next((one for one in _ways(path) if (opens or one != path) and _is_link(one)), None)
             if link is None:
                 return path if self.theirs(path) else None
-            target = os.path.join(os.path.dirname(link), SYSTEM["readlink"](link))
+            target = _target(link)
+            if target is None:
+                return None
             path = self.theirs_of(os.path.normpath(target)) + path[len(link) :]
         return None
 
     def listed(self, path):
         """Return the folder that a path names, though it be a link to one."""
-        return os.path.dirname(self.followed(path + "/."))
+        return os.path.dirname(self.followed(self.theirs_of(_plain(path + "/."))))
 
     def named_by(self, path):
         """Return what a link that was made here was told to name, None where there is none."""
@@ -343,6 +346,31 @@ def _ways(path):
         yield path[:at]
         at = path.find("/", at + 1)
     yield path
+
+
+def _plain(path):
+    """Return a path without the names that the system has for folders of processes (`/proc/self/cwd`): not theirs."""
+    for _ in range(LINKS):
+        path = "/" + path.lstrip("/") if path.startswith("//") else path
+        if not path.startswith(SYSTEMS):
+            break
+        link = next((one for one in _ways(path) if one != path and _is_link(one)), None)
+        target = None if link is None else _target(link)
+        if target is None:
+            break
+        path = target + path[len(link) :]
+    return path
+
+
+def _target(link):
+    """Return what a link names, from the root on; None where it cannot be read, or has no name any more."""
+    try:
+        target = os.path.join(os.path.dirname(link), SYSTEM["readlink"](link))
+        if link.startswith(SYSTEMS) and not os.path.samestat(SYSTEM["stat"](link), SYSTEM["stat"](target)):
+            return None
+    except OSError:
+        return None
+    return target
 
 
 def _is_link(path):
