@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 MASK = "***"
+COUNT = 6  # digits of a number that is none of a secret: vocabularies have some 100,000 tokens
 
 _CONTROLS = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
@@ -40,6 +41,28 @@ _SIGN = r"(?:\s*(?:=(?!=)|:(?!//))(?:\s*str\s*=)?|%3d)\s*"
 _NOTHING = r"(?:pass|print|return|raise|continue|break|none|true|false|null)\b"  # no secret, whatever stands before it
 _QUOTE = r"[bruf]{0,2}(?P<quote>\\?[\"'])"
 _VALUE = r"(?!\*\*\*)(?:(?!(?P=quote)).)+"  # to the quote that ends it
+# Options of one letter behind which these programs take a secret.
+_PLAIN = {
+    "-p": ("sshpass", "mysql", "mysqldump", "mysqladmin", "ncftpput", "ncftpget", "7z", "7za", "login"),
+    "-P": ("zip", "unzip"),
+    "-a": ("redis-cli",),
+    "-b": ("curl",),  # cookies
+    "-k": ("kaggle", "openssl"),
+    "-w": ("ldapsearch", "ldapmodify", "ldapadd"),
+}
+_LETTERS = tuple(
+    rf"(?P<head>\b(?:{'|'.join(programs)})\s(?:[^|;&\n]{{0,200}}?\s)?(?-i:{flag})\s?)(?!\*\*\*)(?:[\"'][^\"']+|[^\s\"'\-][^\s\"']*)"
+    for flag, programs in _PLAIN.items()
+)
+# Of the words of options, what argparse and click take for the whole.
+_BEGUN = (
+    r"tok(?:en?)?|passw(?:or?|ord)?|passp(?:h(?:r(?:a(?:se?)?)?)?)?|secre?|cred(?:e(?:n(?:t(?:i(?:al?)?)?)?)?)?|"
+    r"(?:api|access|secret|private)[-_]ke?"
+)
+_SHORTENED = rf"--(?:[\w.\-]*[-_.])?(?:{_BEGUN})"
+_SETS = r"set|config|configure|create|setx"  # `set NAME VALUE`
+_ASKS = r"login\b|-stdin\b|--?with-\w+|passw|passphrase|token|secret|credential|sudo\s+-\w*S"  # what reads a secret
+_GIVES = r"\b(?:echo|printf)\s+(?:-\w+\s+|[\"']?%s(?:\\n)?[\"']?\s+)*"
 _HEADS = (
     rf"(?P<head>{_START}{_WORD}{_SIGN}[\[({{])(?!\*\*\*)[^\])}}]+",  # name=('…', '…'), to the bracket's end
     rf"(?P<head>{_START}{_WORD}\\?[\"']?\]?{_SIGN}{_QUOTE}){_VALUE}",  # name='…', environ["NAME"] = "…", {"name": "…"}
@@ -49,22 +72,32 @@ _HEADS = (
     rf"(?P<head>\b(?:setdefault|putenv|setenv|setattr)\([^\"'()]{{0,80}}[\"']{_WORD}[\"']\s*,\s*{_QUOTE}){_VALUE}",
     rf"(?P<head>\blogin\(\s*(?:\w{{1,20}}\s*=\s*)?{_QUOTE}){_VALUE}",  # login('…'), login(key='…')
     rf"(?P<head>\blogin\([^()]{{1,120}},\s*(?:\w{{1,20}}\s*=\s*)?{_QUOTE}){_VALUE}",  # login('me', '…')
-    r"(?P<head>\bwandb\s+login\s+(?:--?[\w\-]+\s+){0,4})(?!-|\*\*\*)[^\s\"']+",
+    rf"(?P<head>{_GIVES})(?!\*\*\*)[^|;&\n]{{1,400}}?(?P<tail>\s*\|[^;&\n]{{0,200}}?(?:{_ASKS}))",  # echo S | x login
+    rf"(?P<head><<<\s*)(?!\*\*\*)[^\s|;&]+(?P<tail>\s*\|[^;&\n]{{0,200}}?(?:{_ASKS}))",
+    rf"(?P<head>(?:{_ASKS})[^;&|\n]{{0,200}}?<<<\s*)(?!\*\*\*)[^\s;&|]+",
+    r"(?P<head>\bwandb\s+login\s+(?:--?[\w\-]+(?:=[^\s]{1,200})?\s+){0,4})(?!-|\*\*\*)[^\s\"']+",
+    rf"(?P<head>{_START}(?:{_SETS})\s(?:[^|;&\n]{{0,80}}?[\s/:])?{_WORD}\s+{_QUOTE}){_VALUE}",  # set NAME 'VALUE'
+    rf"(?P<head>{_START}(?:{_SETS})\s(?:[^|;&\n]{{0,80}}?[\s/:])?{_WORD}\s+)(?!-|\*\*\*|[|;&])[^\s\"']+",
+    rf"(?P<head>{_START}{_SHORTENED}[\s=]\s*{_QUOTE}){_VALUE}",
+    rf"(?P<head>{_START}{_SHORTENED}[\s=]\s*)(?!-|\*\*\*)[^\s\"']+",
+    *_LETTERS,
     r"(?P<head>\b(?:proxy-)?(?:authorization|(?:set-)?cookie)\s*:\s*)(?!\*\*\*)[^\"'\r\n]+",  # a header, to its end
     r"(?P<head>\b(?:bearer|basic|token)\s+)[\w.~+/=\-]{8,}",
     r"(?P<head>[a-z0-9+.\-]://[^\s/:@]*:)[^\s/]+(?=@)",  # a password may hold an @
     r"(?P<head>[a-z0-9+.\-]://)[^\s/:@]{16,}(?=@)",  # a token as user name
+    r"(?P<head>\bhttps?://)(?!\*\*\*)[^\s/:@]+(?=@)",  # over HTTP nobody is named for another reason
     rf"(?P<head>[?&;](?:{_WORD}|sig|key)=)(?!\*\*\*)[^&\s#;\"']+",
     r"(?P<head>\bhooks\.slack\.com/services/|\bapi/webhooks/)(?!\*\*\*)[\w/\-]+",
     r"(?P<head>(?:^|\s)(?:-u|--(?:proxy-)?user)[ =]?[^\s:=\-][^\s:]{0,80}:)(?![0-9]+\b|\*\*\*)[^\s\"']+",
-    r"(?P<head>\b(?:sshpass|mysql(?:dump|admin)?)\s(?:[^|;&\n]{0,200}?\s)?-p\s?)(?!\*\*\*)[^\s\"'\-][^\s\"']*",
-    r"(?P<head>\bredis-cli\s(?:[^|;&\n]{0,200}?\s)?-a\s?)(?!\*\*\*)[^\s\"'\-][^\s\"']*",
-    r"(?P<head>\b(?:docker|podman)\s+login\s(?:[^|;&\n]{0,200}?\s)?-p\s?)(?!\*\*\*)[^\s\"'\-][^\s\"']*",
     r"(?P<head>-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----)(?!\*\*\*).+?(?P<tail>-----END [A-Z ]{0,20}PRIVATE KEY-----|\Z)",
 )
 _INSIDE = tuple(re.compile(pattern, re.IGNORECASE | re.DOTALL) for pattern in _HEADS)
 _USERS = frozenset({"-u", "--user", "--proxy-user"})  # `NAME:PASSWORD` follows
-_PLAIN = {"sshpass": "-p", "mysql": "-p", "mysqldump": "-p", "mysqladmin": "-p", "redis-cli": "-a", "login": "-p"}
+_NAMED = re.compile(rf"^(?:{_SHORTENED}|-{{0,2}}{_WORD})$", re.IGNORECASE)
+_PASSWORD = re.compile(r"passw|passc|passp|pwd|^-[a-z]$", re.IGNORECASE)
+_SETTING = frozenset(_SETS.split("|"))
+_KEY = re.compile(r"^(?!-)[^\s.:/@]{6,}$")  # no host, no user
+_SHELLS = frozenset({"ssh", "mosh", "rsh"})  # to a host that is called so
 # Secrets that are known by their own look, wherever they stand.
 _LOOKS = re.compile(
     r"\b(?:"
@@ -123,35 +156,63 @@ def mask(arguments: Iterable[str]) -> tuple[str, ...]:
     URLs, and what is a key by its own look. An argument that only holds one (a script after `-c`) keeps the rest.
     """
     masked: list[str] = []
-    words: set[str] = set()  # those before it
-    before, hide = "", False
+    words: list[str] = []  # those before it
+    hide = False
     for argument in arguments:
-        if hide and not (argument.startswith("--") and len(argument) > len("--")):
+        if hide and not (argument.startswith("--") and len(argument) > len("--")) and not _counts(words[-1], argument):
             masked.append(MASK)
-            hide, before = False, ""
+            words.append("")
+            hide = False
             continue
-        flag = next((option for program, option in _PLAIN.items() if program in words), "")
-        named = argument.startswith("-") or argument.endswith((":", "="))
-        attached = flag != "" and argument.startswith(flag) and argument != flag  # -pPASSWORD, whatever that looks like
-        hide = named and not attached and (bool(_NAME.match(argument.rstrip(":="))) or argument == flag)
+        flag = next(
+            (flag for flag, programs in _PLAIN.items() if argument.startswith(flag) and _any(programs, words)), ""
+        )
+        attached = flag not in {"", argument}  # -pPASSWORD, whatever that looks like
+        hide = not attached and (argument == flag or _announces(argument, words))
         if attached:
             masked.append(flag + MASK)
+        elif _KEY.match(argument) and _logs_in(words):
+            masked.append(MASK)
         else:
-            masked.append(_user(argument) if before in _USERS else _masked(argument))
-        words.add(argument.rpartition("/")[2])
-        before = argument
+            masked.append(_user(argument) if words and words[-1] in _USERS else _masked(argument))
+        words.append(argument if argument.startswith("-") else argument.rpartition("/")[2])
     return tuple(masked)
+
+
+def _counts(name: str, value: str) -> bool:
+    """Return whether a value is the number of something: `--pad_token_id 0`, `--pass 3`. A password may be one."""
+    return value.isdigit() and len(value) <= COUNT and not _PASSWORD.search(name)
+
+
+def _any(programs: Iterable[str], words: list[str]) -> bool:
+    return any(program in words for program in programs)
+
+
+def _announces(argument: str, words: list[str]) -> bool:
+    """Return whether a secret follows as the next argument: `--token`, `token:`, `set aws_secret_access_key`."""
+    if argument.startswith("-") or argument.endswith((":", "=")):
+        return _NAMED.match(argument.rstrip(":=")) is not None
+    name = argument.rpartition("/")[2].lstrip(":")
+    return any(word in _SETTING for word in words) and _NAME.match(name) is not None
+
+
+def _logs_in(words: list[str]) -> bool:
+    """Return whether the words before it, options left out, are a program and `login`."""
+    plain = [word for word in words if not word.startswith("-")]
+    return len(plain) > 1 and plain[-1] == "login" and plain[-2] not in _SHELLS
 
 
 def _user(argument: str) -> str:
     """Return `NAME:PASSWORD` without the password; numbers are a user and a group."""
     name, sign, password = argument.partition(":")
-    return _masked(argument) if not sign or password.isdigit() else f"{_masked(name)}:{MASK}"
+    return (
+        _masked(argument) if not sign or password.isdigit() or password.startswith("//") else f"{_masked(name)}:{MASK}"
+    )
 
 
 def _masked(argument: str) -> str:
     pair = _PAIR.match(argument)
-    if pair and "://" not in argument[: pair.end("sign") + 2] and _NAME.match(pair["name"]):
+    if pair and "://" not in argument[: pair.end("sign") + 2] and _NAMED.match(pair["name"]):
         return f"{pair['name']}{pair['sign']}{MASK}"
     if _WANDB.match(argument):
         return MASK

@@ -3,6 +3,7 @@
 import json
 import shlex
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -163,6 +164,29 @@ def test_a_secret_is_masked_wherever_it_stands(arguments) -> None:
         'python train.py "{{\\"token\\": \\"{}\\"}}"',
         "python train.py config.yaml token: {}",
         "openssl rsa -passin pass:{}",
+        "curl -b 'session={}' https://host",
+        "curl -sS -b session={} https://host",
+        "mysql -uroot -p{}",
+        "7z x -p{} a.7z",
+        "unzip -P {} a.zip",
+        "openssl enc -k {} -aes256",
+        "git clone https://{}@host/a/b",
+        "pip install 'git+https://{}@host/a/b@main#egg=b'",
+        "python train.py --index-url=https://{}@host/simple",
+        "python train.py --tok {}",
+        "python train.py --hub_tok={}",
+        "python train.py --passw {}",
+        "python train.py --cred '{}'",
+        "python train.py --api_k {}",
+        "aws configure set aws_secret_access_key {}",
+        "aws configure set profile.x.aws_session_token '{}'",
+        "git config --global github.token {}",
+        "npm config set //host/:_authToken {}",
+        "rclone config create s3 s3 secret_access_key {}",
+        "heroku config:set API_KEY={}",
+        "wandb login {}",
+        "wandb login --relogin --host=https://me.wandb.ai {}",
+        "kaggle datasets download -k {}",
         "https://hooks.slack.com/services/T00000000/B00000000/{}",
         "https://discord.com/api/webhooks/123456789/{}",
         "-----BEGIN PRIVATE KEY-----\nMIIE{}\n-----END PRIVATE KEY----- --epochs 3",
@@ -177,6 +201,24 @@ def test_a_secret_in_code_or_in_a_shells_line_is_masked(code: str) -> None:
         masked = " ".join(mask(arguments))
         assert SECRET not in masked
         assert "***" in masked or not words
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo {} | docker login -u me --password-stdin",
+        "printf '%s' {} | docker login -u me --password-stdin registry",
+        "echo -n '{}' | gh auth login --with-token",
+        "echo {} | sudo -S true",
+        "echo {} | gpg --passphrase-fd 0 -d x",
+        "docker login -u me --password-stdin <<< {}",
+        "cat <<< {} | docker login -u me --password-stdin",
+    ],
+)
+def test_a_secret_that_a_shell_hands_to_a_program_is_masked(line: str) -> None:
+    _, _, masked = mask(["sh", "-c", line.format(SECRET)])
+    assert SECRET not in masked
+    assert all(word in masked for word in ("-u me", "login", "sudo", "gpg") if word in line)
 
 
 def test_a_key_that_a_shell_line_logs_in_with_is_masked() -> None:
@@ -234,6 +276,38 @@ def test_ordinary_arguments_are_kept_as_they_are(arguments) -> None:
     assert mask(arguments) == tuple(arguments)
 
 
+@pytest.mark.parametrize("short", ["S3cret", "tok3n-", "hunter2", "pa55word"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git clone https://{}@github.com/a/b",
+        "mysql -p{} db",
+        "curl -b sid={} https://host",
+        "python train.py --tok {}",
+        "python train.py --password 1234{}",
+        "aws configure set aws_secret_access_key {}",
+        "wandb login {}",
+        "python -m wandb login --relogin {}",
+        "sh -c 'echo {} | docker login -u x --password-stdin'",
+        "kaggle competitions download -c x -k {}",
+    ],
+)
+def test_a_secret_may_be_short(line: str, short: str) -> None:
+    assert short not in " ".join(mask(shlex.split(line.format(short))))
+
+
+@pytest.mark.parametrize("line", [["--password", "1234"], ["mysql", "-p", "1234"], ["sshpass", "-p1234"]])
+def test_a_password_may_be_a_number(line: list[str]) -> None:
+    assert "1234" not in " ".join(mask(line))
+
+
+def test_ordinary_commands_of_trainings_stay_readable() -> None:
+    lines = Path(__file__).with_name("ordinary_commands.txt").read_text(encoding="utf-8").splitlines()
+    assert len(lines) >= 200
+    changed = [line for line in lines if mask(shlex.split(line)) != tuple(shlex.split(line))]
+    assert changed == ['python train.py --prompt "Token: what is the password policy?"']
+
+
 @pytest.mark.parametrize(
     "part",
     [
@@ -249,6 +323,11 @@ def test_ordinary_arguments_are_kept_as_they_are(arguments) -> None:
             "token ",
             "token='",
             "mysql ",
+            "echo a ",
+            "<<< a",
+            "set a ",
+            "config set tok",
+            "--tok",
             "-u a:",
             "Cookie: ",
             "login('",
