@@ -121,7 +121,7 @@ def _decoded(
 
 def one_part(folder: Folder, name: str, file: str, bound: parquet.Bound) -> pa.Table:
     """Return a part of the table of this name. Raises whatever pyarrow has to say of one that is damaged."""
-    table = parquet.decode(folder.read(file), bound)
+    table = parquet.decode(folder.read(file), bound=bound)
     tables.check(name, table)
     return table
 

@@ -104,7 +104,7 @@ class Overlay:
         return None
 
     def beyond(self, path, opens):
-        """Return what of the user's a temporary path, or one of the system's, leads to by links; None: nothing of theirs.
+        """Return what of the user's a temporary path, or one of the system's, leads to by links; None where to nothing.
 
         A link that it ends with counts where the path `opens` something: else it is the link itself that is meant.
         """
