@@ -25,6 +25,7 @@ HERE = Path(__file__).parent / "page"
 LONGEST = 1000  # characters of one text: any sentence of ours is shorter, and an argument of 1 MB is no reading
 STYLES = ("vendor/uplot.css", "style.css")
 SCRIPTS = ("vendor/uplot.js", "plots.js")
+LICENCE = "vendor/LICENSE.uplot"  # goes where the library goes
 POLICY = (
     "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; style-src {style}; script-src {script}"
 )
@@ -65,7 +66,7 @@ def _environment() -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style, script = _joined(STYLES), _joined(SCRIPTS)
+    style, script = _joined(STYLES), f"/* {(HERE / LICENCE).read_text(encoding='utf-8')} */\n{_joined(SCRIPTS)}"
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.filters |= {"percent": percent, "number": number, "duration": duration, "size": size}
     environment.globals |= {

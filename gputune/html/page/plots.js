@@ -39,7 +39,7 @@
   const two = (value) => String(Math.floor(value)).padStart(2, "0");
   const moment = (s) => {
     const span = last - first;
-    if (span < 120) return Number(s.toFixed(span < 12 ? 1 : 0)) + " s";
+    if (span < 120) return Number(s.toFixed(1)) + " s";
     if (span < 7200) return Math.floor(s / 60) + ":" + two(s % 60);
     if (span < 172800) return Math.floor(s / 3600) + ":" + two((s % 3600) / 60) + " h";
     return Math.floor(s / 86400) + " d " + two((s % 86400) / 3600) + " h";
