@@ -203,9 +203,12 @@ def _why_not_read(run: Features) -> str:
     """Return why a device was read in a part of the loop only, where that is known."""
     if all(device.throughout for device in run.devices):
         return ""
-    gone = {f"device {device.index}" for device in run.devices if not device.throughout}
-    told = [row.why for row in run.lacking.get("nvml", ()) if row.what in gone]
-    return told[0] if told else run.unavailable.get("nvml", "")
+    gone = [f"device {device.index}" for device in run.devices if not device.throughout]
+    rows = {row.what: row.why for row in run.lacking.get("nvml", ())}
+    if lost := next((rows[device] for device in gone if device in rows), ""):
+        return lost
+    told = [f"{what} {rows[what]}" for what in (*map("utilisation of {}".format, gone), "NVML") if what in rows]
+    return "; ".join(told) or run.unavailable.get("nvml", "")
 
 
 def _loaders(processes: Sequence[Process]) -> list[LoaderRow]:

@@ -119,7 +119,7 @@ class Ring:
         self.index: int = fields[20] - 1  # -1: no recorder has numbered it yet
         self.worker = bool(flags & 1)
         self.recent: deque[int] = deque(maxlen=RECENT)
-        self.lost = 0
+        self.lost = self._lost_told = 0
         self._hole_seen = -1
         self.errors = 0
         self.ended = 0
@@ -236,6 +236,14 @@ class Ring:
                     notes.append(_masked(fields) if fields.get("n") == "raised" else fields)
         return notes
 
+    def losses(self, *, last: bool) -> list[dict[str, Json]]:
+        """Return that more records were lost: once they have doubled since it was told, and at the `last`."""
+        more = self.lost - self._lost_told
+        if self.worker or not more or (more < self._lost_told and not last):
+            return []
+        self._lost_told = self.lost
+        return [{"n": "lost", "records": more}]
+
     def close(self) -> None:
         """Give the mapping back."""
         self._words.release()
@@ -349,7 +357,7 @@ class Rings:
         self._young_until = now() + YOUNG  # or so long after a process has come or gone
         self._due = now() + BEAT - int(BEAT / target.hz / 2)  # half a tick early is in time
         self._root = self._watch_root(target.root_pid)
-        self._last = now()
+        self._last = self._looked = self._ticked = now()  # of the beat, of the tick before this one, of this one
         self._waited = 0
         self.batches = self.samples = 0
         self._lost = self._errors = 0  # of processes that are gone
@@ -357,6 +365,7 @@ class Rings:
     def tick(self) -> list[Reading]:
         """Return what is new."""
         t = now()
+        self._looked, self._ticked = self._ticked, t
         beat = t >= self._due
         told = self._poll.poll(0)
         thorough = beat or t < self._young_until or not self._scanned
@@ -556,6 +565,7 @@ class Rings:
     def _drain(self, process: Process, ring: Ring, t: int, readings: list[Reading], *, beat: bool) -> None:
         events = ring.drain(process.index)
         readings += self._notes(process, ring)  # first: records speak of loaders that notes describe
+        self._lose(process, ring, readings)
         if events:
             process.moved = t
             readings += events
@@ -608,8 +618,10 @@ class Rings:
         if ring is not None:
             self._drain(process, ring, now(), readings, beat=False)
             ring.look()
-            ended = ring.ended or ended
+            if ring.ended and (ring.worker or now() - self._looked > BEAT):  # else it took so long to end after that
+                ended = ring.ended
             self._open(process, ring, readings)
+            self._lose(process, ring, readings, last=True)
             self._lost += ring.lost
             self._errors += ring.errors
             files += ring.files
@@ -628,13 +640,20 @@ class Rings:
             with contextlib.suppress(OSError):
                 path.unlink()
 
+    def _lose(self, process: Process, ring: Ring, readings: list[Reading], *, last: bool = False) -> None:
+        """Tell what was lost of a process; also of all, as the next beat may come after the end."""
+        if told := ring.losses(last=last):
+            readings += [*(Note(process.index, fields) for fields in told), Sample(LOST, now(), self._losses())]
+
+    def _losses(self) -> int:
+        return self._lost + sum(process.ring.lost for process in self.alive if process.ring is not None)
+
     def _sample(self, t: int, readings: list[Reading]) -> None:
-        lost, errors, training = self._lost, self._errors, 0
+        lost, errors, training = self._losses(), self._errors, 0
         for process in self.alive:
             ring = process.ring
             if ring is None:
                 continue
-            lost += ring.lost
             errors += ring.errors
             if not ring.worker:
                 training += 1

@@ -56,7 +56,7 @@ class Gatherer:
         self._early: dict[int, list[Note]] = {}
         self._raised: dict[int, Mapping[str, Json]] = {}
         self._workers = _Workers()
-        self._lost = 0
+        self._lost = self._lost_before = 0  # by this recorder so far, and by those before it
         self._stops: dict[int, Stops] = {}  # by pid: a process may be stopped before it trains
 
     def take(self, readings: Iterable[Reading]) -> None:
@@ -77,8 +77,14 @@ class Gatherer:
 
     def _sample(self, sample: Sample) -> None:
         if sample.metric.name == "loader.lost":
-            self._lost = int(sample.value)
+            self._count_lost(int(sample.value))
         self.host.take(sample)
+
+    def _count_lost(self, count: int) -> None:
+        """Take how many records a recorder has lost; one that was started again counts anew."""
+        if count < self._lost:
+            self._lost_before += self._lost
+        self._lost = count
 
     def _guest(self, guest: Guest) -> None:
         self._guests[guest.process] = guest
@@ -236,10 +242,12 @@ class Gatherer:
         ranks = _at_once(trainings)
         learns = any(t.learns for t in trainings)
         machine = self.host.machine(ranks=ranks)
-        told = [t.features(until, self.host, self.stacks, ranks=ranks, learns=learns) for t in trainings]
-        processes = [self._with_making(t, process) for t, process in zip(trainings, told, strict=True)]
+        heard = [t for t in trainings if not t.missed.why]
+        told = [t.features(until, self.host, self.stacks, ranks=ranks, learns=learns) for t in heard]
+        processes = [self._with_making(t, process) for t, process in zip(heard, told, strict=True)]
         processes.sort(key=lambda p: (p.rank if p.rank is not None else -1, p.pid))
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
+        unseen += [t.guest._replace(why=t.missed.why) for t in trainings if t.missed.why]
         watched = [g._replace(started=max(self.started, g.started)) for g in unseen]
         processes.extend(self.host.unseen(g, until, self.stacks) for g in watched)
         indices = self.host.indices
@@ -263,7 +271,7 @@ class Gatherer:
             exit_code=exit_code,
             unavailable={**self.host.unavailable, **(unavailable or {})},
             lacking=dict(self.host.lacking),
-            dropped=self._lost,
+            dropped=self._lost_before + self._lost,
             oom_kills=self.host.oom_kills,
             failures=tuple(each for each in failures if each is not None),
             raised=self._errors(),

@@ -1,9 +1,9 @@
 """The part of the gatherer that listens to the machine and its devices: means over the training loop."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gputune.features import Device, Lacking, Machine, Neighbour, OutOfMemory, Process, Trend
+from gputune.features import COVERED, Device, Lacking, Machine, Neighbour, OutOfMemory, Process, Trend
 from gputune.gathering.cards import ERRORS, Cards
 from gputune.gathering.mean import Mean
 from gputune.gathering.meter import HELD, Meter
@@ -280,10 +280,10 @@ class Host:
             busy=self.mean("gpu.busy", index),
             memory_used=_whole(self.most("gpu.memory.used", index)),
             memory_total=_whole(self.last("gpu.memory.total", index)),
-            clock=card.clock.value,
+            clock=card.clock.value if self._is_read("gpu.clock.sm", index) else None,
             clock_max=self.last("gpu.clock.sm.max", index),
-            throttled=card.throttled,
-            power=self.mean("gpu.power", index),
+            throttled=card.throttled if self._is_read("gpu.throttle", index) else {},
+            power=self._figure("gpu.power", index),
             power_limit=self.last("gpu.power.limit", index),
             power_default=self.last("gpu.power.limit.default", index),
             temperature=self.most("gpu.temperature", index),
@@ -296,9 +296,9 @@ class Host:
             energy=meter.energy(until),
             idle_power=meter.idle_power,
             capability=self.last("gpu.capability", index),
-            sm_active=self.mean("gpu.sm.active", index),
-            tensor_active=self.mean("gpu.tensor.active", index),
-            dram_active=self.mean("gpu.dram.active", index),
+            sm_active=self._figure("gpu.sm.active", index),
+            tensor_active=self._figure("gpu.tensor.active", index),
+            dram_active=self._figure("gpu.dram.active", index),
             link=card.link,
             received=card.rate("gpu.pcie.rx"),
             sent=card.rate("gpu.pcie.tx"),
@@ -307,17 +307,31 @@ class Host:
             coverage=self._coverage(index),
         )
 
+    def _figure(self, name: str, index: str) -> float | None:
+        """Return the mean of a device's gauge, None where it was read in a part of the time only in which others were.
+
+        Calls fail one by one: power may be read no more while utilisation still is.
+        """
+        return self.mean(name, index) if self._is_read(name, index) else None
+
+    def _is_read(self, name: str, index: str) -> bool:
+        return self._read_in(index, (name,)) >= COVERED * self._coverage(index)
+
     def _coverage(self, index: str) -> float:
-        """Return the share of the loop in which a device was read, by whichever of its gauges was read most.
+        """Return the share of the loop in which a device's use was read; where that never was, any gauge of it."""
+        return self._read_in(index, ("gpu.busy",) if ("gpu.busy", index) in self._means else ALIVE)
+
+    def _read_in(self, index: str, names: Sequence[str]) -> float:
+        """Return the share of the loop in which a device was read, by whichever of these gauges was read most.
 
         A reading stands for at most `HELD` s, before it and, at the end, after it. Before a loop nothing has to be.
         """
         loop = self._loop_end - self._loop_began - self._stood_still
-        read = [self._means[key].span for name in ALIVE if (key := (name, index)) in self._means]
-        if loop <= 0 or not read:
+        keys = [key for name in names if (key := (name, index)) in self._means]
+        if loop <= 0 or not keys:
             return 1.0
-        after = self._loop_end - max(self._read[name, index] for name in ALIVE if (name, index) in self._means)
-        return min(1.0, (max(read) + min(HELD * NS, max(0, after))) / loop)
+        after = self._loop_end - max(self._read[key] for key in keys)
+        return min(1.0, (max(self._means[key].span for key in keys) + min(HELD * NS, max(0, after))) / loop)
 
     def _others(self, index: str) -> dict[int, float]:
         """Return the foreign processes of a card: by pid where the probe names them, else together as pid 0."""

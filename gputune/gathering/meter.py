@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gputune.features import COVERED
 from gputune.units import NS
 
 HELD = 5.0  # s that a reading stands for the time before it, at the most: a longer gap is not known
@@ -58,24 +59,32 @@ class Meter:
     def idle(self, started: int, until: int) -> float | None:
         """Return the s between `started` and `until` without a kernel, by anyone; None where it was not measured.
 
-        Before its first reading the device was not the job's yet: it waited. A gap counts as the rest of the run does.
+        Before its first reading the device was not the job's yet: it waited. A short gap counts as the rest does.
         """
-        if not self.known:
+        if not self.known or self._is_part(self.known, until):
             return None
         share = 1.0 - self.worked / self.known
         return max(0, self.first - started) / NS + share * max(0, until - max(started, self.first)) / NS
 
     def energy(self, until: int) -> float | None:
-        """Return the J drawn from the first reading to `until`: by its counter, and by power where that is not read."""
+        """Return the J drawn from the first reading to `until`: by its counter, and by power where that is not read.
+
+        None where most of the time was not metered: the first seconds say nothing of what came after them.
+        """
         watts = self._drawn / self._power_known if self._power_known else None
         counted = since = 0.0
         if self._counter_from and self._counter_to and self._counter_to[1] >= self._counter_from[1]:
             counted = self._counter_to[1] - self._counter_from[1]
             since = (self._counter_to[0] - self._counter_from[0]) / NS
             watts = counted / since if since and watts is None else watts
-        if watts is None or not self.first:
+        if watts is None or not self.first or self._is_part(max(since, self._power_known), until):
             return None
         return counted + watts * max(0.0, (until - self.first) / NS - since)
+
+    def _is_part(self, known: float, until: int) -> bool:
+        """Return whether so many s are a part of the run only: one reading too few is no gap, most of a run is one."""
+        whole = max(0, until - self.first) / NS
+        return whole - known > max(HELD, (1 - COVERED) * whole)
 
     @property
     def idle_power(self) -> float | None:

@@ -20,6 +20,7 @@ from gputune.gathering.intervals import Intervals
 from gputune.gathering.introduced import Introduced
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.meetings import Meetings
+from gputune.gathering.missed import Missed
 from gputune.gathering.passes import Gap, Passes
 from gputune.gathering.precision import precise
 from gputune.gathering.rollouts import Key, Rollouts
@@ -121,7 +122,7 @@ class Training:
         self.started = started
         self.stops = stops
         self._held: list[Record] = []  # of a process that stands still: when it went on is not known yet
-        self.ledger = Ledger(started)
+        self.ledger, self.missed = Ledger(started), Missed()
         self.open: Open | None = None
         self.trains = False
         self._intervals = Intervals()
@@ -184,6 +185,8 @@ class Training:
             self._of_loader(fields)
         elif kind == "site":
             self._sites[int(str(fields["id"]))] = _Site(str(fields.get("where", "")), str(fields.get("what", "")))
+        elif kind == "lost":
+            self.missed.take(fields)
         elif kind == "process":
             self._introduced.take(fields)
             if fields.get("rank") is not None:
@@ -242,6 +245,7 @@ class Training:
 
     def _take(self, record: Record) -> None:
         kind = record.kind
+        self.missed.heard += 1
         self._allocations.heard(record)
         if kind not in {SPAN, PIN}:  # a thread of its own says nothing of what the training did since
             self._last_end = 0
@@ -409,7 +413,7 @@ class Training:
 
     def _batch(self, record: Record) -> None:
         self._begin(record.t0)
-        iterator = self._iterators.get(record.a)
+        iterator = self._iterators.get(record.a) or self._overheard(record)
         made, self._made = self._made, []
         for fetch in made:
             if fetch.t0 >= record.t0 and fetch.kind != PICK:  # an older one is of a next() that was never told
@@ -436,6 +440,14 @@ class Training:
             self._advanced(loader, record)
         if record.code & END:
             self._iterators.pop(record.a, None)
+
+    def _overheard(self, record: Record) -> _Iterator | None:
+        """Return the iterator of a batch whose making was lost: that of the only loader there is, else None."""
+        if not self.missed.lost or record.a in self._of or len(self._loaders) != 1:
+            return None
+        (loader,) = self._loaders
+        self._of[record.a] = loader
+        return self._iterators.setdefault(record.a, _Iterator(loader, trains=True, moved=record.t1))
 
     def _stood(self, record: Record) -> None:
         """Take that it was held up until batches lay ready: waiting for them, and no part of a step."""

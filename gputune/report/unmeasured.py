@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from textwrap import wrap
+from typing import NamedTuple
 
 from gputune.document import RECORDER, RECORDING, ExperimentsRow, Overhead, UnavailableRow, Verdict
 from gputune.hygiene import clean
@@ -10,6 +11,7 @@ from gputune.native import HOOKS
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 AFTER_LAST = "   "
 OF_THE_RUN = frozenset({RECORDING, RECORDER})  # what failed in that run alone: no look at the machine says why
+NAMED = 3  # things of a device whose reasons are told: more of them, as a rule, lack for one reason
 # What is read of a device to the findings that it would make surer, or that are silent without it only where nothing
 # else speaks for them. Of a field that is not here (how busy a device is, its memory, NVML itself) every verdict lives.
 SERVES: dict[str, frozenset[str]] = {
@@ -35,15 +37,20 @@ SERVES: dict[str, frozenset[str]] = {
 
 
 def lines(verdict: Verdict, width: int) -> list[str]:
-    """Return what could not be measured: with the reasons where one line holds them, else where to read them."""
+    """Return what could not be measured: with the reasons where one line holds them, else where to read them.
+
+    The doctor knows nothing of what failed in that run, as a device that was lost meanwhile: its reason is always told.
+    """
     spoken = {finding.id for finding in (*verdict.findings, *verdict.perhaps)}
-    rows = [told for row in verdict.unavailable for told in _told(row, spoken)]
+    rows = [told for row in verdict.unavailable for told in _told(row, spoken) if told.why not in verdict.device.why]
     if not rows:
         return []
-    line = f"not measured: {'; '.join(f'{what} ({why})' for what, why in rows)}"
+    line = f"not measured: {'; '.join(f'{row.what} ({row.why})' for row in rows)}"
     if len(line) > width:
-        told = [f"{what} ({why})" for what, why in rows if what in OF_THE_RUN]
-        if names := ", ".join(what for what, _ in rows if what not in OF_THE_RUN):
+        failed = [row for row in rows if row.in_run]
+        told = [f"{row.what} ({row.why})" for row in failed[:NAMED]]
+        told += [f"{len(failed) - NAMED} more of a device"] if len(failed) > NAMED else []
+        if names := ", ".join(row.what for row in rows if not row.in_run):
             told.append(f"{names} (`gputune doctor` says why)")
         line = f"not measured: {'; '.join(told)}"
     return wrap(line, width, subsequent_indent=AFTER_LAST)
@@ -72,11 +79,17 @@ def in_python(overhead: Overhead) -> str:
     return f"gputune's hooks ran in Python{took}, and would cost less in C (`gputune doctor` says how)"
 
 
-def _told(row: UnavailableRow, spoken: set[str]) -> Iterator[tuple[str, str]]:
+class _Told(NamedTuple):
+    what: str
+    why: str
+    in_run: bool  # it was there, and failed while the run went on
+
+
+def _told(row: UnavailableRow, spoken: set[str]) -> Iterator[_Told]:
     """Yield what of an instrument is worth a word, and why it lacks: all, or the fields that something rests on."""
     if not row.fields:
-        yield clean(row.probe, NAME), clean(row.why, TEXT)
+        yield _Told(clean(row.probe, NAME), clean(row.why, TEXT), row.probe in OF_THE_RUN)
     for lacking in row.fields:
         serves = SERVES.get(lacking.field)
         if serves is None or serves & spoken:
-            yield clean(lacking.what, NAME), clean(lacking.why, TEXT)
+            yield _Told(clean(lacking.what, NAME), clean(lacking.why, TEXT), in_run=True)

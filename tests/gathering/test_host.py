@@ -216,6 +216,24 @@ def test_the_part_of_the_loop_in_which_a_device_was_read(host, until, least, mos
     assert least <= watched(host, until=until) <= most
 
 
+def test_calls_that_fail_one_by_one_cost_their_own_figures(host) -> None:
+    """Utilisation may be read no more while memory is, and power no more while both are."""
+    host.loop(10 * NS, 11 * NS)
+    for second in range(11, 110):
+        read(host, "gpu.memory.used", second * NS, 5.0, "0")
+        read(host, "gpu.memory.used", second * NS, 5.0, "1")
+        read(host, "gpu.busy", second * NS, 0.5, "0")
+        if second < 20:
+            read(host, "gpu.busy", second * NS, 0.5, "1")
+            for name in ("gpu.power", "gpu.clock.sm", "gpu.throttle", "gpu.sm.active"):
+                read(host, name, second * NS, 4.0, "0")
+    host.loop(11 * NS, 110 * NS)
+    first, second = host.devices()
+    assert (first.coverage, first.busy) == (1.0, 0.5)
+    assert (first.power, first.clock, dict(first.throttled), first.sm_active) == (None, None, {}, None)
+    assert second.coverage < 0.2
+
+
 def test_a_short_loop_is_covered_by_what_was_read_around_it(host) -> None:
     assert watched(host, until=3, loop=4.0) == 1.0
 

@@ -399,3 +399,29 @@ def test_what_grew_in_a_short_loop_is_known_where_it_ended_for_want_of_memory(st
     assert process.rising is not None
     assert process.rising.last - process.rising.first == pytest.approx(1.2e9)
     assert process.rising.low * process.rising.seconds == pytest.approx(1.2e9, rel=0.01)
+
+
+def test_a_training_of_which_most_records_were_lost_is_named_and_its_time_is_not(story) -> None:
+    """A recorder that was stopped reads the last of a ring: what came before would be counted as start-up."""
+    story.at = 60_000
+    story.epoch(50, number=7)
+    story.note(n="lost", records=20)
+    story.note(n="lost", records=400)
+    (process,) = story.features().processes
+    assert process.guest == "the recorder came too late for 420 of the 520 records that it wrote"
+    assert (process.batches, process.loop, process.loaders) == (0, 0.0, ())
+
+
+def test_batches_of_an_iterator_whose_making_was_lost_are_those_of_the_only_loader(story) -> None:
+    story.epoch(50, number=7)
+    story.note(n="lost", records=3)
+    assert story.features().processes[0].batches == 0
+    story.epoch(50, number=7)
+    (process,) = story.features().processes
+    assert (process.guest, process.batches, len(process.loaders)) == ("ring", 50, 1)
+
+
+def test_records_lost_by_one_recorder_after_the_other_are_added(story) -> None:
+    for count in (3, 17, 0, 5):
+        story.sample("loader.lost", count)
+    assert story.features().dropped == 22

@@ -26,8 +26,20 @@ def test_it_waits_until_it_is_the_jobs_and_when_no_kernel_runs() -> None:
 
 
 def test_a_gap_is_taken_for_what_the_rest_was_like() -> None:
-    meter = metered([(0.001, 0.5), (1, 0.5), (2, 0.5), (100, 0.5)])
+    meter = metered([(0.001, 0.5), *((t, 0.5) for t in range(1, 86)), (100, 0.5)])
     assert meter.idle(0, 100 * NS) == pytest.approx(50, rel=1e-3)
+
+
+def test_the_first_seconds_are_not_taken_for_a_run_whose_device_was_read_no_more() -> None:
+    """Power and energy may be refused while utilisation still is read, and the other way round."""
+    power = [(t, 300.0) for t in range(1, 12)]
+    meter = metered([(t, 1.0) for t in range(1, 60)], power, energy=[(1, 1000.0), (6, 2000.0), (11, 3000.0)])
+    assert meter.energy(12 * NS) == pytest.approx(2000 + 1 * 300)
+    assert meter.energy(60 * NS) is None
+    assert meter.idle(0, 60 * NS) is not None
+    assert meter.idle(0, 200 * NS) is None
+    counted = metered([(1, 1.0)], power, energy=[(t, 1000.0 * t) for t in range(1, 61)])
+    assert counted.energy(60 * NS) == pytest.approx(59_000)
 
 
 def test_the_energy_counter_is_believed_and_power_fills_what_it_leaves_out() -> None:

@@ -320,3 +320,59 @@ def test_what_is_no_error_of_a_known_process_is_left_out(rings: Path, read, tmp_
         me.unlink()
     me.write_text(RAISED[:-1] + ' "n": "loader"}')
     assert not [r for r in read() if isinstance(r, Note)]
+
+
+def test_what_was_lost_is_told_of_its_process_and_of_all_when_it_ends(
+    write: Any, read: Callable[[], list[Reading]], rings: Path
+) -> None:
+    """Who reads a ring only once it is over has no beat left to count in."""
+    write.begin(lambda: {"n": "process"})
+    for n in range(10_000):
+        write.record(Kind.BATCH, n, n + 1, n)
+    (told,) = [r for r in read() if isinstance(r, Note) and r.fields["n"] == "lost"]
+    assert 5_000 < int(str(told.fields["records"])) < 10_000
+    for n in range(5_000):
+        write.record(Kind.BATCH, n, n + 1, n)
+    probe = loader.Rings(Target(os.getpid(), dict, rings=rings))
+    probe.tick()
+    (process,) = probe.alive
+    readings: list[Reading] = []
+    for n in range(5_000):
+        write.record(Kind.BATCH, n, n + 1, n)
+    probe._bury(process, readings)
+    told_last = sum(int(str(r.fields["records"])) for r in readings if isinstance(r, Note) and r.fields["n"] == "lost")
+    (counted,) = [r.value for r in readings if isinstance(r, Sample) and r.metric is loader.LOST]
+    assert 0 < told_last <= counted
+    probe.close()
+
+
+ENDING = """
+import sys
+from gputune_guest import ring
+ring.record(1, 0, 5, 6)
+ring.end()
+print("told", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("absent", [False, True])
+def test_a_process_ends_when_it_is_gone_and_not_when_it_says_that_it_will(rings: Path, absent: bool) -> None:
+    """Between the two lies the end of the interpreter, which takes torch half a second; who was away cannot tell it."""
+    environment = {**os.environ, "GPUTUNE_RINGS": str(rings), "PYTHONPATH": str(GUEST)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", ENDING], env=environment, **pipes) as process:  # type: ignore[call-overload] # as named
+        assert process.stdout.readline() == "told\n"
+        probe = loader.Rings(Target(1, dict, rings=rings))
+        probe.tick()
+        before = loader.now()
+        process.communicate("\n", timeout=60)
+        if absent:
+            probe._ticked -= 10**11
+        readings: list[Reading] = []
+        end = time.monotonic() + 60
+        while not any(isinstance(r, Guest) and r.ended for r in readings) and time.monotonic() < end:
+            readings += probe.tick()
+        (ended,) = [r.ended for r in readings if isinstance(r, Guest) and r.ended]
+        assert (ended > before) is not absent
+        probe.close()

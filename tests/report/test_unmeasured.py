@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from gputune.document import ExperimentsRow
@@ -49,6 +50,28 @@ def test_what_failed_in_that_run_alone_has_its_reason_and_no_doctor_to_ask(featu
     assert told(features, "energy", recording=why) == f"not measured: recording ({why})"
     both = told(features, "energy", recording=why, stacks="py-spy is not installed")
     assert both == f"not measured: recording ({why}); stacks (`gputune doctor` says why)"
+
+
+SINCE = "cannot be read: the device is lost (it has fallen off the bus; dmesg shows its Xid), since 19:53:16"
+
+
+def lost(features: Make, count: int, **more: Any) -> Any:
+    rows = tuple(Lacking("", f"device {n}", SINCE) for n in range(count))
+    run = features(unavailable={"nvml": "; ".join(f"{each.what} {each.why}" for each in rows)}, lacking={"nvml": rows})
+    return build(run, (), overhead=Overhead(), **more)
+
+
+def test_a_device_that_failed_meanwhile_has_its_reason_however_long(features: Make) -> None:
+    assert " ".join(line.strip() for line in lines(lost(features, 1), 80)) == f"not measured: device 0 ({SINCE})"
+    said = lines(lost(features, 7), 80)
+    assert "".join(said).count("fallen off") == 3
+    assert said[-1].endswith("4 more of a device")
+
+
+def test_what_the_devices_own_line_has_said_is_not_said_again(features: Make) -> None:
+    verdict = lost(features, 1)
+    device = msgspec.structs.replace(verdict.device, coverage=0.3, why=SINCE)
+    assert lines(msgspec.structs.replace(verdict, device=device), 80) == []
 
 
 def test_every_field_is_known_here() -> None:
