@@ -19,7 +19,7 @@ from gputune.gathering import Gatherer
 from gputune.joining import Part, joined
 from gputune.launch.job import MARK, seats
 from gputune.recording.about import Damaged, NotARun, offset, read
-from gputune.recording.folder import FINDINGS, TABLES
+from gputune.recording.folder import FINDINGS, TABLES, Folder
 from gputune.sample import Guest, Json, Reading, Sample, Stack
 from gputune.units import NS
 from gputune.verdict import Overhead, Verdict, build
@@ -171,7 +171,12 @@ def _relived(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
 
 def _miss(folder: Path, lost: dict[str, str]) -> None:
     """Put down in `lost` the tables that any training has, where others of it are there; and links in their place."""
+    with Folder(folder) as opened:
+        frames, parts = opened.frames(), opened.parts()
+    whole = [parts[segment] for segment in parts.keys() - set(frames)]  # of the others the frames hold all there is
     trained = (folder / "batches").is_dir() or (folder / "steps").is_dir()
+    if frames:
+        trained = any("batches" in tables or "steps" in tables for tables in whole)
     for name in TABLES:
         if (folder / name).is_symlink():
             lost.setdefault(name, "it is a link")

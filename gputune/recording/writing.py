@@ -15,6 +15,7 @@ from gputune.recording.folder import RUN, Folder, frames_name, write_all
 from gputune.recording.frames import whole
 from gputune.recording.gap import Gap
 from gputune.recording.lean import keeping
+from gputune.recording.owed import Owed
 from gputune.recording.turning import Turning
 from gputune.sample import Json, Reading, now
 from gputune.units import NS
@@ -42,7 +43,7 @@ class Recording:
 
     def __init__(self, about: dict[str, Json], max_size: int) -> None:
         self.broken = ""
-        self._gap = Gap()
+        self._gap, self._owed = Gap(), Owed()
         self._folder: Folder | None = None
         self._path = Path()
         self._about = about
@@ -100,7 +101,11 @@ class Recording:
 
     def take(self, readings: Sequence[Reading]) -> None:
         """Take the readings of one tick. They are on the disk after the next beat."""
-        if readings and not self.broken and self._folder is not None:
+        if not readings or self._folder is None:
+            return
+        if self.broken:
+            self._owed.take(readings)
+        else:
             self._taken.append((now(), readings))
 
     def beat(self, now_ns: int) -> None:
@@ -161,6 +166,8 @@ class Recording:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self.broken = self.broken or f"{why or type(error).__name__} (the recording stops here)"
             self._gap.begin(self._taken[0][0] if self._taken else now(), why or type(error).__name__)
+            for _, readings in self._taken:
+                self._owed.take(readings)
             self._taken.clear()
 
     def _try_again(self, now_ns: int) -> None:
@@ -177,6 +184,8 @@ class Recording:
     def _mend(self) -> None:
         if self._folder is not None:
             self._open_segment(self._folder)
+            if owed := self._owed.paid():
+                self._taken.append((now(), owed))
             self._due = self._turning is not None
             self._miss()
             self._tell()
@@ -200,10 +209,10 @@ class Recording:
             self._open_segment(self._folder)
         if self._encoder is None or self._story is None:
             return
-        taken, self._taken = self._taken, []
-        data, said = self._encoder.encode(taken)
-        self._story.take(said)
+        data, said = self._encoder.encode(self._taken)
         self._append(data)
+        self._taken = []
+        self._story.take(said)
 
     def _open_segment(self, folder: Folder) -> None:
         encoding = importlib.import_module("gputune.recording.encoding")

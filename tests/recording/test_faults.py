@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import Event
+from gputune.events import Event, Kind, Record
 from gputune.recording import Recording, load, parquet, readings
 from gputune.recording import folder as folders
-from gputune.sample import Metric, Sample, now
+from gputune.rejudging import _miss
+from gputune.sample import Guest, Metric, Note, Sample, now
 
 A = Metric("a", "1", "")
 
@@ -181,6 +183,50 @@ def test_a_disk_that_fails_for_a_while_costs_that_while(unfinished, monkeypatch)
     assert kept[-1] == 99.0
     assert len(kept) >= 99 - 8  # tried after 1, 2, 4 s
     assert len(events(folder)) == before
+
+
+def test_who_came_while_the_disk_failed_is_known_when_it_does_not(unfinished, monkeypatch) -> None:
+    """A training that begins in the gap is one: later batches are of its loader, and what is gone is counted."""
+    recording, folder = unfinished(1)
+    came = Guest(5, 4321, 1, now(), 0, "main", "ring")
+    loader = Note(5, {"n": "loader", "id": 1, "where": "train.py:41", "num_workers": 0})
+    iterator = Event(5, Record(Kind.ITERATOR, 0, now(), now(), 1, 1, 0, 1, 0))
+    batch = Event(5, Record(Kind.BATCH, 0, now(), now(), 1, 0, 0, 0, 32))
+
+    def fails(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(folders.os, "write", fails)
+        for second, readings in enumerate(([came, loader, iterator], [batch] * 3, [batch] * 4), 1):
+            recording.take([*readings, Sample(A, now(), 1.0)])
+            recording.beat(10**18 + second * 10**9)
+    assert recording.broken
+    for second in range(5, 100):
+        recording.take([batch])
+        recording.beat(10**18 + second * 10**9)
+    recording.close()
+    (process,) = [one for one in load(folder).about["processes"] if one["pid"] == 4321]
+    assert {"n": "loader", "id": 1, "where": "train.py:41", "num_workers": 0} in process["notes"]
+    lost = sum(note["records"] for note in process["notes"] if note["n"] == "lost")
+    written = load(folder).tables["batches"].num_rows
+    assert lost >= 7
+    assert written + lost == 50 + 3 + 4 + 95
+
+
+def test_parts_of_a_segment_that_was_not_turned_whole_are_not_missed(unfinished) -> None:
+    """A disk that fills up while frames become tables leaves some tables, and the frames with all of it."""
+    recording, folder = unfinished(5)
+    recording.close()
+    assert list((folder / "batches").iterdir())
+    lost: dict[str, str] = {}
+    shutil.rmtree(folder / "events")
+    _miss(folder, lost)
+    assert lost == {"events": "it is not there"}
+    (folder / "frames-00001").write_bytes(b"")
+    lost.clear()
+    _miss(folder, lost)
+    assert lost == {}
 
 
 def test_a_disk_that_stays_full_is_tried_ever_more_rarely(unfinished, monkeypatch) -> None:
