@@ -44,6 +44,7 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sent: float | None = None
     held: str = ""
     job: str = ""
+    uuid: str = ""  # as NVML writes it
 
 
 class DiskRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -226,6 +227,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     history: History = History()
     procs: tuple[ShareRow, ...] = ()  # of `gputune share`, as they are now, whatever moment is shown
     packed: str = ""  # what these do together, in words
+    job: str = ""  # of the cluster, in which it runs, while it does
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):

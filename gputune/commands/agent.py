@@ -18,6 +18,7 @@ Examples:
   gputune agent --init --name m8 --name 10.0.0.8
   gputune agent --listen 0.0.0.0:7070
   gputune agent --hosts m8,m9,m10
+  gputune agent --metrics
   srun gputune agent --listen 0.0.0.0:7070 -- gputune watch -- python train.py
 """
 FILE = click.Path(path_type=Path)
@@ -49,6 +50,13 @@ FILE = click.Path(path_type=Path)
 @click.option("--relay", metavar="NODES", multiple=True, envvar=[], help="Speak for these agents instead: one a rack.")
 @click.option("--rack", metavar="NAME", default="", help="The rack that it stands in: the screen groups nodes by it.")
 @click.option(
+    "--metrics",
+    metavar="[=HOST:PORT]",
+    is_flag=False,
+    flag_value="",
+    help="Answer Prometheus too, over plain HTTP.  [without a value: 127.0.0.1:7071]",
+)
+@click.option(
     "--state", metavar="DIR", type=FILE, help="Folder of what it records.  [default: ~/.local/state/gputune/…]"
 )
 @click.option("--socket", metavar="FILE", type=FILE, help="The Unix socket.  [default: in $XDG_RUNTIME_DIR or /tmp]")
@@ -67,6 +75,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     rack: str,
     state: Path | None,
     socket: Path | None,
+    metrics: str | None,
     announce: Path | None,
     cmd: tuple[str, ...],
     *,
@@ -83,6 +92,8 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         raise BadUsage("`--mutual` goes with `--listen`", hint="`gputune agent --listen 0.0.0.0:7070 --mutual`")
     if (each_node or rotate) and not init:
         raise BadUsage("`--each-node` and `--rotate` go with `--init`", hint="`gputune agent --init --rotate`")
+    if metrics is not None and (init or hosts or ray is not None):
+        raise BadUsage("`--metrics` is for an agent of this machine", hint="`gputune agent --metrics`")
     if init:
         return _init(credentials, names, each=each_node, rotate=rotate)
     if hosts:
@@ -108,6 +119,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         announce=announce,
         relay=relay,
         rack=rack,
+        metrics=metrics,
     )
     return beside.beside(wishes, cmd) if cmd else agent.run(wishes)
 

@@ -52,6 +52,7 @@ class Board:
         self.t = 0
         self._values: dict[str, dict[str, _Value]] = {}
         self._names: dict[str, str] = {}  # index of a device to its name
+        self._uuids: dict[str, str] = {}
         self._unavailable: dict[str, str] = {}
 
     def take(self, readings: Iterable[Reading]) -> None:
@@ -77,6 +78,7 @@ class Board:
     def _note(self, fields: Mapping[str, Json]) -> None:
         if fields.get("n") == "device":
             self._names[str(fields.get("index"))] = str(fields.get("name", ""))
+            self._uuids[str(fields.get("index"))] = str(fields.get("uuid", ""))
         elif fields.get("n") == "unavailable":
             probe, why = str(fields.get("probe")), str(fields.get("why", ""))
             self._unavailable.pop(probe, None)
@@ -112,7 +114,8 @@ class Board:
         for index in sorted({*self._names, *met}, key=_rank):
             values = {field: known[metric].get(index) for metric, field in GAUGES.items()}
             held = _held(masks.get(index), values["busy"])
-            row = {**values, "index": index, "name": self._names.get(index, ""), "held": held}
+            known_as = {"index": index, "name": self._names.get(index, ""), "uuid": self._uuids.get(index, "")}
+            row = {**values, **known_as, "held": held}
             found.append(msgspec.convert(row, DeviceRow))
         return tuple(found)
 

@@ -51,7 +51,7 @@ class LocalFeed:
         if not first:
             self._look_around()
         self._until += 1
-        rows = [run.look() for run in self._runs.values()]
+        rows = [_in_job(run) for run in self._runs.values()]
         for row in rows:
             known = self._told.get(row.id)
             if known is None or known[1] != row:
@@ -102,11 +102,16 @@ class LocalFeed:
 
     def _jobs(self, rows: Sequence[RunRow]) -> str:
         """Return the jobs of the live runs: most machines have one."""
-        of = zip(self._runs.values(), rows, strict=True)
-        return ", ".join(sorted({run.job for run, row in of if row.state == "live"} - {""}))
+        return ", ".join(sorted({row.job for row in rows} - {""}))
 
     def _kin(self) -> list[Kin]:
         return [run.kin for run in self._runs.values() if not run.ended]
+
+
+def _in_job(run: OneRun) -> RunRow:
+    """Return a run's row, with its job while it is live."""
+    row = run.look()
+    return replace(row, job=run.job) if row.state == "live" else row
 
 
 def _about_runs(node: Node, rows: Sequence[RunRow]) -> Node:

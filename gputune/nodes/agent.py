@@ -33,6 +33,7 @@ from gputune.wire.door import Door
 
 if TYPE_CHECKING:
     from gputune.nodes.desk import Desk  # it imports pyarrow, which is to come lean
+    from gputune.nodes.scraped import Scraped
 
 BEAT = 1.0  # s
 STUCK = 10.0  # s from a signal to the end, whatever hangs
@@ -46,7 +47,7 @@ class Wishes:
 
     It ends with the process `with_pid`, and `until_eof` with its standard input, as well as at a signal. `relay` are
     the addresses of the nodes that it speaks for instead of its own; `rack` is where they stand, unless they say so
-    themselves. With `hush` it lets go of stderr once it serves.
+    themselves. With `hush` it lets go of stderr once it serves. `metrics` is HOST[:PORT] for Prometheus, None for none.
     """
 
     name: str = ""
@@ -62,6 +63,7 @@ class Wishes:
     announce: Path | None = None
     relay: tuple[str, ...] = ()
     rack: str = ""
+    metrics: str | None = None
 
 
 def run(wishes: Wishes) -> int:
@@ -117,6 +119,7 @@ class _Ways:
             self.inside = places.checked(self.socket.with_name(f"{self.socket.stem}.{places.INSIDE}"))
             self.door = Door(host, port, context, self.inside, own.accepted)
             stack.callback(self.door.close)
+        self._scraped = _scraped(wishes, stack)
 
     @property
     def sockets(self) -> tuple[Path, ...]:
@@ -137,6 +140,8 @@ class _Ways:
             self._stack.callback(service.shutdown)
         if self.door is not None:
             self.door.open()
+        if self._scraped is not None:
+            self._scraped.open(desk.rows)
 
     def plain(self) -> dict[str, str]:
         """Return the addresses that it can be reached at, as they are typed."""
@@ -144,7 +149,20 @@ class _Ways:
         if self.door is not None:
             host = f"[{self.door.host}]" if ":" in self.door.host else self.door.host or "0.0.0.0"  # noqa: S104 - it is said
             found["listen"] = f"{host}:{self.door.port}"
+        if self._scraped is not None:
+            found["metrics"] = self._scraped.address
         return found
+
+
+def _scraped(wishes: Wishes, stack: ExitStack) -> "Scraped | None":
+    """Return the way in for Prometheus, where one is wanted."""
+    if wishes.metrics is None:
+        return None
+    from gputune.nodes.scraped import Scraped  # noqa: PLC0415 - most agents are not scraped
+
+    made = Scraped(wishes.metrics, (wishes.name,) if wishes.name else ())
+    stack.callback(made.close)
+    return made
 
 
 class _Reader:

@@ -124,9 +124,7 @@ class Desk:
         What does not go into one answer comes with the next, which is to be asked for at once: `more` says so.
         Raises Hangs where nothing was read for long.
         """
-        silent = time.monotonic() - self._beaten
-        if silent > HANGING:
-            raise Hangs(silent)
+        self._check()
         with self._lock:
             whole = since.life != self._life or not 0 < since.until <= self._until
             rows = sorted((row for row in self._rows.values() if whole or row[0] > since.until), key=itemgetter(0))
@@ -142,6 +140,18 @@ class Desk:
         encoded = msgspec.Raw(msgspec.json.encode(update))
         relay = self._machine is None
         return News(protocol=PROTOCOL, life=self._life, unix=time.time(), whole=whole, relay=relay, update=encoded)
+
+    def rows(self) -> tuple[list[Node], list[RunRow]]:
+        """Return all rows as they are. Raises Hangs where nothing was read for long."""
+        self._check()
+        with self._lock:
+            rows = [row for _, row in self._rows.values()]
+        return [row for row in rows if isinstance(row, Node)], [row for row in rows if isinstance(row, RunRow)]
+
+    def _check(self) -> None:
+        silent = time.monotonic() - self._beaten
+        if silent > HANGING:
+            raise Hangs(silent)
 
     def document(self, run: str, name: str) -> bytes:
         """Return a file of a run's folder. Raises NoSuchRun, also where the run has no such file (now)."""

@@ -24,13 +24,14 @@ def test_a_device_has_a_name_a_load_and_what_holds_it() -> None:
     board = Board()
     board.take(
         [
-            Note(-1, {"n": "device", "index": "0", "name": "H200"}),
+            Note(-1, {"n": "device", "index": "0", "name": "H200", "uuid": "GPU-1"}),
             Sample(BUSY, NS, 0.9, "0"),
             Sample(MASK, NS, 4.0, "0"),
         ]
     )
     (device,) = board.node("m8", "local").devices
     assert (device.index, device.name, device.busy, device.held) == ("0", "H200", 0.9, "power cap")
+    assert device.uuid == "GPU-1"
     board.take([Sample(BUSY, 2 * NS, 0.0, "0")])
     assert board.node("m8", "local").devices[0].held == ""  # it idles: nothing holds it back
 
