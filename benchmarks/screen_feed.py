@@ -65,6 +65,9 @@ class Simulated:
             clock=1.98e9,
         )
 
+    def look_at(self, node: str, span: int) -> None:
+        """Do nothing."""
+
     def seek(self, run: str, at: float | None) -> None:
         """Do nothing: nothing here has a past."""
 

@@ -230,6 +230,34 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: str = ""  # of the cluster, in which it runs, while it does
 
 
+class Curve(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How one figure of a machine went: `what` it is, and of `whom` (a device, a role; "" where there is one).
+
+    busy (share), memory (B), power (W), temperature (degC) by device; cpu and cpu by role (cores), host memory (B),
+    disk and net (B/s). `top` is the most that it can be, where that is known.
+    """
+
+    what: str
+    whom: str = ""
+    values: tuple[float | None, ...] = ()
+    top: float | None = None
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """How a machine went: point k of every curve covers `step` s from the Unix time `began + k * step` on.
+
+    `span` is which of those that can be asked for. `gaps` are times when nothing was read, each its beginning (Unix
+    time) and its length, s.
+    """
+
+    node: str
+    began: float = 0.0
+    step: float = 1.0
+    span: int = 0
+    curves: tuple[Curve, ...] = ()
+    gaps: tuple[tuple[float, float], ...] = ()
+
+
 class Update(msgspec.Struct, frozen=True, kw_only=True):
     """What is new since an earlier poll: rows that changed, whole, and names that are gone.
 
@@ -242,6 +270,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     gone: tuple[str, ...] = ()  # names of nodes
     runs_gone: tuple[str, ...] = ()  # ids of runs
     note: str = ""
+    past: Past | None = None  # of the machine that was looked at; no part of what goes over a wire
     more: bool = False  # there is more to be had at once: a long recording comes in pieces
 
 
@@ -256,6 +285,9 @@ class Feed(Protocol):
 
     def seek(self, run: str, at: float | None) -> None:
         """Show that run as it was `at` s after its start from the next poll on; None: as it is now."""
+
+    def look_at(self, node: str, span: int) -> None:
+        """Tell the past of that machine from the next poll on, of a span; "" tells none."""
 
     def close(self) -> None:
         """Give back what it holds. May be called while a poll is under way in another thread."""

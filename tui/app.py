@@ -1,7 +1,7 @@
 """The application: which page is shown, what keys do, and the rows that come in. It measures and changes nothing."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
@@ -15,13 +15,14 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from gputune.hygiene import clean
-from gputune.scene import Feed, RunRow, ShareRow, TaskRow, Update
+from gputune.scene import Feed, Node, RunRow, ShareRow, TaskRow, Update
 from gputune.tui.asking import Asking
-from gputune.tui.lines import Lines, Look, Page, line
+from gputune.tui.lines import Line, Lines, Look, Page, line
 from gputune.tui.pages.finding import finding_page
 from gputune.tui.pages.keys import keys_page
 from gputune.tui.pages.node import no_key, node_page
 from gputune.tui.pages.nodes import NodesPage, Shown, order_at
+from gputune.tui.pages.past import SPANS, past_lines, step_of
 from gputune.tui.pages.processes import BY, Listing, ProcessesPage, process_key
 from gputune.tui.pages.processes import order_at as process_order_at
 from gputune.tui.pages.run import run_page
@@ -83,7 +84,7 @@ class Gputune(App[None]):
         Binding("t", "turn_theme", "light or dark"),
         Binding("g", "group", "group"),
         Binding("slash", "filter", "filter"),
-        *(Binding(key, f"letter('{key}')", show=False) for key in sorted({*SORTS, *BY, "v"} - TAKEN)),
+        *(Binding(key, f"letter('{key}')", show=False) for key in sorted({*SORTS, *BY, "v", "h"} - TAKEN)),
     ]
 
     class News(Message):
@@ -118,6 +119,9 @@ class Gputune(App[None]):
         self._settled = start is not None
         self._shown = Shown()
         self._listing = Listing()
+        self._span = 0  # of a machine's past
+        self._whole = False  # all its curves, on a small screen too
+        self._looks: tuple[str, int] = ("", 0)
         self._typing = False
         self._window = False
         self._cursor: float | None = None
@@ -212,6 +216,7 @@ class Gputune(App[None]):
         if not self._sheet.is_attached or not self._sheet.size.height:
             return
         size = self._sheet.size
+        self._look_back()
         self._began = {run: at for run, at in self._began.items() if any(view.target == run for view in self._views)}
         look = Look(size.width - 1, size.height, self._plain)  # the last column is the scroll bar's
         keep = self._marks.get(self.view, "") if anew else self._sheet.key
@@ -228,7 +233,11 @@ class Gputune(App[None]):
         if view.kind == "node":
             node = self.store.nodes.get(view.target)
             key = no_key if self._send is None else task_key
-            return node_page(node, self.store.runs_of(node), look, key) if node else _gone("node", view.target)
+            return (
+                node_page(node, self.store.runs_of(node), look, key, self._curves(node, look))
+                if node
+                else _gone("node", view.target)
+            )
         if view.kind == "processes":
             node = self.store.nodes.get(view.target)
             opens = process_key if self._send is None else task_key
@@ -236,6 +245,21 @@ class Gputune(App[None]):
         if view.kind == "signal":
             return self._signal_page(look)
         return keys_page(look) if view.kind == "keys" else self._nodes_page(look)
+
+    def _curves(self, node: Node, look: Look) -> Sequence[Line]:
+        """Return how a machine went; nothing of one whose feed tells no such thing, as a recording."""
+        past = self.store.past
+        if node.link == "recorded":
+            return ()
+        known = past if past is not None and past.node == node.name and past.span == self._span else None
+        return past_lines(known, look, span=self._span, cursor=self._cursor, whole=self._whole)
+
+    def _look_back(self) -> None:
+        """Have the past of the machine told that is shown, and of no other."""
+        wanted = (self.view.target, self._span) if self.view.kind == "node" else ("", 0)
+        if wanted != self._looks:
+            self._looks = wanted
+            self._asking.look_at(*wanted)
 
     def _is_same(self, run: RunRow) -> bool:
         """Return whether it is the run that was opened: a later one may have been recorded into its folder."""
@@ -293,6 +317,7 @@ class Gputune(App[None]):
         if self.view.kind in TIMED and self._cursor is not None and self.view.target:
             self._cursor = None
             self._asking.seek(self.view.target, None)
+        self._cursor = None
 
     # ---- what keys do
 
@@ -468,6 +493,12 @@ class Gputune(App[None]):
             self._sort(SORTS[key])
         elif self.view.kind == "node" and key == "p":
             self._go(View("processes", self.view.target))
+        elif self.view.kind == "node" and key == "w":
+            self._span, self._cursor = (self._span + 1) % len(SPANS), None
+            self._draw()
+        elif self.view.kind == "node" and key == "h":
+            self._whole = not self._whole
+            self._draw()
         elif self.view.kind == "processes" and key == "v":
             self._listing = self._listing._replace(tree=not self._listing.tree)
             self._draw(anew=True)
@@ -511,6 +542,9 @@ class Gputune(App[None]):
 
     def action_time(self, by: int) -> None:
         """Look back, or forth again; past the present is the present."""
+        if self.view.kind == "node":
+            self._read_at(by)
+            return
         run = self.store.runs.get(self.view.target)
         if self.view.kind not in TIMED or run is None or not run.history.busy:
             return
@@ -524,9 +558,22 @@ class Gputune(App[None]):
             self._asking.seek(run.id, self._cursor)
         self._draw()
 
+    def _read_at(self, by: int) -> None:
+        """Read a machine's curves off at an earlier moment, or a later one."""
+        past = self.store.past
+        if past is None or not past.curves:
+            return
+        end = past.began + past.step * max(len(curve.values) for curve in past.curves)
+        at = (end if self._cursor is None else self._cursor) + by * step_of(past)
+        self._cursor = None if at >= end else max(at, end - SPANS[past.span][1])
+        self._draw()
+
     def action_now(self) -> None:
         """Look at the present."""
-        if self._cursor is not None:
+        if self._cursor is not None and self.view.kind == "node":
+            self._cursor = None
+            self._draw()
+        elif self._cursor is not None:
             self._cursor = None
             self._asking.seek(self.view.target, None)
             self._draw()

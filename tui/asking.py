@@ -25,6 +25,13 @@ class Asking(threading.Thread):
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._sought: dict[str, float | None] = {}
+        self._looks: tuple[str, int] | None = None
+
+    def look_at(self, node: str, span: int) -> None:
+        """Ask for the past of a machine, at once; the last such wish counts."""
+        with self._lock:
+            self._looks = (node, span)
+        self._news.set()
 
     def seek(self, run: str, at: float | None) -> None:
         """Ask for a moment of a run, at once; of several such wishes for one run the last one counts."""
@@ -50,6 +57,9 @@ class Asking(threading.Thread):
                 self._news.clear()
                 with self._lock:
                     sought, self._sought = self._sought, {}
+                    looks, self._looks = self._looks, None
+                if looks is not None:
+                    feed.look_at(*looks)
                 for run, at in sought.items():
                     feed.seek(run, at)
                 update = feed.poll(since)

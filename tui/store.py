@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from gputune.scene import Node, RunRow, Update
+from gputune.scene import Node, Past, RunRow, Update
 
 TRAIL = 128  # points of a node's past that are kept: two minutes, more than a line has room for
 Order: TypeAlias = Callable[[Node], float | str | None]
@@ -32,6 +32,7 @@ class Store:
         self.runs: dict[str, RunRow] = {}
         self.trails: dict[str, deque[float | None]] = {}  # busy share of a node's devices, one point an update
         self.note = ""
+        self.past: Past | None = None  # of the machine that is looked at
         self.version = 0
 
     def take(self, update: Update) -> None:
@@ -50,6 +51,7 @@ class Store:
         for name in update.runs_gone:
             self.runs.pop(name, None)
         self.note = update.note
+        self.past = update.past
         self.version += 1
 
     def runs_of(self, node: Node) -> list[RunRow]:

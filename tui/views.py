@@ -26,7 +26,12 @@ def keys_of(kind: str, *, deep: bool = False, plain: bool = False) -> Sequence[K
     time: Key = ("←→" if not plain else "<->", "time", "time(-1)")
     own: dict[str, tuple[Key, ...]] = {
         "nodes": (("/", "filter", "filter"), ("g", "group", "group"), ("nbmpwsfl", "sort", "keys")),
-        "node": (("p", "processes", "letter('p')"),),
+        "node": (
+            ("p", "processes", "letter('p')"),
+            ("w", "longer", "letter('w')"),
+            ("h", "curves", "letter('h')"),
+            time,
+        ),
         "processes": (("/", "filter", "filter"), ("v", "tree", "letter('v')"), ("iudbxcmarn", "sort", "keys")),
         "run": (time, ("w", "window", "letter('w')")),
         "share": (time,),

@@ -3,18 +3,25 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gputune.errors import GputuneError
 from gputune.feeds.machine import Machine, Take
 from gputune.feeds.one_run import OneRun
+from gputune.feeds.past import Curves
 from gputune.feeds.present import wait_and_rate
 from gputune.feeds.tasks import Kin
 from gputune.feeds.whereabouts import live_runs
 from gputune.recording.about import NotARun
-from gputune.scene import Node, RunRow, Update
+from gputune.sample import Reading
+from gputune.scene import Node, Past, RunRow, Update, harmless
 
+if TYPE_CHECKING:
+    from gputune.nodes.pasts import KeptPast  # it imports pyarrow
+
+CLOCKS = time.time_ns() - time.monotonic_ns()
 LOOK = 2.0  # s between looks for runs that have begun
 MOST_ENDED = 16  # runs that have ended and are still shown
 
@@ -33,7 +40,11 @@ class LocalFeed:
         beside: Take | None = None,
         follows: bool = True,
     ) -> None:
-        self._machine = Machine(name, beside)
+        self._curves = Curves()
+        self._beside = beside
+        self._machine = Machine(name, self._taken)
+        self._looks: tuple[str, int] = ("", 0)
+        self._kept: KeptPast | None = None  # by an agent of this machine
         self._find = find
         self._follows = follows
         self._due = 0.0
@@ -65,6 +76,7 @@ class LocalFeed:
             nodes=(replace(node, seen=time.time()),),
             runs=tuple(row for at, row in self._told.values() if at > since),
             runs_gone=gone,
+            past=harmless(self._past()),
             more=first or any(run.behind for run in self._runs.values()),
         )
 
@@ -73,6 +85,31 @@ class LocalFeed:
         for each in self._runs.values():
             if each.id == run:
                 each.seek(at)
+
+    def look_at(self, node: str, span: int) -> None:
+        """Tell how this machine went: as its agent has kept it, where one serves, else since this feed was made."""
+        if node and not self._looks[0] and self._follows:
+            self._kept = _kept()
+        self._looks = (node, span)
+
+    def _past(self) -> Past | None:
+        node, span = self._looks
+        if not node:
+            return None
+        if self._kept is not None:
+            from gputune.wire.client import Failed  # noqa: PLC0415 - pyarrow is not loaded before the screen is there
+
+            try:
+                self._kept.read()
+            except Failed:  # it has ended: what was read here remains
+                self._kept = None
+        return (self._curves if self._kept is None else self._kept).past(node, span)
+
+    def _taken(self, readings: list[Reading]) -> None:
+        if self._follows:  # an agent's recording tells it whoever asks
+            self._curves.take(readings, CLOCKS)
+        if self._beside is not None:
+            self._beside(readings)
 
     def close(self) -> None:
         """Give everything back."""
@@ -90,7 +127,7 @@ class LocalFeed:
             if folder in self._refused or (known is not None and not known.gone):  # else another run has its place now
                 continue
             try:
-                self._runs[folder] = OneRun(folder, self._machine.name, follows=self._follows)
+                self._runs[folder] = self._named(OneRun(folder, self._machine.name, follows=self._follows))
             except NotARun:  # not written yet: `run.json` is its first file
                 continue
             except GputuneError:  # of a newer gputune
@@ -99,6 +136,16 @@ class LocalFeed:
         for folder in ended[:-MOST_ENDED]:
             self._runs.pop(folder).close()
             self._refused.add(folder)
+
+    def _named(self, run: OneRun) -> OneRun:
+        """Return the run with an id that no other has: folders of one name are told apart by those that they are in."""
+        taken = {each.id for each in self._runs.values() if each.folder != run.folder}
+        for parent in run.folder.resolve().parents:
+            if run.id not in taken:
+                break
+            name = run.id.removeprefix(f"{run.node}/")
+            run.id = f"{run.node}/{parent.name}/{name}"
+        return run
 
     def _jobs(self, rows: Sequence[RunRow]) -> str:
         """Return the jobs of the live runs: most machines have one."""
@@ -112,6 +159,23 @@ def _in_job(run: OneRun) -> RunRow:
     """Return a run's row, with its job while it is live."""
     row = run.look()
     return replace(row, job=run.job) if row.state == "live" else row
+
+
+def _kept() -> "KeptPast | None":
+    """Return what an agent of this user keeps of this machine, None where none serves."""
+    from gputune.nodes import places  # noqa: PLC0415 - as above
+
+    socket = places.socket()
+    if not socket.exists():
+        return None
+    from gputune.recording import lean  # noqa: PLC0415 - as above
+
+    lean()
+    from gputune.nodes.pasts import KeptPast  # noqa: PLC0415 - as above
+    from gputune.wire.address import Address  # noqa: PLC0415 - as above
+    from gputune.wire.client import Far  # noqa: PLC0415 - as above
+
+    return KeptPast(Far(Address(places.host(), path=str(socket)), None))
 
 
 def _about_runs(node: Node, rows: Sequence[RunRow]) -> Node:

@@ -10,9 +10,10 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from gputune.feeds.board import PROBES, Board
+from gputune.feeds.past import by_role
 from gputune.feeds.tasks import Kin, OnDevice, Tasks
 from gputune.nvml_process import Person, Subscription, subscribe
-from gputune.sample import Reading, Target
+from gputune.sample import Reading, Target, now
 from gputune.scene import DeviceRow, Node, TaskRow
 from gputune.ticker import Ticker
 
@@ -36,6 +37,7 @@ class Machine:
         self._ticker = Ticker(target, hz=HZ, sink=self._take, probes=PROBES)
         self._subscription: Subscription | None = None
         self._on: dict[int, OnDevice] = {}
+        self._told: Sequence[TaskRow] = ()
 
     def look(self, kin: list[Kin]) -> Node:
         """Return the machine as it is now, `kin` being the processes of its runs."""
@@ -44,6 +46,9 @@ class Machine:
         unavailable = {**self._ticker.unavailable, **self._ticker.failed}
         node = self._board.node(self.name, "local", unavailable)
         tasks = self._tasks.look(kin, self._on)
+        if tasks is not self._told:  # they were looked at anew
+            self._told = tasks
+            self._take(by_role(tasks, now()))
         return replace(node, tasks=tasks, devices=tuple(_owned(device, tasks) for device in node.devices))
 
     def _take(self, readings: list[Reading]) -> None:

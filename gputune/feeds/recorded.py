@@ -43,6 +43,9 @@ class RecordedFeed:
         if run == self._run.id:
             self._run.seek(at)
 
+    def look_at(self, node: str, span: int) -> None:
+        """Do nothing: of a recording its run's own curves are shown."""
+
     def close(self) -> None:
         """Let go of the folder."""
         self._run.close()

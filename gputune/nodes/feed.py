@@ -15,7 +15,7 @@ from pathlib import Path
 from gputune.errors import GputuneError
 from gputune.nodes.naming import Names
 from gputune.nodes.round import BEAT, Round
-from gputune.scene import Node, RunRow, Update
+from gputune.scene import Node, Past, RunRow, Update, harmless
 from gputune.wire.address import Address, hostfile
 from gputune.wire.credentials import Credentials
 
@@ -51,6 +51,7 @@ class NodesFeed:
         self._queue = _Queue()
         self._doubtful = _Queue()
         self._names = Names()
+        self._looks: tuple[str, int] = ("", 0)
         self._add(addresses)
         self._threads = [
             threading.Thread(target=self._work, args=(queue,), name="gputune-nodes", daemon=True)
@@ -82,6 +83,7 @@ class NodesFeed:
                 runs=tuple(row for row in rows_ if isinstance(row, RunRow)),
                 gone=tuple(name for kind, name in gone if kind == "node"),
                 runs_gone=tuple(name for kind, name in gone if kind == "run"),
+                past=harmless(self._past()),
             )
 
     def settle(self) -> None:
@@ -92,6 +94,16 @@ class NodesFeed:
 
     def seek(self, run: str, at: float | None) -> None:
         """Do nothing: rows of other nodes are of the present."""
+
+    def look_at(self, node: str, span: int) -> None:
+        """Have the agent of that node asked for what it has kept of it."""
+        self._looks = (node, span)
+        for each in self.rounds:
+            each.looked_at = bool(node) and each.name == node
+
+    def _past(self) -> Past | None:
+        node, span = self._looks
+        return next((each.past(span) for each in self.rounds if each.looked_at), None) if node else None
 
     def close(self) -> None:
         """Ask nobody any more. A thread that waits for an answer ends when it has come, or will not come."""

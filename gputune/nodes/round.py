@@ -12,8 +12,9 @@ from gputune.feeds.present import wait_and_rate
 from gputune.hygiene import clean
 from gputune.nodes.keeping import Reader
 from gputune.nodes.naming import Names
+from gputune.nodes.pasts import KeptPast
 from gputune.nodes.trace import METRICS, Trace
-from gputune.scene import DeviceRow, LinkState, Node, RunRow, TaskRow, Update, harmless
+from gputune.scene import DeviceRow, LinkState, Node, Past, RunRow, TaskRow, Update, harmless
 from gputune.wire.address import Address
 from gputune.wire.client import Failed, Far
 from gputune.wire.credentials import Credentials
@@ -51,6 +52,8 @@ class Round:
         self._far = Far(address, credentials)
         self._beat = beat
         self._followed: dict[str, _Followed] = {}  # by the id that a run has here
+        self.looked_at = False  # its machine's past is wanted
+        self._kept: KeptPast | None = None
         self._since = Since()
         self._pause = SOON
         self._heard = 0.0  # s of time.monotonic(); 0: never
@@ -71,6 +74,7 @@ class Round:
         try:
             self._take(self._far.news(self._since))
             self._follow()
+            self._look_back()
         except Failed as failed:
             self._failed(failed.state, failed.why)
         except Exception as error:  # noqa: BLE001 - whatever it has sent, the other nodes stay on the screen
@@ -81,6 +85,17 @@ class Round:
             self._heard, self._seen = time.monotonic(), time.time()
             self.clock = (self._far.offset, self._far.uncertain)
             self.due = max(began + (PIECE if self._more else self._beat), time.monotonic())
+
+    def _look_back(self) -> None:
+        """Read on in what the agent keeps of its machine, while somebody looks at it. Raises Failed."""
+        if not self.looked_at or self._relay:
+            return
+        self._kept = self._kept or KeptPast(self._far)
+        self._kept.read()
+
+    def past(self, span: int) -> Past | None:
+        """Return how its machine went, as far as that was read; None of a relay, and where nothing was."""
+        return self._kept.past(self.name, span) if self._kept is not None else None
 
     def rows(self) -> list[Node]:
         """Return its nodes as they are to be shown now."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gputune.nodes.feed import NodesFeed
 from gputune.nodes.keeping import Reader
 from gputune.recording import readings
 from gputune.sample import Sample
@@ -223,3 +224,26 @@ def test_an_agent_whose_reader_hangs_is_not_up_and_ends_when_it_is_told_to(
         process.terminate()
         assert process.wait(30) == 128 + signal.SIGTERM
         assert not (tmp_path / "s").exists()
+
+
+def test_a_screen_is_told_how_its_machine_went_also_before_the_screen_was_there(
+    agents: Callable[..., Any], eventually: Wait
+) -> None:
+    agent = agents("m8")
+    view = NodesFeed([agent.address], None, beat=0.1)
+
+    def known(what: str) -> int:
+        past = view.poll(0).past
+        curves = past.curves if past is not None else ()
+        return max((sum(v is not None for v in curve.values) for curve in curves if curve.what == what), default=0)
+
+    try:
+        eventually(lambda: view.rounds[0].link == "up")
+        assert view.poll(0).past is None  # nobody has asked
+        view.look_at("m8", 0)
+        eventually(lambda: known("cpu") >= 2)
+        assert known("host memory") >= 2
+        view.look_at("", 0)
+        assert view.poll(0).past is None
+    finally:
+        view.close()

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from gputune.errors import GputuneError
-from gputune.scene import ShareRow, TaskRow, Update
+from gputune.scene import Curve, Past, ShareRow, TaskRow, Update
 from gputune.tui.app import Gputune, View
 from gputune.tui.pages.signals import task_key
 from gputune.tui.sheet import Sheet
@@ -28,10 +28,14 @@ class Told:
     def __init__(self, *updates: Update) -> None:
         self.updates = list(updates)
         self.sought: list[tuple[str, float | None]] = []
+        self.looks: list[tuple[str, int]] = []
         self.closed = threading.Event()
 
     def poll(self, since: int) -> Update:
         return self.updates.pop(0) if self.updates else Update(until=since)
+
+    def look_at(self, node: str, span: int) -> None:
+        self.looks.append((node, span))
 
     def seek(self, run: str, at: float | None) -> None:
         self.sought.append((run, at))
@@ -555,3 +559,29 @@ def test_from_a_node_one_key_leads_to_its_processes_and_another_to_their_run(nod
         assert app.view == View("run", "m8/run")
 
     play(app, act, size=(80, 24))
+
+
+def test_on_a_machine_one_looks_back_over_all_its_curves(node: Make) -> None:
+    curve = Curve(what="busy", whom="0", values=tuple(k / 299 for k in range(299)))
+    past = Past(node="m8", began=1_800_000_000.0, step=1.0, span=0, curves=(curve,))
+    feed = Told(Update(until=1, nodes=(node("m8", runs=()),), past=past))
+    feed.updates += [Update(until=k, past=past) for k in range(2, 500)]
+    app = Gputune(lambda: feed)
+
+    def row() -> str:
+        return next((each for each in lines(app) if " 0 busy" in each), "")
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "100%" in row().partition("┤")[2])
+        await until(pilot, lambda: feed.looks == [("m8", 0)])
+        await pilot.press("shift+left", "shift+left", "shift+left")
+        assert " 50%" in row().partition("┤")[2] or " 49%" in row().partition("┤")[2]
+        await pilot.press("0")
+        assert "│" not in row()
+        await pilot.press("w")
+        assert any("the last 2 hours" in each for each in lines(app))
+        await until(pilot, lambda: feed.looks[-1] == ("m8", 1))
+        await pilot.press("p")
+        await until(pilot, lambda: feed.looks[-1] == ("", 0))
+
+    play(app, act, size=(100, 30))

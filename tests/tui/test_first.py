@@ -24,6 +24,9 @@ class Silent:
     def poll(self, since: int) -> Update:
         raise AssertionError("it was asked")
 
+    def look_at(self, node: str, span: int) -> None:
+        pass
+
     def seek(self, run: str, at: float | None) -> None:
         pass
 

@@ -37,6 +37,9 @@ class Told:
     def poll(self, since: int) -> Update:
         return Update(until=since) if since else self._update
 
+    def look_at(self, node: str, span: int) -> None:
+        pass
+
     def seek(self, run: str, at: float | None) -> None:
         raise AssertionError("nobody looks back")
 

@@ -11,6 +11,7 @@ from gputune.tui.lines import Line, Look, beside, fit, line, titled
 TWO = 64  # columns from which on two plots stand side by side
 LOWEST, HIGHEST = 3, 9  # lines of a plot
 GAPS = 3  # that are named
+TICKS, TICK = 4, 12  # stretches of the axis at the most, and cells of one at the least
 
 
 class Series(NamedTuple):
@@ -51,10 +52,18 @@ def history_lines(history: History, look: Look, length: float, cursor: float | N
         row = blocks[first : first + across]
         lines += beside(row[0], row[1], width + 1) if len(row) > 1 else row[0]
     end = history.began + count * history.step
-    last = words.clock(min(end, length) if length else end)
-    first_moment = words.clock(history.began)
-    axis = line((f" {first_moment}{last.rjust(width - len(first_moment))}", "dim"))
-    return [*lines, axis, *_gaps(history, look)]
+    axis = [_axis(history.began, min(end, length) if length else end, frame)]
+    lines += beside(axis, axis, width + 1) if across == 2 and len(blocks) > 1 else axis
+    return [*lines, *_gaps(history, look)]
+
+
+def _axis(began: float, end: float, frame: Frame) -> Line:
+    """Return the axis of time, s since the run's start: both ends, and quarters where there is room."""
+    mark, ticks, text = "'" if frame.plain else "╵", max(1, min(TICKS, frame.width // TICK)), ""
+    for tick in range(ticks):
+        text = f"{text:<{frame.width * tick // ticks}}{mark}{words.clock(began + (end - began) * tick / ticks)}"
+    last = words.clock(end) + mark
+    return line((f" {text:<{max(0, frame.width - len(last))}}{last}", "dim"))
 
 
 def _gaps(history: History, look: Look) -> list[Line]:
@@ -81,7 +90,7 @@ def _plot(series: Series, frame: Frame) -> list[Line]:
     values, width = series.values, frame.width
     place = _latest(values) if frame.at is None else frame.at
     value = values[place] if place is not None and place < len(values) else None
-    note = f"{series.told(value)} of {series.told(series.top)}"
+    note = f"{series.told(value)} · top {series.told(series.top)}"
     lines = [line((f" {fit(series.name, max(1, width - len(note)))}", "label"), (note, "value"))]
     column = None if frame.at is None else min(width - 1, (2 * frame.at + 1) * width // (2 * max(1, len(values))))
     for row in plot(values, width, frame.height, top=series.top, plain=frame.plain):

@@ -17,6 +17,9 @@ KEYS = (
     ("/", "only nodes with these words in name, rack, job, device, finding or link"),
     ("node", ""),
     ("p", "its processes"),
+    ("left, right", "read its curves off at an earlier moment; with Shift ten times as far; 0 the present"),
+    ("w", "the last five minutes, two hours, day"),
+    ("h", "all curves, also on a small screen"),
     ("processes", ""),
     (
         "i u d b x c m a r n",

@@ -29,13 +29,15 @@ def no_key(_node: Node, _task: TaskRow) -> str:
     return ""
 
 
-def node_page(node: Node, runs: Sequence[RunRow], look: Look, key: KeyOf = no_key) -> Lines:
-    """Return the page of a node. `key`: what Enter opens on the line of a process."""
+def node_page(
+    node: Node, runs: Sequence[RunRow], look: Look, key: KeyOf = no_key, curves: Sequence[Line] = ()
+) -> Lines:
+    """Return the page of a node. `key`: what Enter opens on the line of a process; `curves`: how the machine went."""
     width = look.width
     lines: list[Line] = []
     if node.link not in FINE:
         lines += [*paragraph(f"{node.link}: {node.why or 'no answer'}", width, "bad"), EMPTY]
-    lines += [*devices(node, look), EMPTY, *host(node, look), EMPTY]
+    lines += [*devices(node, look), EMPTY, *([*curves, EMPTY] if curves else []), *host(node, look), EMPTY]
     if runs:
         lines += [*run_lines(node, runs, look), EMPTY]
     lines += short_list(node, look, key, TASKS, SIGNALS if key is not no_key else ALL)
@@ -197,7 +199,8 @@ def run_line(node: Node | None, run: RunRow, look: Look, name: int = 14) -> Line
         said = f"{words.ending(run.exit_code)}: {error.what}" if error is not None else words.ending(run.exit_code)
         spans.append((fit(said, room), "bad"))
     elif best is not None:
-        spans.append((fit(f"{words.times(best.speedup.likely)} {best.id}", room), "warn"))
+        gain = f"{words.times(best.speedup.likely)} " if best.speedup.likely > 1 else ""
+        spans.append((fit(f"{gain}{best.id}", room), "warn"))
     elif run.verdict is not None and run.verdict.abstained:
         spans.append((fit(run.verdict.abstained, room), "dim"))
     elif run.verdict is not None:
