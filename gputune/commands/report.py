@@ -1,13 +1,10 @@
-r"""Show the verdict on a recorded run again, also while it still goes on.
+"""Show the verdict on a recorded run again, also while it still goes on.
 
 Also on a proof, a sweep, or several processes on one card. Of a run that has ended, the verdict that was kept with it
 is shown at once, if this version of gputune has given it. What was recorded is judged anew with `--again`, and where
 there is no such verdict; a long run takes its time then.
 
-\b
-Examples:
-  gputune report gputune-runs/20261121-100106-train
-  gputune report gputune-runs/20261121-100106-train --html report.html
+Example: gputune report gputune-runs/20261121-100106-train --html report.html
 """
 
 import os

@@ -4,28 +4,29 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import TypeAlias
 
-from gputune.figures import duration
+from gputune.figures import duration, size
 from gputune.sample import Json
 from gputune.units import NS
 
 Row: TypeAlias = tuple[str, str]
-JOBS = {"SLURM_JOB_ID": "Slurm job", "PBS_JOBID": "PBS job", "LSB_JOBID": "LSF job", "TORCHELASTIC_RUN_ID": "torchrun"}
+SYSTEMS = {"slurm": "Slurm", "pbs": "PBS", "lsf": "LSF", "kubernetes": "Kubernetes"}
 
 
 def rows(story: Mapping[str, Json]) -> list[Row]:
     """Return what run.json tells of a run."""
-    process = _first_note(story, "process")
     told = [
         ("started", started(story)),
         ("host", _text(story.get("host"))),
-        ("folder", _text(story.get("cwd"))),
+        ("CPUs", _cpus(_part(story, "cpus"))),
+        ("memory", size(memory) if isinstance(memory := story.get("memory"), int | float) else ""),
         *_devices(story),
-        ("Python", _text(process.get("python"))),
-        ("torch", _torch(process)),
-        *_job(story),
+        ("folder", _text(story.get("cwd"))),
+        ("commit", _commit(_part(story, "commit"))),
+        ("job", _job(_part(story, "job"))),
+        *_versions({**_first_note(story, "process"), **_part(story, "training")}),
         ("gputune", _text(story.get("gputune"))),
         ("readings", f"{story['hz']:g} a second" if isinstance(story.get("hz"), int | float) else ""),
-        *_environment(story),
+        ("environment", " ".join(f"{name}={value}" for name, value in sorted(_part(story, "environment").items()))),
     ]
     return [row for row in told if row[1]]
 
@@ -62,31 +63,48 @@ def _first_note(story: Mapping[str, Json], kind: str) -> Mapping[str, Json]:
     return next(notes_of(story, kind), {})
 
 
+def _part(story: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    """Return a field that is an object, an empty one where it is none."""
+    found = story.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _cpus(cpus: Mapping[str, Json]) -> str:
+    allowed, online = cpus.get("allowed"), cpus.get("online")
+    if not isinstance(allowed, int | float):
+        return ""
+    return f"{allowed:g} of {online:g}" if isinstance(online, int | float) and online != allowed else f"{allowed:g}"
+
+
+def _commit(commit: Mapping[str, Json]) -> str:
+    """Return which commit the code is of, and whether it is as that commit has it."""
+    found, branch = _text(commit.get("id")), _text(commit.get("branch"))
+    if not found:
+        return ""
+    dirty = commit.get("dirty")
+    state = "" if not isinstance(dirty, bool) else ", with changes" if dirty else ", without changes"
+    return f"{found[:12]}{f' ({branch})' if branch else ''}{state}"
+
+
+def _job(job: Mapping[str, Json]) -> str:
+    system = _text(job.get("system"))
+    return f"{SYSTEMS.get(system, system)} {_text(job.get('id'))}".strip()
+
+
 def _devices(story: Mapping[str, Json]) -> Iterator[Row]:
     names = [_text(note.get("name")) for note in notes_of(story, "device")]
     for name in dict.fromkeys(names):
         yield "device", f"{names.count(name)} × {name}" if names.count(name) > 1 else name
     cuda = _first_note(story, "driver").get("cuda")
-    if isinstance(cuda, int):
-        yield "driver", f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"
+    api = f"CUDA {cuda // 1000}.{cuda % 1000 // 10}" if isinstance(cuda, int) else ""
+    yield "driver", ", ".join(filter(None, [_text(story.get("driver")), api]))
 
 
-def _torch(process: Mapping[str, Json]) -> str:
-    torch, cuda = _text(process.get("torch")), _text(process.get("cuda"))
-    return f"{torch}, built for CUDA {cuda}" if torch and cuda else torch
-
-
-def _job(story: Mapping[str, Json]) -> Iterator[Row]:
-    environment = story.get("environment")
-    for name, what in JOBS.items():
-        if isinstance(environment, dict) and environment.get(name):
-            yield what, _text(environment[name])
-
-
-def _environment(story: Mapping[str, Json]) -> Iterator[Row]:
-    environment = story.get("environment")
-    if isinstance(environment, dict) and environment:
-        yield "environment", " ".join(f"{name}={value}" for name, value in sorted(environment.items()))
+def _versions(process: Mapping[str, Json]) -> Iterator[Row]:
+    cuda = _text(process.get("cuda"))
+    for name in ("Python", "torch", "TensorFlow"):
+        version = _text(process.get(name.lower()))
+        yield name, f"{version}, built for CUDA {cuda}" if version and cuda and name == "torch" else version
 
 
 def _text(value: Json) -> str:

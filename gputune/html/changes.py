@@ -9,6 +9,7 @@ from gputune import opening
 from gputune.document import FindingRow
 from gputune.errors import GputuneError
 from gputune.finding import TOGETHER, WITHOUT_EDIT
+from gputune.hygiene import mask
 from gputune.sample import Json
 from gputune.sweep import patch
 from gputune.units import NS
@@ -39,7 +40,7 @@ def of(finding: FindingRow, folder: Path, story: Mapping[str, Json]) -> Change:
             dict(settings),
             no_workers=settings.get("num_workers") == 0,
         )
-        return Change(tuple(made.diff.splitlines()))
+        return Change(mask(made.diff.splitlines()))  # what stands beside the call may be a login
     except FileNotFoundError:
         return Change(why="the script is not on this machine")
     except (GputuneError, OSError, ValueError) as error:

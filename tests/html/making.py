@@ -177,8 +177,8 @@ KINDS: dict[str, Verdict] = {
     "device": verdict(
         finding(id="device-throttled", change={}, risk="", effect="identical"),
         device_ledger=[
-            DeviceLedgerRow(part="forward", seconds=9.0, share=0.32),
-            DeviceLedgerRow(part="idle", seconds=19.0, share=0.68),
+            DeviceLedgerRow(part="compute", seconds=9.0, share=0.32),
+            DeviceLedgerRow(part="starved", seconds=19.0, share=0.68),
         ],
         unavailable=[
             UnavailableRow(probe="nvml", why="some", fields=[LackingRow(field="power", what="power", why="denied")])

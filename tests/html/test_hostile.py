@@ -33,7 +33,7 @@ PIECES = (
 KEPT = frozenset(
     {"severity", "effect", "span", "fields", "mode", "state", "by", "of", "reason", "schema_version"}
 )  # of a fixed list of words
-FIELDS_OF_RUN = ("host", "cwd", "gputune")
+FIELDS_OF_RUN = ("host", "cwd", "gputune", "driver")
 
 
 def hostile() -> list[str]:
@@ -76,6 +76,8 @@ def pages(recording: Path, texts: list[str]) -> Iterator[tuple[str, str]]:
         told = {name: value for name, value in story.items() if name not in {"processes", "machine"}}
         told |= dict.fromkeys(FIELDS_OF_RUN, encodable)
         told["environment"] = {encodable: encodable, "SLURM_JOB_ID": encodable}
+        told |= {"commit": {"id": encodable, "branch": encodable}, "job": {"system": encodable, "id": encodable}}
+        told |= {"training": {"python": encodable, "torch": encodable}}
         process = {"n": "process", "python": encodable, "torch": encodable, "cuda": encodable}
         device = {"n": "device", "name": encodable, "uuid": encodable}
         told |= {"processes": [{"notes": [process]}], "machine": [device]}

@@ -13,7 +13,7 @@ import pytest
 
 from gputune.advised import documentation
 from gputune.document import SpeedupRow
-from gputune.html import ledgers
+from gputune.html import about, ledgers
 from gputune.html.kinds import page
 from gputune.launch.job import MARK
 from gputune.proving import proof
@@ -232,3 +232,38 @@ def test_however_much_there_is_the_page_stays_below_two_megabytes(tmp_path: Path
     assert "and 1968 more" in text
     assert text.count('"name":"gpu.busy[') == 8
     assert '"more":8' in text
+
+
+def test_where_and_with_what_it_ran_is_told_as_far_as_it_is_known() -> None:
+    assert about.rows({}) == []
+    story = {
+        "host": "node1", "cpus": {"online": 64, "allowed": 7.5}, "memory": 512e9, "driver": "570.1", "cwd": "/p",
+        "machine": [{"n": "driver", "cuda": 12080}, *[{"n": "device", "name": "H200"}] * 8],
+        "commit": {"id": "0123456789abcdef" * 2, "branch": "main", "dirty": True},
+        "job": {"system": "slurm", "id": "77"},
+        "training": {"python": "3.12", "torch": "2.7", "cuda": "12.6"}, "environment": {"B": "2", "A": "1"}, "hz": 10.0,
+    }  # fmt: skip
+    assert dict(about.rows(story)) == {
+        "host": "node1", "CPUs": "7.5 of 64", "memory": "512 GB", "device": "8 × H200", "driver": "570.1, CUDA 12.8",
+        "folder": "/p", "commit": "0123456789ab (main), with changes", "job": "Slurm 77", "Python": "3.12",
+        "torch": "2.7, built for CUDA 12.6", "environment": "A=1 B=2", "readings": "10 a second",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [None, 1, "x", [], {"a": []}, [{}], True])
+def test_a_strange_run_json_costs_its_rows_only(value: object) -> None:
+    names = (
+        "host",
+        "cpus",
+        "memory",
+        "driver",
+        "commit",
+        "job",
+        "training",
+        "environment",
+        "hz",
+        "machine",
+        "processes",
+    )
+    for name in (*names, "started", "unix_minus_monotonic_ns", "cwd", "gputune"):
+        assert isinstance(about.rows({name: value}), list)

@@ -85,6 +85,11 @@
     return found;
   };
 
+  const called = (lines, index) => { // of several devices the first one is called in full
+    const metric = (line) => line.name.split("[")[0], name = lines[index].name;
+    return index && lines.every((line) => metric(line) === metric(lines[0])) ? name.slice(metric(lines[0]).length) || name : name;
+  };
+
   const figure = (about) => {
     const made = element("figure"), caption = element("figcaption"), legend = element("span");
     made.className = "plot";
@@ -92,7 +97,7 @@
     const values = about.lines.map((line, index) => {
       const entry = element("span"), key = element("i"), value = element("b");
       key.style.background = lineColour(line, index);
-      entry.append(key, element("span", line.name + " "), value);
+      entry.append(key, element("span", called(about.lines, index) + " "), value);
       legend.append(entry);
       return value;
     });
@@ -125,7 +130,7 @@
     };
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const options = {
-      width: made.clientWidth, height: 132, pxAlign: 0, padding: [6, 8, 0, 0], series, bands: between, legend: { show: false },
+      width: made.clientWidth, height: 132, pxAlign: 0, padding: [6, 22, 0, 0], series, bands: between, legend: { show: false },
       scales: {
         x: { time: false, range: (plot, min, max) => min === null ? [first, last] : [min, max] },
         y: { range: (plot, min, max) => [Math.min(0, min || 0), about.most || (max > 0 ? max * 1.08 : 1)] },
