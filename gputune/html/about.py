@@ -88,7 +88,7 @@ def _commit(commit: Mapping[str, Json]) -> str:
 
 def _job(job: Mapping[str, Json]) -> str:
     system = _text(job.get("system"))
-    return f"{SYSTEMS.get(system, system)} {_text(job.get('id'))}".strip()
+    return " ".join(filter(None, [SYSTEMS.get(system, system), _text(job.get("id"))]))
 
 
 def _devices(story: Mapping[str, Json]) -> Iterator[Row]:
