@@ -18,7 +18,7 @@ LONGEST = 60  # characters of a value
 
 
 class SettingRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting that differs: of a training loader, counted from 1 by its batches, or words of the command."""
+    """One setting: of a training loader, counted from 1 by its batches; or the words that the other command has not."""
 
     what: str
     a: str
@@ -47,13 +47,13 @@ class CauseRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings(a: Side, b: Side) -> list[SettingRow]:
-    """Return what is set in another way: words of the command first, then loaders, most batches first."""
+    """Return how both are set: words of the command that differ first, then loaders, most batches first."""
     rows = [("command", *_words(a, b))]
     for number in range(max(len(_loaders(each)) for each in (*a.subjects, *b.subjects))):
         for name in NAMED:
             first, second = (_joined(_setting(each, number, name) for each in side.subjects) for side in (a, b))
             rows.append((f"loader {number + 1} {name}", first, second))
-    return [SettingRow(what=what, a=first, b=second) for what, first, second in rows if first != second]
+    return [SettingRow(what=what, a=first, b=second) for what, first, second in rows]
 
 
 def _loaders(one: Subject) -> list[LoaderRow]:

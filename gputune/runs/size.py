@@ -17,13 +17,15 @@ class Taken:
     bytes: int = 0
     changed: float = 0.0
     foreign: int = 0
+    device: int | None = None
 
     def add(self, about: os.stat_result, name: str = "") -> None:
         """Count one file or folder. A label and the folder that it comes into say nothing of the run's age."""
         self.bytes += about.st_blocks * BLOCK
         if not stat.S_ISDIR(about.st_mode) and name != LABEL:
             self.changed = max(self.changed, about.st_mtime)
-        self.foreign += about.st_uid != os.geteuid()
+        self.device = about.st_dev if self.device is None else self.device
+        self.foreign += about.st_uid != os.geteuid() or about.st_dev != self.device  # a disk that is mounted in it
 
 
 def taken(folder: Path) -> Taken:

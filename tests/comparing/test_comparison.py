@@ -84,7 +84,7 @@ def test_settings_ledger_and_findings_stand_side_by_side(run: Make, tmp_path: Pa
     run("b/0", 200.0, at=1, **changed)
     run("b/1", 201.0, at=3, **changed)
     found = compare(side(str(tmp_path / "a")), side(str(tmp_path / "b")))
-    assert [(row.what, row.a, row.b) for row in found.settings] == [
+    assert [(row.what, row.a, row.b) for row in found.settings if row.a != row.b] == [
         ("command", "-", "--workers 4"),
         ("loader 1 num_workers", "0", "4"),
         ("loader 1 prefetch_factor", "-", "2"),
@@ -94,6 +94,8 @@ def test_settings_ledger_and_findings_stand_side_by_side(run: Make, tmp_path: Pa
         "loader.wait": -0.5,
         "sync": 0.1,
     }
+    assert ("loader 1 batch_size", "16", "16") in [(row.what, row.a, row.b) for row in found.settings]
+    assert "batch_size" not in words(found)
     (cause,) = found.findings
     assert (cause.id, cause.a_runs, cause.b_runs, cause.a_gain, cause.b_gain) == ("few-workers", 2, 0, 2.1, None)
     text = words(found)
