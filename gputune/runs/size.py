@@ -22,10 +22,12 @@ class Taken:
     def add(self, about: os.stat_result, name: str = "") -> None:
         """Count one file or folder. A label and the folder that it comes into say nothing of the run's age."""
         self.bytes += about.st_blocks * BLOCK
-        if not stat.S_ISDIR(about.st_mode) and name != LABEL:
+        self.foreign += about.st_uid != os.geteuid()
+        if stat.S_ISDIR(about.st_mode):  # of a file, file systems that lie over others tell the one that it is on
+            self.device = about.st_dev if self.device is None else self.device
+            self.foreign += about.st_dev != self.device  # a disk that is mounted in it
+        elif name != LABEL:
             self.changed = max(self.changed, about.st_mtime)
-        self.device = about.st_dev if self.device is None else self.device
-        self.foreign += about.st_uid != os.geteuid() or about.st_dev != self.device  # a disk that is mounted in it
 
 
 def taken(folder: Path) -> Taken:
