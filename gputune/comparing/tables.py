@@ -6,6 +6,7 @@ from statistics import fmean, variance
 
 import msgspec
 
+from gputune.comparing.facts import code
 from gputune.comparing.interval import FLOOR
 from gputune.comparing.sides import Side
 from gputune.comparing.student import half_width
@@ -48,12 +49,18 @@ class CauseRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def settings(a: Side, b: Side) -> list[SettingRow]:
     """Return how both are set: words of the command that differ first, then loaders, most batches first."""
-    rows = [("command", *_words(a, b))]
+    rows = [("command", *_words(a, b)), *_commits(a, b)]
     for number in range(max(len(_loaders(each)) for each in (*a.subjects, *b.subjects))):
         for name in NAMED:
             first, second = (_joined(_setting(each, number, name) for each in side.subjects) for side in (a, b))
             rows.append((f"loader {number + 1} {name}", first, second))
     return [SettingRow(what=what, a=first, b=second) for what, first, second in rows]
+
+
+def _commits(a: Side, b: Side) -> list[tuple[str, str, str]]:
+    """Return the commits of both sides, where both tell any."""
+    first, second = (_joined(filter(None, map(code, side.subjects))) for side in (a, b))
+    return [("commit", first, second)] if first and second else []
 
 
 def _loaders(one: Subject) -> list[LoaderRow]:

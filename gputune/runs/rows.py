@@ -78,7 +78,13 @@ def row(folder: Path, live: Iterable[Path] = ()) -> Row:
     except GputuneError as error:
         return replace(blank, why=clean(str(error.args[0])))
     state = GOES_ON if one.state == KILLED and folder.resolve() in live else one.state
-    return replace(blank, **told, state=state, started=one.started, job=job_of(one.about, one.place, ()))
+    return replace(blank, **told, state=state, started=one.started, job=_job(one))
+
+
+def _job(one: Kept) -> str:
+    """Return what its batch system or launcher calls the job."""
+    said = one.about.get("job")
+    return clean(str(said.get("id") or "")) if isinstance(said, dict) else job_of(one.about, one.place, ())
 
 
 def _told(one: Kept, verdict: Verdict | None) -> dict[str, object]:

@@ -103,6 +103,14 @@ def test_settings_ledger_and_findings_stand_side_by_side(run: Make, tmp_path: Pa
     assert "few-workers  ×2.10 in 2 of 2  -" in text
 
 
+def test_commits_are_settings(run: Make) -> None:
+    commits = [{"id": "ab" * 20, "dirty": False}, {"id": "cd" * 20, "dirty": True}]
+    one, two = (side(str(run(name, about={"commit": each}))) for name, each in zip("ab", commits, strict=True))
+    assert [(r.what, r.a, r.b) for r in compare(one, two).settings if r.a != r.b] == [
+        ("commit", "ababababab", "cdcdcdcdcd with changes")
+    ]
+
+
 def test_a_share_of_one_run_a_side_differs_by_what_two_runs_differ_by(run: Make) -> None:
     found = compare(side(str(run("a"))), side(str(run("b"))))
     assert all(row.low < 0 < row.high for row in found.ledger)

@@ -48,6 +48,16 @@ def test_versions_and_settings_of_the_environment_are_told(run: Make) -> None:
     assert found(run, about=told) == {"gputune": ("1.0", "2.0", False), "NCCL_DEBUG": ("-", "set", False)}
 
 
+def test_where_a_run_ran_is_told(run: Make) -> None:
+    here = {"host": "m8", "memory": 2**36, "driver": "580.1", "training": {"python": "3.11.7", "torch": "2.12"}}
+    there = {"host": "m9", "memory": 2**36, "driver": "580.1", "training": {"python": "3.11.7", "torch": "2.13"}}
+    one, two = (side(str(run(name, about=about))) for name, about in (("a", here), ("b", there)))
+    assert [(row.what, row.a, row.b) for row in conditions(one, two)] == [
+        ("host", "m8", "m9"),
+        ("torch", "2.12", "2.13"),
+    ]
+
+
 def test_what_an_older_run_does_not_tell_is_no_difference(run: Make) -> None:
     assert found(run, about={"gputune": None, "environment": None}, cpu=None) == {}
 
