@@ -9,7 +9,7 @@ from statistics import fmean
 
 import msgspec
 
-from gputune.comparing.facts import environment, facts
+from gputune.comparing.facts import cpus, environment, facts
 from gputune.comparing.sides import Side
 from gputune.comparing.subject import Subject, crowded, neighbours
 from gputune.hygiene import clean
@@ -70,7 +70,8 @@ def _ranks(one: Subject) -> str:
 
 
 def _cpus(one: Subject) -> str:
-    return f"{one.verdict.cpu.allowed:g}" if one.verdict.cpu else ""
+    allowed = one.verdict.cpu.allowed if one.verdict.cpu else cpus(one)
+    return "" if allowed is None else f"{allowed:g}"
 
 
 def _tuned(one: Subject) -> str:

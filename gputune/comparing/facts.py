@@ -26,6 +26,12 @@ def facts(one: Subject) -> dict[str, str]:
     return {name: word for name, word in found.items() if word}
 
 
+def cpus(one: Subject) -> float | None:
+    """Return how many CPUs the run was allowed to use, as its run.json tells."""
+    allowed = _object(one.about.get("cpus")).get("allowed")
+    return float(allowed) if isinstance(allowed, int | float) else None
+
+
 def code(one: Subject) -> str:
     """Return the commit that the script's folder was at, and whether it had changes; "" where that is not known."""
     commit = _object(one.about.get("commit"))
