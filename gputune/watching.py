@@ -4,7 +4,7 @@ It runs in the recorder, and the supervisor waits for it: from here to `link.sen
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gputune.errors import BadUsage
 from gputune.launch import folders
@@ -69,13 +69,13 @@ def environment(rings: str, steer: str = "", *, perturb: float = PERTURBED) -> d
     return changes
 
 
-def seat(wishes: Wishes, troubles: list[str]) -> tuple[str, str]:
+def seat(wishes: Wishes, troubles: list[str], environ: "Mapping[str, str]" = os.environ) -> tuple[str, str]:
     """Return the folder of this watch, and that of the job where it is one of several watches; "" for none."""
     try:
-        if any(name in os.environ for name in RANKS):
+        if any(name in environ for name in RANKS):
             from gputune.launch import job  # noqa: PLC0415 - a watch that is alone need not know of jobs
 
-            told = job.told(os.environ)
+            told = job.told(environ)
             if told is not None:
                 whole, own = job.sit_down(told, wishes.command, wishes.out)
                 return own, whole

@@ -54,7 +54,7 @@ def _tick(target: Target, suspects: dict[int, _Suspect], at: float) -> list[Read
             suspect.guest = _look(target, pid)
             if suspect.guest is not None:
                 found.append(suspect.guest)
-    return found + _launchers(suspects)
+    return found + _launchers(suspects) + _elsewhere(target, suspects)
 
 
 def _launchers(suspects: dict[int, _Suspect]) -> list[Reading]:
@@ -64,6 +64,18 @@ def _launchers(suspects: dict[int, _Suspect]) -> list[Reading]:
     for parent in {guest.ppid for guest in guests.values()} & guests.keys():
         launcher = suspects[parent].guest = guests[parent]._replace(role="other")
         found.append(launcher)
+    return found
+
+
+def _elsewhere(target: Target, suspects: dict[int, _Suspect]) -> list[Reading]:
+    """Take back what another watch hears: a rank that a first one has started may record itself (docs/api.md)."""
+    found: list[Reading] = []
+    for pid, suspect in suspects.items():
+        if suspect.guest is None or suspect.guest.role != "main":
+            continue
+        if target.heard and any(target.rings.parent.glob(f"*/{pid}.hello")):
+            suspect.guest = suspect.guest._replace(role="other")
+            found.append(suspect.guest)
     return found
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+from collections.abc import Mapping
 
 from gputune.watching import RANKS
 
@@ -28,14 +29,27 @@ def around() -> str | None:
     return f"this {OURS} records nothing: the watch around it does, and says what it has found at its own end"
 
 
+def launched() -> Mapping[str, str]:
+    """Return the environment, with RANK and WORLD_SIZE where this process has joined a group and no launcher says it.
+
+    So do Lightning's own launcher and scripts that spawn their ranks themselves.
+    """
+    group = None if any(name in os.environ for name in RANKS) else _group()
+    return os.environ if group is None else {**os.environ, "RANK": str(group[0]), "WORLD_SIZE": str(group[1])}
+
+
 def rank() -> int:
     """Return which rank of its job this process is, as its launcher or the group that it has joined says; else 0."""
-    told = [os.environ[name] for name in RANKS if os.environ.get(name, "").isdigit()]
-    if told:
-        return int(told[0])
+    environ = launched()
+    return next((int(environ[name]) for name in RANKS if environ.get(name, "").isdigit()), 0)
+
+
+def _group() -> tuple[int, int] | None:
+    """Return (rank, size) of the group of processes that torch has joined, None without one."""
     distributed = sys.modules.get("torch.distributed")
     try:
-        grouped = distributed is not None and distributed.is_available() and distributed.is_initialized()
-        return int(distributed.get_rank()) if distributed is not None and grouped else 0
-    except Exception:  # noqa: BLE001 - no group, or one that is going down
-        return 0
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return int(distributed.get_rank()), int(distributed.get_world_size())
+    except Exception:  # noqa: BLE001 - a group that is going down
+        return None
+    return None

@@ -13,6 +13,7 @@ import subprocess
 import time
 
 from gputune import beside, watching
+from gputune.inside.around import launched
 from gputune.isolation import own_python
 from gputune.launch import folders
 from gputune.launch.run import Run, Wishes
@@ -44,7 +45,7 @@ class Joined:
         troubles: list[str] = []
         wishes.pid = os.getpid()
         wishes.command = _named()  # as the folder is called; the recorder reads the whole of it
-        folder, job = watching.seat(wishes, troubles)
+        folder, job = watching.seat(wishes, troubles, launched())
         self.folder = job or folder
         self.own = folder  # of this rank, where a job has several
         self._rings = _rings(troubles)

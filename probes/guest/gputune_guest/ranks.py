@@ -22,7 +22,22 @@ def told():
         here = number(rank)
         if here is not None:
             return here, number(size), number(local)
-    return None, None, number("LOCAL_RANK")
+    group = _joined()
+    return (None, None, number("LOCAL_RANK")) if group is None else (*group, number("LOCAL_RANK"))
+
+
+def _joined():
+    """Return (rank, size) of a group of several that this process has joined, None where it is in none.
+
+    A launcher of a framework's own says nothing of ranks, and the process may have joined before we came.
+    """
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    try:
+        if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+            return distributed.get_rank(), distributed.get_world_size()
+    except Exception:  # no torch yet, or a group that is going down
+        return None
+    return None
 
 
 def alone():
