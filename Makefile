@@ -166,12 +166,12 @@ $(LOOPS)/.ready: $(READY)
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
 		> "$$($(LOOPS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/libraries.pth"
 	$(LOOPS)/bin/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" \
-		lightning transformers accelerate webdataset torchdata tensorflow-cpu
+		lightning transformers accelerate webdataset torchdata tensorflow-cpu tensorboard ipykernel nbclient
 	$(LOOPS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
 loops: $(LOOPS)/.ready
-	GPUTUNE_LOOPS=1 PATH="$(CURDIR)/$(LOOPS)/bin:$(CURDIR)/$(BIN):$$PATH" $(LOOPS)/bin/python -m pytest tests/loops
+	GPUTUNE_LOOPS=1 PATH="$(CURDIR)/$(LOOPS)/bin:$(CURDIR)/$(BIN):$$PATH" $(LOOPS)/bin/python -m pytest tests/loops tests/inside/test_notebook.py
 
 # What one script needs and cannot be had is no reason not to try the others: they say what is missing.
 $(PUBLIC)/.ready: benchmarks/public/scripts.toml $(READY)
