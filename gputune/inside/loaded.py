@@ -149,9 +149,10 @@ def kept(folder: Path) -> Verdict | None:
     except OSError:
         return None
     try:
-        version: Any = json.loads(data)["schema_version"]
+        said: Any = json.loads(data)
+        version = said["schema_version"]
         if not isinstance(version, int) or version > SCHEMA_VERSION:
-            raise NewerRun(folder, version, "that is newer")
+            raise NewerRun(folder, version, said.get("gputune") or "that is newer")
         return msgspec.json.decode(data, type=Verdict)
     except (ValueError, KeyError, TypeError, RecursionError, msgspec.DecodeError) as error:
         raise Damaged(FINDINGS, str(error)) from None

@@ -65,3 +65,18 @@ def test_a_process_is_alone_unless_its_launcher_or_its_group_says_otherwise(
     group = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: size > 0, get_world_size=lambda: size)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(distributed=group))
     assert module.alone() is alone
+
+
+@pytest.mark.parametrize(("size", "told"), [(0, (None, None, None)), (1, (None, None, None)), (2, (1, 2, None))])
+def test_where_no_launcher_says_it_the_group_does_that_was_joined(monkeypatch, size: int, told) -> None:
+    module = island()
+    for names in module.VARIABLES:
+        for name in names[:3]:
+            monkeypatch.delenv(name, raising=False)
+    group = SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: size > 0, get_world_size=lambda: size, get_rank=lambda: 1
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(distributed=group))
+    assert module.told() == told
+    monkeypatch.delitem(sys.modules, "torch")
+    assert module.told() == (None, None, None)

@@ -295,6 +295,18 @@ def test_nothing_waits_once_the_command_has_ended(write: Any, rings: Path) -> No
     probe.close()
 
 
+@pytest.mark.usefixtures("patient")
+def test_nothing_waits_once_a_process_says_that_it_writes_no_more(write: Any, read: Callable[[], list[Reading]]) -> None:
+    write.record(Kind.STEP, 0, 1, 2)
+    assert len(records(read())) == 1
+    write.record(Kind.STEP, 0, 3, 4)
+    assert records(read()) == []
+    write.end()
+    assert records(read()) == [Record(Kind.STEP, 0, 3, 4, 0, 0, 0, 0, 0)]
+    write.record(Kind.STEP, 0, 5, 6)
+    assert records(read()) == []
+
+
 RAISED = '{"n": "raised", "what": "OSError: https://me:s3cr3t-word@host refused", "where": "train.py:3"}'
 
 

@@ -83,6 +83,18 @@ def test_a_launcher_does_not_train(machine, train) -> None:
     assert {pid: guest.role for pid, guest in look(machine).items()} == {100: "other", 101: "main"}
 
 
+def test_a_rank_that_another_watch_hears_is_none_that_is_not_heard(machine, clock, train) -> None:
+    clock.of("gputune.probes.unseen")
+    train(100)
+    ticks = unseen.attach(machine.target())
+    assert [guest.role for guest in next(ticks)] == ["main"]
+    machine.write("rings-of-another/100.hello", "")
+    clock.turn(2.0)
+    assert [guest.role for guest in next(ticks)] == ["other"]
+    clock.turn(2.0)
+    assert next(ticks) == []
+
+
 def test_the_end_is_said_once(machine, clock, train) -> None:
     clock.of("gputune.probes.unseen")
     train(100)
