@@ -296,7 +296,7 @@ def test_nothing_waits_once_the_command_has_ended(write: Any, rings: Path) -> No
 
 
 @pytest.mark.usefixtures("patient")
-def test_nothing_waits_once_a_process_says_that_it_writes_no_more(write: Any, read: Callable[[], list[Reading]]) -> None:
+def test_nothing_waits_once_a_process_says_that_it_is_through(write: Any, read: Callable[[], list[Reading]]) -> None:
     write.record(Kind.STEP, 0, 1, 2)
     assert len(records(read())) == 1
     write.record(Kind.STEP, 0, 3, 4)
