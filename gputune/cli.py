@@ -21,6 +21,7 @@ from gputune.errors import BadUsage, GputuneError
 COMMANDS = Path(__file__).parent / "commands"
 PREFIX = "GPUTUNE"
 ISSUES = "please open an issue with"
+LONGEST_LINE = 4096  # characters of an error: a path has no more
 
 
 class Rooms(click.Group):
@@ -134,12 +135,16 @@ def _explain(error: Exception, arguments: list[str]) -> int:
 
 def _refused(error: OSError) -> GputuneError:
     """Say what the system would not do: that is no fault of ours to be looked for."""
-    from gputune.hygiene import clean  # noqa: PLC0415 - only where there is an error
+    from gputune import opening  # noqa: PLC0415 - only where there is an error
+    from gputune.hygiene import clean  # noqa: PLC0415 - likewise
 
     if error.filename is None:  # nothing but the output is written without a name
         _let_go_of_the_output()
         return GputuneError(f"the output cannot be written: {error.strerror}", hint="look at where it goes")
-    says = f"`{clean(os.fsdecode(error.filename))}` cannot be used: {error.strerror}"
+    named = Path(os.fsdecode(error.filename))
+    owner = opening.whose(named) if isinstance(error, PermissionError) else ""
+    whose = f": it is {owner}'s" if owner else ""
+    says = f"`{clean(str(named))}` cannot be used: {error.strerror}{whose}"
     return GputuneError(says, hint="look at its rights, and at the disk that it is on")
 
 
@@ -220,8 +225,11 @@ def _unexpected(error: Exception) -> GputuneError:
 
 
 def _say(text: str) -> None:
+    """Print what is wrong. It names what was typed, and a name may come out of anybody's archive."""
+    from gputune.hygiene import clean  # noqa: PLC0415 - only where there is something to say
+
     try:
-        click.echo(text, err=True)
+        click.echo("\n".join(clean(line, LONGEST_LINE) for line in text.split("\n")), err=True)
     except OSError:  # nobody listens
         return
 

@@ -52,7 +52,18 @@ def document(file: Path, kind: type[T]) -> T:
 
 def given(folder: Path) -> Path:
     """Return the run folder that somebody has named: a link to one is one, while links inside of it lead nowhere."""
-    return folder.resolve() if folder.is_symlink() else folder
+    try:
+        return folder.resolve() if folder.is_symlink() else folder
+    except OSError:  # somebody else's, who hides it: whoever reads it says so
+        return folder
+
+
+def is_there(file: Path) -> bool:
+    """Return whether a file is there that can be seen: what somebody else hides is not."""
+    try:
+        return file.is_file()
+    except OSError:
+        return False
 
 
 def is_mine(path: "str | Path") -> bool:

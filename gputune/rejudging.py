@@ -117,7 +117,7 @@ def _rejudged(folder: Path, failed: dict[str, str] | None, price: float | None, 
 
 def _began(folder: Path) -> str:
     """Return when a run began (ISO 8601, UTC), of a job when its lowest rank did; empty where it does not say."""
-    seat = next(iter(seats(str(folder))), folder) if (folder / MARK).is_file() else folder
+    seat = next(iter(seats(str(folder))), folder) if opening.is_there(folder / MARK) else folder
     story = read(Path(seat))
     began = story.get("started")
     return moment(began + offset(story)) if isinstance(began, int) and began else ""
@@ -158,7 +158,7 @@ def _whatever(folder: Path) -> Iterator[None]:
 
 
 def _relived(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
-    if (folder / MARK).is_file():
+    if opening.is_there(folder / MARK):
         return _crew(folder, way)
     features, guests = _one(folder, read(folder), way)
     if way.lost is not None:

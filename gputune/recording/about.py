@@ -21,7 +21,7 @@ class NotARun(GputuneError):  # noqa: N818 - named for what happened
         self.status = BadUsage.status if mistyped else GputuneError.status
         verdict = Path(folder, FINDINGS)
         hint = "`gputune watch` names the folder of a run; it holds a `run.json`"
-        if verdict.is_file():
+        if opening.is_there(verdict):
             hint = f"copy the run folder again; the verdict at the end of the run is in `{verdict}`"
         super().__init__(f"`{folder}` is no run folder: {why}", hint=hint)
 

@@ -7,7 +7,8 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -209,6 +210,45 @@ def test_another_users_run_says_whose(gputune: Run, run: Path) -> None:
     assert done.stderr == "gputune: `run` is user 54321's\n"
 
 
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A folder that every user may pass through: pytest's own are its user's."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+HIDDEN = """
+import os, sys
+from gputune import cli
+cli.run([*sys.argv[1:2], "nowhere", *sys.argv[3:]])  # what is imported may not be readable for them
+os.setgroups([])
+os.setegid(54322)
+os.seteuid(54322)
+sys.exit(cli.run(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("command", [("report",), ("tui", "--json"), ("prove",)])
+@pytest.mark.parametrize("mode", [0o700, 0o711])
+def test_a_run_that_another_user_hides_says_whose(
+    run: Path, reachable: Path, command: tuple[str, ...], mode: int
+) -> None:
+    """By default what hides it is the folder of all runs: not even whether it is there can be seen then."""
+    reachable.chmod(0o755)  # what hides it is the folder of runs, and none above that
+    above = reachable / "runs"
+    above.mkdir(mode)
+    os.chown(above, 54321, -1)
+    shutil.copytree(run, above / "one", copy_function=shutil.copy2)
+    for each in (above / "one", *(above / "one").rglob("*")):
+        os.chown(each, 54321, -1)
+    (above / "one").chmod(0o700)
+    asked = [sys.executable, "-c", HIDDEN, command[0], str(above / "one"), *command[1:]]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)
+    assert "user 54321's" in done.stderr, done.stderr
+    assert (done.returncode, done.stdout) == (1, "")
+
+
 def test_a_command_that_failed_at_once_is_told_as_its_watch_told_it(gputune: Run, tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text("raise SystemExit(3)")
     says = "\nthe command failed before it used torch\n"
@@ -384,3 +424,10 @@ def test_a_long_replay_says_on_a_terminal_how_far_it_has_come(kept: Path, monkey
     with _progress.Progress(BEGAN, 0) as progress:
         progress.take(readings())
     assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined] # a StringIO
+
+
+def test_an_error_makes_visible_what_a_terminal_would_obey(gputune: Run) -> None:
+    """The name of a folder may come out of anybody's archive."""
+    done = gputune("report", "a\x9b31m\u202e\x1b]52;c;aGk=\x07b")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: `a\\x9b31m\\u202e\\x1b]52;c;aGk=\\x07b` is no run folder")
