@@ -75,7 +75,7 @@ def run_folder(tmp_path: Path) -> Callable[[], Path]:
     """Return a function that finds the one run that was made in the test's folder."""
 
     def find() -> Path:
-        (folder,) = (tmp_path / "gputune-runs").iterdir()
+        (folder,) = (each for each in (tmp_path / "gputune-runs").iterdir() if each.is_dir())
         return folder
 
     return find

@@ -213,7 +213,7 @@ def test_settings_of_a_run_are_not_those_of_a_run_inside_it(tmp_path) -> None:
     done = gputune("watch", "--quiet", "--", *inner, GPUTUNE_OUT="one", GPUTUNE_JSON="one.json")
     assert done.returncode == 0
     assert json.loads((tmp_path / "one.json").read_text())["command"][-1] == "true"
-    assert len(list((tmp_path / "gputune-runs").iterdir())) == 1
+    assert len(list((tmp_path / "gputune-runs").glob("*/run.json"))) == 1
 
 
 def test_the_unexpected_is_one_sentence_and_a_file_with_the_rest(monkeypatch, capsys, tmp_path) -> None:

@@ -238,7 +238,7 @@ def test_two_watches_at_once_do_not_meet(started, tmp_path) -> None:
     for running in both:
         running.communicate(timeout=60)
     assert [running.returncode for running in both] == [3, 4]
-    assert len(list((tmp_path / "gputune-runs").iterdir())) == 2
+    assert len(list((tmp_path / "gputune-runs").glob("*/run.json"))) == 2
 
 
 def test_rings_of_the_dead_are_swept_and_those_of_the_living_are_not(watch, tmp_path, monkeypatch) -> None:
