@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -86,6 +87,14 @@ class Run:
             yield Segment(self.source, each)
 
 
+class Read(NamedTuple):
+    """What a segment holds of what was asked for; None of a table that has nothing of it."""
+
+    segment: str
+    samples: pa.Table
+    records: Mapping[Asked, pa.Table | None]
+
+
 class Drawing:
     """The curves of what was asked for, as far as they have come."""
 
@@ -98,9 +107,14 @@ class Drawing:
         self._records: dict[Asked, Curve] = {each: _curve(each, grid) for each in asked.records(names)}
         self._samples: dict[str, Curve] = {}
 
-    def take(self, segment: Segment) -> None:
+    def read(self, segment: Segment) -> Read:
+        """Return what one segment holds of what was asked for."""
+        found = {each: _chosen(each, segment.records(each.table, each.needs)) for each in self._records}
+        return Read(segment.name, segment.samples(self._choose), found)
+
+    def take(self, read: Read) -> None:
         """Take what one segment holds. Raises what Arrow and Python raise where that is nonsense."""
-        table = segment.samples(self._choose)
+        table = read.samples
         rows = Rows(times(table), self._grid)
         self._ticks.count(rows)
         about = self._declared(table.schema.metadata or {})
@@ -108,9 +122,9 @@ class Drawing:
             if column not in self._samples:
                 self._samples[column] = _curve_of(about[column], self._grid)
             self._samples[column].take(rows, table[column].combine_chunks())
-        for each, curve in self._records.items():
-            found = _chosen(each, segment.records(each.table, each.needs))
+        for each, found in read.records.items():
             if found is not None:
+                curve = self._records[each]
                 curve.take(Rows(times(found), self._grid), found[each.column or "time"].combine_chunks())
 
     def _choose(self, known: list[str]) -> list[str]:
@@ -143,8 +157,8 @@ def drawn(folder: Folder, story: Mapping[str, Json], names: Sequence[str], wante
     count = min(wanted.points, -(-(last - first) // FINEST))
     grid = Grid(first, -(-(last - first) // count) if count else FINEST, count)
     drawing = Drawing(names, grid)
-    for segment in run.reached(grid) if count else ():
-        tried(lost, segment.name, partial(drawing.take, segment), None)
+    for read in _ahead(drawing, run.reached(grid), lost) if count else ():
+        tried(lost, read.segment, partial(drawing.take, read), None)
     return Series(
         since=(first - start) / US,
         until=(last - start) / US,
@@ -152,6 +166,19 @@ def drawn(folder: Folder, story: Mapping[str, Json], names: Sequence[str], wante
         times=tuple((first - start + k * grid.step) / US for k in range(count)),
         columns=drawing.lines(),
     )
+
+
+def _ahead(drawing: Drawing, segments: Iterator[Segment], lost: Lost) -> Iterator[Read]:
+    """Yield the segments as they are read, by a thread of its own: one is read while the one before it is counted."""
+    with ThreadPoolExecutor(1) as pool:
+        before: Future[Read | None] | None = None
+        for segment in segments:
+            begun = pool.submit(tried, lost, segment.name, partial(drawing.read, segment), None)
+            if before is not None and (read := before.result()) is not None:
+                yield read
+            before = begun
+        if before is not None and (read := before.result()) is not None:
+            yield read
 
 
 def declared_in(folder: Folder) -> dict[str, str]:
