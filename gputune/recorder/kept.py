@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 from gputune.events import Event
 from gputune.launch.link import Started
 from gputune.launch.run import Run
+from gputune.recorder.batch import job
 from gputune.sample import Json, Reading, now
 from gputune.units import NS
 
 if TYPE_CHECKING:
+    from gputune.recorder.facts import Facts
     from gputune.recording import Recording  # at run time it is imported where its failure costs only itself
 
 BRIEF = 0.3  # s: a command that ends before, and trained nothing, does not wait 60 ms for pyarrow to keep 3 readings
+
+SETTLED = 2.0  # s after the start: a command that is just starting is not to share its CPU with git
 
 ABOUT = "run.json"
 CLOSED = "closed"  # what a recording says of itself after a good end
@@ -47,6 +51,9 @@ class Kept:
         self._held: list[list[Reading]] = []
         self._began = False
         self._recording: Recording | None = None
+        self._command, self._pid = command, started.pid
+        self._facts: Facts | None = None
+        self._facts_due = 0 if self._resumed else started.t + int(SETTLED * NS)  # 0: they were asked for
         self._nothing = False  # what writes it could not be loaded
         if self._folder is not None:
             self._open(self._folder, run, _about(run, command, started))
@@ -81,6 +88,22 @@ class Kept:
         else:
             self._recording.take(readings)
         self._recording.beat(now())
+        if self._facts is not None:
+            self._tell(self._facts.look())
+        elif self._facts_due and now() >= self._facts_due:
+            self._ask()
+
+    def _ask(self) -> None:
+        """Put down where it runs; what takes longer comes in later."""
+        from gputune.recorder.facts import Facts  # noqa: PLC0415 - in a recorder that has begun
+
+        self._facts_due = 0
+        self._facts = Facts(self._pid, self._command, _cwd())
+        self._tell(self._facts.begin())
+
+    def _tell(self, facts: dict[str, Json]) -> None:
+        if facts and self._recording is not None:
+            self._recording.about(**facts)
 
     def about(self, **changes: Json) -> None:
         """Keep how the run ended."""
@@ -98,6 +121,10 @@ class Kept:
     def close(self) -> None:
         """Finish the recording."""
         if self._recording is not None:
+            if self._facts_due and self._began:
+                self._ask()
+            if self._facts is not None:
+                self._tell(self._facts.close())
             self._recording.close()
             self.check()
 
@@ -140,8 +167,8 @@ def _about(run: Run, command: tuple[str, ...], started: Started) -> dict[str, Js
         "started": started.t,
         "hz": run.hz,
         **({} if run.price is None else {"price": run.price}),
-        **({"host": os.uname().nodename} if run.job else {}),
-        **({"attached": True} if run.pid else {}),
+        "host": os.uname().nodename,
+        **({"attached": True} if run.pid else job(os.environ)),
         "environment": {} if run.pid else {name: os.environ[name] for name in TELLING if name in os.environ},
     }
 

@@ -7,6 +7,8 @@ from gputune.recording.encoding import Said
 from gputune.sample import Json
 
 PROCESSES = 256  # training processes that are named; all of them are in the notes table
+TRAINS = ("torch", "tensorflow")
+VERSIONS = ("python", *TRAINS, "cuda")
 NOTES = 256  # notes kept of one process: loaders and sites are few, an endless stream of them is a bug of ours
 
 
@@ -40,4 +42,18 @@ class Story:
         processes: list[Json] = [
             {**guest, "notes": list(self._notes.get(process, []))} for process, guest in self._processes.items()
         ]
-        return {"processes": processes, "workers": len(self._workers), "machine": list(self._notes.get(-1, []))}
+        training = self._training()
+        return {
+            **({"training": training} if training else {}),
+            "processes": processes,
+            "workers": len(self._workers),
+            "machine": list(self._notes.get(-1, [])),
+        }
+
+    def _training(self) -> dict[str, Json]:
+        """Return the versions that the first process trained with which said so."""
+        said = (note for process in self._processes for note in self._notes.get(process, []))
+        found = next(
+            (n for n in said if isinstance(n, dict) and n.get("n") == "process" and any(map(n.get, TRAINS))), {}
+        )
+        return {name: value for name in VERSIONS if (value := found.get(name))}
