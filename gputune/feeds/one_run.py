@@ -23,7 +23,7 @@ from gputune.hygiene import clean
 from gputune.recording.about import offset, read
 from gputune.recording.folder import FINDINGS, LIVE, RUN
 from gputune.sample import Json, Reading, now
-from gputune.scene import RunRow, RunState
+from gputune.scene import History, RunRow, RunState
 from gputune.units import NS
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class OneRun:
         self._files: dict[str, tuple[tuple[int, int], object]] = {}
         self._follower: Follower | None = None
         self._drained = False  # it has ended, and all of it was read
+        self._drawn: History | None = None  # of a run that had ended when we came
         self._historian = Historian(_number(self._story.get("started")))
         self._recent = Recent()
         self._judged: tuple[object, Verdict | None] = ("", None)
@@ -165,7 +166,7 @@ class OneRun:
             told=told,
             judged=judged,
             present=self._recent.present(live.whole.batches, told) if live is not None and told is not None else None,
-            history=self._historian.history(),
+            history=self._historian.history() if self._drawn is None else self._drawn,
             procs=packs.rows(pack, state) if pack is not None else (),
             packed=packs.words(pack, state) if pack is not None else "",
         )
@@ -175,6 +176,9 @@ class OneRun:
         if not self._follows or self._drained:
             return
         try:
+            if self._follower is None and self.ended:
+                self._draw()
+                return
             if self._follower is None:
                 from gputune.recording import lean  # noqa: PLC0415 - not before the screen is there
                 from gputune.recording.following import Follower  # noqa: PLC0415 - as above
@@ -193,6 +197,22 @@ class OneRun:
                 self._follower, self._drained = None, True
         except Exception as error:  # noqa: BLE001 - a recording may be anybody's: no nonsense in it ends a screen
             self._trouble = f"its recording cannot be read: {clean(_words(error))}"
+
+    def _draw(self) -> None:
+        """Take the history of a run that has ended from its columns, and its machine from the last of them."""
+        from gputune.feeds import drawn  # noqa: PLC0415 - not before the screen is there
+        from gputune.recording import lean  # noqa: PLC0415 - as above
+
+        lean()
+        lost: dict[str, str] = {}
+        self._drained = True
+        trainers = drawn.trainers(self._kept(self.folder, FINDINGS, _findings, None))
+        self._drawn = drawn.history(self._seat, self._length("ended"), trainers, lost)
+        for tick in drawn.ending(self._seat, self._story, lost):
+            if self._beside is not None:
+                self._beside(tick)
+        for file, why in lost.items():
+            self._trouble = f"a part of its recording cannot be read: `{clean(file)}` ({clean(why)})"
 
     def _state(self) -> RunState:
         if self._story.get("finished"):

@@ -158,10 +158,10 @@ def replayed(segment: Segment, offset: int, lost: Lost = None) -> Iterator[list[
 
 def _of_frames(raw: tables.Raw, offset: int, lost: Lost) -> Iterator[list[Reading]]:
     columns = dict(tables.names(raw))
-    rows = tried(lost, FRAMES, lambda: _rows(tables.samples(raw, offset, columns), columns, offset), NO_ROWS)
+    rows = tried(lost, FRAMES, lambda: rows_of(tables.samples(raw, offset, columns), columns, offset), NO_ROWS)
     events = tried(lost, FRAMES, lambda: records.in_order(records.from_frames(raw.table(Table.EVENTS))), NO_RECORDS)
     said = sorted(marks(raw.table(Table.NOTES), raw.table(Table.STACKS), lost), key=_when)
-    return merged(_ticks(*rows), events, said)
+    return merged(ticks_of(*rows), events, said)
 
 
 def _of_parts(segment: Parts, offset: int, lost: Lost) -> Iterator[list[Reading]]:
@@ -170,7 +170,7 @@ def _of_parts(segment: Parts, offset: int, lost: Lost) -> Iterator[list[Reading]
     rows = tried(
         lost,
         part_name("samples", segment.number),
-        lambda: _rows(samples, declarations(samples.schema.metadata), offset),
+        lambda: rows_of(samples, declarations(samples.schema.metadata), offset),
         NO_ROWS,
     )
     events = [
@@ -180,7 +180,7 @@ def _of_parts(segment: Parts, offset: int, lost: Lost) -> Iterator[list[Reading]
     ]
     notes, stacks = (_clocked(found.get(name, tables.SHAPES[name].empty_table()), offset) for name in MARKED)
     files = (part_name(MARKED[0], segment.number), part_name(MARKED[1], segment.number))
-    return merged(_ticks(*rows), records.join(events), sorted(marks(notes, stacks, lost, files), key=_when))
+    return merged(ticks_of(*rows), records.join(events), sorted(marks(notes, stacks, lost, files), key=_when))
 
 
 def _clocked(table: pa.Table, offset: int) -> pa.Table:
@@ -235,14 +235,16 @@ class _Made:
         return (Event(process, Record(*record)) for process, *record in zip(*fields, strict=True))
 
 
-def _rows(samples: pa.Table, columns: Mapping[str, str], offset: int) -> Rows:
+def rows_of(samples: pa.Table, columns: Mapping[str, str], offset: int) -> Rows:
     """Return the times of the ticks, the metrics of the columns, and the columns' values."""
     times = numbers(tables.monotonic(samples["time"], offset))
     names = [declared(columns[name]) for name in samples.column_names[1:]]
     return times, names, samples.columns[1:]
 
 
-def _ticks(times: list[int], names: list[tuple[Metric, str]], columns: list[pa.ChunkedArray]) -> Iterator[list[Sample]]:
+def ticks_of(
+    times: list[int], names: list[tuple[Metric, str]], columns: list[pa.ChunkedArray]
+) -> Iterator[list[Sample]]:
     """Yield the samples of each row."""
     pieces = ([column.slice(start, PIECE).to_pylist() for column in columns] for start in range(0, len(times), PIECE))
     for t, row in zip(times, chain.from_iterable(zip(*values, strict=True) for values in pieces), strict=False):
