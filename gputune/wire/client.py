@@ -21,7 +21,7 @@ from gputune.recording.rows import ROWS
 from gputune.sample import Metric
 from gputune.wire import failing
 from gputune.wire.address import Address
-from gputune.wire.credentials import Credentials
+from gputune.wire.credentials import Credentials, renewed
 from gputune.wire.failing import State, is_ours
 from gputune.wire.messages import (
     DOCUMENT,
@@ -199,8 +199,14 @@ class Far:
         return flight.FlightCallOptions(timeout=patience, headers=headers)
 
     def _failed(self, error: Exception) -> Failed:
-        """Hang up, and find out why."""
+        """Hang up, and find out why; who was refused asks with what lies where the credentials were, the next time."""
         self.close()
+        found = self._why(error)
+        if found.state == "refused" and self._credentials is not None:
+            self._credentials = renewed(self._credentials)
+        return found
+
+    def _why(self, error: Exception) -> Failed:
         said = str(error)
         if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):
             return Failed(self.address, "refused", "our token is not the one it wants")

@@ -104,6 +104,15 @@ def wanted(folder: Path | None) -> Credentials | None:
         return None
 
 
+def renewed(known: Credentials) -> Credentials:
+    """Return what lies now where these credentials were read; they themselves where nothing can be read there."""
+    for side in (CLIENT, SERVER):
+        with suppress(BadUsage):
+            found = read(known.folder, side)
+            return found if side == CLIENT else Credentials(found.authority, found.token, folder=found.folder)
+    return known
+
+
 def between(folder: Path | None) -> Credentials:
     """Return what an agent asks another agent with: a client's half where it has one, else what its own half has.
 

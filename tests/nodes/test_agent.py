@@ -115,6 +115,30 @@ def test_it_listens_only_with_tls_and_a_token(agents: Callable[..., Any], tmp_pa
         nobody.hello()
 
 
+def test_who_is_refused_says_so_and_goes_on_with_the_token_that_lies_there_by_then(
+    agents: Callable[..., Any], tmp_path: Path, eventually: Wait
+) -> None:
+    credentials.make(tmp_path / "c", ["127.0.0.1"])
+    agent = agents("m8", "--listen", "127.0.0.1:0", "--credentials", str(tmp_path / "c"))
+    token = tmp_path / "c" / "client" / "token"
+    new = token.read_text()
+    token.write_text("x" * 43 + "\n")  # of before it was rotated
+    view = NodesFeed([parse(f"m8={agent.told['listen']}")], credentials.wanted(tmp_path / "c"), beat=0.1)
+
+    def told() -> tuple[str, str]:
+        (node,) = view.poll(0).nodes
+        return node.link, node.why
+
+    try:
+        eventually(lambda: told() == ("refused", "our token is not the one it wants"))
+        token.write_text("")  # somebody is writing it
+        eventually(lambda: told()[0] == "refused")
+        token.write_text(new)
+        eventually(lambda: told()[0] == "up")
+    finally:
+        view.close()
+
+
 def test_it_ends_with_its_input(agents: Callable[..., Any]) -> None:
     agent = agents("m8", "--until-eof")
     process = agent.process
