@@ -139,6 +139,7 @@ class Judge:
     def __init__(self, witness: Witness) -> None:
         self.looked: Counter[str] = Counter()
         self.failed: dict[tuple[str, str, str], list[float]] = {}
+        self.gaps: dict[str, list[float]] = {}  # that a run's history says, s: on a busy machine there are some
         self._witness = witness
         self._began = time.monotonic()
 
@@ -169,7 +170,7 @@ class Judge:
         self._note(way, "batches", "" if so else "blank" if count is None else "not so")
         judged = None if run.judged is None else now - run.judged
         self._note(way, "judged at", "blank" if judged is None else "" if judged <= JUDGED + late else "old")
-        self._note(way, "gaps", "not so" if run.history.gaps else "")
+        self.gaps[way] = [round(seconds, 1) for _, seconds in run.history.gaps]
 
     def _note(self, way: str, name: str, what: str) -> None:
         self.looked[way] += 1
@@ -246,6 +247,7 @@ def main() -> None:
             time.sleep(max(0.0, due - time.monotonic()))
     lines = [f"looked for {options.seconds:.0f} s, under a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"]
     lines += [f"{way}: {count:,} cells" for way, count in judge.looked.items()]
+    lines += [f"{way}: nothing could be read for {gaps} s" for way, gaps in judge.gaps.items() if gaps]
     for (way, name, what), at in sorted(judge.failed.items()):
         lines.append(f"{way}: {name} {what} {len(at)} times, first after {at[0]:.0f} s, last after {at[-1]:.0f} s")
     sys.stdout.write("\n".join([*lines, "all of them as they should be" if not judge.failed else ""]) + "\n")

@@ -20,8 +20,10 @@ ROOT = HERE.parent
 SCREENS = HERE / "screens"
 PATIENCE = 60.0  # s
 SETTLE = 2.5  # s: the second reading, without which there are no rates
+CURVES = 60.0  # s of a machine's past
 NUMBERS = itertools.count()
 APART = ["unshare", "--uts", "--pid", "--fork", "--mount-proc"]
+TASK = [str(ROOT / "tests" / "sharing" / "task.py")]
 GPUTUNE = f"{shlex.quote(sys.executable)} -m gputune"
 
 
@@ -60,12 +62,14 @@ class Tmux:
         subprocess.run(["tmux", "-L", self._socket, "kill-server"], check=False, capture_output=True)
 
 
-def capture(name: str, command: str, ready: str, size: tuple[int, int], *keys: str, until: str = "") -> None:
-    """Write what a command shows, after keys were pressed and `until` has come."""
+def capture(  # noqa: PLR0913 - what is shown, how large, and after what
+    name: str, command: str, ready: str, size: tuple[int, int], *keys: str, until: str = "", settle: float = SETTLE
+) -> None:
+    """Write what a command shows, `settle` s after it was ready, after keys were pressed and `until` has come."""
     terminal = Tmux(command, size)
     try:
         terminal.until(ready)
-        time.sleep(SETTLE)
+        time.sleep(settle)
         for key in keys:
             terminal.press(key)
         terminal.until(until)
@@ -94,7 +98,7 @@ def trained(folder: Path) -> Path:
 def shared(folder: Path) -> Path:
     """Share a simulated card among three short trainings; return the run folder."""
     out = folder / "gputune-runs" / "shared"
-    task = [str(ROOT / "tests" / "sharing" / "task.py"), "--steps", "400", "--kernel", "0.006", "--idle", "0.014"]
+    task = [*TASK, "--steps", "400", "--kernel", "0.006", "--idle", "0.014"]
     share = ["-m", "gputune", "share", "--procs", "3", "--trial", "2s", "--python", sys.executable, "--out", str(out)]
     simulated = [str(ROOT / "tests" / "simgpu" / "run.py"), "--devices", "1", "--", sys.executable, *share]
     subprocess.run(
@@ -102,6 +106,14 @@ def shared(folder: Path) -> Path:
         cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     return out
+
+
+def busy(folder: Path, run: str) -> str:
+    """Return the screen of a machine with two simulated cards, on one of which a training is watched."""
+    task = "tests/sharing/task.py --steps 100000 --kernel 0.02 --idle 0.01 --memory 4e9"  # as it is typed
+    watch = f"(cd {ROOT} && exec {GPUTUNE} watch --quiet --out {folder}/gputune-runs/{run} -- python {task})"
+    simulated = [sys.executable, str(ROOT / "tests" / "simgpu" / "run.py"), "--devices", "2", "--"]
+    return shlex.join([*simulated, "sh", "-c", f"{watch} >/dev/null 2>&1 & exec {GPUTUNE} tui"])
 
 
 def apart() -> list[str]:
@@ -129,6 +141,8 @@ def main() -> None:
         capture("back-in-time", shown, "FINDINGS", (100, 40), "S-Left", "Left", until="judged as of then")
         capture("finding", shown, "FINDINGS", (100, 40), "Enter")
         capture("machine", alone(f"{GPUTUNE} tui"), "HOST", (100, 30))
+        capture("machine-200x60", alone(busy(folder, "task")), "HOST", (200, 60), settle=CURVES)
+        capture("processes", alone(busy(folder, "again")), "HOST", (100, 24), "p", until="COMMAND", settle=CURVES / 3)
         capture("keys", shown, "FINDINGS", (80, 36), "?")
         both = shared(folder).relative_to(folder)
         capture("share", f"{GPUTUNE} tui {both}", "FINDINGS", (100, 30), "Tab", until="3 processes")

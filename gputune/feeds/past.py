@@ -119,6 +119,10 @@ class Curves:
         if before is not None and 0 < at - before[0] <= GAP / NS and sample.value >= before[1]:
             self._rates[key] = self._rates.get(key, 0.0) + (sample.value - before[1]) / (at - before[0])
 
+    def _top(self, key: Key) -> float | None:
+        """Return the most that a figure can be; what roles use of the CPUs is held against all of them."""
+        return self._tops.get(("cpu", "") if key[0] == GAUGES[ROLE_CPU.name] else key)
+
     def _add(self, key: Key, at: float, value: float) -> None:
         for tier in self._tiers:
             tier.add(key, at, value)
@@ -134,8 +138,7 @@ class Curves:
             step=tier.step,
             span=span,
             curves=tuple(
-                Curve(what=key[0], whom=key[1], values=tier.series(key, gaps), top=self._tops.get(key))
-                for key in tier.sums
+                Curve(what=key[0], whom=key[1], values=tier.series(key, gaps), top=self._top(key)) for key in tier.sums
             ),
             gaps=gaps,
         )

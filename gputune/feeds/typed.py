@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from gputune.hygiene import clean, mask
 
 MOST = 4096  # B of a command line that are looked at: an argument may be a script of megabytes
-LONGEST = 300  # characters
+LONGEST = 160  # characters: what a wide screen has room for; rows of a thousand nodes come every second
 INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|bash|dash|sh|zsh)[\d.]*")
 WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})  # options of Python's that take the word after them
 CODE = "-c"

@@ -40,7 +40,7 @@ SOON = 0.4  # s between two writings until then
 EXPECTED = 20.0  # s of the loop within which a first verdict is likely
 SLOWEST = 30.0  # s between two writings at the most
 OLDEST = 60.0  # s: what was concluded of a run that has changed since is no older ...
-DEAREST = 0.02  # of a core: ... unless that took more, as on a machine that is busy with other things
+DEAREST = 0.02  # of a core: ... unless that took more since the last one, as on a machine that does other things
 OLDER = 4.0  # times as old, and a loop is judged again though nothing seems new
 CHANGED = 0.05  # of the loop, or of its pace: a smaller change makes no other verdict
 KEPT = 4  # earlier moments: with the pace above two lie in the last minute at the most
@@ -184,9 +184,8 @@ class Living:
         if before is None:
             return self._may("judge", age)
         if differ(before.shape, shape(part)):
-            return self._may("judge", age) or (
-                self._due >= before.held + OLDEST and self._cost["judge"] <= DEAREST * OLDEST
-            )
+            late = self._due >= before.held + OLDEST
+            return self._may("judge", age) or (late and self._cost["judge"] <= DEAREST * (age - before.at))
         before.held = age
         return age - began >= OLDER * (before.at - began) and self._may("judge", age)
 

@@ -11,7 +11,7 @@ from gputune.events import INLINE, Event, Kind, Record
 from gputune.gathering import Gatherer
 from gputune.launch.run import Run, Wishes
 from gputune.recorder import live
-from gputune.recorder.live import FIRST, OLDEST, SHARE, SLOWEST, Living, differ
+from gputune.recorder.live import DEAREST, FIRST, OLDEST, SHARE, SLOWEST, Living, differ
 from gputune.recording.folder import LIVE
 from gputune.sample import Guest, Note
 from gputune.tuning import told
@@ -142,6 +142,18 @@ def test_what_is_told_was_judged_or_found_to_stand_within_the_last_minute(traini
         training.second(wait=0.09 if changes and second // 100 % 2 else 0.05)
         if second > 5:
             assert second - training.told["judged_s"] <= OLDEST, second
+
+
+def test_a_verdict_that_cost_much_is_followed_by_a_longer_pause_and_not_by_none(training) -> None:
+    training.price = 3.0  # a machine that is busy with other things
+    for second in range(1500):
+        training.second(wait=0.09 if second // 100 % 2 else 0.05)
+    assert len(training.judged) >= 4
+    assert training.cpu <= FIRST + DEAREST * 1500 + 2 * training.price
+    training.price = 0.1
+    for second in range(1500, 2500):
+        training.second(wait=0.09 if second // 100 % 2 else 0.05)
+    assert training.told["updated_s"] - training.told["judged_s"] <= OLDEST
 
 
 def test_a_training_that_stands_still_is_told_of_every_half_a_minute(training) -> None:

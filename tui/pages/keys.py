@@ -37,8 +37,9 @@ KEYS = (
 )
 SIGNS = (
     "DEVICES: one sign a device, by height; · idle, ? not measured. BUSY: share of the time with a kernel running, not "
-    "how full the device was. WAIT: share of the training's time in which it waited for batches. – is not measured, "
-    "never 0."
+    "how full the device was. WAIT: share of the training's time in which it waited for batches. STEP: a rank's own "
+    "part of a step; OTHERS: what it spends with the other ranks after that. Σ is a sum over all processes of a kind. "
+    "– is not measured, never 0."
 )
 
 

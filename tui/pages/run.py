@@ -53,7 +53,7 @@ def head(run: RunRow, verdict: Verdict | None, look: Look, present: Present | No
     role = "bad" if run.exit_code else {"live": "good", "broken": "bad"}.get(run.state, "dim")
     facts = [words.clock(run.at)]
     if present is not None:
-        facts += _going(present)
+        facts += _going(present, verdict)
     elif verdict is not None:
         facts += [f"{words.pace(verdict.samples_per_s)} samples/s"] if verdict.samples_per_s is not None else []
         facts += [f"{verdict.batches:,} batches"] if verdict.batches else []
@@ -72,10 +72,11 @@ def head(run: RunRow, verdict: Verdict | None, look: Look, present: Present | No
     )
 
 
-def _going(present: Present) -> list[str]:
-    """Return the pace, the batches and the waits of the last seconds."""
+def _going(present: Present, verdict: Verdict | None) -> list[str]:
+    """Return the pace, the batches and the waits of now; an older agent does not say by when it had counted."""
+    batches = present.batches or (verdict.batches if verdict is not None else 0)
     facts = [f"{words.pace(present.rate)} samples/s now"] if present.rate is not None else []
-    facts += [f"{present.batches:,} batches"] if present.batches else []
+    facts += [f"{batches:,} batches"] if batches else []
     return facts + ([f"waits {words.percent(present.wait)}"] if present.wait is not None else [])
 
 
@@ -204,7 +205,7 @@ def rank_lines(processes: Sequence[ProcessRow], look: Look) -> list[Line]:
     slowest = next((p for p in ranks if most and middle and p.own_s == most and most >= SLOW * middle), None)
     hosts = (10 if look.width < 100 else 24) if any(p.host for p in ranks) else 0
     wide = max(0, min(30, look.width - 57 - hosts - len(SLOWEST) - 2))
-    title = f" RANK  {fit('HOST', hosts)}{'     PID   BATCHES    SMP/S       OWN     APART'}"
+    title = f" RANK  {fit('HOST', hosts)}{'     PID   BATCHES    SMP/S      STEP    OTHERS'}"
     lines = [line((fit(title, look.width), "section"))]
     for p in ranks[:RANKS]:
         share = p.own_s / most if p.own_s is not None and most else None
