@@ -164,6 +164,7 @@ def watch(
     hz: float = HZ,
     price: float | None = None,
     perturb: float = PERTURBED,
+    html: bool = False,
 ) -> Watch: ...
 
 
@@ -175,12 +176,14 @@ def watch(  # noqa: PLR0913 - one parameter an option of `gputune watch`
     hz: float = HZ,
     price: float | None = None,
     perturb: float = PERTURBED,
+    html: bool = False,
 ) -> "Call | Watch":
     """Return a recording of this process: `with gputune.watch() as run:`, or `@gputune.watch`.
 
     `out` is the run folder, new or empty, by default `gputune-runs/<time>-<name>`; `hz` readings a second (0 to 100);
     `price` of a device for an hour; `perturb` the share of the time for experiments (0 to 0.03). With `quiet` nothing
-    is printed, with `stacks=False` py-spy does not look. Raises BadUsage for what cannot be, here or as it begins.
+    is printed, with `stacks=False` py-spy does not look, and `html` leaves `report.html` in the folder.
+    Raises BadUsage for what cannot be, here or as it begins.
     """
     if callable(out):
         return watch()(out)
@@ -188,7 +191,7 @@ def watch(  # noqa: PLR0913 - one parameter an option of `gputune watch`
     named = None if out is None else os.fspath(out)
 
     def wishes() -> Wishes:
-        return Wishes((), out=named, hz=hz, stacks=stacks, price=price, perturb=perturb)
+        return Wishes((), out=named, hz=hz, stacks=stacks, price=price, perturb=perturb, html=html)
 
     return Watch(wishes, quiet=quiet)
 

@@ -6,6 +6,7 @@ places are `In[3]:9` as its reader counts. What it raises is raised, and shown f
 
 import ast
 import functools
+import itertools
 import sys
 from types import FrameType
 from typing import Any
@@ -55,12 +56,18 @@ def _asked(line: str) -> Watch:
 
 
 def _compiled(shell: Any, cell: str) -> list[Any]:
-    """Return the code of a cell, its lines counted from the magic's on; the last expression by itself is displayed."""
-    above = 1 + len(cell) - len(cell.lstrip("\n"))  # IPython takes empty lines away
+    """Return the code of a cell, its lines counted from the magic's on.
+
+    An expression at its end is a code of its own, which displays it, as in any cell that does not end in `;`.
+    """
+    above = 1 + sum(
+        1 for _ in itertools.takewhile(lambda line: not line.strip(), cell.splitlines())
+    )  # IPython cuts them
     source = "\n" * above + shell.transform_cell(cell)
     name = shell.compile.cache(source, _number(shell), raw_code=cell)
     tree = shell.transform_ast(ast.parse(source, name))
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    displayed = tree.body and isinstance(tree.body[-1], ast.Expr) and not source.rstrip().endswith(";")
+    last = tree.body.pop() if displayed else None
     codes = [shell.compile(tree, name, "exec")]
     if last is not None:
         codes.append(shell.compile(ast.Interactive([last]), name, "single"))

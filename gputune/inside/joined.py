@@ -30,7 +30,6 @@ from gputune.beside import join
 join()
 """
 END_S = 30.0  # s that a recorder gets to say what it has found; other ranks of its job may keep it for 15
-KERNEL = "ipykernel_launcher"  # the last word of its module, in `-m ipykernel_launcher`
 PIECE = 1 << 16  # B
 CHANGED = ("PYTHONPATH", "GPUTUNE_RINGS", "GPUTUNE_HOST_PID")  # variables that the guest sets for our children
 
@@ -44,8 +43,9 @@ class Joined:
         self._environment = {name: os.environ.get(name) for name in CHANGED}
         troubles: list[str] = []
         wishes.pid = os.getpid()
-        wishes.command = _named()  # as the folder is called; the recorder reads the whole of it
+        wishes.command = _named()  # as the folder is called
         folder, job = watching.seat(wishes, troubles, launched())
+        wishes.command = ()  # the recorder reads it itself: in its own arguments it would be seen twice
         self.folder = job or folder
         self.own = folder  # of this rank, where a job has several
         self._rings = _rings(troubles)
@@ -113,7 +113,7 @@ def _named() -> tuple[str, ...]:
     """Return the words by which the run's folder is called: those of the command, or the notebook's name."""
     with open("/proc/self/cmdline", "rb") as file:  # noqa: PTH123 - no pathlib in a process of the user's
         command = tuple(os.fsdecode(word) for word in file.read().rstrip(b"\0").split(b"\0"))
-    if not any(word.endswith(KERNEL) for word in command):
+    if not folders.is_kernel(command):
         return command
     notebook = os.path.basename(os.environ.get("JPY_SESSION_NAME", ""))  # noqa: PTH119 - as above
     return (notebook.removesuffix(".ipynb") or "notebook",)

@@ -16,6 +16,7 @@ MEMORY = "/dev/shm"  # noqa: S108 - memory that processes share; the folder in i
 LEAST_SHM = 32 << 20  # bytes free: a ring takes 320 KiB, and the user's workers need what is there more than we do
 GRACE = 60.0  # s: a younger folder may belong to a run that has not locked it yet
 TRIES = 100  # names tried for a folder whose name is taken
+KERNEL = "ipykernel_launcher"
 INTERPRETERS = ("python", "bash", "sh", "torchrun", "accelerate", "env", "uv", "srun")
 
 
@@ -97,6 +98,11 @@ def make_runs() -> None:
             os.close(descriptor)
     except OSError:  # then `git status` shows it, and the run is none the worse
         return
+
+
+def is_kernel(command: "tuple[str, ...] | list[str]") -> bool:
+    """Return whether a command is the kernel of a notebook: what ran in it no command runs again."""
+    return KERNEL in command
 
 
 def name_of(command: "tuple[str, ...]") -> str:

@@ -11,6 +11,7 @@ from gputune.errors import BadUsage, GputuneError
 from gputune.features import Features, Loader
 from gputune.finding import Finding
 from gputune.hygiene import MASK, clean
+from gputune.launch.folders import is_kernel
 from gputune.prediction import known
 from gputune.recording.about import read
 from gputune.rejudging import relive
@@ -139,6 +140,11 @@ def asked(folder: Path, command: Sequence[str] = ()) -> Asked:
 
 def runnable(what: Asked) -> Asked:
     """Return it if its command can be run again. Raises GputuneError where it cannot."""
+    if is_kernel(what.command):
+        raise GputuneError(
+            f"`{what.folder}` was recorded in a notebook, which gputune cannot run again",
+            hint=f"change the cell, run it under `%%gputune --out OTHER`, then `gputune compare {what.folder} OTHER`",
+        )
     if any(MASK in word for word in what.command):
         raise GputuneError(
             "the command of this run had secrets in it, which were not recorded",

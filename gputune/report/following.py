@@ -6,6 +6,7 @@ from gputune.advised import AT
 from gputune.document import FindingRow, Verdict
 from gputune.finding import TOGETHER, WITHOUT_EDIT
 from gputune.hygiene import clean
+from gputune.launch.folders import is_kernel
 from gputune.report.summary import failed_early, inner
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
@@ -25,10 +26,13 @@ def commands(verdict: Verdict, run_folder: str | None, *, again: bool) -> list[s
 
 def _settling(verdict: Verdict, first: FindingRow, folder: str, *, again: bool) -> list[str]:
     """Return the command that shows whether a promise holds, or how to; where there is none, the verdict's own."""
+    own = [] if again else [f"gputune report {folder}"]
+    if is_kernel(verdict.command):
+        return own
     switched = verdict.tuned is not None and verdict.tuned.tries  # it cannot be proved by such a run
     if verdict.perhaps and not switched:
         place = f"{AT}{first.where}" if any(found.id == first.id for found in verdict.findings) else ""
         return [f"gputune prove {folder} {shlex.quote(clean(first.id + place, TEXT))}"]
     if first.change.keys() & WITHOUT_EDIT and not first.change.keys() & TOGETHER and not switched:
         return [f"gputune prove {folder}"]
-    return [] if again else [f"gputune report {folder}"]
+    return own

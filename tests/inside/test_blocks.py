@@ -216,6 +216,15 @@ def test_a_process_that_ends_without_a_word_leaves_a_finished_recording(script: 
     assert gputune.load(tmp_path / "run").verdict.batches == 60
 
 
+def test_a_page_is_left_where_it_is_asked_for(script: Script, tmp_path: Path) -> None:
+    script("import gputune\nwith gputune.watch('run', html=True):\n    train()\n")
+    until = time.monotonic() + LATEST
+    while not (tmp_path / "run" / "report.html").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert (tmp_path / "run" / "report.html").read_text().startswith("<!doctype html>")
+
+
 def test_what_is_not_stopped_is_stopped_as_python_ends(script: Script) -> None:
     assert "gputune: python own.py" in script("import gputune\ngputune.watch().start()\n").stderr
 

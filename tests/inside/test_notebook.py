@@ -90,9 +90,10 @@ def test_the_report_is_shown_and_the_cell_is_as_ever(tmp_path: Path, monkeypatch
 
 
 def test_a_cell_that_fails_is_recorded_and_its_error_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failing = "%%gputune --out failed\n\ntrain()\n1 / 0"
-    _, outputs, wrong, inner = executed(
-        tmp_path, monkeypatch, LOAD, failing, "%%gputune --fast\n1",
+    failing = "%%gputune --out failed\n  \ntrain()\n1 / 0"
+    _, outputs, wrong, no_code, quiet, inner = executed(
+        tmp_path, monkeypatch, LOAD, failing, "%%gputune --fast\n1", "%%gputune --out none\n1 +",
+        "%%gputune --out magics\n%precision 3\nmade = !echo 5\nint(made[0]);",
         "%%gputune --out outer\nget_ipython().run_cell_magic('gputune', '--out inner', 'kept = len(train())')\nkept",
     )  # fmt: skip
     assert "60 batches" in shown(outputs)[0]["text/plain"]
@@ -102,6 +103,9 @@ def test_a_cell_that_fails_is_recorded_and_its_error_its_own(tmp_path: Path, mon
     assert "gputune/inside" not in trace
     assert "line 4" in trace
     assert wrong[-1]["ename"] == "BadUsage"
+    assert no_code[-1]["ename"] == "SyntaxError"
+    assert not (tmp_path / "none").exists()
+    assert [output["output_type"] for output in quiet] == ["display_data"]
     first, second = shown(inner)
     assert "another one records this process already" in first["text/plain"]
     assert "60 batches" in second["text/plain"]

@@ -120,3 +120,10 @@ def test_a_run_whose_loader_was_switched_meanwhile_proves_nothing(tmp_path: Path
     (tmp_path / "run.json").write_text(json.dumps(about))
     with pytest.raises(Switched, match="was switched while it ran"):
         asked(tmp_path)
+
+
+def test_what_ran_in_a_notebook_cannot_be_run_again(tmp_path: Path) -> None:
+    kernel = ("python", "-m", "ipykernel_launcher", "-f", "kernel-1.json")
+    what = Asked(folder=tmp_path, command=kernel, cwd=str(tmp_path), run=RUN, findings=())
+    with pytest.raises(GputuneError, match="was recorded in a notebook"):
+        runnable(what)

@@ -50,6 +50,13 @@ def test_what_only_an_edit_of_the_script_can_prove_is_not_offered_as_a_command(f
     assert "gputune prove" not in text
 
 
+def test_what_ran_in_a_notebook_is_not_to_be_run_again(features: Make, finding: Make) -> None:
+    kernel = ("python", "-m", "ipykernel_launcher", "-f", "kernel-1.json")
+    text = "\n".join(shown(features(command=kernel), finding()))
+    assert f"gputune report {FOLDER}" in text
+    assert "gputune prove" not in text
+
+
 def test_a_report_that_was_asked_for_again_names_the_proof_and_not_itself(features: Make, finding: Make) -> None:
     for change, ends in (({"num_workers": 6}, f" · gputune prove {FOLDER}"), ({"save_every": 50}, "few-workers")):
         verdict = build(features(), [finding(change=change)], overhead=Overhead())
