@@ -26,6 +26,7 @@ from gputune.recording.judged import judged
 from gputune.report.packed import render as render_packed
 from gputune.report.streams import colour_wanted, encodable
 from gputune.report.terminal import render
+from gputune.scene import harmless
 from gputune.verdict import priced, to_json
 
 
@@ -122,7 +123,7 @@ def command(run: Path, *, wanted: _documents.Wanted, price: float | None, again:
     # A run that goes on is not to be run again beside itself; several tasks at once are no run to prove a change by.
     over = verdict.exit_code is not None and together is None
     text = render(
-        verdict,
+        harmless(verdict),  # what was kept may be anybody's
         width=width,
         colour=colour_wanted(os.environ, terminal=sys.stdout.isatty()),
         run_folder=str(typed) if over else None,

@@ -399,6 +399,17 @@ def test_an_advisor_that_failed_is_named_as_it_was(gputune: Run, kept: Path) -> 
     assert done.stderr == "gputune: advisor `few-workers` failed (ZeroDivisionError: \\x1b[31m)\n"
 
 
+def test_nothing_that_was_kept_reaches_a_terminal_as_it_is(gputune: Run, kept: Path) -> None:
+    evil = "\x1b]52;c;aGk=\x07\u202e"
+    told = json.loads((kept / "findings.json").read_text())
+    for row in told["ledger"]:
+        row["span"] = evil
+    changed(kept, ledger=told["ledger"], abstained=evil, command=[evil], unjudged={evil: evil})
+    done = gputune("report", str(kept))
+    assert done.returncode == 0
+    assert not {"\x1b", "\x07", "\u202e"} & {*done.stdout, *done.stderr}
+
+
 def test_a_watch_leaves_a_verdict_that_is_shown_as_it_was_said(gputune: Run, tmp_path: Path) -> None:
     (tmp_path / "ends.py").write_text("raise SystemExit(3)")
     before = datetime.now(timezone.utc).replace(microsecond=0)
