@@ -4,7 +4,7 @@
  kinds      what a folder is: a run, a job of ranks, several on one card, a proof, a sweep
  run        a run as the page shows it            parts      the members of a folder, a row each
  engine     templates, and a policy that runs nothing else but the page's own script
- plots      what was measured over time, as the page's script draws it
+ columns    which plots there are                   plots      what was measured, as the page's script draws it
  ledgers    where the time went, to 100 %         changes    a finding's change as a diff
  about      where and with what it ran            page/      templates, style, script; page/vendor/ is uPlot
 

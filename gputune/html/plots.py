@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeAlias
 from gputune import recording
 from gputune.document import Verdict
 from gputune.errors import GputuneError
-from gputune.events import STOPPING
 from gputune.html import kept
+from gputune.html.columns import NAMES, PAUSES, SAMPLED, SAMPLES, SPANS, STEPS, SUMS, Plot, plots
 from gputune.launch.job import seats
 from gputune.recording import Line, Series
 
@@ -17,44 +17,9 @@ FINEST = 0.5  # s of a point: in a shorter one a pace is mostly how many batches
 POINTS = 480  # of a line: a plot on a screen has some 900 pixels, and a zoomed one need not be finer than a report
 NUMBERS = 150_000  # in a page, of all lines together: some 1 MB
 MOST = 8  # lines of one plot: no eye tells more apart
-PAUSES = tuple(sorted(STOPPING))
-SHARES = ("loader.wait", *PAUSES, "sync", "copy.h2d", "collective")
+SHADED = 3  # lines of a plot whose spreads can be told apart
 
 Points: TypeAlias = list["float | None"]
-
-
-class Plot(NamedTuple):
-    """Lines that are drawn over one another: of these columns of a recording, in this base unit."""
-
-    title: str
-    unit: str
-    columns: tuple[str, ...]
-    most: float | None = None  # the upper end of its axis; None where values set it
-    quiet: bool = False  # lines that stay at 0 are left out
-
-
-def _span(name: str) -> str:
-    """Return the column that tells a word's share of the training's time."""
-    return "batches.wait/s" if name == "loader.wait" else f"spans.seconds/s[{name}]"
-
-
-NAMES = {_span(name): name for name in SHARES} | {"batches.samples/s": "samples", "steps/s[optimizer]": "steps"}
-PLOTS = (
-    Plot("device busy", "ratio", ("gpu.busy",), 1.0),
-    Plot("SMs active", "ratio", ("gpu.sm.active",), 1.0),
-    Plot("device memory", "B", ("gpu.memory.used",)),
-    Plot("device power", "W", ("gpu.power",)),
-    Plot("share of the training's time", "ratio", tuple(map(_span, SHARES)), 1.0, quiet=True),
-    Plot("batches ready when one is asked for", "1", ("batches.ready",)),
-    Plot("pace", "1/s", ("batches.samples/s",)),
-    Plot("pace", "1/s", ("steps/s[optimizer]",)),
-    Plot("CPUs by role", "cores", ("cpu.main", "cpu.workers", "cpu.rest", "cpu.others")),
-    Plot("host memory of the job", "B", ("memory.job",)),
-    Plot("disk", "B/s", ("disk.read", "disk.write"), quiet=True),
-    Plot("network", "B/s", ("net.received", "net.sent"), quiet=True),
-    Plot("pressure: time in which something waited", "ratio", ("pressure.cpu", "pressure.io", "pressure.memory")),
-)
-ONE_OF = ("batches.samples/s", "steps/s[optimizer]")  # the second only where the first was not measured
 
 
 class Drawn(NamedTuple):
@@ -68,33 +33,40 @@ def of(folder: Path, verdict: Verdict) -> Drawn:
     """Return the plots of a run folder; of a job of several watches those of its first one. Raises as `series`."""
     lost: dict[str, str] = {}
     place = next((each for each in [folder, *map(Path, seats(str(folder)))] if _is_recording(each)), folder)
-    asked = tuple(dict.fromkeys(name for plot in PLOTS for name in plot.columns))
     verdict = verdict if place == folder else kept.verdict(place)
-    found = recording.series(place, asked, _points(place, asked, verdict.wall_s), lost=lost)
-    trained = max(1, sum(process.seen for process in verdict.processes))  # their shares of time are shown as a mean
-    plots = [drawn for plot in PLOTS if (drawn := _plot(plot, found, trained)) is not None]
-    bands = [_band(name, found) for name in PAUSES if _span(name) in found.columns]
-    if not plots:
+    trained = max(1, sum(process.seen for process in verdict.processes))
+    found, chosen = _measured(place, verdict.wall_s, lost)
+    shown = [drawn for plot in chosen if (drawn := _plot(plot, found, trained)) is not None]
+    if not shown:
         return Drawn(None, lost)
     data = {"of": place.name if place != folder else "", "step": found.step, "times": _short(found.times)}
-    return Drawn({**data, "until": found.until, "plots": plots, "bands": bands}, lost)
+    return Drawn({**data, "until": found.until, "plots": shown, "bands": list(_bands(found))}, lost)
 
 
 def _is_recording(folder: Path) -> bool:
     return (folder / "samples").is_dir() or any(folder.glob("frames-*"))
 
 
-def _points(folder: Path, asked: Iterable[str], wall: float) -> int:
-    """Return how many points each line may have."""
-    wanted = set(asked)
-    columns = sum(name.partition("[")[0] in wanted for name in recording.columns(folder)) + len(SHARES) + len(ONE_OF)
-    return max(2, min(POINTS, NUMBERS // (3 * columns), math.ceil(wall / FINEST)))
+def _measured(folder: Path, wall: float, lost: dict[str, str]) -> tuple[Series, Sequence[Plot]]:
+    """Return what was recorded of a run of `wall` s, and the plots that are made of it."""
+    known = recording.columns(folder)
+    chosen = plots({_metric(name) for name in known})
+    asked = dict.fromkeys(name for plot in chosen for name in plot.columns)
+    count = len(asked) + sum(_metric(name) in asked for name in known)
+    points = max(2, min(POINTS, NUMBERS // (3 * count), math.ceil(wall / FINEST)))
+    found = recording.series(folder, asked, points, lost=lost)
+    if any(name in found.columns and not _is_flat(found.columns[name]) for name in (SAMPLES, SAMPLED)):
+        return found, chosen
+    steps = recording.series(folder, [STEPS], points, lost=lost)
+    chosen = tuple(plot._replace(columns=(STEPS,)) if plot.title == "pace" else plot for plot in chosen)
+    return Series(found.since, found.until, found.step, found.times, {**found.columns, **steps.columns}), chosen
 
 
-def _plot(plot: Plot, found: Series, processes: int) -> dict[str, object] | None:
-    if plot.columns == ONE_OF[1:] and ONE_OF[0] in found.columns:
-        return None
-    by = processes if plot.columns == tuple(map(_span, SHARES)) else 1
+def _metric(column: str) -> str:
+    return column.partition("[")[0]
+
+
+def _plot(plot: Plot, found: Series, trained: int) -> dict[str, object] | None:
     lines = [pair for pair in _lines(plot, found) if not (plot.quiet and _is_flat(pair[1]))]
     if not lines:
         return None
@@ -103,31 +75,36 @@ def _plot(plot: Plot, found: Series, processes: int) -> dict[str, object] | None
         "unit": plot.unit,
         "most": plot.most,
         "more": max(0, len(lines) - MOST),
-        "lines": [_line(name, line, by) for name, line in lines[:MOST]],
+        "lines": [
+            _line(column, line, trained if column in SUMS else 1, shaded=len(lines) <= SHADED)
+            for column, line in lines[:MOST]
+        ],
     }
 
 
 def _lines(plot: Plot, found: Series) -> Iterator[tuple[str, Line]]:
-    """Yield a plot's lines and their names: each instance of a metric is one."""
+    """Yield a plot's columns: each instance of a metric is one."""
     for wanted in plot.columns:
         for column, line in found.columns.items():
-            if column == wanted or column.partition("[")[0] == wanted:
-                yield NAMES.get(column, column), line
+            if column == wanted or _metric(column) == wanted:
+                yield column, line
 
 
 def _is_flat(line: Line) -> bool:
     return not any(line.max)
 
 
-def _line(name: str, line: Line, by: int) -> dict[str, object]:
-    """Return a line; its least and greatest values only where they are others than its means."""
+def _line(column: str, line: Line, by: int, *, shaded: bool) -> dict[str, object]:
+    """Return a line; its least and greatest values only where they are drawn, and others than its means."""
     mean, least, most = (_short(each, by) for each in (line.mean, line.min, line.max))
-    spread = [] if least == mean == most else [least, most]
-    return {"name": name, "mean": mean, "spread": spread}
+    spread = [least, most] if shaded and not least == mean == most else []
+    return {"name": NAMES.get(column, column), "mean": mean, "spread": spread}
 
 
-def _band(name: str, found: Series) -> dict[str, object]:
-    return {"name": name, "share": _short(found.columns[_span(name)].mean)}
+def _bands(found: Series) -> Iterable[dict[str, object]]:
+    for column, name in SPANS.items():
+        if name in PAUSES and column in found.columns:
+            yield {"name": name, "share": _short(found.columns[column].mean)}
 
 
 def _short(values: Sequence[float | None], by: int = 1) -> Points:

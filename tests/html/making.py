@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +55,17 @@ COUNTERS = (
 )
 
 
-def readings(seconds: int) -> Iterator[list[Reading]]:
-    """Yield the ticks of a training that evaluates every ten seconds and saves its model every five."""
+def readings(seconds: int, extra: Sequence[tuple[Metric, float, str]] = ()) -> Iterator[list[Reading]]:
+    """Yield the ticks of a training that evaluates every ten seconds and saves its model every five.
+
+    `extra` are more metrics with their values, which a counter grows by a second.
+    """
     batch = 0
     for tick in range(seconds * 10):
         t = BEGAN + tick * TICK
         found: list[Reading] = [Sample(metric, t, value, which) for metric, value, which in GAUGES]
         found += [Sample(metric, t, tick * value / 10, which) for metric, value, which in COUNTERS]
+        found += [Sample(m, t, tick * value / 10 if m.kind == "counter" else value, w) for m, value, w in extra]
         if not tick:
             found += [
                 Guest(0, 4711, 1, BEGAN, 0, "main", "ring"),
@@ -81,12 +85,19 @@ def readings(seconds: int) -> Iterator[list[Reading]]:
         yield found
 
 
-def recorded(folder: Path, seconds: int = 30, *, ended: bool = True, **about: Any) -> Path:
+def recorded(
+    folder: Path,
+    seconds: int = 30,
+    *,
+    ended: bool = True,
+    extra: Sequence[tuple[Metric, float, str]] = (),
+    **about: Any,
+) -> Path:
     """Make the recording of that training; with `ended` it has ended well."""
     told = {"command": ["python", "train.py"], "started": BEGAN, "hz": 10.0, "cwd": "/home/me/project", **about}
     recording = Recording.create(folder, told, max_size=1 << 26)
     began = now()
-    for number, tick in enumerate(readings(seconds), 1):
+    for number, tick in enumerate(readings(seconds, extra), 1):
         recording.take(tick)
         if not number % 10:
             recording.beat(began + number * TICK)

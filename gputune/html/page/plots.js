@@ -110,11 +110,10 @@
 
   const draw = (about) => {
     const { made, values } = figure(about);
-    const spread = about.lines.length <= 3;
     const series = [{}], data = [times], between = [];
     about.lines.forEach((line, index) => {
       const stroke = lineColour(line, index);
-      if (spread && line.spread.length) {
+      if (line.spread.length) {
         data.push(line.spread[1], line.spread[0]);
         series.push({ stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } });
         between.push({ series: [series.length - 2, series.length - 1], fill: stroke + "33" });
