@@ -29,8 +29,9 @@ class Plot(NamedTuple):
     quiet: bool = False  # lines that stay at 0 are left out
 
 
-def plots(known: Collection[str]) -> tuple[Plot, ...]:
-    """Return the plots of a recording whose samples have these metrics."""
+def plots(known: Collection[str], words: Collection[str]) -> tuple[Plot, ...]:
+    """Return the plots of a recording whose samples have these metrics, and whose ledger these words."""
+    spans = tuple(column for column, name in SPANS.items() if name in words)
     wait = WAIT if WAIT in known else WAITED
     pace = SAMPLES if SAMPLES in known else SAMPLED
     return (
@@ -38,7 +39,7 @@ def plots(known: Collection[str]) -> tuple[Plot, ...]:
         Plot("SMs active", "ratio", ("gpu.sm.active",), 1.0),
         Plot("device memory", "B", ("gpu.memory.used",)),
         Plot("device power", "W", ("gpu.power",)),
-        Plot("share of the training's time", "ratio", (wait, *SPANS), 1.0, quiet=True),
+        Plot("share of the training's time", "ratio", (wait, *spans), 1.0, quiet=True),
         Plot("batches ready when one is asked for", "1", ("batches.ready",)),
         Plot("pace", "1/s", (pace,), quiet=True),
         Plot("CPUs by role", "cores", ("cpu.main", "cpu.workers", "cpu.rest", "cpu.others")),

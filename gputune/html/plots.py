@@ -35,7 +35,7 @@ def of(folder: Path, verdict: Verdict) -> Drawn:
     place = next((each for each in [folder, *map(Path, seats(str(folder)))] if _is_recording(each)), folder)
     verdict = verdict if place == folder else kept.verdict(place)
     trained = max(1, sum(process.seen for process in verdict.processes))
-    found, chosen = _measured(place, verdict.wall_s, lost)
+    found, chosen = _measured(place, verdict, lost)
     shown = [drawn for plot in chosen if (drawn := _plot(plot, found, trained)) is not None]
     if not shown:
         return Drawn(None, lost)
@@ -47,13 +47,13 @@ def _is_recording(folder: Path) -> bool:
     return (folder / "samples").is_dir() or any(folder.glob("frames-*"))
 
 
-def _measured(folder: Path, wall: float, lost: dict[str, str]) -> tuple[Series, Sequence[Plot]]:
-    """Return what was recorded of a run of `wall` s, and the plots that are made of it."""
+def _measured(folder: Path, verdict: Verdict, lost: dict[str, str]) -> tuple[Series, Sequence[Plot]]:
+    """Return what was recorded of a run, and the plots that are made of it."""
     known = recording.columns(folder)
-    chosen = plots({_metric(name) for name in known})
+    chosen = plots({_metric(name) for name in known}, {row.span for row in verdict.ledger})
     asked = dict.fromkeys(name for plot in chosen for name in plot.columns)
     count = len(asked) + sum(_metric(name) in asked for name in known)
-    points = max(2, min(POINTS, NUMBERS // (3 * count), math.ceil(wall / FINEST)))
+    points = max(2, min(POINTS, NUMBERS // (3 * count), math.ceil(verdict.wall_s / FINEST)))
     found = recording.series(folder, asked, points, lost=lost)
     if any(name in found.columns and not _is_flat(found.columns[name]) for name in (SAMPLES, SAMPLED)):
         return found, chosen
