@@ -58,6 +58,9 @@ SEEN = 0.5  # of what was timed that stacks must show at the most: with less, it
 PLAIN = "plain Python"
 TORCH = 0.1  # of a line's stacks with torch in them: from here on it may be work on the weights, or training
 LOOKED_AT = re.compile(r"^[^+]*$|\+(cpu|cu|rocm)")  # version of a torch whose devices, if any, are looked at
+IN_PLACE = "if it is an average of the weights: in place, by torch._foreach_lerp_ over lists of tensors"
+ELSE = "do it every few steps, add it up instead of starting anew, or hand it to another process"
+AVERAGES = re.compile(r"average|avg|(?<![a-z])(?:ema|swa|lerp|polyak)(?![a-z])", re.IGNORECASE)  # in its name
 WHAT_FOR = "nothing tells what that work is for: what only reports changes nothing"
 
 
@@ -232,6 +235,7 @@ def _in_place(
     `each` begins with what of it is too much: surely, and likely.
     """
     sure, beyond, most = each
+    with_torch = line.torch > TORCH * line.share or AVERAGES.search(line.calls) is not None
     least, gain, without = (left_out(run, process, seconds) for seconds in (sure, beyond, most))
     found = _finding(
         process,
@@ -239,12 +243,9 @@ def _in_place(
         most,
         replace(gain.down_to(least), high=max(gain.high, without.high)),
         f"{_calls(line)}; the optimizer's step takes {step * 1e3:.2g} ms",
-        do=(
-            "an average of the weights: in place, by torch._foreach_lerp_ over lists of tensors; "
-            "anything else: every few steps, or in another process"
-        ),
+        do=f"{IN_PLACE}; if not, {ELSE}" if with_torch else f"{ELSE}; {IN_PLACE}",
         basis="that work down to what the optimizer's step takes; at the high end without it",
-        effect="changes-rounding",
+        effect="changes-rounding" if with_torch else "unknown",
     )
     return replace(found, evidence={**found.evidence, "beyond_s": beyond, "optimizer_s": step})
 

@@ -236,7 +236,8 @@ class UnusedRow(msgspec.Struct, frozen=True, kw_only=True):
 class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     """One training process. `seen` false: nothing was heard from inside it, for the reason in `why`.
 
-    `own_s` and `apart_s` are a step's seconds by itself, and with the other ranks, mean over `rounds` (docs/ranks.md).
+    `stood_s`: from the last that its loop did until a signal ended it, in the middle of a pass. `own_s` and `apart_s`
+    are a step's seconds by itself, and with the other ranks, mean over `rounds` (docs/ranks.md).
     """
 
     pid: int
@@ -255,6 +256,7 @@ class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     own_s: float | None = None
     apart_s: float | None = None
     rounds: int = 0
+    stood_s: float = 0.0
 
 
 class FrameRow(msgspec.Struct, frozen=True, kw_only=True):

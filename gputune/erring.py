@@ -2,7 +2,7 @@
 
 from gputune.document import ErrorRow, GrowthRow
 from gputune.features import Features, Raised
-from gputune.headroom import NOTABLE, killed
+from gputune.headroom import KILLED, NOTABLE, killed
 
 ENDLESS = 1 << 63  # ns: when a process ends that lives
 LAUNCHERS = ("ChildFailedError",)  # told by a launcher of one of its processes, which has told it itself
@@ -28,11 +28,15 @@ def error(run: Features) -> ErrorRow | None:
 
 
 def growth(run: Features) -> GrowthRow | None:
-    """Return what had grown where a command ended because the host's memory ran out, as far as that is sure."""
+    """Return what had grown where a command ended because the host's memory ran out, as far as that is sure.
+
+    Of one that was killed, by nobody knows whom, what grew while it trained: what it loads before that is no reason.
+    """
     ended = error(run)
-    if not killed(run) and not (ended is not None and any(word in ended.what for word in MEMORY)):
+    out = killed(run) or (ended is not None and any(word in ended.what for word in MEMORY))
+    if not out and run.exit_code != KILLED:
         return None
-    own = [(process.rising, "training", process.pid) for process in run.processes]
+    own = [(process.rising if out else process.memory, "training", process.pid) for process in run.processes]
     workers = [(x.worker_growth, "worker", p.pid) for p in run.processes for x in p.loaders if x.num_workers]
     sure = [(t, who, pid) for t, who, pid in own + workers if t is not None and t.low * t.seconds >= NOTABLE]
     if not sure:

@@ -591,6 +591,7 @@ class Process:
     copies: tuple[Copy, ...] = ()  # to the device, most time first
     memory: Trend | None = None  # its own (anonymous) resident memory
     rising: Trend | None = None  # the same of a few readings as well: for a run that ended for want of it
+    stood: float = 0.0  # s from the last that its loop did to a signal that ended it in the middle of a pass
     allocators: tuple[Allocator, ...] = ()  # one a device that it uses
     gaps: tuple[float, ...] = ()  # device idle between steps, on the device's clock
     works: tuple[float, ...] = ()  # device time of the steps' work, on the device's clock

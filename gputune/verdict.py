@@ -343,6 +343,7 @@ def _process(process: Process) -> ProcessRow:
         wall_s=_short(process.wall),
         startup_s=_short(process.ledger.get("startup", 0.0)),
         loop_s=_short(process.loop),
+        stood_s=_short(process.stood),
         batches=process.batches,
         optimizer_steps=process.optimizer_steps,
         samples_per_s=_rate(process.samples, process.through),

@@ -4,6 +4,7 @@ The same gatherer serves the recorder (live) and `gputune report` (from a record
 It knows what records mean; it judges nothing.
 """
 
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +24,7 @@ LOOPING = frozenset({int(Kind.BATCH), int(Kind.STEP)})  # made once: it is asked
 MEMBER, ITERATOR, BACKWARD = int(Kind.MEMBER), int(Kind.ITERATOR), int(Kind.BACKWARD)  # likewise
 STOPPING = frozenset({"stopped", "continued"})
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), int(Kind.DELAY)})
+BY_SIGNAL = 128  # a shell shows the death by signal n as 128 + n
 ORPHANS = 4096  # records of workers kept until their training process has named them
 
 
@@ -32,6 +34,11 @@ class _Workers:
 
     owner: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # pid to (process, iterator, its number)
     waiting: list[Event] = field(default_factory=list)
+
+
+def is_by_signal(exit_code: int | None) -> bool:
+    """Return whether a status is a shell's for a death by signal. A Python that nobody catches Ctrl-C in dies of it."""
+    return exit_code is not None and BY_SIGNAL < exit_code < BY_SIGNAL + signal.NSIG
 
 
 def _at_once(trainings: Sequence[Training]) -> int:
@@ -243,7 +250,8 @@ class Gatherer:
         learns = any(t.learns for t in trainings)
         machine = self.host.machine(ranks=ranks)
         heard = [t for t in trainings if not t.missed.why]
-        told = [t.features(until, self.host, self.stacks, ranks=ranks, learns=learns) for t in heard]
+        by = is_by_signal(exit_code)
+        told = [t.features(until, self.host, self.stacks, ranks=ranks, learns=learns, ended_by_signal=by) for t in heard]
         processes = [self._with_making(t, process) for t, process in zip(heard, told, strict=True)]
         processes.sort(key=lambda p: (p.rank if p.rank is not None else -1, p.pid))
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]

@@ -127,6 +127,12 @@ class LoaderState:
         """Return the same with `more` batches of an evaluation that goes on."""
         return max(self.in_evaluation + more, self._without_gradients) * 2 > max(1, self.batches)
 
+    @property
+    def under_way(self) -> bool:
+        """Return whether a pass for the training has begun and not come to its end."""
+        latest = self._epochs[-1] if self._epochs else None
+        return latest is not None and latest.batches > 0 and not latest.complete and not self.evaluates
+
     def epoch(self, record: Record, began: float, picking: int = 0) -> None:
         """Begin a pass: an iterator was made, or reset. In `picking` ns of that the batch sampler was asked."""
         self.line.begin(record.a, trains=bool(record.e))

@@ -57,6 +57,7 @@ JOINED = frozenset({int(SpanCode.LOGGING), int(SpanCode.REPORTING)})  # records 
 SITE_BITS, SITE = 16, 0xFFFF  # of field d in such records
 WRITES = frozenset({"checkpoint", "logging", "reporting"})
 FEW = 2  # readings, one a second, in each half of a loop that ended early: enough to tell what grew, not what will
+STILL, STILL_ROUNDS = 10.0, 10  # s, and mean rounds of the loop: who stood for longer before it was ended hung
 JOIN = 100_000  # ns; writes of one kind that follow each other so closely are one pause, with the work to make them
 
 
@@ -633,7 +634,9 @@ class Training:
         if key in self._places:
             self._places[key][3] += 1
 
-    def features(self, until: int, host: Means, stacks: Piles, *, ranks: int, learns: bool = True) -> Process:
+    def features(  # noqa: PLR0913 - what the run knows of it
+        self, until: int, host: Means, stacks: Piles, *, ranks: int, learns: bool = True, ended_by_signal: bool = False
+    ) -> Process:
         """Return what is known of this process at `until` (ns), or at its end.
 
         Where no process of the run `learns`, its loop is the one in which a model is only asked.
@@ -653,9 +656,14 @@ class Training:
         for name in in_loop.keys() & STOPPING:  # what lies in them is told by words of its own
             in_loop[name] = max(0.0, in_loop[name] - self._backlog.stood_in(name) / NS)
         loop, behind = max(0, self._loop_end - self._loop_began) / NS, self._backlog.left(self._loop_end) / NS
+        stood = 0.0
         if self.guest.ended and (rest := self._teardown(ledger, end, loop, behind)) > 0:
-            totals["teardown"] = min(rest, totals["step"])
-            totals["step"] -= totals["teardown"]
+            rest = min(rest, totals["step"])
+            still = max(STILL, STILL_ROUNDS * loop / max(1, self._done))
+            stood = rest if ended_by_signal and self._in_its_loop and rest >= still else 0.0
+            if not stood:
+                totals["teardown"] = rest
+                totals["step"] -= rest
         cores, queued = (
             self._used("main.cpu", "cpu.main", host, ranks),
             self._used("main.queued", "cpu.queued.main", host, ranks),
@@ -760,6 +768,7 @@ class Training:
             folders=dict(self._folders),
             copies=self._copies.features(self._site),
             memory=host.trend("memory.main", str(self.guest.pid), self._settling.since),
+            stood=stood,
             rising=host.trend("memory.main", str(self.guest.pid), least=FEW),
             allocators=self._allocations.features(host.indices, self._loop_began, self._loop_end),
             gaps=tuple(self._gaps),
@@ -780,6 +789,11 @@ class Training:
             workers=sum(s for _, s in each) + sum(one.idle for one in filled),
             fills=sum(one.count for one in filled),
         )
+
+    @property
+    def _in_its_loop(self) -> bool:
+        """Return whether it was in the middle of a pass over its data; without a loader, nobody knows when one ends."""
+        return not self._loaders or any(loader.under_way for loader in self._loaders.values())
 
     def _teardown(self, ledger: Ledger, end: int, loop: float, behind: float) -> float:
         """Return the s from the last batch, step or span, and what was made of it, to the process's `end` (ns).

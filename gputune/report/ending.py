@@ -22,8 +22,9 @@ def status(code: int) -> str:
 
 
 def failed(verdict: Verdict) -> str:
-    """Return the verb for a command with an exit status: it `failed`, or `was ended` by a signal."""
-    return "was ended" if _signal(verdict.exit_code or 0) else "failed"
+    """Return what a command with an exit status did: it `failed with status 2`, or `was ended by SIGKILL`."""
+    name = _signal(verdict.exit_code or 0)
+    return f"was ended by {name}" if name else f"failed with status {verdict.exit_code}"
 
 
 def error(verdict: Verdict) -> str:
@@ -50,7 +51,8 @@ def _growth(verdict: Verdict) -> str:
         return ""
     what = "the training process's own memory" if row.of == "training" else "the memory of each worker"
     grown = f"from {size(row.first_bytes)} to {size(row.last_bytes)}"
-    return f"; {what} had grown {grown} in the {duration(row.seconds)} before"
+    pace = f", {size((row.last_bytes - row.first_bytes) / row.seconds * 60)} a minute" if row.seconds else ""
+    return f"; {what} had grown {grown} in the {duration(row.seconds)} before{pace}"
 
 
 def cause(verdict: Verdict) -> str:
@@ -61,7 +63,7 @@ def cause(verdict: Verdict) -> str:
         grown = "" if error(verdict) else _growth(verdict)
         return f"the kernel killed {count} of {where} for want of memory during the run{grown}"
     name = _signal(verdict.exit_code or 0)
-    return f"{name} ({verdict.exit_code}): {OFTEN[name]}" if name in OFTEN else ""
+    return f"{name} ({verdict.exit_code}): {OFTEN[name]}{_growth(verdict)}" if name in OFTEN else ""
 
 
 def _signal(code: int) -> str:

@@ -17,6 +17,7 @@ def notes(verdict: Verdict) -> list[str]:
     """Return how it ended, who was not seen and what was spent, a sentence each."""
     told = [exhausted.sentence(verdict.out_of_memory), ending.error(verdict), troubled.failure(verdict.failures)]
     told += [troubled.unused(verdict.unused), ending.cause(verdict)]
+    told.append(_stood(verdict))
     unheard = [p for p in verdict.processes if not p.seen]
     if unheard and verdict.attached is None and not inner(verdict):
         told.append(_unheard(unheard))
@@ -30,6 +31,20 @@ def notes(verdict: Verdict) -> list[str]:
         theft = f"{percent(verdict.stolen)} of the CPU time wanted"
         told.append(f"the host of this virtual machine gave {theft} to others, now more, now less")
     return [each for each in told if each]
+
+
+def _stood(verdict: Verdict) -> str:
+    """Return for how long a training had done nothing when a signal ended it."""
+    rows = [row for row in verdict.processes if row.stood_s]
+    if not rows:
+        return ""
+    longest = max(rows, key=lambda row: row.stood_s)
+    rank = f" of rank {longest.rank}" if longest.rank is not None else ""
+    more = f", and so did {len(rows) - 1} more" if len(rows) > 1 else ""
+    return (
+        f"the loop{rank} stood still for the last {duration(longest.stood_s)} until it was ended{more}: no batch was "
+        "asked for, and no step came to its end (`step` in the ledger)"
+    )
 
 
 def own_part(verdict: Verdict) -> list[str]:

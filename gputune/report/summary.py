@@ -136,7 +136,7 @@ def _before(verdict: Verdict) -> str:
     """Return how far a command that failed had come: what it said itself is the reason."""
     sighted = verdict.sighted
     if sighted is not None and not sighted.python:
-        return "before it started a Python that gputune could reach"
+        return "and had started no Python that gputune could reach"
     used = verdict.error is not None or (sighted is not None and sighted.torch)
     return "before it trained" if used else "before it used torch"
 

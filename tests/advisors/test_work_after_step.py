@@ -72,6 +72,22 @@ def test_of_work_that_may_be_on_the_weights_what_is_beyond_one_pass_over_them_co
         assert finding.effect == "changes-rounding"
 
 
+@pytest.mark.parametrize("calls", ["", "History.append", "schema", "swap"])
+def test_what_shows_nothing_of_weights_is_not_called_an_average_of_them(ordinary, calls: str) -> None:
+    (finding,) = advise(loop(ordinary, replace(BARE, calls=calls), timed=0.010, stepping=0.1))
+    assert finding.do.startswith("do it every few steps, add it up instead of starting anew")
+    assert "; if it is an average of the weights: in place" in finding.do
+    assert finding.effect == "unknown"
+    assert finding.because
+
+
+@pytest.mark.parametrize("calls", ["EMA.update", "update_average", "model_ema"])
+def test_what_is_named_an_average_is_taken_for_one(ordinary, calls: str) -> None:
+    (finding,) = advise(loop(ordinary, replace(BARE, calls=calls), timed=0.010, stepping=0.1))
+    assert finding.do.startswith("if it is an average of the weights: in place")
+    assert finding.effect == "changes-rounding"
+
+
 def test_a_line_that_holds_the_interpreter_is_no_average_of_the_weights(ordinary) -> None:
     plain = loop(ordinary, BARE, timed=0.010, interpreted=(Interpreted(where=BARE.where, function="main", share=0.4),))
     (finding,) = advise(plain)

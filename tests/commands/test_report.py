@@ -251,7 +251,7 @@ def test_a_run_that_another_user_hides_says_whose(
 
 def test_a_command_that_failed_at_once_is_told_as_its_watch_told_it(gputune: Run, tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text("raise SystemExit(3)")
-    says = "\nthe command failed before it used torch\n"
+    says = "\nthe command failed with status 3 before it used torch\n"
     assert says in gputune("watch", "--out", "run", "--", sys.executable, "fails.py").stderr
     assert says in gputune("report", "run").stdout
 

@@ -80,8 +80,8 @@ class Story:
             self.batch(number, wait=wait)
             self.step(step)
 
-    def features(self, until: float | None = None) -> Features:
-        return self.gatherer.features(self.ns(self.at if until is None else until))
+    def features(self, until: float | None = None, exit_code: int | None = None) -> Features:
+        return self.gatherer.features(self.ns(self.at if until is None else until), exit_code=exit_code)
 
 
 @pytest.fixture

@@ -61,6 +61,37 @@ def test_what_comes_after_the_last_work_of_the_loop_is_teardown(story) -> None:
     assert "teardown" not in process.in_loop
 
 
+def test_who_stood_still_in_its_loop_until_a_signal_ended_it_hung(story) -> None:
+    story.iterator()
+    story.epoch(10)
+    worked = story.at
+    story.process(ended=worked + 30_000)
+    for status in (130, 143, 137):
+        (process,) = story.features(until=worked + 30_000, exit_code=status).processes
+        assert "teardown" not in process.ledger
+        assert process.stood == pytest.approx(30.0, abs=0.2)
+        assert process.ledger["step"] > 30.0
+        assert sum(process.ledger.values()) == pytest.approx(process.wall)
+    for status in (None, 0, 1, 255):
+        (process,) = story.features(until=worked + 30_000, exit_code=status).processes
+        assert process.ledger["teardown"] == pytest.approx(30.0, abs=0.2)
+        assert process.stood == 0
+
+
+def test_what_a_signal_ends_soon_or_after_the_loop_is_teardown(story) -> None:
+    story.iterator()
+    story.epoch(10)
+    soon = story.at
+    story.process(ended=soon + 2_000)
+    (process,) = story.features(until=soon + 2_000, exit_code=130).processes
+    assert process.ledger["teardown"] == pytest.approx(2.0, abs=0.2)
+    story.batch(end=True)
+    over = story.at
+    story.process(ended=over + 30_000)
+    (process,) = story.features(until=over + 30_000, exit_code=130).processes
+    assert process.ledger["teardown"] == pytest.approx(30.0, abs=0.2)
+
+
 def test_what_becomes_of_a_last_batch_is_no_teardown(story) -> None:
     story.iterator()
     story.epoch(10, step=99)

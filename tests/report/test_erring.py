@@ -53,6 +53,23 @@ def test_memory_that_ran_out_is_told_with_the_growth_before(features: Make, proc
     assert growth(replace(killed, processes=(flat,))) is None
 
 
+def test_of_a_command_that_somebody_killed_what_grew_while_it_trained_is_told(
+    features: Make, process: Callable[..., Process]
+) -> None:
+    run = features(processes=(process(rising=GROWTH, memory=GROWTH),), exit_code=137)
+    text = said(run)
+    assert "SIGKILL (137): often the out-of-memory killer, or a batch system; the training process's own memory" in text
+    assert "had grown from 1 GB to 3 GB in the 40.0 s before, 3 GB a minute" in text
+    assert growth(replace(run, exit_code=143)) is None
+    imports = process(rising=GROWTH, memory=replace(GROWTH, low=1e3))  # grew before its loop, and not in it
+    assert growth(replace(run, processes=(imports,))) is None
+
+
+def test_a_loop_that_hung_says_for_how_long(features: Make, process: Callable[..., Process]) -> None:
+    run = features(processes=(process(stood=500.0),), exit_code=130)
+    assert "the loop stood still for the last 8 min 20 s until it was ended" in said(run)
+
+
 def test_an_error_that_another_sentence_has_is_not_told_twice(features: Make) -> None:
     ran_out = OutOfMemory(
         gpu="0", index="0", pid=1, rank=0, where="train.py:31", asked=2**30, live=0, reserved=0, free=0, total=2**34

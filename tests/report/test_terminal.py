@@ -269,11 +269,12 @@ def test_a_run_without_training_says_what_was_seen(features: Make, guests: tuple
 @pytest.mark.parametrize(
     ("guests", "status", "says"),
     [
-        ((guest("hello"),), 1, "the command failed before it used torch"),
-        ((guest("hello"),), 130, "the command was ended before it used torch"),
-        ((guest("ring"),), 1, "the command failed before it trained"),
-        ((), 2, "the command failed before it started a Python that gputune could reach"),
-        ((), 255, "the command failed before it started a Python that gputune could reach"),
+        ((guest("hello"),), 1, "the command failed with status 1 before it used torch"),
+        ((guest("hello"),), 130, "the command was ended by SIGINT before it used torch"),
+        ((guest("ring"),), 1, "the command failed with status 1 before it trained"),
+        ((), 2, "the command failed with status 2 and had started no Python that gputune could reach"),
+        ((), 137, "the command was ended by SIGKILL and had started no Python that gputune could reach"),
+        ((), 255, "the command failed with status 255 and had started no Python that gputune could reach"),
     ],
 )
 def test_a_command_that_failed_before_it_trained_is_none_for_the_doctor(
@@ -288,7 +289,7 @@ def test_a_command_that_failed_before_it_trained_is_none_for_the_doctor(
 def test_a_training_that_failed_early_is_not_told_to_run_longer(features: Make, process: Make, loader: Make) -> None:
     few = process(loaders=(loader(waits=(0.01,) * 5, steps=(0.01,) * 5, fetches=()),), batches=8, optimizer_steps=8)
     text = " ".join(" ".join(shown(features(processes=(few,), exit_code=1))).split())
-    assert "the command failed after 8 batches, too few to predict anything from" in text
+    assert "the command failed with status 1 after 8 batches, too few to predict anything from" in text
     assert "longer" not in text
 
 

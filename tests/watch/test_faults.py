@@ -260,7 +260,7 @@ def test_a_script_that_failed_before_it_used_torch_is_told_with_its_error(watch,
     done = watch("--", "sh", "-c", f"'{sys.executable}' train.py")
     assert done.returncode == 1
     text = " ".join(done.stderr.split())
-    assert "the command failed before it trained" in text
+    assert "the command failed with status 1 before it trained" in text
     assert "ended by ModuleNotFoundError: No module named 'no_such_module_of_mine', at train.py:3" in text
     assert json.loads((run_folder() / "findings.json").read_text())["error"]["where"] == "train.py:3"
 
@@ -290,7 +290,7 @@ def test_a_script_that_failed_is_told_with_its_error_and_line(watch, run_folder,
     assert done.stderr.startswith(bare.stderr)
     text = " ".join(done.stderr.removeprefix(bare.stderr).split())
     assert ERRORS[error] in text
-    assert "the command failed before it trained" in text
+    assert "the command failed with status 1 before it trained" in text
     assert "no training was seen" not in text
     assert json.loads((run_folder() / "findings.json").read_text())["error"]["where"] == "train.py:4"
     assert not [path for path in run_folder().rglob("*") if path.is_file() and b"s3cr3t" in path.read_bytes()]

@@ -1,12 +1,13 @@
 """What ended a script, a device that fails, and one that is not used: what the verdict says of them in one sentence.
 
 An error of CUDA's is told where the device's clock meets it. That an error ended the script is told as the interpreter
-ends, any error: Python has kept it then, and no hook of theirs need be replaced to hear of it. Nothing here calls CUDA,
-which has to stay as the script left it, for a fork as well.
+ends, any error: Python has kept it then, and no hook of theirs need be replaced to hear of it; of `sys.exit` alone
+it keeps nothing. Nothing here calls CUDA, which has to stay as the script left it, for a fork as well.
 """
 
 import os
 import sys
+import threading
 
 from gputune_guest import raising, ring, wrapping
 from gputune_guest.raising import LONGEST
@@ -15,6 +16,7 @@ FAILED = ("CUDA error", "HIP error", "CUDA driver error", "CUBLAS error", "cuDNN
 
 _unused = False
 _listens = False
+_left = ()  # (why, where) of the last `sys.exit`; one that somebody caught is forgotten at the next
 
 
 def of_device(error):
@@ -48,6 +50,8 @@ def _last():
     """Tell of the error that ended the script, if any did. A Ctrl-C is none."""
     error = getattr(sys, "last_value", None)
     if error is None or not isinstance(error, Exception):
+        if error is None and _left:
+            ring.note(n="raised", what=_left[0], where=_left[1])
         return
     frame = raising.innermost(error)
     if of_device(error):
@@ -56,17 +60,39 @@ def _last():
         ring.note(n="raised", what=raising.line(error), where=raising.where(frame))
 
 
+def _leaves(args, _kwargs):
+    """Keep why a script leaves by `sys.exit`: Python forgets that exception before it tells anybody of the end.
+
+    What it says; or what went wrong where it handles that just now, as click does; or what argparse has just written.
+    """
+    global _left
+    if threading.current_thread() is not threading.main_thread():
+        return
+    frame = sys._getframe(1)
+    status, handled = args[0] if args else None, sys.exc_info()[1]
+    what = ""
+    if status is not None and not isinstance(status, int):
+        what = "sys.exit: %s" % status
+    elif status and isinstance(handled, Exception):
+        what, frame = raising.line(handled), raising.innermost(handled)
+    elif status and frame.f_globals.get("__name__") == "argparse":
+        what = str(frame.f_locals.get("message") or "")
+    lines = [each.strip() for each in what.splitlines() if each.strip()]
+    _left = (lines[0][:LONGEST], raising.where(frame)) if lines else ()
+
+
 def _listen(_module):
     """Listen for the error that ends the script, once, whichever framework was first."""
     global _listens
     if not _listens:
         _listens = True
         wrapping.at_exit(_last)
+        sys.exit = wrapping.around(sys.exit, _leaves)
 
 
 def _forked():
-    global _unused
-    _unused = False
+    global _unused, _left
+    _unused, _left = False, ()
 
 
 wrapping.after_fork(_forked)
