@@ -251,7 +251,9 @@ class Gatherer:
         machine = self.host.machine(ranks=ranks)
         heard = [t for t in trainings if not t.missed.why]
         by = is_by_signal(exit_code)
-        told = [t.features(until, self.host, self.stacks, ranks=ranks, learns=learns, ended_by_signal=by) for t in heard]
+        told = [
+            t.features(until, self.host, self.stacks, ranks=ranks, learns=learns, ended_by_signal=by) for t in heard
+        ]
         processes = [self._with_making(t, process) for t, process in zip(heard, told, strict=True)]
         processes.sort(key=lambda p: (p.rank if p.rank is not None else -1, p.pid))
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]
