@@ -25,7 +25,7 @@ ON_WHEEL := tests/commands tests/report tests/probes $(addprefix tests/watch/tes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda lot loops public gpu-day simcuda causes fmt clean
+.PHONY: help demo test interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-long bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda lot loops public gpu-day simcuda causes fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -42,6 +42,7 @@ help:
 	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
 	@echo "make bench-sweep  sweeps against exhaustive grids, Optuna and Ray Tune, into benchmarks/sweep.md (half an hour)"
 	@echo "make bench-tune  watch --tune on three loops: what it brings, how soon, and what a step costs then, into benchmarks/tune.md"
+	@echo "make bench-long  what a week's run costs its reader: the verdict again, and a page's series (some minutes)"
 	@echo "make bench-tui  the screen with 1,000 simulated nodes (bench-screen), and 64 real agents, cut links and kills (bench-agents, half an hour)"
 	@echo "make tui-shot   capture real screens in tmux, into docs/screens/"
 	@echo "make bench-share  several processes on one simulated card: packs, auto, 200 random scenarios (ONLY=part)"
@@ -136,6 +137,9 @@ bench-agents: $(READY)
 	$(BIN)/python benchmarks/agents.py --markdown benchmarks/agents.md
 
 bench-tui: bench-screen bench-agents
+
+bench-long: $(READY)
+	$(BIN)/python benchmarks/long_run.py
 
 bench-screen: $(READY)
 	$(BIN)/python benchmarks/tui.py --markdown benchmarks/tui.md

@@ -178,7 +178,8 @@ from gputune import recording
 recording.lean()
 found = recording.series(sys.argv[1], sys.argv[3:], int(sys.argv[2]))
 assert found.columns["gpu.busy[7]"].mean[-1] is not None
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_maxrss * 1024, used.ru_utime + used.ru_stime)
 """
 
 
@@ -209,10 +210,12 @@ def main() -> None:
         command = (sys.executable, "-c", SERIES, str(folder), str(POINTS), *DRAWN)
         drawn = [timed(*command) for _ in range(wanted.times)]
         emit([of(f"series of {span}, what a page draws", "s", [took for took, _ in drawn], 5.0)])
-        emit([of(f"series of {span}, memory of the process", "MB", [int(said) / 1e6 for _, said in drawn], 300.0)])
+        used = [[float(word) for word in said.split()] for _, said in drawn]
+        emit([of(f"series of {span}, CPU", "s", [cpu for _, cpu in used], None)])
+        emit([of(f"series of {span}, memory of the process", "MB", [memory / 1e6 for memory, _ in used], 300.0)])
 
 
-def of(name: str, unit: str, values: list[float], budget: float) -> Figure:
+def of(name: str, unit: str, values: list[float], budget: float | None) -> Figure:
     """Return the median of a few tries, and their range."""
     return Figure(name, unit, statistics.median(values), min(values), max(values), budget, f"of {len(values)} tries")
 
