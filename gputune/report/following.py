@@ -18,7 +18,7 @@ def commands(verdict: Verdict, run_folder: str | None, *, again: bool) -> list[s
     told = [f"gputune explain {clean(first.id, NAME)}"] if first else []
     if run_folder is not None and first is not None:
         told += _settling(verdict, first, shlex.quote(clean(run_folder, TEXT)), again=again)
-    known = inner(verdict) or failed_early(verdict) or verdict.out_of_memory
+    known = inner(verdict) or failed_early(verdict) or verdict.out_of_memory or verdict.dropped
     if not told and not verdict.ledger and not known:
         told.append("gputune doctor")
     return told

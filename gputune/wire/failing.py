@@ -28,6 +28,9 @@ class Why(NamedTuple):
     says: str
 
 
+HUNG_UP = Why("down", "it hung up: too many connections, or no agent")
+
+
 def why(address: Address, credentials: Credentials | None) -> Why:
     """Return why that agent does not answer."""
     try:
@@ -80,7 +83,7 @@ def _tcp(address: Address, credentials: Credentials | None) -> Why:
     except ConnectionRefusedError:
         return Why("down", f"no agent listens on port {address.port}")
     except ConnectionResetError:
-        return Why("down", "it hung up: too many connections, or no agent")
+        return HUNG_UP
 
 
 def _tls(ours: socket.socket, host: str, credentials: Credentials) -> Why:
@@ -95,6 +98,8 @@ def _tls(ours: socket.socket, host: str, credentials: Credentials) -> Why:
             return _after(tls)
     except ssl.SSLCertVerificationError as error:
         return _certificate(error)
+    except ssl.SSLEOFError:  # a door that is full closes without a word
+        return HUNG_UP
     except ssl.SSLError as error:
         if "ALERT" in (error.reason or "").upper():
             return Why("refused", f"it hung up during the handshake ({_words(error)})")

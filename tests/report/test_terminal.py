@@ -233,6 +233,15 @@ def test_names_a_process_that_was_not_heard_with_the_reason(features: Make, proc
     assert "%" not in "".join(lines[1:])
 
 
+def test_nobody_is_sent_to_the_doctor_for_records_that_came_too_late(features: Make, process: Make) -> None:
+    """The machine can be measured well: what was missing is a recorder."""
+    late = process(guest="the recorder came too late for 420 of the 520 records that it wrote")
+    lines = shown(features(processes=(late,), dropped=420))
+    assert not [line for line in lines if "gputune doctor" in line]
+    assert "420 records were lost: the recorder came too late for them" in lines
+    assert [line for line in shown(features(processes=(late,))) if "gputune doctor" in line]
+
+
 def test_the_reason_why_a_process_was_not_seen_is_not_cut(features: Make, process: Make) -> None:
     reason = "Python was started with -I, which leaves PYTHONPATH or sitecustomize out"
     said = " ".join(line.strip() for line in shown(features(processes=(process(guest=reason),))))

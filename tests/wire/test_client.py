@@ -176,6 +176,12 @@ def test_a_stranger_is_no_agent(stranger: Address, known: Credentials) -> None:
     assert (error.state, error.why) == ("foreign", "what listens there speaks no TLS")
 
 
+@pytest.mark.parametrize("stranger", [b""], indirect=True)
+def test_who_hangs_up_without_a_word_may_be_an_agent_that_is_full(stranger: Address, known: Credentials) -> None:
+    error = failed(stranger, known)
+    assert (error.state, error.why) == ("down", "it hung up: too many connections, or no agent")
+
+
 @pytest.mark.parametrize("stranger", [None], indirect=True)
 def test_who_never_answers_costs_some_seconds(
     stranger: Address, known: Credentials, monkeypatch: pytest.MonkeyPatch
