@@ -21,7 +21,7 @@ def facts(one: Subject) -> dict[str, str]:
         "memory": size(memory) if isinstance(memory, int | float) else "",
         "driver": _word(about.get("driver")),
         **{name: _word(versions.get(name)) for name in ("python", "torch", "tensorflow", "cuda")},
-        "gputune": _word(about.get("gputune")),
+        "gputune": _word(about.get("gputune")) or one.verdict.gputune,
     }
     return {name: word for name, word in found.items() if word}
 

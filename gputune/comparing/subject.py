@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from gputune.comparing.interval import Rate
 from gputune.document import CpuRow, ProcessRow, Verdict
@@ -55,7 +56,15 @@ def subject(one: Kept) -> Subject:
 
 def _rate(one: Kept, verdict: Verdict, value: float) -> Rate:
     error = min(1.0, max(0.0, verdict.rate_error or 0.0))
-    return Rate(value=value, error=error, taken=taken(verdict), at=one.started)
+    return Rate(value=value, error=error, taken=taken(verdict), at=one.started or _moment(verdict.started))
+
+
+def _moment(text: str) -> float | None:
+    """Return a time that a verdict tells in s of Unix time; None where it tells none."""
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()  # Python 3.10 knows no Z
+    except ValueError:
+        return None
 
 
 def _pace(verdict: Verdict) -> tuple[float | None, str]:

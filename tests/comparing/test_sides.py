@@ -21,11 +21,13 @@ def test_a_run_its_findings_and_a_folder_of_several(run: Make, tmp_path: Path) -
     assert [rate.value for rate in side(str(tmp_path / "link")).rates] == [102.0]
 
 
-def test_a_findings_json_that_lies_alone_has_no_time(run: Make, tmp_path: Path) -> None:
+def test_a_findings_json_that_lies_alone_has_the_time_that_it_tells(run: Make, tmp_path: Path) -> None:
     lone = tmp_path / "ci.json"
     lone.write_bytes((run("a") / "findings.json").read_bytes())
     (rate,) = side(str(lone)).rates
     assert (rate.value, rate.at) == (800.0, None)
+    lone.write_bytes((run("b", started="2023-11-14T22:13:20Z") / "findings.json").read_bytes())
+    assert [rate.at for rate in side(str(lone)).rates] == [1_700_000_000.0]
 
 
 def test_a_label_means_all_runs_that_have_it(run: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
