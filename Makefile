@@ -25,7 +25,7 @@ ON_WHEEL := tests/commands tests/report tests/probes $(addprefix tests/watch/tes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-long bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda lot loops public gpu-day simcuda causes fmt clean
+.PHONY: help demo test interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-long bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda lot loops public gpu-day simcuda causes floors fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -39,6 +39,7 @@ help:
 	@echo "make public  scripts that others have published: verdict, output, what the fix brings, into docs/public.md (ONLY=name SOURCES=folder)"
 	@echo "make simcuda  the CUDA build of torch on simulated cards: set it up (1.6 GB, a minute), and its tests (LONG=1: all of them)"
 	@echo "make causes  write docs/causes.md out of the advisors"
+	@echo "make floors  draw the floors in docs/architecture.md out of the code"
 	@echo "make bench   measure what gputune costs, into benchmarks/results.md"
 	@echo "make bench-sweep  sweeps against exhaustive grids, Optuna and Ray Tune, into benchmarks/sweep.md (half an hour)"
 	@echo "make bench-tune  watch --tune on three loops: what it brings, how soon, and what a step costs then, into benchmarks/tune.md"
@@ -206,6 +207,9 @@ gpu-day:
 # The checklist that the project comes from, and who covers each of its lines, as the advisors say it themselves.
 causes: $(READY)
 	$(BIN)/python docs/causes.py
+
+floors: $(READY)
+	$(BIN)/python docs/floors.py
 
 fmt: $(READY)
 	$(BIN)/ruff check --fix .

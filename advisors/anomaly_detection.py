@@ -18,11 +18,11 @@ Sources: PyTorch, "Performance Tuning Guide", disable debugging APIs for trainin
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.enough import LEAST_LOOKS
+from gputune.core.figures import wilson
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Features, Process
-from gputune.figures import wilson
-from gputune.finding import Finding, Speedup
-from gputune.moving import share_left_out
+from gputune.model.minimum_samples import LEAST_LOOKS
+from gputune.model.offload import share_left_out
 
 CHECKLIST = ("loss computation",)
 

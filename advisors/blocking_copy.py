@@ -18,9 +18,9 @@ pin_memory() in PyTorch" (pytorch.org tutorials).
 
 from collections.abc import Iterator
 
+from gputune.core.finding import Finding
 from gputune.features import Features
-from gputune.finding import Finding
-from gputune.transfers import ASKED, Held, beside, held
+from gputune.model.transfers import ASKED, Held, beside, held
 
 CHECKLIST = ("1.6",)
 

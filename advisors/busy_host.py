@@ -14,18 +14,18 @@ torch's default is a thread for each CPU of the machine, whoever uses it.
 When it is wrong: when the others are gone in the next run. What belongs to the job but was not started by the watched
 command (a data server, a decoder) counts as somebody else.
 
-Sources: Linux, Documentation/scheduler/sched-stats; the prediction is `gputune/replay.py`, played without the others.
+Sources: Linux, Documentation/scheduler/sched-stats; the prediction is `gputune/model/replay.py` without the others.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.enough import settled
+from gputune.core.finding import NO_CHANGE, Finding, Speedup
 from gputune.features import Features, Machine
-from gputune.finding import NO_CHANGE, Finding, Speedup
-from gputune.prediction import ERROR, Outlook, foreign, outlooks
-from gputune.workload import CROWD, step_queued_of
+from gputune.model.minimum_samples import settled
+from gputune.model.prediction import ERROR, Outlook, foreign, outlooks
+from gputune.model.workload import CROWD, step_queued_of
 
 WAITING = 0.03  # of making a batch, or of a step, without a CPU: below it, nobody stands in the way
 WORTH = 1.05  # what the end of the others must promise to be told as a gain

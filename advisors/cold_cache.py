@@ -22,11 +22,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import stdev
 
+from gputune.core.figures import mean, size
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Epoch, Features
-from gputune.figures import mean, size
-from gputune.finding import Finding, Speedup
-from gputune.prediction import Outlook, doubt, interval, outlooks
-from gputune.storage import Demand, cached, data_set, demand, mounts, returns
+from gputune.model.prediction import Outlook, doubt, interval, outlooks
+from gputune.model.storage import Demand, cached, data_set, demand, mounts, returns
 
 CHECKLIST = ("data loading", "1.2")
 

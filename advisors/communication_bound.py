@@ -33,14 +33,14 @@ overlap, `no_sync`); `torch.distributed.algorithms.ddp_comm_hooks.default_hooks`
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.aftermath import chill, coldest
+from gputune.core.figures import TINY
+from gputune.core.figures import size as bytes_of
+from gputune.core.finding import Finding, Setting, Speedup
+from gputune.core.hygiene import clean
 from gputune.features import Features, Network
-from gputune.figures import TINY
-from gputune.figures import size as bytes_of
-from gputune.finding import Finding, Setting, Speedup
-from gputune.hygiene import clean
-from gputune.team import Team, team
-from gputune.workload import CROWD
+from gputune.model.pause_overhead import chill, coldest
+from gputune.model.rank_team import Team, team
+from gputune.model.workload import CROWD
 
 CHECKLIST = ("network wait",)
 

@@ -19,8 +19,8 @@ nvmlDeviceGetTotalEccErrors.
 
 from collections.abc import Iterator
 
+from gputune.core.finding import NO_CHANGE, Finding
 from gputune.features import Device, Features
-from gputune.finding import NO_CHANGE, Finding
 
 PROGRAM = {  # what a program can do to a healthy device
     13: "graphics engine exception",

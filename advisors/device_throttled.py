@@ -18,11 +18,11 @@ Sources: NVML API reference, nvmlClocksEventReasons, nvmlDeviceGetPowerManagemen
 
 from collections.abc import Iterator, Mapping
 
+from gputune.core.figures import REASONS
+from gputune.core.finding import Finding
 from gputune.features import Device, Features
-from gputune.figures import REASONS
-from gputune.finding import Finding
-from gputune.prediction import interval
-from gputune.workload import busy_of
+from gputune.model.prediction import interval
+from gputune.model.workload import busy_of
 
 OFTEN = 0.2  # of the busy readings with a reason: rarer ones are the clock's ordinary play
 SLOWED = 0.9  # of the highest clock: small losses are the clock's ordinary play

@@ -32,22 +32,22 @@ compute in Python (`tf.py_function`), which run one at a time, and where others 
 sequential `interleave` or `flat_map` only the waiting is seen: their time stands in stages that go with each file.
 
 Sources: `torch.utils.data` documentation, "Single- and Multi-process Data Loading"; TensorFlow guide, "Better
-performance with the tf.data API"; the model is `gputune/replay.py`.
+performance with the tf.data API"; the model is `gputune/model/replay.py`.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from gputune.ceiling import with_ceiling
-from gputune.crowding import WORTH, Narrower, for_more_workers
-from gputune.effects import BEYOND_ROUNDING, of_workers
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Features, Loader
-from gputune.finding import Finding, Speedup
-from gputune.flows import Flow, either, flows
-from gputune.prediction import Outlook, outlooks
-from gputune.rivals import CLOSE
-from gputune.turns import by_one, in_turn
+from gputune.model.ceiling import with_ceiling
+from gputune.model.crowding import WORTH, Narrower, for_more_workers
+from gputune.model.flows import Flow, either, flows
+from gputune.model.prediction import Outlook, outlooks
+from gputune.model.turns import by_one, in_turn
+from gputune.verdict.arbitration import CLOSE
+from gputune.verdict.effects import BEYOND_ROUNDING, of_workers
 
 CHECKLIST = ("data loading", "1.4")
 

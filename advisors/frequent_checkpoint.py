@@ -18,9 +18,9 @@ Sources: Young, "A first order approximation to the optimum checkpoint interval"
 
 from collections.abc import Iterator
 
+from gputune.core.finding import Finding
 from gputune.features import Features
-from gputune.finding import Finding
-from gputune.pauses import Words, advise_pause
+from gputune.model.pauses import Words, advise_pause
 
 CHECKLIST = ("model saving", "3.1")
 

@@ -18,9 +18,9 @@ Sources: CPython's `gc`; PyTorch, "CUDA semantics", memory management.
 
 from collections.abc import Iterator
 
+from gputune.core.finding import Finding
 from gputune.features import Features
-from gputune.finding import Finding
-from gputune.pauses import Words, advise_pause
+from gputune.model.pauses import Words, advise_pause
 
 WORDS = Words(
     id="frequent-cleanup",

@@ -19,9 +19,9 @@ Sources: the checklist of causes in docs/causes.md (metric computation).
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputune.core.finding import Finding
 from gputune.features import Features, Place, Process
-from gputune.finding import Finding
-from gputune.pauses import Words, advise_pause
+from gputune.model.pauses import Words, advise_pause
 
 CHECKLIST = ("metric computation",)
 

@@ -15,9 +15,9 @@ Sources: the checklist of causes in docs/causes.md (log printing, progress repor
 
 from collections.abc import Iterator
 
+from gputune.core.finding import Finding
 from gputune.features import Features
-from gputune.finding import Finding
-from gputune.pauses import Words, advise_pause
+from gputune.model.pauses import Words, advise_pause
 
 CHECKLIST = ("log printing", "progress reporting", "3.3")
 

@@ -14,9 +14,9 @@ Sources: `torch.utils.tensorboard.SummaryWriter` (max_queue, flush_secs); the ch
 
 from collections.abc import Iterator
 
+from gputune.core.finding import Finding
 from gputune.features import Features
-from gputune.finding import Finding
-from gputune.pauses import Words, advise_pause
+from gputune.model.pauses import Words, advise_pause
 
 CHECKLIST = ("metric reporting", "progress reporting", "3.2")
 

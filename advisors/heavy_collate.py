@@ -16,19 +16,19 @@ When it is wrong: when the work inside `collate_fn` is not assembly but transfor
 is heavy preprocessing in another place. Workers that hold the GIL deliver late, too, whatever they deliver.
 
 Sources: `torch.utils.data` documentation, "Working with collate_fn"; the way of tensors through shared memory:
-`torch.multiprocessing`, "Sharing strategies"; the model is `gputune/replay.py`.
+`torch.multiprocessing`, "Sharing strategies"; the model is `gputune/model/replay.py`.
 """
 
 import math
 from collections.abc import Iterator
 
-from gputune.enough import LEAST_BATCHES, LEAST_SAMPLED
+from gputune.core.figures import TINY, mean
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
-from gputune.figures import TINY, mean
-from gputune.finding import Finding, Speedup
-from gputune.handing import STACK_RATE, STACKED_S, getting_of, unhindered_of
-from gputune.prediction import Outlook, outlooks
-from gputune.replay import DELIVERY_S
+from gputune.model.batch_handoff import STACK_RATE, STACKED_S, getting_of, unhindered_of
+from gputune.model.minimum_samples import LEAST_BATCHES, LEAST_SAMPLED
+from gputune.model.prediction import Outlook, outlooks
+from gputune.model.replay import DELIVERY_S
 
 CHECKLIST = ("data loading",)
 

@@ -22,13 +22,13 @@ Sources: Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", V
 
 from collections.abc import Iterator, Sequence
 
-from gputune.crowding import for_more_workers, for_these_workers
+from gputune.core.figures import TINY, cpus_of, mean
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
-from gputune.figures import TINY, cpus_of, mean
-from gputune.finding import Finding, Speedup
-from gputune.prediction import MOST, Outlook, outlooks
-from gputune.remedies import Remedy, remedies, served, shares, told
-from gputune.workload import CROWD, entangled, locked
+from gputune.model.crowding import for_more_workers, for_these_workers
+from gputune.model.prediction import MOST, Outlook, outlooks
+from gputune.model.remedies import Remedy, remedies, served, shares, told
+from gputune.model.workload import CROWD, entangled, locked
 
 CHECKLIST = ("preprocessing", "2.1")
 

@@ -21,11 +21,11 @@ Sources: PyTorch blog, "Accelerating PyTorch with CUDA Graphs", 2021 (up to x5 a
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.enough import settled
+from gputune.core.finding import Finding
 from gputune.features import Features, Process
-from gputune.finding import Finding
-from gputune.overlapping import Lanes, gain, lanes
-from gputune.workload import device_share
+from gputune.model.minimum_samples import settled
+from gputune.model.overlapping import Lanes, gain, lanes
+from gputune.model.workload import device_share
 
 UNDERUSED = 0.7  # busy share: above it, less than a third of a step can be won by launching faster
 UNUSED = 0.02  # busy share: below it, the job does not compute on this device

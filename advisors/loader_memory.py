@@ -18,11 +18,11 @@ a worker in one epoch over Python objects.
 
 from collections.abc import Iterator
 
-from gputune.effects import of_workers
+from gputune.core.figures import about, size
+from gputune.core.finding import NO_CHANGE, TODAY, Finding
 from gputune.features import Features, Loader
-from gputune.figures import about, size
-from gputune.finding import NO_CHANGE, TODAY, Finding
-from gputune.headroom import due, grows, killed, left
+from gputune.model.headroom import due, grows, killed, left
+from gputune.verdict.effects import of_workers
 
 LEFT = 0.1  # of the limit: with less, any fluctuation is the end
 MOSTLY = 0.5  # of the limit in workers: with less, they are not what fills it

@@ -16,16 +16,16 @@ parallel, so each batch is made while the training waits, and `Dataset.prefetch`
 judged, and where it has added a prefetch by itself nothing is said.
 
 Sources: `torch.utils.data.DataLoader`, `prefetch_factor` (default 2 a worker); "Better performance with the tf.data
-API", TensorFlow guide; the model is `gputune/replay.py`.
+API", TensorFlow guide; the model is `gputune/model/replay.py`.
 """
 
 from collections.abc import Iterator
 
-from gputune.ceiling import with_ceiling
+from gputune.core.finding import Finding
 from gputune.features import Features
-from gputune.finding import Finding
-from gputune.flows import Flow, either, flows
-from gputune.prediction import outlooks
+from gputune.model.ceiling import with_ceiling
+from gputune.model.flows import Flow, either, flows
+from gputune.model.prediction import outlooks
 
 CHECKLIST = ("data loading", "1.5")
 

@@ -23,11 +23,11 @@ history; TraceML confirms creep at +1 GiB.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gputune import exhaustion
+from gputune.core.figures import about, duration, size
+from gputune.core.finding import NO_CHANGE, TODAY, Finding
 from gputune.features import Device, Features, OutOfMemory, Process, Trend
-from gputune.figures import about, duration, size
-from gputune.finding import NO_CHANGE, TODAY, Finding
-from gputune.headroom import due, grows, killed, left
+from gputune.model.headroom import due, grows, killed, left
+from gputune.verdict import exhaustion
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ unused tensor cores from compute capability 7 on.
 
 from collections.abc import Iterator
 
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Device, Features, Process
-from gputune.finding import Finding, Speedup
-from gputune.prediction import ERROR
-from gputune.workload import busy_of
+from gputune.model.prediction import ERROR
+from gputune.model.workload import busy_of
 
 FIRST = 7.0  # compute capability from which on there are tensor cores
 TF32 = 8.0  # and from here on convolutions use them in 32 bits as well, unless they are told not to

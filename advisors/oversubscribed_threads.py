@@ -16,16 +16,16 @@ When it is wrong: where the number of threads was changed after the model was fi
 told from such a run, only the least of it. Another number of threads rounds sums in another order.
 
 Sources: PyTorch, "Multiprocessing best practices" (CPU oversubscription); libgomp manual, GOMP_SPINCOUNT;
-the pace of threads that wait for each other is that of `gputune/replay.py`.
+the pace of threads that wait for each other is that of `gputune/model/replay.py`.
 """
 
 from collections.abc import Iterator
 
-from gputune.crowding import Crowd, Narrower, crowd, for_these_workers
+from gputune.core.figures import cpus_of
+from gputune.core.finding import Finding
 from gputune.features import Features, Machine
-from gputune.figures import cpus_of
-from gputune.finding import Finding
-from gputune.prediction import Outlook, outlooks
+from gputune.model.crowding import Crowd, Narrower, crowd, for_these_workers
+from gputune.model.prediction import Outlook, outlooks
 
 CHECKLIST = ("loss computation",)
 

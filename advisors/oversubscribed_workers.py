@@ -16,15 +16,15 @@ the CPU time is left out.
 
 When it is wrong: where many foreign processes get little of the CPUs: they count as few.
 
-Sources: Lightning issues 15572 and 18723 (advice that ignores cpusets and ranks); the model is `gputune/replay.py`.
+Sources: Lightning issues 15572 and 18723 (advice blind to cpusets and ranks); the model is `gputune/model/replay.py`.
 """
 
 from collections.abc import Iterator
 
-from gputune.effects import of_workers
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
-from gputune.finding import Finding, Speedup
-from gputune.prediction import Outlook, Setting, outlooks
+from gputune.model.prediction import Outlook, Setting, outlooks
+from gputune.verdict.effects import of_workers
 
 CHECKLIST = ("data loading", "1.4")
 

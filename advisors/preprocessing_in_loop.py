@@ -27,12 +27,12 @@ Sources: the checklist of causes in docs/causes.md (preprocessing coupled with t
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.effects import of_moved_work
-from gputune.enough import sure
+from gputune.core.finding import Finding
 from gputune.features import Features, Process
-from gputune.finding import Finding
-from gputune.loaderless import AHEAD, BEHIND, on_weights, side, unattended
-from gputune.moving import left_out, moved_to_workers
+from gputune.model.loaderless import AHEAD, BEHIND, on_weights, side, unattended
+from gputune.model.minimum_samples import sure
+from gputune.model.offload import left_out, moved_to_workers
+from gputune.verdict.effects import of_moved_work
 
 CHECKLIST = ("preprocessing", "2.1")
 

@@ -22,11 +22,11 @@ Sources: the checklist of causes in docs/causes.md (metric computation, preproce
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.enough import LEAST_LOOKS
+from gputune.core.figures import wilson
+from gputune.core.finding import Finding
 from gputune.features import Features, Interpreted, Process
-from gputune.figures import wilson
-from gputune.finding import Finding
-from gputune.moving import share_left_out
+from gputune.model.minimum_samples import LEAST_LOOKS
+from gputune.model.offload import share_left_out
 
 CHECKLIST = ("metric computation", "2.1")
 

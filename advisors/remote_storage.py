@@ -20,12 +20,12 @@ Sources: proc_pid_mountinfo(5); "import the data first" in training platforms' g
 
 from collections.abc import Iterator
 
+from gputune.core.figures import size
+from gputune.core.finding import NO_CHANGE, Finding
+from gputune.core.mounts import Mount
 from gputune.features import Features
-from gputune.figures import size
-from gputune.finding import NO_CHANGE, Finding
-from gputune.mounts import Mount
-from gputune.prediction import Outlook, outlooks
-from gputune.storage import MIXED, Demand, data_set, demand, here, mounts, nearby
+from gputune.model.prediction import Outlook, outlooks
+from gputune.model.storage import MIXED, Demand, data_set, demand, here, mounts, nearby
 
 CHECKLIST = ("network wait", "1.1")
 

@@ -19,11 +19,11 @@ top, and losses where the memory's bandwidth is the limit (docs/evidence.md).
 
 from collections.abc import Iterator
 
-from gputune.enough import LEAST_BATCHES
+from gputune.core.figures import TINY
+from gputune.core.finding import NO_CHANGE, Finding
 from gputune.features import Device, Features, Machine, Process
-from gputune.figures import TINY
-from gputune.finding import NO_CHANGE, Finding
-from gputune.workload import busy_of
+from gputune.model.minimum_samples import LEAST_BATCHES
+from gputune.model.workload import busy_of
 
 CHECKLIST = ("sharing",)
 

@@ -23,11 +23,11 @@ else to see what a part is worth; docs/experiments.md.
 
 from collections.abc import Iterator
 
+from gputune.core.finding import Finding
 from gputune.features import Features, Slope
-from gputune.finding import Finding
-from gputune.prediction import Outlook, outlooks
-from gputune.remedies import told
-from gputune.turns import by_all, by_one, in_turn, side_by_side
+from gputune.model.prediction import Outlook, outlooks
+from gputune.model.remedies import told
+from gputune.model.turns import by_all, by_one, in_turn, side_by_side
 
 CHECKLIST = ("data loading", "1.4")
 

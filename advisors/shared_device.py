@@ -14,9 +14,9 @@ Sources: NVML API reference, nvmlDeviceGetProcessUtilization.
 
 from collections.abc import Iterator
 
+from gputune.core.finding import Finding
 from gputune.features import Device, Features, Process
-from gputune.finding import Finding
-from gputune.prediction import interval
+from gputune.model.prediction import interval
 
 CHECKLIST = ("sharing",)
 

@@ -20,12 +20,12 @@ Sources: Python's documentation, "multiprocessing", Managers and "Sharing state 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputune.core.figures import TINY, mean
+from gputune.core.finding import Finding, Speedup
 from gputune.features import SERVED, Features
-from gputune.figures import TINY, mean
-from gputune.finding import Finding, Speedup
-from gputune.prediction import HALF, Outlook, outlooks
-from gputune.remedies import served
-from gputune.replay import Job, Work
+from gputune.model.prediction import HALF, Outlook, outlooks
+from gputune.model.remedies import served
+from gputune.model.replay import Job, Work
 
 CHECKLIST = ("data loading", "1.4")
 

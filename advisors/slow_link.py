@@ -19,11 +19,11 @@ specifications.
 
 from collections.abc import Iterator
 
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Device, Features, Link
-from gputune.finding import Finding, Speedup
-from gputune.pcie import USABLE, rates
-from gputune.prediction import ERROR
-from gputune.workload import busy_of
+from gputune.model.pcie import USABLE, rates
+from gputune.model.prediction import ERROR
+from gputune.model.workload import busy_of
 
 SLOWER = 0.7  # of what it could do: below it, lanes or a generation are missing
 NOTABLE = 0.05  # of the time that the link is in use: below it, it holds nobody up

@@ -20,16 +20,16 @@ When it is wrong: when the values need the digits, when the conversion costs the
 when something else fills the CPUs or the memory's bandwidth, so that the thread is slow by that.
 
 Sources: `torch.utils.data` documentation, "Memory Pinning"; torch, `torch/utils/data/_utils/pin_memory.py`; the model
-is `gputune/replay.py`.
+is `gputune/model/replay.py`.
 """
 
 from collections.abc import Iterator
 
+from gputune.core.figures import mean
+from gputune.core.finding import Effect, Finding, Speedup
 from gputune.features import Features
-from gputune.figures import mean
-from gputune.finding import Effect, Finding, Speedup
-from gputune.pinning import is_picture, left, rate_of, with_fewer_bytes
-from gputune.prediction import Outlook, outlooks
+from gputune.model.pinning import is_picture, left, rate_of, with_fewer_bytes
+from gputune.model.prediction import Outlook, outlooks
 
 CHECKLIST = ("1.6", "data loading")
 

@@ -20,11 +20,11 @@ Sources: the checklist of causes in docs/causes.md (no parallel reading).
 import math
 from collections.abc import Iterator
 
-from gputune.enough import LEAST_LOOKS
+from gputune.core.figures import wilson
+from gputune.core.finding import Finding
 from gputune.features import Features, Process
-from gputune.figures import wilson
-from gputune.finding import Finding
-from gputune.moving import made_by_more, share_left_out
+from gputune.model.minimum_samples import LEAST_LOOKS
+from gputune.model.offload import made_by_more, share_left_out
 
 CHECKLIST = ("1.4",)
 

@@ -12,15 +12,15 @@ list), or once and for all in a file; or do it ahead in a thread or process of i
 
 When it is wrong: when the next batch hangs on what the model said of the last one (curricula, hard-negative mining).
 
-Sources: `torch.utils.data` documentation, "Data Loading Order and Sampler"; the model is `gputune/replay.py`.
+Sources: `torch.utils.data` documentation, "Data Loading Order and Sampler"; the model is `gputune/model/replay.py`.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
-from gputune.finding import Finding, Speedup
-from gputune.prediction import Outlook, outlooks
+from gputune.model.prediction import Outlook, outlooks
 
 CHECKLIST = ("data loading", "preprocessing")
 

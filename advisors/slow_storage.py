@@ -22,11 +22,11 @@ Sources: the kernel's Documentation/admin-guide/iostats.rst and accounting/psi.r
 
 from collections.abc import Iterator
 
+from gputune.core.figures import size
+from gputune.core.finding import Finding
 from gputune.features import Features
-from gputune.figures import size
-from gputune.finding import Finding
-from gputune.prediction import Outlook, outlooks
-from gputune.storage import ROOM, Demand, cached, data_set, demand, of_disks, returns
+from gputune.model.prediction import Outlook, outlooks
+from gputune.model.storage import ROOM, Demand, cached, data_set, demand, of_disks, returns
 
 CHECKLIST = ("data loading", "1.2")
 

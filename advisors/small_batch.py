@@ -13,22 +13,22 @@ What to do: raise `batch_size` to the number named, scale the learning rate with
 
 When it is wrong: when the idle time is a synchronisation or other work of the loop that grows with the batch as well.
 
-Sources: Goyal et al., "Accurate, Large Minibatch SGD", 2017 (learning rate); the prediction is `gputune/enlarging.py`,
+Sources: Goyal et al., "Accurate, Large Minibatch SGD", 2017 (learning rate); predicted by `gputune/model/enlarging.py`:
 Amdahl's law for a device that works behind the host.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.enlarging import Turn, made, turn
-from gputune.enough import settled
-from gputune.events import STOPPING
+from gputune.core.events import STOPPING
+from gputune.core.figures import mean
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Device, Features, Loader, Process
-from gputune.figures import mean
-from gputune.finding import Finding, Speedup
-from gputune.headroom import times_fit, used_at_most
-from gputune.prediction import doubt, interval, unsteady
-from gputune.workload import device_share
+from gputune.model.enlarging import Turn, made, turn
+from gputune.model.headroom import times_fit, used_at_most
+from gputune.model.minimum_samples import settled
+from gputune.model.prediction import doubt, interval, unsteady
+from gputune.model.workload import device_share
 
 CHECKLIST = ("1.7",)
 

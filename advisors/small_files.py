@@ -21,12 +21,12 @@ Mitigating Data Stalls in DNN Training", VLDB 2021 (fetch stalls).
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputune.core.figures import size
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
-from gputune.figures import size
-from gputune.finding import Finding, Speedup
-from gputune.prediction import Outlook, outlooks
-from gputune.replay import Job
-from gputune.storage import Demand, demand
+from gputune.model.prediction import Outlook, outlooks
+from gputune.model.replay import Job
+from gputune.model.storage import Demand, demand
 
 CHECKLIST = ("data loading", "1.3")
 

@@ -21,12 +21,12 @@ were tried (docs/evidence.md).
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.effects import of_workers
+from gputune.core.figures import size
+from gputune.core.finding import NO_CHANGE, Effect, Finding, Setting
 from gputune.features import Features, Loader, Machine
-from gputune.figures import size
-from gputune.finding import NO_CHANGE, Effect, Finding, Setting
-from gputune.prediction import Outlook, outlooks
-from gputune.replay import TYPICAL_PREFETCH
+from gputune.model.prediction import Outlook, outlooks
+from gputune.model.replay import TYPICAL_PREFETCH
+from gputune.verdict.effects import of_workers
 
 WAITING = 0.05  # of the loop in next(): below it, more workers are of no use
 FULL = 0.95  # of what was free: batches of one loader differ by some percent

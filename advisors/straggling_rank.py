@@ -24,12 +24,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gputune.events import STOPPING
+from gputune.core.events import STOPPING
+from gputune.core.figures import mean
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Features, Process
-from gputune.figures import mean
-from gputune.finding import Finding, Speedup
-from gputune.prediction import ERROR
-from gputune.team import LEAST_ROUNDS, Team, named, team
+from gputune.model.prediction import ERROR
+from gputune.model.rank_team import LEAST_ROUNDS, Team, named, team
 
 OFTEN = 0.6  # of the rounds: somebody is last in each; a straggler is last in most
 SELDOM = 0.25  # of the rounds: in a quarter of them each of four ranks is late that are so in turns

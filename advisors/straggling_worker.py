@@ -17,7 +17,7 @@ When it is wrong: when an experiment has to be repeatable, or the order of sampl
 documents): in_order=False gives another order in each run. Slow samples that are all of one kind then come late. Where
 it is the worker itself that is slow, and not what it reads, shares do not help.
 
-Sources: `torch.utils.data.DataLoader`, `in_order`; pytorch pull request 141833; the model is `gputune/replay.py`.
+Sources: `torch.utils.data.DataLoader`, `in_order`; pytorch pull request 141833; the model is `gputune/model/replay.py`.
 """
 
 import re
@@ -25,11 +25,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
 
-from gputune.ceiling import with_ceiling
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
-from gputune.finding import Finding, Speedup
-from gputune.parts import slow_worker
-from gputune.prediction import Outlook, outlooks
+from gputune.model.ceiling import with_ceiling
+from gputune.model.prediction import Outlook, outlooks
+from gputune.model.shard_imbalance import slow_worker
 
 CHECKLIST = ("data loading",)
 

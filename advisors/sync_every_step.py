@@ -22,10 +22,10 @@ Sources: PyTorch documentation, "Performance Tuning Guide: Avoid unnecessary CPU
 
 from collections.abc import Iterator
 
-from gputune.enough import settled
+from gputune.core.finding import Finding
 from gputune.features import Features, Place, Process
-from gputune.finding import Finding
-from gputune.overlapping import Lanes, gain, lanes
+from gputune.model.minimum_samples import settled
+from gputune.model.overlapping import Lanes, gain, lanes
 
 CHECKLIST = ("loss computation", "3.3")
 

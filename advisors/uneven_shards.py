@@ -19,13 +19,13 @@ torch.utils.data.distributed.DistributedSampler, PyTorch documentation.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gputune.enough import settled
+from gputune.core.figures import mean
+from gputune.core.finding import NO_CHANGE, Finding, Speedup
 from gputune.features import Features, Machine, Process
-from gputune.figures import mean
-from gputune.finding import NO_CHANGE, Finding, Speedup
-from gputune.prediction import ERROR, interval
-from gputune.team import Team, job, named, team, without
-from gputune.workload import CROWD
+from gputune.model.minimum_samples import settled
+from gputune.model.prediction import ERROR, interval
+from gputune.model.rank_team import Team, job, named, team, without
+from gputune.model.workload import CROWD
 
 UNEVEN = 1.05  # the largest share over their mean: padding and a last batch are less
 WORTH = 1.05  # what equal shares must promise to be told

@@ -21,10 +21,10 @@ Optimize Data Transfers in CUDA C/C++" (pageable and pinned rates side by side);
 
 from collections.abc import Iterator
 
+from gputune.core.finding import Finding
 from gputune.features import Features
-from gputune.finding import Finding
-from gputune.pinning import measured_rate, pageable, pinning_rate
-from gputune.transfers import ASKED, Held, beside, held, times_faster
+from gputune.model.pinning import measured_rate, pageable, pinning_rate
+from gputune.model.transfers import ASKED, Held, beside, held, times_faster
 
 CHECKLIST = ("1.6",)
 

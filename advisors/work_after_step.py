@@ -38,13 +38,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
+from gputune.core.figures import NORMAL, mean
+from gputune.core.finding import Effect, Finding, Speedup
 from gputune.features import Afterwork, Features, Process
-from gputune.figures import NORMAL, mean
-from gputune.finding import Effect, Finding, Speedup
-from gputune.loaderless import BEHIND, behind, on_weights, side, unattended
-from gputune.moving import left_out, moved_to_workers
-from gputune.pauses import AFFORDABLE, rarer
-from gputune.workload import device_work
+from gputune.model.loaderless import BEHIND, behind, on_weights, side, unattended
+from gputune.model.offload import left_out, moved_to_workers
+from gputune.model.pauses import AFFORDABLE, rarer
+from gputune.model.workload import device_work
 
 CHECKLIST = ("metric computation", "metric reporting")
 

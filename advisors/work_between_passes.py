@@ -21,9 +21,9 @@ Sources: the checklist of causes in docs/causes.md (preprocessing coupled with t
 from collections.abc import Iterator
 from statistics import median
 
+from gputune.core.finding import Finding
 from gputune.features import MODEL, Features, Process
-from gputune.finding import Finding
-from gputune.prediction import doubt, interval, unsteady
+from gputune.model.prediction import doubt, interval, unsteady
 
 CHECKLIST = ("data loading", "2.1")
 

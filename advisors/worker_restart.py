@@ -22,15 +22,15 @@ Sources: `torch.utils.data.DataLoader`, `persistent_workers`; pytorch issue 1584
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.aftermath import chill, coldest
-from gputune.effects import of_workers
-from gputune.enough import single
+from gputune.core.figures import TINY, mean
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Epoch, Features, Loader, Process
-from gputune.figures import TINY, mean
-from gputune.finding import Finding, Speedup
-from gputune.prediction import ERROR, Outlook, Setting, doubt, interval, outlooks
-from gputune.replay import DELIVERY_S
-from gputune.youth import settled
+from gputune.model.minimum_samples import single
+from gputune.model.pause_overhead import chill, coldest
+from gputune.model.prediction import ERROR, Outlook, Setting, doubt, interval, outlooks
+from gputune.model.replay import DELIVERY_S
+from gputune.model.worker_warmup import settled
+from gputune.verdict.effects import of_workers
 
 CHECKLIST = ("data loading",)
 

@@ -34,16 +34,16 @@ from all import row
 from common import Figure, emit, figure
 from recorder_cost import cpu_of
 
+from gputune.core.sample import Sample
+from gputune.feeds.rows import Update
 from gputune.nodes import onray
 from gputune.nodes.feed import NodesFeed
-from gputune.nodes.keeping import Keeper
 from gputune.recording import lean, readings
-from gputune.sample import Sample
-from gputune.scene import Update
 from gputune.wire import credentials
 from gputune.wire.address import Address, parse
 from gputune.wire.client import Far
 from gputune.wire.credentials import Credentials
+from gputune.wire.keeping import Keeper
 from gputune.wire.messages import Since
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "simgpu"))

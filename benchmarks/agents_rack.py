@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 from screen_feed import Simulated
 
-from gputune.document import Verdict
+from gputune.feeds.rows import DiskRow, History, NetRow, Node, RunRow, TaskRow, Update
 from gputune.recording import lean
-from gputune.scene import DiskRow, History, NetRow, Node, RunRow, TaskRow, Update
+from gputune.verdict.document import Verdict
 from gputune.wire import credentials
 
 POINTS = 450  # of a history: half an hour, a point 4 s

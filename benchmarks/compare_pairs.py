@@ -26,7 +26,7 @@ from compare_loop import KINDS
 from gputune.comparing.comparison import FASTER, SLOWER, Comparison, compare
 from gputune.comparing.sides import Side
 from gputune.comparing.subject import subject
-from gputune.isolation import own_python
+from gputune.core.isolation import own_python
 from gputune.runs.one import kept
 
 HERE = Path(__file__).parent

@@ -22,12 +22,12 @@ import pyarrow.compute as pc
 from common import Figure, emit
 
 from gputune import __version__
-from gputune.events import Kind
+from gputune.core.events import Kind
+from gputune.core.sample import Metric
 from gputune.features import Device, Features, Machine, Process
 from gputune.recording import keeping, parquet, records, tables
 from gputune.recording.encoding import declaration
-from gputune.sample import Metric
-from gputune.verdict import Overhead, build, to_json
+from gputune.verdict.building import Overhead, build, to_json
 
 HZ, NS, US = 10, 1_000_000_000, 1_000_000
 WEEK = 7 * 86400  # s

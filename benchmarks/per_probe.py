@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gputune import recording, rooms
+from gputune import recording
+from gputune.core import plugins
+from gputune.core.sample import Reading, Target, now
 from gputune.gathering import Gatherer
-from gputune.recorder.life import GATHER
-from gputune.sample import Reading, Target, now
-from gputune.ticker import ROOM, YOUNG, Ticker
-from gputune.tree import Tree
+from gputune.host.tree import Tree
+from gputune.sampler.ticker import ROOM, YOUNG, Ticker
+from gputune.watching.recorder.life import GATHER
 
 HZ = 10.0
 SETTLED = YOUNG + 4.0  # s
@@ -78,7 +79,7 @@ def _measure(pid: int, rings: Path, folder: Path) -> None:
 
     tree = Tree(pid)
     target = Target(pid, tree.pids, rings=rings, hz=HZ)
-    ticker = Ticker(target, hz=HZ, sink=sink, tree=tree, probes=rooms.names(ROOM))
+    ticker = Ticker(target, hz=HZ, sink=sink, tree=tree, probes=plugins.names(ROOM))
     refresh, tick = tree.refresh, ticker.tick
 
     def timed_refresh() -> None:

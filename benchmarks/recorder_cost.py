@@ -25,11 +25,11 @@ import per_probe
 import psutil
 from common import Figure, emit, figure, interval
 
+from gputune.core.sample import Target
+from gputune.host.procfs import CLOCK_TICKS, children_of, read_bytes, stat_of
+from gputune.host.tree import Tree
 from gputune.probes import memory, processes
-from gputune.procfs import CLOCK_TICKS, children_of, read_bytes, stat_of
-from gputune.sample import Target
-from gputune.ticker import Ticker
-from gputune.tree import Tree
+from gputune.sampler.ticker import Ticker
 
 WINDOWS, FEWER = 16, 8
 WINDOW = 5.0  # s

@@ -17,8 +17,8 @@ from pathlib import Path
 from common import Figure, emit, figure
 
 from gputune import recording
-from gputune.events import Event, Kind, Record
-from gputune.sample import Guest, Metric, Reading, Sample
+from gputune.core.events import Event, Kind, Record
+from gputune.core.sample import Guest, Metric, Reading, Sample
 
 HZ = 10
 STEP = 0.020  # s a batch

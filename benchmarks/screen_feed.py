@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from gputune.scene import DeviceRow, Node, Update, harmless
+from gputune.feeds.rows import DeviceRow, Node, Update, harmless
 
 PIPE = "GPUTUNE_BENCH_PIPE"  # holds the descriptor
 DEVICES = 8

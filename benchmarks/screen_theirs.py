@@ -7,7 +7,7 @@ from screen_feed import Simulated, rss, told
 from textual.app import App, ComposeResult
 from textual.widgets import DataTable
 
-from gputune.scene import Node
+from gputune.feeds.rows import Node
 
 COLUMNS = ("node", "busy", "memory", "power", "cpu", "wait", "smp/s", "finding")
 

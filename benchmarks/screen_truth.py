@@ -25,9 +25,9 @@ from typing import NamedTuple, TypeAlias
 import pynvml
 
 from gputune.feeds.local import LocalFeed
+from gputune.feeds.rows import DeviceRow, Feed, Node, RunRow
 from gputune.nodes.feed import NodesFeed
 from gputune.recording import lean
-from gputune.scene import DeviceRow, Feed, Node, RunRow
 from gputune.tui.store import Store
 from gputune.wire.address import several
 

@@ -9,12 +9,12 @@ import time
 from common import emit, figure
 from recording_size import START, STEP, batches, ticks
 
-from gputune import judging
-from gputune.events import Event, Kind, Record
+from gputune.core.events import Event, Kind, Record
+from gputune.core.sample import Guest, Note, Reading
 from gputune.gathering import Gatherer
 from gputune.report.terminal import render
-from gputune.sample import Guest, Note, Reading
-from gputune.verdict import Overhead, build, to_json
+from gputune.verdict import judging
+from gputune.verdict.building import Overhead, build, to_json
 
 HOUR = 3600
 ROUNDS = 7

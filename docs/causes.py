@@ -5,7 +5,7 @@ An advisor names its lines in `CHECKLIST`. Run by `make causes`; `tests/test_cau
 
 from pathlib import Path
 
-from gputune.rooms import identity, load, names
+from gputune.core.plugins import identity, load, names
 
 ROOM = "gputune.advisors"
 PAGE = Path(__file__).with_suffix(".md")

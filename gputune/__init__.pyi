@@ -1,5 +1,5 @@
-from gputune.errors import BadUsage as BadUsage
-from gputune.errors import GputuneError as GputuneError
+from gputune.core.errors import BadUsage as BadUsage
+from gputune.core.errors import GputuneError as GputuneError
 from gputune.inside.blocks import Watch as Watch
 from gputune.inside.blocks import watch as watch
 from gputune.inside.cells import load_ipython_extension as load_ipython_extension

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from gputune import __version__
-from gputune.isolation import own_modules_first
+from gputune.core.isolation import own_modules_first
 from gputune.launch import express
 from gputune.launch.link import Ended, Link
 
@@ -65,11 +65,11 @@ def _supervised(arguments: list[str]) -> None:
     def first(link: Link, _run: dict[str, object]) -> int:
         wishes = express.wishes(arguments[1:]) if arguments[0] == "watch" else None
         if wishes is not None:
-            from gputune import watching  # noqa: PLC0415 - in the fork
-            from gputune.errors import BadUsage  # noqa: PLC0415 - in the fork
+            from gputune.core.errors import BadUsage  # noqa: PLC0415 - in the fork
+            from gputune.watching import starting  # noqa: PLC0415 - in the fork
 
             try:
-                return watching.watch(wishes, link)
+                return starting.watch(wishes, link)
             except BadUsage:  # nothing was done yet: the ordinary road ends there too, and says so
                 pass
         from gputune import cli  # noqa: PLC0415 - in the fork
@@ -78,11 +78,11 @@ def _supervised(arguments: list[str]) -> None:
 
     def again(link: Link, run: dict[str, object]) -> int:
         if arguments[0] == "run":
-            from gputune import running  # noqa: PLC0415 - in the fork
+            from gputune.watching import running  # noqa: PLC0415 - in the fork
 
             return running.follow(link, run)
-        from gputune import recorder  # noqa: PLC0415 - in the fork
         from gputune.launch.run import restored  # noqa: PLC0415 - in the fork
+        from gputune.watching import recorder  # noqa: PLC0415 - in the fork
 
         return recorder.record(link, restored(run), resumed=True)
 
@@ -92,7 +92,7 @@ def _supervised(arguments: list[str]) -> None:
 
 def _hand(run: dict[str, object], ended: Ended, why: str) -> None:
     """Write what is known of a run whose recorder was lost."""
-    from gputune.recorder import last  # noqa: PLC0415 - in a fork
+    from gputune.watching.recorder import last  # noqa: PLC0415 - in a fork
 
     last.hand(run, ended, why)
 

@@ -1,7 +1,7 @@
 /* Files of /proc that stay open, read and taken apart without an interpreter between them: what the recorder does for
  * every process of the tree on every beat.
  *
- * Optional: `gputune/counters.py` does the same in Python where this is not there, and `tests/test_counters.py` holds
+ * Optional: `gputune/host/counters.py` does the same in Python where this is not there, and `tests/host/test_counters.py` holds
  * the two together. Limited API of CPython 3.10, gputune's own least.
  */
 

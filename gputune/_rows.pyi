@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from gputune.sample import Metric, Reading
+from gputune.core.sample import Metric, Reading
 
 def laid(
     readings: Sequence[Reading], metrics: tuple[Metric, ...], instances: tuple[str, ...]

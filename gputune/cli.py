@@ -1,7 +1,8 @@
 """The command line: finds the commands by their folder, and is the one place that prints an error.
 
 A command is a file of `gputune/commands/` with a click command named `command`. Every option can also be given as
-`GPUTUNE_<COMMAND>_<OPTION>` or `GPUTUNE_<OPTION>`, and in `gputune.toml` or `[tool.gputune]` (`gputune/config.py`).
+`GPUTUNE_<COMMAND>_<OPTION>` or `GPUTUNE_<OPTION>`, and in `gputune.toml` or
+`[tool.gputune]` (`gputune/core/config.py`).
 Status: 0, 2 for what was typed, 1 for a failure of gputune. Errors are `error: …`, a blank line, `hint: …`.
 """
 
@@ -15,8 +16,9 @@ from pathlib import Path
 
 import click
 
-from gputune import __version__, config
-from gputune.errors import BadUsage, GputuneError
+from gputune import __version__
+from gputune.core import config
+from gputune.core.errors import BadUsage, GputuneError
 
 COMMANDS = Path(__file__).parent / "commands"
 PREFIX = "GPUTUNE"
@@ -135,8 +137,8 @@ def _explain(error: Exception, arguments: list[str]) -> int:
 
 def _refused(error: OSError) -> GputuneError:
     """Say what the system would not do: that is no fault of ours to be looked for."""
-    from gputune import opening  # noqa: PLC0415 - only where there is an error
-    from gputune.hygiene import clean  # noqa: PLC0415 - likewise
+    from gputune.core import opening  # noqa: PLC0415 - only where there is an error
+    from gputune.core.hygiene import clean  # noqa: PLC0415 - likewise
 
     if error.filename is None:  # nothing but the output is written without a name
         _let_go_of_the_output()
@@ -188,7 +190,7 @@ def _bad_value(error: click.BadParameter, ctx: click.Context, option: click.Para
 
 
 def _warn(sentences: Sequence[str]) -> None:
-    from gputune.hygiene import clean  # noqa: PLC0415 - only where there is something to say
+    from gputune.core.hygiene import clean  # noqa: PLC0415 - only where there is something to say
 
     for sentence in sentences:
         _say(f"warning: {clean(sentence, 300)}")
@@ -202,7 +204,7 @@ def _nearest(word: str, known: list[str]) -> str:
 
 def _sentence(text: str) -> str:
     """Turn click's `No such option '--x'.` into ours: lower case, backticks, no full stop."""
-    from gputune.hygiene import clean  # noqa: PLC0415 - only where there is an error
+    from gputune.core.hygiene import clean  # noqa: PLC0415 - only where there is an error
 
     text = clean(text.strip().removesuffix("."), 300).replace("'", "`")
     return text[:1].lower() + text[1:]
@@ -213,7 +215,7 @@ def _unexpected(error: Exception) -> GputuneError:
     import tempfile  # noqa: PLC0415 - only where something went wrong
     import traceback  # noqa: PLC0415 - as above
 
-    from gputune.hygiene import clean  # noqa: PLC0415 - as above
+    from gputune.core.hygiene import clean  # noqa: PLC0415 - as above
 
     says = f"gputune stumbled over something unexpected: {type(error).__name__}: {clean(str(error))}"
     try:
@@ -226,7 +228,7 @@ def _unexpected(error: Exception) -> GputuneError:
 
 def _say(text: str) -> None:
     """Print what is wrong. It names what was typed, and a name may come out of anybody's archive."""
-    from gputune.hygiene import clean  # noqa: PLC0415 - only where there is something to say
+    from gputune.core.hygiene import clean  # noqa: PLC0415 - only where there is something to say
 
     try:
         click.echo("\n".join(clean(line, LONGEST_LINE) for line in text.split("\n")), err=True)

@@ -18,15 +18,15 @@ from typing import Any
 
 import msgspec
 
-from gputune import clusters
-from gputune.beside import Host, arrive
-from gputune.clusters import Node
-from gputune.document import Verdict
+from gputune.host import clusters
+from gputune.host.clusters import Node
 from gputune.launch import folders
 from gputune.launch.descriptors import say
 from gputune.recording.folder import FINDINGS
 from gputune.report.told import NAMES as FLAT
 from gputune.report.told import told_of as told_of  # noqa: PLC0414 - its public name here, too
+from gputune.verdict.document import Verdict
+from gputune.watching.beside import Host, arrive
 
 KEY = "gputune"  # in a trial's results
 # What is told of a trial: the same names from its first result on, for a table's head is written then.

@@ -2,11 +2,11 @@
 
 import time
 
-from gputune.cgroup import cpu_quota
-from gputune.counters import CpuClocks
-from gputune.procfs import CLOCK_TICKS, Clocks, affinity
-from gputune.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
-from gputune.units import NS
+from gputune.core.sample import Metric, Reading, Sample, Target, Ticks, Unavailable, now
+from gputune.core.units import NS
+from gputune.host.cgroup import cpu_quota
+from gputune.host.counters import CpuClocks
+from gputune.host.procfs import CLOCK_TICKS, Clocks, affinity
 
 SETTLED = 10.0  # s between looks at what is allowed; before that at once and after 1 s: `taskset` acts after its start
 ALLOWED = Metric("cpu.allowed", "cores", "CPUs this job may use: affinity and the tightest cgroup quota.", beat=SETTLED)

@@ -4,9 +4,9 @@ import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
-from gputune.procfs import PAGE, Kept, read_text
-from gputune.sample import Json, Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
-from gputune.units import NS
+from gputune.core.sample import Json, Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
+from gputune.core.units import NS
+from gputune.host.procfs import PAGE, Kept, read_text
 
 PERIOD = 1.0  # s; a disk's counters say nothing that a training feels within less
 READ = Metric("disk.read", "B", "Bytes read from the disk since boot, by anyone.", "counter", per="disk")

@@ -9,8 +9,8 @@ measured, nothing is said: what is known of torch stands in for it.
 import subprocess
 import sys
 
-from gputune import passing
-from gputune.sample import Note, Reading, Target, Ticks
+from gputune.core import passing
+from gputune.core.sample import Note, Reading, Target, Ticks
 
 PERIOD = 1.0  # s
 METRICS = ()

@@ -1,9 +1,9 @@
 """How fast this job may read from storage: the limits of its control groups."""
 
-from gputune.cgroup import ReadLimit, read_limits
-from gputune.procfs import read_text
-from gputune.sample import Metric, Note, Reading, Target, Ticks, now
-from gputune.units import NS
+from gputune.core.sample import Metric, Note, Reading, Target, Ticks, now
+from gputune.core.units import NS
+from gputune.host.cgroup import ReadLimit, read_limits
+from gputune.host.procfs import read_text
 
 METRICS: tuple[Metric, ...] = ()
 PERIOD = 2.0  # s; a job may enter its group after its start

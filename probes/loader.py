@@ -22,9 +22,9 @@ import time
 from collections import deque
 from pathlib import Path
 
-from gputune.events import APART, Event, Kind, Record
-from gputune.hygiene import mask
-from gputune.sample import Guest, Json, Metric, Note, Open, Reading, Role, Sample, Target, Ticks, now
+from gputune.core.events import APART, Event, Kind, Record
+from gputune.core.hygiene import mask
+from gputune.core.sample import Guest, Json, Metric, Note, Open, Reading, Role, Sample, Target, Ticks, now
 
 WAIT = Metric("loader.wait", "ratio", "Share of the last second that training processes spent in next(), their mean.")
 BATCHES = Metric("loader.batches", "1", "Batches that training processes got from their loaders.", "counter")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from gputune.cgroup import memory_limit, memory_used
-from gputune.procfs import Kept, read_bytes
-from gputune.sample import Metric, Reading, Role, Sample, Target, Ticks, Unavailable, now
+from gputune.core.sample import Metric, Reading, Role, Sample, Target, Ticks, Unavailable, now
+from gputune.host.cgroup import memory_limit, memory_used
+from gputune.host.procfs import Kept, read_bytes
 
 PERIOD = 1.0  # s
 TOTAL = Metric("memory.total", "B", "The machine's memory.")

@@ -1,8 +1,8 @@
 """Which file systems are mounted where the training runs: a data set on another machine is read over the network."""
 
-from gputune.hygiene import mask
-from gputune.mounts import Mount, parse
-from gputune.sample import Metric, Note, Reading, Target, Ticks, Unavailable
+from gputune.core.hygiene import mask
+from gputune.core.mounts import Mount, parse
+from gputune.core.sample import Metric, Note, Reading, Target, Ticks, Unavailable
 
 PERIOD = 10.0  # s; a mount stays. What is mounted while the training runs is seen a little later
 LATER = 60.0  # s

@@ -1,6 +1,6 @@
 """Who else uses the job's GPUs and the CPUs: processes that are neither the command's nor gputune's.
 
-On the GPUs these are the processes that NVML lists (`gputune/nvml_process.py`). On the CPUs a slow scan of /proc
+On the GPUs these are the processes that NVML lists (`gputune/nvml/process.py`). On the CPUs a slow scan of /proc
 finds whoever used a fifth of a core or more since the last one; small ones together show in `cpu.others` only, and so
 do those that are bound to other CPUs than the job's.
 """
@@ -9,11 +9,11 @@ import os
 import time
 from pathlib import Path
 
-from gputune.hygiene import clean
-from gputune.nvml_devices import Owners
-from gputune.nvml_process import Answer, Subscription, subscribe
-from gputune.procfs import CLOCK_TICKS, children_of, read_bytes, stat_of
-from gputune.sample import Metric, Note, Reading, Sample, Target, Ticks, now
+from gputune.core.hygiene import clean
+from gputune.core.sample import Metric, Note, Reading, Sample, Target, Ticks, now
+from gputune.host.procfs import CLOCK_TICKS, children_of, read_bytes, stat_of
+from gputune.nvml.devices import Owners
+from gputune.nvml.process import Answer, Subscription, subscribe
 
 PERIOD = 1.0  # s; NVML's lists of processes have this beat
 SCAN = 5.0  # s between scans of /proc

@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from gputune.procfs import Kept, read_text
-from gputune.sample import Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
+from gputune.core.sample import Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
+from gputune.host.procfs import Kept, read_text
 
 PERIOD = 1.0  # s
 RECEIVED = Metric("net.received", "B", "Bytes received since the interface came up, by anyone.", "counter", "interface")

@@ -1,6 +1,6 @@
 """The job's GPUs through NVML: how busy, how hot, how fast, how full, and what holds them back.
 
-The calls are made by a process of their own (`gputune/nvml_process.py`): one that hangs costs a gap. Only the job's
+The calls are made by a process of their own (`gputune/nvml/process.py`): one that hangs costs a gap. Only the job's
 devices are read: those on which its processes appear, before that those that CUDA_VISIBLE_DEVICES leaves to it, or the
 only one there is. `GPUTUNE_ALL_DEVICES=1` reads all.
 """
@@ -8,11 +8,11 @@ only one there is. `GPUTUNE_ALL_DEVICES=1` reads all.
 import os
 import time
 
-from gputune.hygiene import clean
-from gputune.nvml_devices import Owners, environment, visible
-from gputune.nvml_process import HUNG, Answer, Device, Subscription, Trouble, subscribe
-from gputune.sample import Json, Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
-from gputune.units import NS
+from gputune.core.hygiene import clean
+from gputune.core.sample import Json, Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
+from gputune.core.units import NS
+from gputune.nvml.devices import Owners, environment, visible
+from gputune.nvml.process import HUNG, Answer, Device, Subscription, Trouble, subscribe
 
 PERIOD = 0.2  # s; the child answers at this beat
 LATER = 0.5  # s; nothing is lost in between, and a call that hangs is told of within 3 s all the same

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from gputune.cgroup import folders
-from gputune.procfs import Kept
-from gputune.sample import Note, Target, Ticks, Unavailable
+from gputune.core.sample import Note, Target, Ticks, Unavailable
+from gputune.host.cgroup import folders
+from gputune.host.procfs import Kept
 
 METRICS = ()
 PERIOD = 5.0  # s; what counts is the last look, after the command's end

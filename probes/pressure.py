@@ -1,7 +1,7 @@
 """How long tasks stood still for want of a CPU, of storage or of memory: Linux pressure stall information."""
 
-from gputune.procfs import Kept
-from gputune.sample import Metric, Sample, Target, Ticks, Unavailable, now
+from gputune.core.sample import Metric, Sample, Target, Ticks, Unavailable, now
+from gputune.host.procfs import Kept
 
 PERIOD = 1.0  # s; the counters lose nothing in between
 CPU = Metric("pressure.cpu", "us", "Time since boot in which some task of the machine waited for a CPU.", "counter")

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from gputune.counters import CpuClocks, moved, stats
-from gputune.procfs import CLOCK_TICKS, Clocks, affinity, monotonic_of
-from gputune.sample import Metric, Reading, Role, Sample, Target, Ticks, now
-from gputune.sockets import Sockets
-from gputune.units import NS
-from gputune.usage import NOTHING, Bytes, Usage
+from gputune.core.sample import Metric, Reading, Role, Sample, Target, Ticks, now
+from gputune.core.units import NS
+from gputune.host.counters import CpuClocks, moved, stats
+from gputune.host.procfs import CLOCK_TICKS, Clocks, affinity, monotonic_of
+from gputune.host.sockets import Sockets
+from gputune.host.usage import NOTHING, Bytes, Usage
 
 JOB = Metric("cpu.job", "cores", "CPU used by the process tree.")
 BY_ROLE: dict[Role, Metric] = {

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from gputune import ptrace
-from gputune.sample import Metric, Reading, Stack, Target, Ticks, Unavailable, now
+from gputune.core.sample import Metric, Reading, Stack, Target, Ticks, Unavailable, now
+from gputune.host import ptrace
 
 METRICS: tuple[Metric, ...] = ()
 PERIOD = 1.0  # s; a pipe that fills up holds up py-spy, nothing else

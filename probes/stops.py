@@ -1,8 +1,8 @@
 """When the training stood still because somebody stopped it: Ctrl-Z, a batch system, a frozen container."""
 
-from gputune.procfs import PAGE, Kept, stat_of
-from gputune.sample import Note, Reading, Target, Ticks, now
-from gputune.units import NS
+from gputune.core.sample import Note, Reading, Target, Ticks, now
+from gputune.core.units import NS
+from gputune.host.procfs import PAGE, Kept, stat_of
 
 METRICS = ()
 PERIOD = 0.2  # s; a stop is known to begin and to end half of that sharply

@@ -8,8 +8,8 @@ import re
 import time
 from dataclasses import dataclass
 
-from gputune.procfs import is_python, maps, monotonic_of, read_bytes, stat_of
-from gputune.sample import ATTACHED, Guest, Metric, Reading, Role, Target, Ticks, now
+from gputune.core.sample import ATTACHED, Guest, Metric, Reading, Role, Target, Ticks, now
+from gputune.host.procfs import is_python, maps, monotonic_of, read_bytes, stat_of
 
 METRICS: tuple[Metric, ...] = ()
 PERIOD = 2.0  # s; importing torch takes about as long

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gputune.events import Event, Kind, Record
-from gputune.units import NS
+from gputune.core.events import Event, Kind, Record
+from gputune.core.units import NS
 
 HOST = 0.002  # s in which the host queues the work of a batch
 

@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 
 from gputune import advisors
-from gputune.effects import of_moved_work, of_workers
+from gputune.core.finding import Effect
 from gputune.features import Loader
-from gputune.finding import Effect
+from gputune.verdict.effects import of_moved_work, of_workers
 
 
 def loader(workers: int, **differs: object) -> Loader:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from gputune import ray as ours
-from gputune.document import Verdict
 from gputune.ray import KEY, NAMES, Recording, kept, told_of
+from gputune.verdict.document import Verdict
 
 FINDING = {
     "id": "few-workers", "severity": "high", "share_lost": 0.5, "speedup": {"low": 1.5, "likely": 2.0, "high": 2.2},

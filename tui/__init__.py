@@ -1,4 +1,4 @@
-"""The screen: nodes, one node, one run, one finding, drawn from the rows of `gputune/scene.py`. It measures nothing.
+"""The screen: nodes, one node, one run, one finding, drawn from `gputune/feeds/rows.py`. It measures nothing.
 
  drawing   numbers to cells: bars, sparks, plots; pure        words    numbers to words, likewise
  lines     what a line of the screen is made of               roles    what a span means, to a style

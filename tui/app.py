@@ -14,8 +14,8 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.theme import Theme
 
-from gputune.hygiene import clean
-from gputune.scene import Feed, Node, RunRow, ShareRow, TaskRow, Update
+from gputune.core.hygiene import clean
+from gputune.feeds.rows import Feed, Node, RunRow, ShareRow, TaskRow, Update
 from gputune.tui.asking import Asking
 from gputune.tui.lines import Line, Lines, Look, Page, line
 from gputune.tui.pages.finding import finding_page

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from gputune.scene import Feed, Update
+from gputune.feeds.rows import Feed, Update
 
 PERIOD = 1.0  # s between polls
 SOONEST = 0.02  # s between polls where there is more at once: the screen gets to draw in between

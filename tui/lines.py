@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 
-from gputune.hygiene import clean, is_clean
+from gputune.core.hygiene import clean, is_clean
 
 LONGEST = 400  # characters of one string
 

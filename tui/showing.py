@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple, TypeAlias
 
-from gputune.scene import Feed, TaskRow
+from gputune.feeds.rows import Feed, TaskRow
 from gputune.tui.first import LEAVE, first_page
 from gputune.tui.leaving import Leaving
 from gputune.tui.output import Output

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from gputune.scene import Node, Past, RunRow, Update
+from gputune.feeds.rows import Node, Past, RunRow, Update
 
 TRAIL = 128  # points of a node's past that are kept: two minutes, more than a line has room for
 Order: TypeAlias = Callable[[Node], float | str | None]

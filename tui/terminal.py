@@ -3,7 +3,7 @@
 import os
 import sys
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 
 
 class NoTerminal(BadUsage):

@@ -54,7 +54,7 @@ def told(records: Iterable[Fields]) -> dict[str, object]:
 
 def main() -> None:
     """Print what is told in the run folder that is named."""
-    from gputune.events import Event, Kind  # noqa: PLC0415 - its tests have no need of a recording
+    from gputune.core.events import Event, Kind  # noqa: PLC0415 - its tests have no need of a recording
     from gputune.recording.reading import readings  # noqa: PLC0415 - as above
 
     records = (one.record for tick in readings(Path(sys.argv[1])) for one in tick if isinstance(one, Event))

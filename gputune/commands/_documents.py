@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from gputune import config, replacing
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import escaped
+from gputune.core import config, replacing
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import escaped
 
 STDOUT = "-"  # as a FILE
 Command = Callable[..., Any]

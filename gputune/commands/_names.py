@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 
 NAMES = frozenset({"DIR", "FILE", "PATH", "RUN"})  # metavars of such options
 

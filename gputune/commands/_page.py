@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from gputune.commands import _documents
-from gputune.document import Verdict
-from gputune.errors import BadUsage
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage
+from gputune.core.hygiene import clean
 from gputune.launch.job import MARK
-from gputune.packed import FILE as PACKED
 from gputune.recording.folder import RUN
+from gputune.verdict.document import Verdict
+from gputune.verdict.packed import FILE as PACKED
 
 if TYPE_CHECKING:
     from gputune.html.others import Other

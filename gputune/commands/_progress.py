@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
-from gputune.figures import duration
-from gputune.sample import Reading, Sample
-from gputune.units import NS
+from gputune.core.figures import duration
+from gputune.core.sample import Reading, Sample
+from gputune.core.units import NS
 
 FIRST = 0.5  # s of reading without a word: most recordings are read in less
 BEAT = 0.2  # s between two words

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.recording import lean
 
 HELP = f"""{__doc__}

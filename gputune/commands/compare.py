@@ -15,12 +15,12 @@ import sys
 
 import click
 
-from gputune import config
 from gputune.commands import _documents
 from gputune.comparing.comparison import compare
 from gputune.comparing.sides import side
 from gputune.comparing.words import words
-from gputune.errors import TOO_LOW, BadUsage, GputuneError
+from gputune.core import config
+from gputune.core.errors import TOO_LOW, BadUsage, GputuneError
 from gputune.launch import values
 from gputune.recording import lean
 from gputune.report.streams import encodable

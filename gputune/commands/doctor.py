@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from gputune import checks
 from gputune.commands import _documents
-from gputune.errors import BadUsage
-from gputune.figures import size
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage
+from gputune.core.figures import size
+from gputune.core.hygiene import clean
+from gputune.host import checks
 
 if TYPE_CHECKING:
     from gputune.nodes.network import Report  # it imports pyarrow

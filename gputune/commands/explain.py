@@ -5,9 +5,9 @@ Example: gputune explain few-workers
 
 import click
 
-from gputune import rooms
-from gputune.advised import ROOM, advisor, documentation
 from gputune.commands import _documents
+from gputune.core import plugins
+from gputune.verdict.advised import ROOM, advisor, documentation
 
 
 @click.command(short_help="what a finding means", help=__doc__)
@@ -16,14 +16,14 @@ from gputune.commands import _documents
 @_documents.options("explain", "Print JSON.")
 def command(finding: str | None, *, every: bool, wanted: _documents.Wanted) -> None:
     if every or finding is None:
-        said = {rooms.identity(name): documentation(name) for name in rooms.names(ROOM)}
+        said = {plugins.identity(name): documentation(name) for name in plugins.names(ROOM)}
         lines = {identity: text.partition("\n")[0] for identity, text in said.items()}
         width = max(map(len, lines), default=0)
         _show(lines, "\n".join(f"{i:{width}}  {line}" for i, line in lines.items()), wanted)
         return
     name = advisor(finding)
     text = documentation(name)
-    _show({rooms.identity(name): text}, text, wanted)
+    _show({plugins.identity(name): text}, text, wanted)
 
 
 def _show(findings: dict[str, str], words: str, wanted: _documents.Wanted) -> None:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import click
 
-from gputune import config, exporters, opening
+from gputune import exporters
 from gputune.commands import _documents
-from gputune.errors import BadUsage
-from gputune.hygiene import clean
+from gputune.core import config, opening
+from gputune.core.errors import BadUsage
+from gputune.core.hygiene import clean
 from gputune.launch import values
 from gputune.recording import lean
 

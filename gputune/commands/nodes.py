@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import msgspec
 
-from gputune import config
 from gputune.commands import _documents
-from gputune.errors import BadUsage
-from gputune.figures import number, size
-from gputune.hygiene import clean
+from gputune.core import config
+from gputune.core.errors import BadUsage
+from gputune.core.figures import number, size
+from gputune.core.hygiene import clean
+from gputune.feeds.rows import Node, RunRow, Update
 from gputune.launch import values
+from gputune.nodes.glance import Wishes, render
 from gputune.recording import lean
 from gputune.report import streams
-from gputune.report.glance import Wishes, render
-from gputune.scene import Node, RunRow, Update
 from gputune.wire import credentials as own
 from gputune.wire.address import Address, addresses
 
 if TYPE_CHECKING:
     from gputune.nodes.feed import NodesFeed  # it imports pyarrow
-    from gputune.nodes.keeping import Keeper  # as above
+    from gputune.wire.keeping import Keeper  # as above
 
 HELP = f"""{__doc__}
 
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` prints; the rows are those of gputune/scene.py."""
+    """What `--json` prints; the rows are those of gputune/feeds/rows.py."""
 
     schema_version: int = 1
     nodes: list[Node]
@@ -125,7 +125,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
 def _places(nodes: tuple[str, ...], file: Path | None) -> list[Address]:
     if nodes or file:
         return addresses(nodes, file)
-    from gputune.nodes import places as own_places  # noqa: PLC0415 - not for --help
+    from gputune.wire import places as own_places  # noqa: PLC0415 - not for --help
 
     return [Address(own_places.host(), path=str(own_places.socket()), named=False)]
 
@@ -238,7 +238,7 @@ def _keep(places: list[Address], known: own.Credentials | None, folder: Path, du
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lean()
     from gputune.nodes.agent import signals  # noqa: PLC0415 - pyarrow comes lean, and not for --help
-    from gputune.nodes.keeping import keepers  # noqa: PLC0415 - as above
+    from gputune.wire.keeping import keepers  # noqa: PLC0415 - as above
 
     threads = keepers(places, known, folder)
     with signals() as wakeup:
@@ -257,7 +257,7 @@ def _keep(places: list[Address], known: own.Credentials | None, folder: Path, du
 
 def _wait(threads: "list[Keeper]", wakeup: int, duration: float | None) -> None:
     """Wait for a signal, for so many s, or until all have ended; say once of each node why nothing has come of it."""
-    from gputune.nodes.keeping import UNASKED  # noqa: PLC0415 - pyarrow comes lean, and not for --help
+    from gputune.wire.keeping import UNASKED  # noqa: PLC0415 - pyarrow comes lean, and not for --help
 
     until = math.inf if duration is None else time.monotonic() + duration
     told = set[str]()

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import click
 
-from gputune import opening
 from gputune.commands import _documents
-from gputune.errors import BadUsage
+from gputune.core import opening
+from gputune.core.errors import BadUsage
+from gputune.experiment import trials
 from gputune.proving import against as recorded
-from gputune.proving import ceilings, changing, proof, trials
+from gputune.proving import ceilings, changing, proof
 from gputune.proving.asked import BEST, asked, runnable
 from gputune.proving.changing import Effort
 from gputune.proving.proof import Proof

@@ -14,20 +14,21 @@ from pathlib import Path
 
 import click
 
-from gputune import config, opening, packed
 from gputune.commands import _documents, _page
-from gputune.document import Verdict
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.core import config, opening
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
+from gputune.feeds.rows import harmless
 from gputune.launch import values
 from gputune.recording.about import read
 from gputune.recording.folder import FINDINGS, RUN
-from gputune.recording.judged import judged
+from gputune.report.judged import judged
 from gputune.report.packed import render as render_packed
 from gputune.report.streams import colour_wanted, encodable
 from gputune.report.terminal import render
-from gputune.scene import harmless
-from gputune.verdict import priced, to_json
+from gputune.verdict import packed
+from gputune.verdict.building import priced, to_json
+from gputune.verdict.document import Verdict
 
 
 def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -54,7 +55,7 @@ def _anew(run: Path, price: float | None, lost: dict[str, str]) -> Verdict:
     """Judge what was recorded, but for what is damaged (`lost`); a terminal is told how far that has come."""
     from gputune.commands._progress import Progress  # noqa: PLC0415 - a kept verdict needs none of these
     from gputune.recording import lean  # noqa: PLC0415 - as above
-    from gputune.rejudging import Way, rejudge  # noqa: PLC0415 - as above
+    from gputune.report.rejudging import Way, rejudge  # noqa: PLC0415 - as above
 
     lean()
     with Progress(*_clock(run)) as progress:

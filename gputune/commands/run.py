@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from gputune.errors import BadUsage, GputuneError
+from gputune.core.errors import BadUsage, GputuneError
 from gputune.launch.link import Link
-from gputune.sweep import kept
+from gputune.sweep import saved_settings
 
 
 @click.command(
@@ -23,10 +23,10 @@ from gputune.sweep import kept
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(ctx: click.Context, file: str, cmd: tuple[str, ...], *, quiet: bool) -> int:
-    from gputune import running  # noqa: PLC0415 - not for --help
+    from gputune.watching import running  # noqa: PLC0415 - not for --help
 
     if not cmd:
         raise BadUsage("no command to run", hint="put it after two dashes: `gputune run -- python train.py`")
     if not isinstance(ctx.obj, Link):
         raise GputuneError("`run` was called without its supervisor", hint="start it as `gputune run -- CMD`")
-    return running.run(cmd, kept.rules(Path(file)), ctx.obj, quiet=quiet)
+    return running.run(cmd, saved_settings.rules(Path(file)), ctx.obj, quiet=quiet)

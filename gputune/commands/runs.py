@@ -14,11 +14,10 @@ from typing import TypeVar
 import click
 from click.core import ParameterSource
 
-from gputune import config, opening
-from gputune.advised import advisor
 from gputune.commands import _documents
-from gputune.errors import BadUsage
-from gputune.hygiene import clean
+from gputune.core import config, opening
+from gputune.core.errors import BadUsage
+from gputune.core.hygiene import clean
 from gputune.launch import folders, values
 from gputune.report.streams import encodable
 from gputune.runs import words
@@ -27,6 +26,7 @@ from gputune.runs.found import listed
 from gputune.runs.labels import give
 from gputune.runs.pruning import Pruned, old, remove
 from gputune.runs.rows import Listed, Row, rows
+from gputune.verdict.advised import advisor
 
 T = TypeVar("T")
 HELP = f"""{__doc__}

@@ -14,10 +14,10 @@ import click
 import msgspec
 from click.decorators import FC
 
-from gputune import config
 from gputune.commands import _documents
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.core import config
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
 from gputune.launch import values
 from gputune.launch.link import Link
 from gputune.sharing import jobsfile

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import click
 
-from gputune import clusters, config
 from gputune.commands import _documents
-from gputune.errors import BadUsage
+from gputune.core import config
+from gputune.core.errors import BadUsage
+from gputune.experiment import trials
+from gputune.host import clusters
 from gputune.launch import values
-from gputune.proving import trials
-from gputune.sweep import kept, patch, result
+from gputune.sweep import patch, result, saved_settings
 from gputune.sweep.batches import AUTO
 from gputune.sweep.onray import Cluster, FarStarter, Share
 from gputune.sweep.script import Script, scripts_of
@@ -160,7 +161,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     if ray is None and (each_node or ray_cpus is not None or ray_gpus is not None):
         raise BadUsage("`--each-node`, `--ray-cpus` and `--ray-gpus` are for a cluster", hint="like `--ray auto`")
     if csv_file is not None:
-        kept.writable(csv_file, "--csv")
+        saved_settings.writable(csv_file, "--csv")
     trials.end_with_us()
     wishes = Wishes(
         script=asked[0],

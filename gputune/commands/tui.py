@@ -15,13 +15,13 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from gputune import config, opening
 from gputune.commands import _documents
-from gputune.errors import BadUsage
+from gputune.core import config, opening
+from gputune.core.errors import BadUsage
+from gputune.core.hygiene import clean
 from gputune.feeds import signalling
-from gputune.hygiene import clean
+from gputune.feeds.rows import Feed, Node, RunRow, Update
 from gputune.launch import signals, values
-from gputune.scene import Feed, Node, RunRow, Update
 from gputune.tui import terminal
 
 FILE = click.Path(path_type=Path)
@@ -30,7 +30,7 @@ PIECES = 1000  # polls at the most until all of a recording is read
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` prints: the rows of `gputune/scene.py`."""
+    """What `--json` prints: the rows of `gputune/feeds/rows.py`."""
 
     schema_version: int = 1
     nodes: tuple[Node, ...]
@@ -152,7 +152,7 @@ def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
 
 
 def _identity(run: Path) -> str:
-    from gputune.feeds.places import identity, recorded_on  # noqa: PLC0415 - not before a screen without a recording
+    from gputune.runs.places import identity, recorded_on  # noqa: PLC0415 - not before a screen without a recording
 
     return identity(run, recorded_on(run))
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import click
 
-from gputune import config
 from gputune.commands import _documents
-from gputune.errors import BadUsage, GputuneError
+from gputune.core import config
+from gputune.core.errors import BadUsage, GputuneError
 from gputune.launch import values
 from gputune.launch.express import FASTEST
 from gputune.launch.link import Link
@@ -170,7 +170,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     tui: bool,
 ) -> int:
     """Hand what was asked for to the undertaking."""
-    from gputune import watching  # noqa: PLC0415 - not for --help
+    from gputune.watching import starting  # noqa: PLC0415 - not for --help
 
     if tries and tune:
         says = "`--try` goes back to the script's own settings, and `--tune` keeps better ones"
@@ -207,10 +207,10 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     )
     unknown = ctx.meta.get(config.UNKNOWN, ())
     if pid is not None:
-        from gputune import attaching  # noqa: PLC0415 - not before a command starts at once
+        from gputune.watching import attaching  # noqa: PLC0415 - not before a command starts at once
 
         return attaching.attach(wishes, seconds, unknown)
-    return watching.watch(wishes, ctx.obj, unknown)
+    return starting.watch(wishes, ctx.obj, unknown)
 
 
 def _one(ctx: click.Context, named: str | None, older: str | None) -> str | None:
@@ -244,7 +244,7 @@ def _on_screen(ctx: click.Context, out: str | None, cmd: tuple[str, ...], *, pro
         raise BadUsage(f"`--tui` and `{other}` do not go together", hint="`gputune tui` in another terminal shows it")
     if ctx.obj is not None:
         raise BadUsage("`--tui` was not given as an option", hint="type it: `gputune watch --tui -- CMD`")
-    from gputune.onscreen import watch_on_screen  # noqa: PLC0415 - not before a command starts at once
+    from gputune.watching.onscreen import watch_on_screen  # noqa: PLC0415 - not before a command starts at once
 
     return watch_on_screen(sys.argv[1:], out, cmd)
 

@@ -15,8 +15,8 @@ from gputune.comparing.sides import Side
 from gputune.comparing.student import MOST_RUNS, runs_for
 from gputune.comparing.subject import Subject
 from gputune.comparing.tables import CauseRow, SettingRow, ShareRow, findings, ledger, settings
-from gputune.document import SpeedupRow
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
+from gputune.verdict.document import SpeedupRow
 
 SCHEMA_VERSION: Final = 1
 FASTER, SLOWER, UNSURE, NOT_COMPARABLE = "faster", "slower", "unsure", "not-comparable"

@@ -12,7 +12,7 @@ import msgspec
 from gputune.comparing.facts import cpus, environment, facts
 from gputune.comparing.sides import Side
 from gputune.comparing.subject import Subject, crowded, neighbours
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
 from gputune.launch.folders import name_of
 from gputune.report.words import percent
 

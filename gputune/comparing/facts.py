@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from gputune.comparing.subject import Subject
-from gputune.figures import size
-from gputune.sample import Json
+from gputune.core.figures import size
+from gputune.core.sample import Json
 
 SETTINGS = ("CUDA_", "NVIDIA_", "OMP_NUM", "MKL_", "OPENBLAS_", "NUMEXPR_", "TOKENIZERS_", "NCCL_", "GLOO_", "PYTORCH_")
 MORE_SETTINGS = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE", "PYTHONHASHSEED", "PYTHONUNBUFFERED")

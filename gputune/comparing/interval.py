@@ -14,8 +14,8 @@ from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
 from gputune.comparing.student import PAIRS, half_width, half_width_of_pairs
-from gputune.figures import NORMAL
-from gputune.finding import ERROR, Speedup
+from gputune.core.figures import NORMAL
+from gputune.core.finding import ERROR, Speedup
 
 FLOOR = ERROR  # relative, either way: what two runs of one training differ by on a quiet machine, at the most
 Basis: TypeAlias = Literal["pairs", "runs", "floor"]

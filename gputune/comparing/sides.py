@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune import opening
 from gputune.comparing.interval import Rate
 from gputune.comparing.subject import Subject, subject
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.core import opening
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
 from gputune.launch import folders
 from gputune.runs.found import below, is_run
 from gputune.runs.labels import label

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gputune.comparing.interval import Rate
-from gputune.document import CpuRow, ProcessRow, Verdict
+from gputune.core.sample import Json
 from gputune.runs.labels import label
 from gputune.runs.one import Kept
-from gputune.sample import Json
+from gputune.verdict.document import CpuRow, ProcessRow, Verdict
 
 SHARED = 0.5  # of the CPUs in use: from there on two threads share a core where each has two, and soon wait for one
 

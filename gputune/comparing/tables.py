@@ -11,8 +11,8 @@ from gputune.comparing.interval import FLOOR
 from gputune.comparing.sides import Side
 from gputune.comparing.student import half_width
 from gputune.comparing.subject import Subject
-from gputune.document import LoaderRow
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
+from gputune.verdict.document import LoaderRow
 
 NAMED = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")
 LONGEST = 60  # characters of a value

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from gputune import rooms
-from gputune.errors import BadUsage, GputuneError
+from gputune.core import plugins
+from gputune.core.errors import BadUsage, GputuneError
 
 ROOM = "gputune.exporters"
 OPTIONS = {"out": "--out", "stretch": "--from and --until"}  # what a wish may hold beside the run, as it is typed
@@ -27,8 +27,7 @@ OPTIONS = {"out": "--out", "stretch": "--from and --until"}  # what a wish may h
 class Wish:
     """What is to be exported. `stretch`: from and to, s after the run's start; None where nothing was said.
 
-    `say` takes sentences for whoever asked. `run` is the run's folder and `typed` what the user calls it. `own`: it was
-    recorded just now, by us; any other may say what somebody else has written into it.
+    `say` takes sentences for whoever asked. `run` is the run's folder and `typed` what the user calls it.
     """
 
     run: Path
@@ -37,7 +36,6 @@ class Wish:
     out: Path | None = None
     since: float | None = None
     until: float | None = None
-    own: bool = False
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +51,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
 
 def names() -> tuple[str, ...]:
     """Return what there is to export to; nothing is imported for that."""
-    return rooms.names(ROOM)
+    return plugins.names(ROOM)
 
 
 def about() -> dict[str, str]:
@@ -69,12 +67,12 @@ def _first_line(file: Path) -> str:
 
 def lacking(name: str) -> str:
     """Return which package an exporter lacks, "" where none. It is imported for that, and its package is not."""
-    return next((package for package in rooms.load(ROOM, name).NEEDS if find_spec(package) is None), "")
+    return next((package for package in plugins.load(ROOM, name).NEEDS if find_spec(package) is None), "")
 
 
 def export(name: str, wish: Wish) -> Sent:
     """Take a run there. Raises BadUsage for what it has no use for, GputuneError where it cannot be done."""
-    exporter = rooms.load(ROOM, name)
+    exporter = plugins.load(ROOM, name)
     given = {"out": wish.out is not None, "stretch": (wish.since, wish.until) != (None, None)}
     _check(name, [option for option, is_given in given.items() if is_given and option not in exporter.TAKES])
     package = lacking(name)

@@ -1,7 +1,7 @@
 """What the columns of the tables of records are, in the words of docs/recording.md: for `columns.csv`."""
 
+from gputune.core.sample import Metric
 from gputune.recording.spreadsheet import Column
-from gputune.sample import Metric
 
 COMMON = {
     "time": "when it began",
@@ -45,7 +45,7 @@ TABLES: dict[str, dict[str, str]] = {
         "index": "of the batch",
         "behind": "1 + µs after time at which the device was through with what was queued; 0 unknown",
     },
-    "events": {"kind": "gputune/events.py", "seconds": "how long; empty: it lasts"},
+    "events": {"kind": "gputune/core/events.py", "seconds": "how long; empty: it lasts"},
     "notes": {"time": "when it became known", "what": "guest, note or open", "fields": "JSON"},
     "stacks": {
         "time": "when the burst ended",

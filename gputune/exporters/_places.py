@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from gputune import opening, replacing
-from gputune.errors import BadUsage, GputuneError
+from gputune.core import opening, replacing
+from gputune.core.errors import BadUsage, GputuneError
 from gputune.exporters import Wish
 from gputune.launch import job
 from gputune.recording import stretch

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gputune.events import Kind
+from gputune.core.events import Kind
 from gputune.recording import stretch
 from gputune.recording.stretch import Row, Stretch
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import msgspec
 
-from gputune import opening
-from gputune.document import SpeedupRow, Verdict
-from gputune.errors import GputuneError
+from gputune.core import opening
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
 from gputune.exporters import Wish
 from gputune.exporters._places import seats
-from gputune.hygiene import clean
 from gputune.recording.about import read
 from gputune.recording.folder import FINDINGS, REPORT
-from gputune.rejudging import Way, rejudge
+from gputune.report.rejudging import Way, rejudge
 from gputune.report.told import told_of
-from gputune.verdict import to_json
+from gputune.verdict.building import to_json
+from gputune.verdict.document import SpeedupRow, Verdict
 
 KEY = "gputune"  # in front of every name that a tracker gets
 HEAD = ("finding", "severity", "share_lost", "low", "likely", "high", "says", "do", "where", "effect", "basis")
@@ -99,31 +99,6 @@ def _notes(seat: Path) -> list[dict[str, Any]]:
         ranks = [note["rank"] for note in of if note.get("n") == "process" and isinstance(note.get("rank"), int)]
         notes += [(int(str(ranks[-1])) if ranks else 0, note) for note in of if note.get("n") == "tracker"]
     return [note for _, note in sorted(notes, key=lambda note: note[0])]
-
-
-def check_address(wish: Wish, name: str, address: str, here: tuple[str, str]) -> None:
-    """Raise Elsewhere where a run would be told at a place that somebody else may have written into its folder.
-
-    `here`: the variable that says where a tracker is, and what it, or the tracker's settings, say now. Who is asked
-    for a run gets a key or a password of the user's; so another place is named by the user alone.
-    """
-    variable, configured = here
-    if wish.own or address.rstrip("/") == configured.rstrip("/"):
-        return
-    scheme, sign, rest = address.partition("://")
-    local = Path(rest if sign else address)
-    if sign and scheme not in {"file", "sqlite"}:
-        raise Elsewhere(name, f"`{clean(address)}`, and not where this gputune looks", f"{variable}={address}", wish)
-    if not opening.is_mine(local):
-        raise Elsewhere(name, f"`{clean(str(local))}`, which is not there, or not yours", f"{variable}={address}", wish)
-
-
-class Elsewhere(GputuneError):  # noqa: N818 - named for what happened
-    """The script's run is at a place that the user has not named."""
-
-    def __init__(self, name: str, where: str, setting: str, wish: Wish) -> None:
-        hint = f"if that is right: `{clean(setting)} gputune export {clean(wish.typed)} --to {name}`"
-        super().__init__(f"the script's run of {name} is at {where}", hint=hint)
 
 
 class Refused(GputuneError):  # noqa: N818 - named for what happened

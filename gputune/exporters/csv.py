@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from gputune import replacing
-from gputune.errors import BadUsage
+from gputune.core import replacing
+from gputune.core.errors import BadUsage
+from gputune.core.sample import Metric
 from gputune.exporters import Sent, Wish
 from gputune.exporters._columns import told
 from gputune.exporters._places import EVER, asked, empty, lasted, refused, seats
@@ -23,7 +24,6 @@ from gputune.recording import spreadsheet
 from gputune.recording.folder import TABLES
 from gputune.recording.spreadsheet import Column, Open
 from gputune.recording.stretch import US, Stretch
-from gputune.sample import Metric
 
 TAKES = frozenset({"out", "stretch"})
 NEEDS: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Where the screen's rows come from on this machine: `gputune/scene.py` says what they are.
+"""Where the screen's rows come from on this machine: `gputune/feeds/rows.py` says what they are.
 
 local      this machine and its live runs          recorded   one recording, at any moment of it
 machine    what the probes read of this machine    tasks      who uses its CPUs and devices

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputune import rooms
-from gputune.figures import REASONS
-from gputune.sample import Json, Metric, Note, Reading, Sample
-from gputune.scene import DeviceRow, DiskRow, LinkState, NetRow, Node, Pressure
-from gputune.units import NS
+from gputune.core import plugins
+from gputune.core.figures import REASONS
+from gputune.core.sample import Json, Metric, Note, Reading, Sample
+from gputune.core.units import NS
+from gputune.feeds.rows import DeviceRow, DiskRow, LinkState, NetRow, Node, Pressure
 
 PROBES = ("cpu", "disk", "memory", "network", "nvml", "pressure")  # what tells of a machine
 MISSED = 2  # times the period of a reading, after which it is none any more
@@ -147,7 +147,7 @@ class Board:
 @lru_cache(512)
 def beat(metric: Metric) -> float:
     """Return the s between two readings of a metric: as its probe declares, for a recording does not tell."""
-    probes = (rooms.load("gputune.probes", name) for name in PROBES)
+    probes = (plugins.load("gputune.probes", name) for name in PROBES)
     declared = (each for probe in probes for each in probe.METRICS if each.name == metric.name)
     return next((each.beat for each in declared), metric.beat)
 

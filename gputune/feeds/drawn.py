@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from gputune.document import Verdict
+from gputune.core.sample import Json, Note, Reading
 from gputune.feeds.history import SAMPLES, STEPS
+from gputune.feeds.rows import POINTS, History
 from gputune.recording import series
 from gputune.recording.overview import Line, Series
 from gputune.recording.tail import tail
-from gputune.sample import Json, Note, Reading
-from gputune.scene import POINTS, History
+from gputune.verdict.document import Verdict
 
 FINEST = 1.0  # s of a point
 LAST = 120  # s that are read of the end: a constant is read every half a minute

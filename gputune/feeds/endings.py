@@ -4,8 +4,8 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from gputune import opening
-from gputune.hygiene import clean, mask
+from gputune.core import opening
+from gputune.core.hygiene import clean, mask
 
 MOST = 16 << 10  # B: a traceback of torch's has some 5 kB
 LONGEST = 200  # characters of a line

@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputune.events import APART, END, UNTIMED, Event, Kind
-from gputune.sample import Reading, Sample
-from gputune.scene import POINTS, History
-from gputune.units import NS
+from gputune.core.events import APART, END, UNTIMED, Event, Kind
+from gputune.core.sample import Reading, Sample
+from gputune.core.units import NS
+from gputune.feeds.rows import POINTS, History
 
 FINEST = NS  # ns of a point at first
 GAP = 5 * NS  # ns between two readings, of which some come every second: nothing could be read meanwhile

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
+from gputune.core.sample import Reading
 from gputune.feeds.machine import Machine, Take
 from gputune.feeds.one_run import OneRun
 from gputune.feeds.past import Curves
 from gputune.feeds.present import wait_and_rate
+from gputune.feeds.rows import Node, Past, RunRow, Update, harmless
 from gputune.feeds.tasks import Kin
-from gputune.feeds.whereabouts import live_runs
 from gputune.recording.about import NotARun
-from gputune.sample import Reading
-from gputune.scene import Node, Past, RunRow, Update, harmless
+from gputune.runs.whereabouts import live_runs
 
 if TYPE_CHECKING:
-    from gputune.nodes.pasts import KeptPast  # it imports pyarrow
+    from gputune.feeds.pasts import KeptPast  # it imports pyarrow
 
 CLOCKS = time.time_ns() - time.monotonic_ns()
 LOOK = 2.0  # s between looks for runs that have begun
@@ -163,7 +163,7 @@ def _in_job(run: OneRun) -> RunRow:
 
 def _kept() -> "KeptPast | None":
     """Return what an agent of this user keeps of this machine, None where none serves."""
-    from gputune.nodes import places  # noqa: PLC0415 - as above
+    from gputune.wire import places  # noqa: PLC0415 - as above
 
     socket = places.socket()
     if not socket.exists():
@@ -171,7 +171,7 @@ def _kept() -> "KeptPast | None":
     from gputune.recording import lean  # noqa: PLC0415 - as above
 
     lean()
-    from gputune.nodes.pasts import KeptPast  # noqa: PLC0415 - as above
+    from gputune.feeds.pasts import KeptPast  # noqa: PLC0415 - as above
     from gputune.wire.address import Address  # noqa: PLC0415 - as above
     from gputune.wire.client import Far  # noqa: PLC0415 - as above
 

@@ -9,13 +9,13 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from gputune.core.sample import Reading, Target, now
 from gputune.feeds.board import PROBES, Board
 from gputune.feeds.past import by_role
+from gputune.feeds.rows import DeviceRow, Node, TaskRow
 from gputune.feeds.tasks import Kin, OnDevice, Tasks
-from gputune.nvml_process import Person, Subscription, subscribe
-from gputune.sample import Reading, Target, now
-from gputune.scene import DeviceRow, Node, TaskRow
-from gputune.ticker import Ticker
+from gputune.nvml.process import Person, Subscription, subscribe
+from gputune.sampler.ticker import Ticker
 
 HZ = 1.0
 

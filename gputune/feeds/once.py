@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from gputune.feeds.local import LocalFeed
-from gputune.scene import Node, RunRow, Update
+from gputune.feeds.rows import Node, RunRow, Update
 
 LOOK = 1.0  # s between the first two readings, without which there are no rates
 AGAIN = 0.1  # s to the next, while devices are there of which nothing was read yet

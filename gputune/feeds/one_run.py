@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from gputune import opening
-from gputune.document import SCHEMA_VERSION, Verdict
-from gputune.errors import GputuneError
+from gputune.core import opening
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
+from gputune.core.sample import Json, Reading, now
+from gputune.core.units import NS
 from gputune.feeds import packs
 from gputune.feeds.board import Board
 from gputune.feeds.endings import last_words, log_of
 from gputune.feeds.history import Historian
-from gputune.feeds.jobs import job_of
-from gputune.feeds.places import first_seat, identity, recorded_on
 from gputune.feeds.present import Recent
+from gputune.feeds.rows import History, RunRow, RunState
 from gputune.feeds.tasks import Kin
-from gputune.feeds.whereabouts import fresh
-from gputune.hygiene import clean
 from gputune.recording.about import offset, read
 from gputune.recording.folder import FINDINGS, LIVE, RUN
-from gputune.sample import Json, Reading, now
-from gputune.scene import History, RunRow, RunState
-from gputune.units import NS
+from gputune.runs.jobs import job_of
+from gputune.runs.places import first_seat, identity, recorded_on
+from gputune.runs.whereabouts import fresh
+from gputune.verdict.document import SCHEMA_VERSION, Verdict
 
 if TYPE_CHECKING:
     from gputune.recording.following import Follower  # pyarrow is not loaded before the screen is there
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class _LiveFile(msgspec.Struct):
-    """What the screen wants of `live.json` (`gputune/recorder/live.py`)."""
+    """What the screen wants of `live.json` (`gputune/watching/recorder/live.py`)."""
 
     schema_version: int
     updated_s: float
@@ -251,7 +251,7 @@ class OneRun:
         return self._as_of[1]
 
     def _rejudged(self, until: float | None, board: Board | None) -> Verdict | None:
-        from gputune.rejudging import Way, rejudge  # noqa: PLC0415 - with all advisors; most runs have a verdict
+        from gputune.report.rejudging import Way, rejudge  # noqa: PLC0415 - with all advisors; most runs have a verdict
 
         try:
             return rejudge(self.folder, {}, way=Way(until, None if board is None else board.take, lost={}))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from gputune import opening
+from gputune.core import opening
 from gputune.feeds.endings import last_words
-from gputune.packed import FILE, SCHEMA_VERSION
-from gputune.scene import RunState, ShareRow, harmless
+from gputune.feeds.rows import RunState, ShareRow, harmless
+from gputune.verdict.packed import FILE, SCHEMA_VERSION
 
 __all__ = ["FILE", "Pack", "Proc", "load", "rows", "words"]
 
@@ -24,7 +24,7 @@ GONE = "the launcher is gone: nobody saw how these ended"
 
 
 class Proc(msgspec.Struct, frozen=True, kw_only=True):
-    """What the screen wants of a process (`gputune/packed.py`)."""
+    """What the screen wants of a process (`gputune/verdict/packed.py`)."""
 
     index: int
     pid: int = 0

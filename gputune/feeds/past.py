@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from gputune.core.sample import Metric, Reading, Sample
+from gputune.core.units import NS
 from gputune.feeds.history import GAP
-from gputune.sample import Metric, Reading, Sample
-from gputune.scene import Curve, Past, TaskRow
-from gputune.units import NS
+from gputune.feeds.rows import Curve, Past, TaskRow
 
 ROLE_CPU = Metric("cpu.role", "cores", "CPUs that processes of live runs use, by what they do in these.", per="role")
 ROLES = ("main", "worker", "other")

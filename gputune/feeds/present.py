@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from gputune.sample import Reading, Sample
-from gputune.scene import Present, RunRow
-from gputune.units import NS
+from gputune.core.sample import Reading, Sample
+from gputune.core.units import NS
+from gputune.feeds.rows import Present, RunRow
 
 WAIT, BATCHES, SAMPLES = "loader.wait", "loader.batches", "loader.samples"
 COUNTED = frozenset({WAIT, BATCHES, SAMPLES})

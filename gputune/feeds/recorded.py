@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gputune.feeds.board import Board
 from gputune.feeds.one_run import OneRun
-from gputune.scene import Node, RunRow, Update
+from gputune.feeds.rows import Node, RunRow, Update
 
 
 class RecordedFeed:

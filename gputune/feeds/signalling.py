@@ -10,8 +10,8 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from gputune.procfs import read_bytes, stat_of
-from gputune.scene import TaskRow
+from gputune.feeds.rows import TaskRow
+from gputune.host.procfs import read_bytes, stat_of
 
 SIGNALS: Final = {
     "TERM": signal.SIGTERM,

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gputune import opening
+from gputune.core import opening
+from gputune.core.hygiene import clean
+from gputune.feeds.rows import TaskRow
 from gputune.feeds.typed import typed
-from gputune.hygiene import clean
-from gputune.procfs import CLOCK_TICKS, read_bytes, stat_of
-from gputune.scene import TaskRow
+from gputune.host.procfs import CLOCK_TICKS, read_bytes, stat_of
 
 BEAT = 2.0  # s between scans of /proc
 DEAREST = 0.005  # of a core: where there are thousands of processes, scans are further apart

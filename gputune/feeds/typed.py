@@ -5,7 +5,7 @@ import shlex
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from gputune.hygiene import clean, mask
+from gputune.core.hygiene import clean, mask
 
 MOST = 4096  # B of a command line that are looked at: an argument may be a script of megabytes
 LONGEST = 160  # characters: what a wide screen has room for; rows of a thousand nodes come every second

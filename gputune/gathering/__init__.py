@@ -8,17 +8,17 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gputune.events import Event, Kind
+from gputune.core.events import Event, Kind
+from gputune.core.sample import Guest, Json, Note, Open, Reading, Sample, Stack
+from gputune.core.units import NS
 from gputune.features import Features, Process, Raised
-from gputune.gates import Look
+from gputune.gathering.gates import Look
 from gputune.gathering.host import Host
 from gputune.gathering.network import network
 from gputune.gathering.process import Training
 from gputune.gathering.stacks import Stacks
 from gputune.gathering.stops import Stops
 from gputune.gathering.storage import storage
-from gputune.sample import Guest, Json, Note, Open, Reading, Sample, Stack
-from gputune.units import NS
 
 LOOPING = frozenset({int(Kind.BATCH), int(Kind.STEP)})  # made once: it is asked for every record
 MEMBER, ITERATOR, BACKWARD = int(Kind.MEMBER), int(Kind.ITERATOR), int(Kind.BACKWARD)  # likewise

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gputune.events import EXPANDABLE, Kind, Record
+from gputune.core.events import EXPANDABLE, Kind, Record
+from gputune.core.sample import Json
+from gputune.core.units import NS
 from gputune.features import Allocator, OutOfMemory, Trend
 from gputune.gathering.trend import Series
-from gputune.sample import Json
-from gputune.units import NS
 
 WARM_UP = 2  # steps after which gradients and the optimizer's state are there: until then every training grows
 FEW = 3  # readings in the later half of those before memory ran out: where all of them rise, that is no chance

@@ -7,10 +7,10 @@ works meanwhile: that is the training's time and no pause's. So a pause took wha
 from collections import Counter, deque
 from collections.abc import Mapping
 
-from gputune.device_time import TOLD, DeviceTime
-from gputune.events import Record
+from gputune.core.events import Record
+from gputune.core.sample import Json
+from gputune.gathering.device_time import TOLD, DeviceTime
 from gputune.gathering.rollouts import Key
-from gputune.sample import Json
 
 PAUSES = 1024  # that wait until the device's time is known
 

@@ -7,10 +7,10 @@ from the first reading to the last: a device often fails after the last batch th
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gputune.core.figures import REASONS
+from gputune.core.sample import Sample
 from gputune.features import Link
-from gputune.figures import REASONS
 from gputune.gathering.mean import Mean
-from gputune.sample import Sample
 
 BUSY = 0.05  # a device is at work in this reading: below it, clocks, the link and throttling say nothing
 XID = "gpu.xid"

@@ -8,11 +8,11 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from gputune.events import DIVIDED, Kind, Record
+from gputune.core.events import DIVIDED, Kind, Record
+from gputune.core.figures import mean
+from gputune.core.units import NS
 from gputune.features import DeviceStep
-from gputune.figures import mean
 from gputune.gathering.queueing import Queue
-from gputune.units import NS
 
 LEAST = 8  # timed steps: of fewer nothing is said
 WARM_UP = 5  # timed steps left out: allocators, caches and autotuning settle in them

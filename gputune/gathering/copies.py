@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gputune.events import FROM_PINNED, NON_BLOCKING, Record
+from gputune.core.events import FROM_PINNED, NON_BLOCKING, Record
+from gputune.core.units import NS
 from gputune.features import Copy
-from gputune.units import NS
 
 NOTABLE = 1 << 16  # B; a smaller copy takes as long as asking for it
 PLACES = 200  # places kept: a training has a handful

@@ -7,10 +7,10 @@ from itertools import pairwise
 from math import sqrt
 from statistics import median
 
-from gputune.events import Record
+from gputune.core.events import Record
+from gputune.core.figures import mean
+from gputune.core.units import NS
 from gputune.features import Slope
-from gputune.figures import mean
-from gputune.units import NS
 
 CAME = 16384  # batches whose times are kept, the latest: records of workers may come some s later, or before
 PENDING = 128  # moments, the latest

@@ -11,7 +11,7 @@ whose record comes when that is over.
 from collections import deque
 from typing import NamedTuple
 
-from gputune.units import NS
+from gputune.core.units import NS
 
 KEPT = 2000  # handovers kept, the latest: as many as waits
 APART = 512  # records of one kind that may wait for the other: a recorder that is behind reads ring after ring

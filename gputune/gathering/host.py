@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gputune.core.mounts import Mount
+from gputune.core.sample import ATTACHED, Guest, Json, Sample
+from gputune.core.units import NS
 from gputune.features import COVERED, Device, Lacking, Machine, Neighbour, OutOfMemory, Process, Trend
 from gputune.gathering.cards import ERRORS, Cards
 from gputune.gathering.mean import Mean
@@ -11,9 +14,6 @@ from gputune.gathering.sampled import Sampled
 from gputune.gathering.stacks import Stacks
 from gputune.gathering.storage import RATES, Rate
 from gputune.gathering.trend import LEAST, Series
-from gputune.mounts import Mount
-from gputune.sample import ATTACHED, Guest, Json, Sample
-from gputune.units import NS
 
 LACKS = len(Lacking._fields)
 PENDING = 65536  # readings kept back after the last batch: beyond it one of two of each metric stands for both

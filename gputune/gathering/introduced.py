@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gputune.sample import Json
+from gputune.core.sample import Json
 
 
 @dataclass(slots=True)

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
 
-from gputune.company import Companions
-from gputune.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Record
+from gputune.core.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Record
+from gputune.core.figures import mean
+from gputune.core.sample import Json
+from gputune.core.units import NS
 from gputune.features import Epoch, Fetch, Filing, Loader, Trend
-from gputune.figures import mean
+from gputune.features.concurrent_loaders import Companions
 from gputune.gathering.delays import Delays
 from gputune.gathering.handover import Handed, Handovers
 from gputune.gathering.pinning import Pinning
@@ -17,9 +19,7 @@ from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.ready_rounds import ReadyRounds
 from gputune.gathering.settling import Settling
 from gputune.gathering.storage import Kept, Pass, Varieties
-from gputune.replay import TYPICAL_PREFETCH
-from gputune.sample import Json
-from gputune.units import NS
+from gputune.model.replay import TYPICAL_PREFETCH
 
 KEPT = 2000  # batches kept for the model, the latest: more would not make a mean better
 WARM_UP = 3  # first steps of a run left out: allocators, caches and autotuning settle in them

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from gputune.core.units import NS
 from gputune.features import COVERED
-from gputune.units import NS
 
 HELD = 5.0  # s that a reading stands for the time before it, at the most: a longer gap is not known
 IDLE = 0.05  # of a device's time with a kernel: a power reading below it is of a device that waits

@@ -7,8 +7,8 @@ something else: the time before it as start-up, a wait as a step.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gputune.core.sample import Json
 from gputune.features import COVERED
-from gputune.sample import Json
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from gputune.events import Record
+from gputune.core.events import Record
+from gputune.core.units import NS
 from gputune.features import Pin
-from gputune.units import NS
 
 KEPT = 2000  # batches kept, the latest: as many as waits
 NEAR = 16  # waits and batches kept to lay them over each other: more lie between them in no queue of the thread's

@@ -3,10 +3,10 @@
 from collections import Counter, deque
 from collections.abc import Mapping
 
-from gputune.events import Record
-from gputune.sample import Json
-from gputune.stages import Making, Pipeline, Stage
-from gputune.units import NS
+from gputune.core.events import Record
+from gputune.core.sample import Json
+from gputune.core.units import NS
+from gputune.features.stages import Making, Pipeline, Stage
 
 KEPT = 500  # readings kept, the latest
 SHIFT = 8  # bits of a record's code that say what it is; the number of a stage stands above them

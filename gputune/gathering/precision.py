@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gputune.core.sample import Json
 from gputune.features import Precision
-from gputune.sample import Json
 
 
 def precise(known: Precision, fields: Mapping[str, Json]) -> Precision:

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gputune.company import Companions
-from gputune.enough import LEAST_LOOKS
-from gputune.events import APART, END, SPAN_NAMES, STOPPING, Kind, Record, SpanCode
+from gputune.core.events import APART, END, SPAN_NAMES, STOPPING, Kind, Record, SpanCode
+from gputune.core.figures import half_wilson
+from gputune.core.sample import Guest, Json, Open
+from gputune.core.units import NS
 from gputune.features import Drawn, Filing, Frame, HeldBack, Loader, OutOfMemory, Place, Precision, Process, Trend
-from gputune.figures import half_wilson
+from gputune.features.concurrent_loaders import Companions
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
@@ -18,8 +19,8 @@ from gputune.gathering.copies import Copies
 from gputune.gathering.interpreted import Told
 from gputune.gathering.intervals import Intervals
 from gputune.gathering.introduced import Introduced
+from gputune.gathering.ledger import Claim, Ledger
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
-from gputune.gathering.meetings import Meetings
 from gputune.gathering.missed import Missed
 from gputune.gathering.passes import Gap, Passes
 from gputune.gathering.precision import precise
@@ -29,11 +30,10 @@ from gputune.gathering.settling import Settling
 from gputune.gathering.stops import Stops
 from gputune.gathering.storage import Varieties, filing
 from gputune.gathering.stretches import Stretches
+from gputune.gathering.sync_points import Meetings
 from gputune.gathering.trend import LEAST
 from gputune.gathering.trouble import TROUBLES, Trouble
-from gputune.ledger import Claim, Ledger
-from gputune.sample import Guest, Json, Open
-from gputune.units import NS
+from gputune.model.minimum_samples import LEAST_LOOKS
 
 GAPS = 4096  # gaps of the device's clock that are kept, the latest
 FORWARDS = 2000  # timings of sampled steps kept: what comes after the last step, what the guest took

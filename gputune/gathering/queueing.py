@@ -13,8 +13,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gputune.events import Kind, Record
-from gputune.figures import mean
+from gputune.core.events import Kind, Record
+from gputune.core.figures import mean
 
 FIRST, LATEST = 64, 1024  # steps kept: the queue fills for the first time in the former
 USUAL = 0.9  # quantile of how far the device is behind that a queue may hold at the most: a few steps are odd

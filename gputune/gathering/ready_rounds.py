@@ -6,8 +6,8 @@ loop's own, an evaluation or a checkpoint, in which the workers filled their que
 
 from collections import deque
 
-from gputune.events import Record
-from gputune.units import NS
+from gputune.core.events import Record
+from gputune.core.units import NS
 
 KEPT = 512  # rounds, the latest
 LONGER = 1.5  # times what it takes to fill the queue that a pause has to last: batches take unlike long to make

@@ -6,7 +6,7 @@ are told late (docs/ring.md), so times are compared, and not the order in which 
 
 from typing import TypeAlias
 
-from gputune.events import NEW, Record
+from gputune.core.events import NEW, Record
 
 Key: TypeAlias = tuple[str, str, str]  # span, where, what
 

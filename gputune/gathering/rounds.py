@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from gputune.units import NS
+from gputune.core.units import NS
 
 BEATS = 32  # steps whose distances are kept, the first ones: then their number says enough
 TOGETHER = 8  # optimizers at the most that are taken to step in the same rounds

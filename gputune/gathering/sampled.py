@@ -9,7 +9,7 @@ it is a part of the step here.
 import math
 from dataclasses import dataclass, field
 
-from gputune.figures import NORMAL, half_wilson
+from gputune.core.figures import NORMAL, half_wilson
 
 WAIT, START, IMPORT = "loader.wait", "loader.start", "startup"
 

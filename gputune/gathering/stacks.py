@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from gputune.core.sample import Stack
 from gputune.features import Frame
 from gputune.gathering.afterwork import Behind, Paths, kind_of, place_of
 from gputune.gathering.interpreted import Looks, Told
 from gputune.gathering.making import FETCHER, Makings
 from gputune.gathering.sampled import Sampled, part, word
-from gputune.sample import Stack
 
 FRAME = re.compile(r"^(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
 LOADING = ("torch/utils/data/dataloader.py", "torch/utils/data/_utils/")

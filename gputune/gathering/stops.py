@@ -6,8 +6,8 @@ wait is blamed for time in which nobody ran.
 
 from collections.abc import Mapping
 
-from gputune.events import Record
-from gputune.sample import Json
+from gputune.core.events import Record
+from gputune.core.sample import Json
 
 KEPT = 1000  # stops of one process; of one that is stopped more often, later stops count as running
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gputune.events import DIRECT, Record
+from gputune.core.events import DIRECT, Record
+from gputune.core.mounts import Mount, holding
+from gputune.core.sample import Json
+from gputune.core.units import NS
 from gputune.features import Filing, Reads, Storage, Variety
-from gputune.mounts import Mount, holding
-from gputune.sample import Json
-from gputune.units import NS
 
 KEPT = 400  # sampled batches kept, the latest: one in sixteen of those that the model looks at, and some more
 RATES = frozenset({"disk.read", "disk.write", "net.sent", "pressure.io"})  # counters whose pace over the loop is wanted

@@ -6,8 +6,8 @@ From getting a batch to the first module call, through the backward pass, and fr
 from collections import deque
 from collections.abc import Callable
 
-from gputune.events import LOOKED, NO_NEXT, Record
-from gputune.units import NS
+from gputune.core.events import LOOKED, NO_NEXT, Record
+from gputune.core.units import NS
 
 KEPT = 2000  # timings of sampled steps
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from gputune.core.sample import Json
 from gputune.features import Failure, Unused
-from gputune.sample import Json
 
 TROUBLES = frozenset({"card", "device", "failed", "unused"})  # notes
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import TypeAlias
 
-from gputune.figures import duration, size
-from gputune.sample import Json
-from gputune.units import NS
+from gputune.core.figures import duration, size
+from gputune.core.sample import Json
+from gputune.core.units import NS
 
 Row: TypeAlias = tuple[str, str]
 SYSTEMS = {"slurm": "Slurm", "pbs": "PBS", "lsf": "LSF", "kubernetes": "Kubernetes"}

@@ -5,14 +5,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-from gputune import opening
-from gputune.document import FindingRow
-from gputune.errors import GputuneError
-from gputune.finding import TOGETHER, WITHOUT_EDIT
-from gputune.hygiene import mask
-from gputune.sample import Json
+from gputune.core import opening
+from gputune.core.errors import GputuneError
+from gputune.core.finding import TOGETHER, WITHOUT_EDIT
+from gputune.core.hygiene import mask
+from gputune.core.sample import Json
+from gputune.core.units import NS
 from gputune.sweep import patch
-from gputune.units import NS
+from gputune.verdict.document import FindingRow
 
 
 class Change(NamedTuple):

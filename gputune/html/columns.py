@@ -7,7 +7,7 @@ says the same, that one is read.
 from collections.abc import Collection
 from typing import NamedTuple
 
-from gputune.events import STOPPING
+from gputune.core.events import STOPPING
 
 PAUSES = tuple(sorted(STOPPING))
 SPANS = {f"spans.seconds/s[{name}]": name for name in (*PAUSES, "sync", "copy.h2d", "collective")}

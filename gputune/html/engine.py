@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputune import __version__
-from gputune.errors import BadUsage
-from gputune.figures import duration, size
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage
+from gputune.core.figures import duration, size
+from gputune.core.hygiene import clean
 from gputune.report.words import number, percent
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import msgspec
 
-from gputune import opening
-from gputune.document import Verdict
-from gputune.errors import GputuneError
+from gputune.core import opening
+from gputune.core.errors import GputuneError
 from gputune.recording.folder import FINDINGS
-from gputune.recording.judged import judged
-from gputune.rejudging import rejudge
+from gputune.report.judged import judged
+from gputune.report.rejudging import rejudge
+from gputune.verdict.document import Verdict
 
 
 def verdict(folder: Path) -> Verdict:

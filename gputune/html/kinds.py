@@ -3,21 +3,21 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gputune import packed
-from gputune.document import Verdict
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
+from gputune.core.sample import Json
 from gputune.html import engine, kept, parts, plots, run
 from gputune.html.others import sweeps
 from gputune.launch.job import MARK, seats
-from gputune.packed import Packed
 from gputune.proving import proof
 from gputune.proving.proof import Proof
 from gputune.recording import about
 from gputune.recording.folder import RUN
 from gputune.report.packed import HEAD, sentences, table
-from gputune.sample import Json
 from gputune.sweep import result
 from gputune.sweep.result import Sweep
+from gputune.verdict import packed
+from gputune.verdict.document import Verdict
+from gputune.verdict.packed import Packed
 
 
 def page(folder: Path, typed: str, verdict: Verdict | None = None, troubles: Sequence[str] = ()) -> bytes:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gputune.document import Verdict
-from gputune.events import AROUND_LOOP
-from gputune.figures import apportion
+from gputune.core.events import AROUND_LOOP
+from gputune.core.figures import apportion
+from gputune.verdict.document import Verdict
 
 WIDTH = 1000  # of the bar's own units: a tenth of a percent each
 

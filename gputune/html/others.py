@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputune import opening
+from gputune.core import opening
 from gputune.html.parts import MOST, proven
 from gputune.proving import proof
 from gputune.sweep import result

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputune import opening
-from gputune.document import Verdict
-from gputune.errors import GputuneError
+from gputune.core import opening
+from gputune.core.errors import GputuneError
 from gputune.html import kept
 from gputune.launch.job import MARK, seats
 from gputune.proving import proof
 from gputune.report import heading, promises, summary
+from gputune.verdict.document import Verdict
 
 PROOFS = "proof-*"
 PROOF = "proof.json"

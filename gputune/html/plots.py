@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from gputune import recording
-from gputune.document import Verdict
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
 from gputune.html import kept
 from gputune.html.columns import NAMES, PAUSES, SAMPLED, SAMPLES, SPANS, STEPS, SUMS, Plot, plots
 from gputune.launch.job import seats
 from gputune.recording import Line, Series
+from gputune.verdict.document import Verdict
 
 FINEST = 0.5  # s of a point: in a shorter one a pace is mostly how many batches happen to end in it
 POINTS = 480  # of a line: a plot on a screen has some 900 pixels, and a zoomed one need not be finer than a report

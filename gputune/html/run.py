@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from gputune import rooms
-from gputune.advised import ROOM, documentation
-from gputune.document import FindingRow, ProcessRow, Verdict
+from gputune.core import plugins
+from gputune.core.sample import Json
 from gputune.html import about, changes, engine, ledgers
 from gputune.report import attached, following, heading, notes, promises, summary
 from gputune.report.ranks import rank_rows
 from gputune.report.tuned import sentence as tuned
-from gputune.sample import Json
+from gputune.verdict.advised import ROOM, documentation
+from gputune.verdict.document import FindingRow, ProcessRow, Verdict
 
 MOST = 32  # rows of a kind: no run has more findings, and the document has all the others
 EVIDENCE = 64  # numbers of one finding, likewise
@@ -98,7 +98,7 @@ def _more(verdict: Verdict) -> dict[str, int]:
 def _explained(identity: str) -> str:
     """Return what `gputune explain` says of it; "" of an advisor that this gputune does not have."""
     name = identity.replace("-", "_")
-    return documentation(name) if name in rooms.names(ROOM) else ""
+    return documentation(name) if name in plugins.names(ROOM) else ""
 
 
 def shown(processes: list[ProcessRow]) -> list[ProcessRow]:

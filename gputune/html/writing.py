@@ -5,13 +5,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gputune import replacing
-from gputune.document import Verdict
-from gputune.errors import GputuneError
+from gputune.core import replacing
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
 from gputune.html.kinds import page
-from gputune.hygiene import clean
 from gputune.recording import lean
 from gputune.recording.folder import REPORT, Folder
+from gputune.verdict.document import Verdict
 
 TEXT = 300  # characters of an error
 

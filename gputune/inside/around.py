@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from gputune.watching import RANKS
+from gputune.watching.starting import RANKS
 
 RINGS, ONLY, TRIAL = "GPUTUNE_RINGS", "GPUTUNE_ONLY", "GPUTUNE_TRIAL"
 INNER = "inner"  # a file among the rings: a watch inside of the one that they belong to recorded nothing

@@ -19,14 +19,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.inside.around import OURS, around, rank
 from gputune.inside.joined import Joined
 from gputune.launch.run import HZ, Wishes
 from gputune.launch.values import MOST_PERTURBED, PERTURBED
 
 if TYPE_CHECKING:  # msgspec takes 20 ms, and is imported where somebody asks for the verdict
-    from gputune.document import FindingRow, Verdict
+    from gputune.verdict.document import FindingRow, Verdict
 
 P = ParamSpec("P")
 T = TypeVar("T")

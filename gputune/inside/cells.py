@@ -11,7 +11,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.inside.blocks import Watch, watch
 
 USAGE = "`%%gputune [--out FOLDER] [--no-stacks]`, and below it the cell"

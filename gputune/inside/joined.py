@@ -12,11 +12,11 @@ import signal
 import subprocess
 import time
 
-from gputune import beside, watching
+from gputune.core.isolation import own_python
 from gputune.inside.around import launched
-from gputune.isolation import own_python
 from gputune.launch import folders
 from gputune.launch.run import Run, Wishes
+from gputune.watching import beside, starting
 
 CODE = """
 import os, signal
@@ -26,7 +26,7 @@ if pid:
     os.write(1, b"%d" % pid)
     os._exit(0)
 os.dup2(0, 1)
-from gputune.beside import join
+from gputune.watching.beside import join
 join()
 """
 END_S = 30.0  # s that a recorder gets to say what it has found; other ranks of its job may keep it for 15
@@ -44,7 +44,7 @@ class Joined:
         troubles: list[str] = []
         wishes.pid = os.getpid()
         wishes.command = _named()  # as the folder is called
-        folder, job = watching.seat(wishes, troubles, launched())
+        folder, job = starting.seat(wishes, troubles, launched())
         wishes.command = ()  # the recorder reads it itself: in its own arguments it would be seen twice
         self.folder = job or folder
         self.own = folder  # of this rank, where a job has several

@@ -1,7 +1,7 @@
 """`gputune.load(RUN)`: a run folder as tables and objects, also of a run that goes on or was killed.
 
 What is measured is in Arrow tables (docs/recording.md has their columns and units), what was found in the structs of
-`gputune/document.py`, which are `findings.json` field by field.
+`gputune/verdict/document.py`, which are `findings.json` field by field.
 """
 
 import json
@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from gputune import opening, recording
-from gputune.document import SCHEMA_VERSION, FindingRow, Verdict
-from gputune.errors import BadUsage
+from gputune import recording
+from gputune.core import opening
+from gputune.core.errors import BadUsage
+from gputune.core.sample import Json
 from gputune.launch.job import MARK, SEAT, seats
 from gputune.recording.about import Damaged, NewerRun, read
 from gputune.recording.folder import FINDINGS, TABLES
-from gputune.sample import Json
+from gputune.verdict.document import SCHEMA_VERSION, FindingRow, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +79,7 @@ class Run:
     @property
     def state(self) -> State:
         """`ended`; `live` while it goes on; `broken` where its recorder was killed and nobody writes any more."""
-        from gputune.feeds.whereabouts import fresh  # noqa: PLC0415 - with what a screen needs
+        from gputune.runs.whereabouts import fresh  # noqa: PLC0415 - with what a screen needs
 
         return "ended" if self.about.get("finished") else "live" if fresh(self.folder) else "broken"
 
@@ -109,7 +110,7 @@ class Run:
         kept_one = kept(self.folder)
         if kept_one is not None:
             return kept_one
-        from gputune.rejudging import rejudge  # noqa: PLC0415 - it takes a second, and an ended run has a verdict
+        from gputune.report.rejudging import rejudge  # noqa: PLC0415 - it takes a second, and an ended run has a verdict
 
         return rejudge(self.folder)
 

@@ -9,7 +9,7 @@ import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
-from gputune.isolation import own_python
+from gputune.core.isolation import own_python
 
 CODE = """
 import sys

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any
 
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
 from gputune.inside.blocks import Watch, watch
 
 PREFIX = "gputune/"

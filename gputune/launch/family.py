@@ -37,7 +37,7 @@ def _prctl(option: int, value: int) -> bool:
 
 def children(pid: "int | str" = "self") -> "list[int]":
     """Return the children of a process, none where it has ended or the kernel does not list them."""
-    from gputune.procfs import children_of  # noqa: PLC0415 - as above
+    from gputune.host.procfs import children_of  # noqa: PLC0415 - as above
 
     return children_of(f"/proc/{pid}")
 

@@ -5,7 +5,7 @@ import os
 import stat
 import time
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 
 RUNS = "gputune-runs"
 IGNORE, IGNORED = ".gitignore", b"*\n"  # in it: recordings are no part of anybody's repository

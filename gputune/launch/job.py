@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.launch import folders
 
 MARK = "job"  # the file that makes a folder a job's; it holds the job's key

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from gputune.errors import TOO_LOW
+from gputune.core.errors import TOO_LOW
 from gputune.launch.descriptors import say
 from gputune.launch.link import Ended
 

@@ -137,6 +137,6 @@ def _quoted(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    from gputune.hygiene import clean  # noqa: PLC0415 - the supervisor carries it only when it has something to say
+    from gputune.core.hygiene import clean  # noqa: PLC0415 - the supervisor carries it only when it has something to say
 
     return clean(text, 200)

@@ -61,7 +61,7 @@ class Wishes:
         self.perturb = perturb  # share of the time for which device and workers may be held back
         self.all_devices = all_devices
         self.price = price  # of one device for an hour, in any currency
-        self.fail_under = fail_under  # a share 0 to 1 (`gputune/waiting.py`): a run below it has failed
+        self.fail_under = fail_under  # a share 0 to 1 (`gputune/features/waiting.py`): a run below it has failed
         self.stop_when = stop_when  # s of starving after which the command is ended
         self.pid = pid  # of a process that ran before us and is only looked at; 0 where we start the command
         self.tune = tune  # of `values.TUNING`, what of its loader may be tuned while it runs; "" for nothing

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gputune.core.hygiene import clean
 from gputune.feeds.local import LocalFeed
-from gputune.hygiene import clean
+from gputune.feeds.rows import Feed, Update
 from gputune.launch.descriptors import null, say
-from gputune.nodes import places
 from gputune.nodes.links import Links
 from gputune.nodes.machine import MachineRecording
 from gputune.recording import lean
-from gputune.scene import Feed, Update
-from gputune.wire import credentials
+from gputune.wire import credentials, places
 from gputune.wire.address import PORT, several, split
 from gputune.wire.door import Door
 

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gputune.errors import GputuneError
-from gputune.hygiene import clean
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
 from gputune.launch import program
 from gputune.launch.descriptors import close_others, null, say
-from gputune.nodes import places
 from gputune.nodes.agent import Wishes, run
+from gputune.wire import places
 
 # Set by torchrun, Open MPI, MPICH and Intel MPI, Horovod, SLURM; the innermost launcher first. A PyTorchJob sets none:
 # each of its pods has its own agent.

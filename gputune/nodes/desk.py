@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 
 from gputune import __version__
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
+from gputune.feeds.rows import Node, RunRow, Update
 from gputune.launch.job import MARK, seats
 from gputune.nodes.links import Links
 from gputune.recording.folder import Folder
 from gputune.recording.pulling import Cursor, Pullable
-from gputune.scene import Node, RunRow, Update
 from gputune.wire.messages import (
     LARGEST_ANSWER,
     LATEST,

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gputune.document import Verdict
-from gputune.scene import DeviceRow, Node, RunRow
+from gputune.feeds.rows import DeviceRow, Node, RunRow
+from gputune.verdict.document import Verdict
 
 Rows = Callable[[], tuple[Sequence[Node], Sequence[RunRow]]]
 Family: TypeAlias = Any  # GaugeMetricFamily or CounterMetricFamily: the package may not be there

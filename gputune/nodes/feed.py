@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
+from gputune.feeds.rows import Node, Past, RunRow, Update, harmless
 from gputune.nodes.naming import Names
 from gputune.nodes.round import BEAT, Round
-from gputune.scene import Node, Past, RunRow, Update, harmless
 from gputune.wire.address import Address, hostfile
 from gputune.wire.credentials import Credentials
 
@@ -27,7 +27,7 @@ DOUBTFUL = 16  # threads for agents that do not answer: each try may last until 
 
 
 class NodesFeed:
-    """Rows of all nodes behind these addresses, as they last were. A `gputune.scene.Feed`.
+    """Rows of all nodes behind these addresses, as they last were. A `gputune.feeds.rows.Feed`.
 
     Nodes that the host file `file` gets later, or that move in it, are asked as well; those that go from it stay.
     """

@@ -8,11 +8,11 @@ import os
 import shutil
 from pathlib import Path
 
-from gputune.errors import GputuneError
-from gputune.procfs import read_bytes
+from gputune.core.errors import GputuneError
+from gputune.core.sample import Json, Reading, now
+from gputune.host.procfs import read_bytes
 from gputune.recording import Recording
 from gputune.recording.about import read
-from gputune.sample import Json, Reading, now
 
 FOLDER, BEFORE = "machine", "machine-before"
 MAX_SIZE = 64 << 20  # B: two weeks of 8 devices once a second

@@ -11,12 +11,12 @@ from typing import Literal
 import msgspec
 
 from gputune.advisors.communication_bound import ring
-from gputune.errors import BadUsage
-from gputune.figures import size
-from gputune.hygiene import clean
-from gputune.rejudging import relive
-from gputune.scene import RunRow, Update, harmless
-from gputune.team import team
+from gputune.core.errors import BadUsage
+from gputune.core.figures import size
+from gputune.core.hygiene import clean
+from gputune.feeds.rows import RunRow, Update, harmless
+from gputune.model.rank_team import team
+from gputune.report.rejudging import relive
 from gputune.wire.address import Address
 from gputune.wire.client import Failed, Far
 from gputune.wire.credentials import Credentials

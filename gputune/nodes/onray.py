@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gputune.clusters import connect
-from gputune.errors import GputuneError
-from gputune.hygiene import clean
-from gputune.isolation import own_python
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
+from gputune.core.isolation import own_python
+from gputune.host.clusters import connect
 from gputune.launch.descriptors import say
 from gputune.nodes.agent import signals
 from gputune.wire import credentials

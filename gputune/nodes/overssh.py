@@ -19,12 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
 from gputune.launch.descriptors import say
 from gputune.launch.program import NOT_FOUND
-from gputune.nodes import places
 from gputune.nodes.agent import SERVES, signals
+from gputune.wire import places
 
 SSH = "ssh"
 OPTIONS = (

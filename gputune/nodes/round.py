@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
+from gputune.core.hygiene import clean
+from gputune.feeds.pasts import KeptPast
 from gputune.feeds.present import wait_and_rate
-from gputune.hygiene import clean
-from gputune.nodes.keeping import Reader
+from gputune.feeds.rows import DeviceRow, LinkState, Node, Past, RunRow, TaskRow, Update, harmless
 from gputune.nodes.naming import Names
-from gputune.nodes.pasts import KeptPast
 from gputune.nodes.trace import METRICS, Trace
-from gputune.scene import DeviceRow, LinkState, Node, Past, RunRow, TaskRow, Update, harmless
 from gputune.wire.address import Address
 from gputune.wire.client import Failed, Far
 from gputune.wire.credentials import Credentials
+from gputune.wire.keeping import Reader
 from gputune.wire.messages import LATEST, News, Place, Since
 
 BEAT = 1.0  # s between two questions, unless somebody wants them more rarely

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import Any
 
-from gputune.errors import BadUsage, GputuneError
+from gputune.core.errors import BadUsage, GputuneError
 from gputune.nodes.called import own_names
 from gputune.wire.address import split
 

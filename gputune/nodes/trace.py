@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gputune.core.sample import Reading, Sample
+from gputune.core.units import NS
 from gputune.feeds.history import GAP
 from gputune.feeds.present import BATCHES, SAMPLES, WAIT, Recent
-from gputune.sample import Reading, Sample
-from gputune.scene import POINTS, History, Present
-from gputune.units import NS
+from gputune.feeds.rows import POINTS, History, Present
 
 BUSY = "gpu.busy"
 METRICS = (BUSY, WAIT, SAMPLES, BATCHES)

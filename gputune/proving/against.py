@@ -14,14 +14,14 @@ from gputune.comparing.sides import Side, side
 from gputune.comparing.student import runs_for
 from gputune.comparing.subject import Subject
 from gputune.comparing.tables import NAMED
-from gputune.document import LoaderRow
-from gputune.errors import GputuneError
-from gputune.finding import Finding
+from gputune.core.errors import GputuneError
+from gputune.core.finding import Finding
+from gputune.experiment.pace import Pace, counted
 from gputune.proving.asked import Asked
 from gputune.proving.changing import WARM_UP, queued
 from gputune.proving.comparing import State, error_of, state
-from gputune.proving.pace import Pace, counted
 from gputune.proving.proof import AGAINST, Proof, TrialRow, proof
+from gputune.verdict.document import LoaderRow
 
 BEFORE, AFTER = "before", "after"
 THE_CHANGE = frozenset({"script"})  # what a change of the script may change by itself

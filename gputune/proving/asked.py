@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gputune import judging
-from gputune.advised import AT, parted
-from gputune.errors import BadUsage, GputuneError
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.finding import Finding
+from gputune.core.hygiene import MASK, clean
+from gputune.core.sample import Json
 from gputune.features import Features, Loader
-from gputune.finding import Finding
-from gputune.hygiene import MASK, clean
 from gputune.launch.folders import is_kernel
-from gputune.prediction import known
+from gputune.model.prediction import known
 from gputune.recording.about import read
-from gputune.rejudging import relive
-from gputune.rivals import is_told, loader_of
-from gputune.sample import Json
+from gputune.report.rejudging import relive
+from gputune.verdict import judging
+from gputune.verdict.advised import AT, parted
+from gputune.verdict.arbitration import is_told, loader_of
 
 BEST = "top"  # instead of an id: the best finding
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
 
 CODE = frozenset({".py", ".pyc", ".so", ".pyi", ".toml", ".cfg"})
 SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/lib/", "/lib/")

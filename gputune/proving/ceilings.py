@@ -8,17 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gputune import figures
-from gputune.errors import BadUsage, GputuneError
-from gputune.finding import Finding, Speedup
-from gputune.hygiene import clean
-from gputune.proving import caches, trials
+from gputune.core import figures
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.finding import Finding, Speedup
+from gputune.core.hygiene import clean
+from gputune.experiment import trials
+from gputune.experiment.trials import Plan, Trial
+from gputune.proving import caches
 from gputune.proving.asked import BEST, Asked
 from gputune.proving.changing import AS_IT_IS, PAIRS, Effort, in_one_loop, planned
 from gputune.proving.comparing import State, of_pairs, of_the_run, state
 from gputune.proving.proof import CEILING, Proof, proof, rows
-from gputune.proving.trials import Plan, Trial
-from gputune.rivals import LOADING, SAMPLING
+from gputune.verdict.arbitration import LOADING, SAMPLING
 
 REPLAYED = "one batch"
 COLD, WARM, FIRST = "cold", "warm", "first"

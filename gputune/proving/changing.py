@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune import figures
-from gputune.errors import GputuneError
+from gputune.core import figures
+from gputune.core.errors import GputuneError
+from gputune.core.finding import Finding, Setting, Speedup
+from gputune.core.hygiene import clean
+from gputune.core.sample import Json
+from gputune.experiment import trials
+from gputune.experiment.trials import Plan, Trial
 from gputune.features import Features, Loader
-from gputune.finding import Finding, Setting, Speedup
-from gputune.hygiene import clean
-from gputune.proving import trials
 from gputune.proving.asked import Asked
 from gputune.proving.comparing import State, of_pairs, of_the_run, state
 from gputune.proving.proof import Proof, TrialRow, proof, rows
-from gputune.proving.trials import Plan, Trial
-from gputune.sample import Json
 
 AS_IT_IS = "as it is"
 CHANGED = "changed"

@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Sequence
 from enum import Enum
 
-from gputune.finding import Speedup
-from gputune.proving.pace import Pace
+from gputune.core.finding import Speedup
+from gputune.experiment.pace import Pace
 
 NOISE = 0.02  # relative: two short runs of one training differ by this much on a quiet machine
 

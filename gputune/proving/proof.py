@@ -8,12 +8,12 @@ from typing import Final
 
 import msgspec
 
-from gputune.document import SpeedupRow
-from gputune.finding import Finding, Setting, Speedup
-from gputune.hygiene import clean, escaped
+from gputune.core.finding import Finding, Setting, Speedup
+from gputune.core.hygiene import clean, escaped
+from gputune.experiment.trials import Trial
 from gputune.proving.comparing import State
-from gputune.proving.trials import Trial
 from gputune.report.words import number
+from gputune.verdict.document import SpeedupRow
 
 SCHEMA_VERSION: Final = 1
 CEILING: Final = "ceiling"

@@ -3,17 +3,17 @@
 import sys
 from pathlib import Path
 
-from gputune.advised import advisor, parted
-from gputune.errors import GputuneError
-from gputune.hygiene import clean
-from gputune.isolation import own_python
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
+from gputune.core.isolation import own_python
+from gputune.experiment import trials
 from gputune.launch import folders, signals
 from gputune.launch.relay import relay
-from gputune.proving import trials
 from gputune.proving.asked import BEST, NoSuchFinding, NothingToProve, asked, runnable
 from gputune.proving.changing import Effort, prove
 from gputune.proving.proof import keep, words
 from gputune.recording import lean
+from gputune.verdict.advised import advisor, parted
 
 OPTION = "--prove"
 NOT_HELD = 3  # the status of a proof that failed

@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from gputune import opening
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.core import opening
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
+from gputune.core.sample import Json
 from gputune.recording.folder import FINDINGS, RUN
-from gputune.sample import Json
 
 SCHEMA_VERSION = 1
 LONGEST = 1 << 62  # ns, 146 years: with a time of the monotonic clock it is still a 64-bit number

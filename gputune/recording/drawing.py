@@ -9,7 +9,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gputune.events import APART, END, UNTIMED
+from gputune.core.events import APART, END, UNTIMED
+from gputune.core.sample import Json
 from gputune.recording import asked, keeping
 from gputune.recording.about import offset
 from gputune.recording.asked import LASTING, NAMED, Asked
@@ -20,7 +21,6 @@ from gputune.recording.overview import Line, Series
 from gputune.recording.picking import Segment, Source
 from gputune.recording.points import Grid, Rows, Tally
 from gputune.recording.replaying import Lost, tried
-from gputune.sample import Json
 
 US = 1e6
 NOWHERE = Grid(0, 1, 0)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from gputune.events import Event
+from gputune.core.events import Event
+from gputune.core.sample import Guest, Metric, Note, Open, Reading, Sample, Stack
 from gputune.recording.frames import SCHEMA, Table, frame
 from gputune.recording.rows import ROWS, Heads, Rows, laid, packed
-from gputune.sample import Guest, Metric, Note, Open, Reading, Sample, Stack
 
 LAYOUTS = 64  # kept for reuse: beats of 1, 2 and 10 s make a handful of combinations
 COLUMNS = 2000  # 8 devices and 192 cores need 600; instances without end (pids) must not make a table without end

@@ -14,7 +14,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from gputune import opening
+from gputune.core import opening
 
 RUN = "run.json"
 FINDINGS = "findings.json"  # beside it, once the run is over

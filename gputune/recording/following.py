@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from gputune.core.sample import Metric, Reading, Sample
 from gputune.recording import parquet, records, tables
 from gputune.recording.encoding import declared
 from gputune.recording.folder import Folder, frames_name
 from gputune.recording.frames import Table, whole
 from gputune.recording.replaying import lose, marks, merged, numbers, read_segment, replayed
-from gputune.sample import Metric, Reading, Sample
 
 US = 1000  # ns: what became Parquet has whole µs
 

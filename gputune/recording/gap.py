@@ -2,8 +2,8 @@
 
 from datetime import datetime, timezone
 
-from gputune.sample import Json, now
-from gputune.units import NS
+from gputune.core.sample import Json, now
+from gputune.core.units import NS
 
 SHORTEST, LONGEST = NS, 60 * NS  # ns between two attempts: the first of them, and what doubling it leads to
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from gputune.core.sample import Json
 from gputune.recording import parquet, tables
 from gputune.recording.folder import Folder, frames_name, part_name
 from gputune.recording.frames import whole
-from gputune.sample import Json
 
 KEY = b"gputune"  # of Parquet's key-value metadata: the declarations of the samples' columns
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune import opening
+from gputune.core import opening
 from gputune.recording.about import offset, read
 from gputune.recording.folder import Folder
 

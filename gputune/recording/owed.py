@@ -7,8 +7,8 @@ iterators they made is kept, and written once writing is possible again, with ho
 from collections import Counter
 from collections.abc import Iterable
 
-from gputune.events import Event, Kind
-from gputune.sample import Guest, Note, Reading
+from gputune.core.events import Event, Kind
+from gputune.core.sample import Guest, Note, Reading
 
 MOST = 4096  # readings that are kept: a gap of days, or a bug of ours, must not fill the memory
 TELLING = frozenset({Kind.ITERATOR, Kind.MEMBER})  # records that others are understood by

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from gputune.isolation import own_python
+from gputune.core.isolation import own_python
 from gputune.recording import tables
 from gputune.recording.about import Damaged, offset, read
 from gputune.recording.encoding import declared

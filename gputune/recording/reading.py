@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputune import opening
+from gputune.core import opening
+from gputune.core.sample import Json, Reading
 from gputune.recording.about import offset, read
 from gputune.recording.folder import Folder
-from gputune.sample import Json, Reading
 
 if TYPE_CHECKING:  # pyarrow is imported when a folder is read, not when this package is
     import pyarrow as pa

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gputune.events import SPAN_NAMES, Kind
+from gputune.core.events import SPAN_NAMES, Kind
 
 FIELDS = ("process", "kind", "code", "t0", "t1", "a", "b", "d", "e", "c")
 RAW = pa.schema([(name, pa.int64()) for name in FIELDS])

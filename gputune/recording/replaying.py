@@ -11,15 +11,15 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gputune.events import Event, Record
-from gputune.hygiene import clean
+from gputune.core.events import Event, Record
+from gputune.core.hygiene import clean
+from gputune.core.sample import Guest, Metric, Note, Open, Reading, Sample, Stack
 from gputune.recording import parquet, records, tables
 from gputune.recording.about import Damaged
 from gputune.recording.encoding import declared
 from gputune.recording.folder import TABLES, Folder, frames_name, part_name
 from gputune.recording.frames import Table, whole
 from gputune.recording.keeping import declarations
-from gputune.sample import Guest, Metric, Note, Open, Reading, Sample, Stack
 
 NO_SAMPLES = pa.schema([("time", tables.US)]).empty_table()
 NO_TABLES: dict[str, pa.Table] = {}

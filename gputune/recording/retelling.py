@@ -5,10 +5,10 @@ from contextlib import suppress
 
 import msgspec
 
+from gputune.core.sample import Guest, Json, Note, Reading
 from gputune.recording import parquet
 from gputune.recording.folder import Folder, part_name
 from gputune.recording.replaying import one_part
-from gputune.sample import Guest, Json, Note, Reading
 
 TABLE = "notes"
 

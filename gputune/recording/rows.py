@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from gputune.sample import Metric, Reading
+from gputune.core.sample import Metric, Reading
 
 ROWS = pa.schema([("t", pa.int64()), ("column", pa.list_(pa.uint16())), ("value", pa.list_(pa.float64()))])
 ALIGNED = 8  # B; each buffer of a message is filled up to a multiple of it

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from gputune.core.sample import Metric
 from gputune.recording import stretch, tables
 from gputune.recording.folder import TABLES
 from gputune.recording.records import COLUMNS
 from gputune.recording.stretch import Stretch
-from gputune.sample import Metric
 
 Open = Callable[[str], AbstractContextManager[IO[bytes]]]  # a table's name to the file that it goes to
 

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterable
 
+from gputune.core.sample import Json
 from gputune.recording.encoding import Said
-from gputune.sample import Json
 
 PROCESSES = 256  # training processes that are named; all of them are in the notes table
 TRAINS = ("torch", "tensorflow")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gputune.core.sample import Metric
 from gputune.recording import parquet, tables
 from gputune.recording.about import read
 from gputune.recording.drawing import Run
@@ -20,7 +21,6 @@ from gputune.recording.encoding import declared
 from gputune.recording.folder import Folder, frames_name, part_name
 from gputune.recording.keeping import declarations
 from gputune.recording.replaying import Segment, read_segment, tried
-from gputune.sample import Metric
 
 Row: TypeAlias = dict[str, Any]  # a row of any table, by its columns
 US = 1_000_000  # µs in a second

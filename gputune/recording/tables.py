@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gputune.core.sample import Metric
 from gputune.recording import records
 from gputune.recording.encoding import SCHEMAS, declared
 from gputune.recording.frames import SCHEMA, Frame, Table
 from gputune.recording.lean import lid
-from gputune.sample import Metric
 
 US = pa.timestamp("us", "UTC")
 NOTES = pa.schema([("time", US), ("what", pa.string()), ("process", pa.int32()), ("fields", pa.string())])

@@ -6,12 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gputune.core.sample import Sample
 from gputune.recording.about import offset, read
 from gputune.recording.folder import Folder
 from gputune.recording.keeping import declarations
 from gputune.recording.picking import Segment, Source
 from gputune.recording.replaying import Lost, rows_of, ticks_of, tried
-from gputune.sample import Sample
 
 
 def tail(folder: Path, seconds: int, lost: Lost = None) -> list[list[Sample]]:

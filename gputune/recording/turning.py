@@ -5,8 +5,8 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from gputune.isolation import own_python
-from gputune.sample import Json
+from gputune.core.isolation import own_python
+from gputune.core.sample import Json
 
 CODE = "from gputune.recording.lean import keeping; keeping().main(sys.argv[1:])"
 PATIENCE = 60  # s: for a process that takes a tenth of a second, however slow the disk

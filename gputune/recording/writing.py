@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputune import __version__
+from gputune.core.sample import Json, Reading, now
+from gputune.core.units import NS
 from gputune.recording.about import SCHEMA_VERSION, offset, read
 from gputune.recording.folder import RUN, Folder, frames_name, write_all
 from gputune.recording.frames import whole
@@ -17,8 +19,6 @@ from gputune.recording.gap import Gap
 from gputune.recording.lean import keeping
 from gputune.recording.owed import Owed
 from gputune.recording.turning import Turning
-from gputune.sample import Json, Reading, now
-from gputune.units import NS
 
 if TYPE_CHECKING:  # they import pyarrow, which a run that has written nothing yet does not need
     from gputune.recording.encoding import Encoder

@@ -2,10 +2,10 @@
 
 import math
 
-from gputune.document import Attached, Verdict
+from gputune.core.hygiene import clean
 from gputune.gathering.sampled import LEAST_LOOKS
-from gputune.hygiene import clean
 from gputune.report.words import percent
+from gputune.verdict.document import Attached, Verdict
 
 NAME = 60  # characters of a place or a function
 TOLD_PART = 0.02  # of all stacks: what of the step is worth a word

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gputune.document import LedgerRow
-from gputune.figures import apportion
+from gputune.core.figures import apportion
+from gputune.verdict.document import LedgerRow
 
 SMALLEST = 0.01  # a smaller share is counted as `other`: it would be drawn as nothing
 VISIBLE = 0.005  # what is left over is named when it rounds to a percent

@@ -2,9 +2,9 @@
 
 import signal
 
-from gputune.document import ErrorRow, Verdict
-from gputune.figures import duration, size
-from gputune.hygiene import clean
+from gputune.core.figures import duration, size
+from gputune.core.hygiene import clean
+from gputune.verdict.document import ErrorRow, Verdict
 
 NAME, TEXT = 60, 200  # characters of a place, and of a message
 BY_SIGNAL = 128  # a shell shows the death by signal n as 128 + n

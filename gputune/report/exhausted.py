@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from gputune.document import OutOfMemoryRow
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
+from gputune.verdict.document import OutOfMemoryRow
 
 GIB, MIB = 2**30, 2**20
 TOLD = 2**28  # B that is reserved and unused, from which on it is worth a word where it was not the reason

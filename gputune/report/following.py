@@ -2,12 +2,12 @@
 
 import shlex
 
-from gputune.advised import AT
-from gputune.document import FindingRow, Verdict
-from gputune.finding import TOGETHER, WITHOUT_EDIT
-from gputune.hygiene import clean
+from gputune.core.finding import TOGETHER, WITHOUT_EDIT
+from gputune.core.hygiene import clean
 from gputune.launch.folders import is_kernel
 from gputune.report.summary import failed_early, inner
+from gputune.verdict.advised import AT
+from gputune.verdict.document import FindingRow, Verdict
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 

@@ -3,14 +3,14 @@
 import shlex
 from pathlib import PurePath
 
-from gputune.document import DeviceRow, Verdict
-from gputune.events import AROUND_LOOP
+from gputune.core.events import AROUND_LOOP
+from gputune.core.figures import duration
+from gputune.core.hygiene import clean
 from gputune.features import COVERED
-from gputune.figures import duration
-from gputune.hygiene import clean
 from gputune.report import ending
 from gputune.report.ranks import counted
 from gputune.report.words import number, percent
+from gputune.verdict.document import DeviceRow, Verdict
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 SHORT = 30.0  # s of a run, below which its bar is the loop's: start-up is the most of it, and does not grow with it

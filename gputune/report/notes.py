@@ -1,12 +1,12 @@
 """What else is to be said of a run: how it ended if that needs words, what was not seen, and what it cost."""
 
-from gputune.document import ProcessRow, Verdict
-from gputune.figures import duration
-from gputune.hygiene import clean
+from gputune.core.figures import duration
+from gputune.core.hygiene import clean
 from gputune.report import ending, exhausted, troubled, unmeasured
 from gputune.report.spent import sentence as spent
 from gputune.report.summary import inner
 from gputune.report.words import percent
+from gputune.verdict.document import ProcessRow, Verdict
 
 TEXT = 300  # characters of any one string from outside
 TOLD_STOP = 0.5  # s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too

@@ -4,10 +4,10 @@ import os
 from pathlib import PurePath
 from textwrap import wrap
 
-from gputune.figures import duration, size
-from gputune.hygiene import clean
-from gputune.packed import SILENT, Packed, ProcRow
+from gputune.core.figures import duration, size
+from gputune.core.hygiene import clean
 from gputune.report.words import clip, number, percent
+from gputune.verdict.packed import SILENT, Packed, ProcRow
 
 NARROWEST = 60  # columns
 TEXT = 300  # characters of any one string

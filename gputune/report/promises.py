@@ -1,9 +1,9 @@
 """A finding in words that stand beside what its advisor says: what it is worth, and what it does to the results."""
 
-from gputune.document import TRIED, FindingRow, Verdict
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
 from gputune.report.words import likely, times
-from gputune.rivals import CLOSE, INSTEAD
+from gputune.verdict.arbitration import CLOSE, INSTEAD
+from gputune.verdict.document import TRIED, FindingRow, Verdict
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 EFFECTS = {

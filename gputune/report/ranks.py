@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from gputune.document import ProcessRow
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
 from gputune.report.words import clip
+from gputune.verdict.document import ProcessRow
 
 DIFFERENT = 1.1  # the slowest rank's own time over the fastest's: below it, ranks are alike
 UNEVEN = 1.05  # the largest number of batches over the smallest, likewise

@@ -1,8 +1,8 @@
 """What a run cost, in one sentence: money where a price is known, else seconds and joules of its devices."""
 
-from gputune.document import Spent, Verdict
-from gputune.figures import duration
+from gputune.core.figures import duration
 from gputune.report.words import number, percent
+from gputune.verdict.document import Spent, Verdict
 
 TOLD = 0.1  # of the run
 UNITS = ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"), (1.0, "J"))

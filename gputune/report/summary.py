@@ -1,12 +1,12 @@
 """A run in one sentence, where no finding says it: that it is well, that it cannot be told, or why there is nothing."""
 
-from gputune.document import RECORDER, RECORDING, LoaderRow, Sighted, Verdict, why_of
-from gputune.events import AROUND_LOOP
-from gputune.finding import AROUND
-from gputune.hygiene import clean
+from gputune.core.events import AROUND_LOOP
+from gputune.core.finding import AROUND
+from gputune.core.hygiene import clean
 from gputune.report import attached, ending
 from gputune.report.words import percent
-from gputune.rivals import PAUSES
+from gputune.verdict.arbitration import PAUSES
+from gputune.verdict.document import RECORDER, RECORDING, LoaderRow, Sighted, Verdict, why_of
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 OUTSIDE = 3  # places named of a training that only stacks were taken of

@@ -7,12 +7,10 @@ a line is wrapped; only the command itself is cut. Every string that came from t
 from collections.abc import Callable, Sequence
 from textwrap import wrap
 
-from gputune.device_ledger import UNKNOWN
-from gputune.document import FindingRow, Verdict
-from gputune.events import AROUND_LOOP
-from gputune.figures import duration
-from gputune.finding import Severity
-from gputune.hygiene import clean
+from gputune.core.events import AROUND_LOOP
+from gputune.core.figures import duration
+from gputune.core.finding import Severity
+from gputune.core.hygiene import clean
 from gputune.report import attached, summary, unmeasured
 from gputune.report.bar import SMALLEST, bar, legend, parts
 from gputune.report.following import commands
@@ -22,6 +20,8 @@ from gputune.report.promises import alternative, perhaps, results, worth
 from gputune.report.ranks import rank_rows
 from gputune.report.tuned import sentence as tuned
 from gputune.report.words import clip, percent
+from gputune.verdict.device_ledger import UNKNOWN
+from gputune.verdict.document import FindingRow, Verdict
 
 NARROWEST = 40  # columns: below it no sentence can be set
 WIDEST = 100  # columns: longer lines are harder to read

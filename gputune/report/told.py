@@ -1,6 +1,6 @@
 """A verdict in a few flat values, for whoever keeps a table of runs: a tracker, a trainer's log, a tuner's results."""
 
-from gputune.document import Verdict
+from gputune.verdict.document import Verdict
 
 NAMES = ("device_busy", "waiting", "samples_per_s", "batches", "finding", "speedup", "says", "do")
 WAIT, STARTUP = "loader.wait", "startup"

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from gputune.document import FailureRow, UnusedRow
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
+from gputune.verdict.document import FailureRow, UnusedRow
 
 NAME, TEXT = 60, 120  # characters of a place, and of a message
 

@@ -1,9 +1,9 @@
 """What `gputune watch --tune` or `--try` did, in a sentence or two: what serves, what it brings, what was tried."""
 
-from gputune.document import Settings, Tuned, Verdict
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
 from gputune.launch.values import TRYING
 from gputune.report.words import times
+from gputune.verdict.document import Settings, Tuned, Verdict
 
 TEXT = 300  # characters of a reason
 NAME = 60  # and of a place

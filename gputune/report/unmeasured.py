@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import NamedTuple
 
-from gputune.document import RECORDER, RECORDING, ExperimentsRow, Overhead, UnavailableRow, Verdict
-from gputune.hygiene import clean
-from gputune.native import HOOKS
+from gputune.core.hygiene import clean
+from gputune.host.native import HOOKS
+from gputune.verdict.document import RECORDER, RECORDING, ExperimentsRow, Overhead, UnavailableRow, Verdict
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 AFTER_LAST = "   "

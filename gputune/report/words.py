@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gputune.document import SpeedupRow  # a file of structs: a table of processes needs none of them
+    from gputune.verdict.document import SpeedupRow  # a file of structs: a table of processes needs none of them
 
 
 def percent(share: float) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
 from gputune.launch import folders
 from gputune.launch.job import MARK
 from gputune.recording.folder import RUN

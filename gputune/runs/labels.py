@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from gputune import opening
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.core import opening
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
 from gputune.recording.folder import Folder
 from gputune.runs.found import is_run
 

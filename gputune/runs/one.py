@@ -6,17 +6,17 @@ from pathlib import Path
 
 import msgspec
 
-from gputune import opening
-from gputune.document import SCHEMA_VERSION, Verdict
-from gputune.errors import BadUsage, GputuneError
-from gputune.feeds.places import first_seat
-from gputune.feeds.whereabouts import fresh
+from gputune.core import opening
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.sample import Json
+from gputune.core.units import NS
 from gputune.launch.job import MARK
 from gputune.recording.about import Damaged, NewerRun, NotARun, offset, read
 from gputune.recording.folder import FINDINGS, LIVE, RUN
-from gputune.rejudging import rejudge
-from gputune.sample import Json
-from gputune.units import NS
+from gputune.report.rejudging import rejudge
+from gputune.runs.places import first_seat
+from gputune.runs.whereabouts import fresh
+from gputune.verdict.document import SCHEMA_VERSION, Verdict
 
 ENDED = "ended"
 GOES_ON = "live"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from gputune import opening
+from gputune.core import opening
 from gputune.runs.found import is_run
 from gputune.runs.labels import label
 from gputune.runs.one import GOES_ON

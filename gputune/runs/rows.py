@@ -7,14 +7,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from gputune.document import Verdict
-from gputune.errors import GputuneError
-from gputune.feeds.jobs import job_of
-from gputune.feeds.whereabouts import live_runs
-from gputune.hygiene import as_text, clean
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import as_text, clean
+from gputune.runs.jobs import job_of
 from gputune.runs.labels import label
 from gputune.runs.one import GOES_ON, KILLED, Kept, kept
 from gputune.runs.size import taken
+from gputune.runs.whereabouts import live_runs
+from gputune.verdict.document import Verdict
 
 SCHEMA_VERSION: Final = 1
 UNREADABLE = "unreadable"  # of a newer version, damaged, or somebody else's: `why` says it

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from gputune.figures import duration, size
+from gputune.core.figures import duration, size
 from gputune.report.words import clip, likely, number
 from gputune.runs.one import ENDED
 from gputune.runs.pruning import Pruned, Spared

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gputune.nvml_devices import HIDING, visible
-from gputune.nvml_process import MEMORY, Answer, Device, subscribe
+from gputune.nvml.devices import HIDING, visible
+from gputune.nvml.process import MEMORY, Answer, Device, subscribe
 
 State = Literal["starting", "there", "none"]
 SETTLE = 0.35  # s after a mark in which the driver's readings are still of before it: its period is 1/6 s, ours 0.2 s

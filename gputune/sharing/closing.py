@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gputune.figures import number
-from gputune.packed import Packed, ProcRow
+from gputune.core.figures import number
 from gputune.sharing import host
-from gputune.sharing.course import Course
-from gputune.sharing.crew import Crew
 from gputune.sharing.member import Member
 from gputune.sharing.progress import Count, Pace, pace
+from gputune.sharing.state_machine import Course
+from gputune.sharing.supervising import Crew
 from gputune.sharing.window import Eyes, Kept
+from gputune.verdict.packed import Packed, ProcRow
 
 FULL = 0.95  # of the device's time, or of the CPUs: then it is what keeps all together from doing more
 PAYS = 1.05  # gain from which it is worth the trouble

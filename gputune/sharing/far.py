@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from gputune import clusters
-from gputune.hygiene import clean
-from gputune.packed import Packed, ProcRow
+from gputune.core.hygiene import clean
+from gputune.host import clusters
 from gputune.sharing.fitting import Probed
 from gputune.sharing.hosted import Hosted, News
 from gputune.sharing.tasks import Task
+from gputune.verdict.packed import Packed, ProcRow
 
 ANSWER_S = 30.0  # s that an actor gets to answer before its node is taken for lost: the node itself may be busy
 CLOSE_S = 40.0  # s that it gets to end what is left

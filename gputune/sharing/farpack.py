@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gputune import clusters
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
+from gputune.host import clusters
 from gputune.sharing.far import CLOSE_S, Far
 from gputune.sharing.logs import painted
 from gputune.sharing.spec import AUTO, Spec, encode

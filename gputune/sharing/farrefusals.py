@@ -2,8 +2,8 @@
 
 import re
 
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
 from gputune.sharing.far import Far
 from gputune.sharing.spec import Spec
 

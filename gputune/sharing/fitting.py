@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from gputune.figures import size
+from gputune.core.figures import size
 
 FULL = 0.97  # of the device's time: as many as it takes to fill it, and no more
 SHARES = {"device memory": 0.95, "host memory": 0.9}  # of what is free, for a number of our own choosing: needs grow

@@ -7,7 +7,7 @@ really takes, and are made so that the account is full when the card is.
 import math
 from dataclasses import dataclass
 
-from gputune.figures import size
+from gputune.core.figures import size
 from gputune.sharing.fitting import FULL, MOST, SHARES, Need, Probed, Room, limits
 
 STEP = 1e4  # parts of a resource that Ray tells apart

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from gputune.launch import family
 from gputune.sharing import host
 from gputune.sharing.cards import Card, Cards, held
-from gputune.sharing.crew import Crew
 from gputune.sharing.member import Member
+from gputune.sharing.supervising import Crew
 
 FAMILY_S = 1.0  # s between looks at who belongs to a task, at the least
 PSS_S = 2.0  # s between sums over one task's memory, likewise; tasks take turns: adding up pages costs milliseconds

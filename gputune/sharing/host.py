@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from gputune import cgroup
+from gputune.host import cgroup
+from gputune.host.procfs import CLOCK_TICKS, cpu_list, read_bytes, stat_of
 from gputune.probes.memory import held
-from gputune.procfs import CLOCK_TICKS, cpu_list, read_bytes, stat_of
 
 PROC = Path("/proc")
 SYS = Path("/sys")

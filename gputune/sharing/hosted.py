@@ -13,14 +13,15 @@ from pathlib import Path
 
 import msgspec
 
-from gputune import clusters, watching
-from gputune.isolation import own_python
+from gputune.core.isolation import own_python
+from gputune.host import clusters
 from gputune.launch import folders, signals
 from gputune.launch.output import tail
-from gputune.packed import FILE
 from gputune.sharing.cards import Cards
 from gputune.sharing.preparing import LAUNCHER
 from gputune.sharing.spec import PROBED, VARIABLE, Job, Spec, decode, encode
+from gputune.verdict.packed import FILE
+from gputune.watching import starting
 
 PIECE = 1 << 20  # B of a log that are handed over at a time
 SAID = 1 << 14  # B of what the launcher said that are handed over
@@ -60,7 +61,7 @@ class Hosted:
         job = msgspec.structs.replace(spec.jobs[0], argv=clusters.here(spec.jobs[0].argv))
         self._rings = folders.rings()
         spec = _placed(spec, job, str(self._base), self._rings)
-        changes = {**watching.environment(self._rings), VARIABLE: encode(spec)}
+        changes = {**starting.environment(self._rings), VARIABLE: encode(spec)}
         environment = {name: value for name, value in {**os.environ, **changes}.items() if value is not None}
         with (self._base / "said").open("wb") as said:
             self._launcher = subprocess.Popen(

@@ -20,8 +20,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
-from gputune.errors import BadUsage
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage
+from gputune.core.hygiene import clean
 from gputune.sharing.spec import Job
 
 KEYS = ("command", "name", "count", "memory", "host-memory", "weight", "index-args", "cwd", "env")

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from gputune.errors import BadUsage
-from gputune.figures import size
+from gputune.core.errors import BadUsage
+from gputune.core.figures import size
 from gputune.sharing import fitting
 from gputune.sharing.fitting import Need, Room
 from gputune.sharing.refusals import DoesNotFit

@@ -14,15 +14,12 @@ from pathlib import Path
 
 from msgspec import json, structs
 
-from gputune import replacing
-from gputune.errors import GputuneError
-from gputune.hygiene import clean
+from gputune.core import replacing
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
 from gputune.launch import family, signals
 from gputune.launch.descriptors import is_open, null, say
-from gputune.packed import Packed, to_json
 from gputune.sharing.cards import Cards
-from gputune.sharing.course import Course
-from gputune.sharing.crew import Crew
 from gputune.sharing.gauge import Gauge
 from gputune.sharing.living import Living, Recent
 from gputune.sharing.logs import Logs, painted
@@ -31,7 +28,10 @@ from gputune.sharing.metric import metric
 from gputune.sharing.placing import Places
 from gputune.sharing.progress import Pace, Progress
 from gputune.sharing.spec import PROBED, VARIABLE, Spec, decode
+from gputune.sharing.state_machine import Course
+from gputune.sharing.supervising import Crew
 from gputune.sharing.window import Eyes
+from gputune.verdict.packed import Packed, to_json
 
 BEAT = 0.1  # s between two looks, where no signal comes
 PREPARE_S = 2.0  # s after the start: then there is time to load what the summary needs

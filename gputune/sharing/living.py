@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 
-from gputune.packed import FILE, Packed, to_json
 from gputune.sharing.member import Member
 from gputune.sharing.progress import Count, Pace, pace
 from gputune.sharing.window import Eyes
+from gputune.verdict.packed import FILE, Packed, to_json
 
 FIRST = 0.5  # s: the tasks have the machine to themselves while they start
 BEAT = 2.0  # s between two writings where nobody has come or gone

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
 from gputune.sharing.member import Member
 from gputune.sharing.progress import Pace
 

@@ -2,8 +2,8 @@
 
 import re
 
-from gputune.errors import BadUsage
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage
+from gputune.core.hygiene import clean
 
 
 def metric(text: str) -> "re.Pattern[str]":

@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gputune.errors import GputuneError
-from gputune.hygiene import clean
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
 from gputune.sharing.spec import Mps as Wish
 
 CONTROL = "nvidia-cuda-mps-control"

@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from gputune import clusters, replacing
-from gputune.errors import GputuneError
-from gputune.figures import size
-from gputune.hygiene import clean, mask
+from gputune.core import replacing
+from gputune.core.errors import GputuneError
+from gputune.core.figures import size
+from gputune.core.hygiene import clean, mask
+from gputune.experiment import trials
+from gputune.host import clusters
 from gputune.launch import folders, signals
 from gputune.launch.descriptors import say
-from gputune.packed import FILE, Packed, ProcRow, to_json
-from gputune.proving import trials
 from gputune.recording.folder import Folder
 from gputune.report.packed import render
 from gputune.report.streams import encodable
@@ -40,6 +40,7 @@ from gputune.sharing.progress import Pace
 from gputune.sharing.spec import AUTO, Job, Spec, total
 from gputune.sharing.tasks import Task, tasks
 from gputune.sharing.window import Kept
+from gputune.verdict.packed import FILE, Packed, ProcRow, to_json
 
 CARD_S = 60.0  # s that a card of the cluster gets to say what it has, a new worker of Ray included
 WIDTH = 100  # columns of the summary, where stderr is no terminal

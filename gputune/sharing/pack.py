@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
 from gputune.launch.output import tail
-from gputune.sharing.crew import Crew
 from gputune.sharing.member import LAST, Member
 from gputune.sharing.mps import Mps, seen
 from gputune.sharing.pressure import Pressure, Step
 from gputune.sharing.progress import Pace
 from gputune.sharing.spec import Spec
+from gputune.sharing.supervising import Crew
 from gputune.sharing.window import Eyes, Kept, Window
 
 SHORTEST = 2.0  # s in which it is measured whether it pays

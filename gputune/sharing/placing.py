@@ -3,13 +3,13 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
 from gputune.sharing import cpus, host
 from gputune.sharing.cards import EXCLUSIVE, PROHIBITED, Card, Cards
-from gputune.sharing.crew import Tell
 from gputune.sharing.mps import Mps, NoDaemon
 from gputune.sharing.spec import Spec
+from gputune.sharing.supervising import Tell
 from gputune.sharing.tasks import Task
 
 CARDS_S = 10.0  # s that the driver gets to tell of its cards, where they are needed before anything starts

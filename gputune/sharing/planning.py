@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gputune.errors import BadUsage, GputuneError
-from gputune.figures import size
-from gputune.hygiene import clean, mask
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.figures import size
+from gputune.core.hygiene import clean, mask
 from gputune.sharing import host
 from gputune.sharing.cards import Card, Cards
 from gputune.sharing.fitting import Room

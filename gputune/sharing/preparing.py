@@ -1,6 +1,6 @@
 """What must be ready before the launcher starts: folders, rings, a look at what cannot be.
 
-It runs in the recorder, as `gputune/watching.py` does for `watch`.
+It runs in the recorder, as `gputune/watching/starting.py` does for `watch`.
 """
 
 import os
@@ -11,16 +11,16 @@ from pathlib import Path
 
 import msgspec
 
-from gputune import watching
-from gputune.errors import BadUsage, GputuneError
-from gputune.figures import size
-from gputune.hygiene import clean
-from gputune.isolation import own_python
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.figures import size
+from gputune.core.hygiene import clean
+from gputune.core.isolation import own_python
 from gputune.launch import folders
 from gputune.launch.link import Link, Plan
 from gputune.launch.run import Run, Wishes
 from gputune.sharing import fitting, host
 from gputune.sharing.spec import VARIABLE, Spec, encode, total
+from gputune.watching import starting
 
 HZ = 5.0  # readings a second: several trainings at once are enough to do for a machine
 LAUNCHER = "from gputune.sharing.launcher import main; main()"
@@ -54,10 +54,10 @@ def share(spec: Spec, out: str | None, log_dir: str | None, link: Link, troubles
     spec = msgspec.structs.replace(spec, rings=rings, parent=os.getppid(), mask=blocked)
     wishes = Wishes(command, out=out, hz=HZ, quiet=True, stacks=False)
     run = Run(wishes, folder=folder, rings=rings, troubles=said, family=True)
-    environment: dict[str, str | None] = {**watching.environment(rings), **_override(spec), VARIABLE: encode(spec)}
+    environment: dict[str, str | None] = {**starting.environment(rings), **_override(spec), VARIABLE: encode(spec)}
     plan = Plan(tuple(own_python(LAUNCHER)), environment, rings, run.plain(), keeps_stdout=False, family=True)
     link.send(plan)
-    from gputune import recorder  # noqa: PLC0415 - the launcher has started; now there is time
+    from gputune.watching import recorder  # noqa: PLC0415 - the launcher has started; now there is time
 
     return recorder.record(link, run)
 

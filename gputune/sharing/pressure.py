@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gputune.figures import size
+from gputune.core.figures import size
 from gputune.sharing import host
 from gputune.sharing.cards import Card
 from gputune.sharing.spec import Guard

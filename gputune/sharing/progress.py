@@ -1,7 +1,7 @@
 """How far each task has come, from the rings of its guests: read beside the recorder, which consumes them.
 
 Only counters are kept: a pace between two moments is a difference of two `Count`s. A batch counts once its time is
-known: the device's, where there is one (`gputune/device_time.py`).
+known: the device's, where there is one (`gputune/gathering/device_time.py`).
 """
 
 import contextlib
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.device_time import TOLD, DeviceTime, elapsed
-from gputune.events import END, FAILED, Event, Kind, Record
+from gputune.core.events import END, FAILED, Event, Kind, Record
+from gputune.core.units import NS
+from gputune.gathering.device_time import TOLD, DeviceTime, elapsed
 from gputune.probes.loader import Foreign, Ring
-from gputune.units import NS
 
 SCAN_S = 0.5  # s between looks for new rings
 

@@ -2,8 +2,8 @@
 
 import re
 
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
 from gputune.launch.output import tail
 from gputune.sharing.member import LAST, Member
 from gputune.sharing.pack import WORDS, last_line

@@ -2,10 +2,10 @@
 
 from gputune.sharing import host
 from gputune.sharing.cards import Card
-from gputune.sharing.crew import Crew
 from gputune.sharing.fitting import Room
 from gputune.sharing.gauge import Gauge
 from gputune.sharing.placing import Places
+from gputune.sharing.supervising import Crew
 
 
 class Space:

@@ -1,6 +1,7 @@
 """What trials keep apart of what the script writes, what they cannot, and whether that broke the script.
 
-The guest keeps it apart (`gputune_guest/hush.py`) and leaves word of what it saw go astray (`gputune_guest/astray.py`).
+The guest keeps it apart (`gputune_guest/write_sandbox.py`), and leaves word of what escaped it
+(`gputune_guest/escapes.py`).
 What C code and other programs do with files nobody tells: where the system refuses it (`writable.py`), the logs of the
 trials say of what; where it does not, the words say that it is not kept apart.
 """
@@ -12,8 +13,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from gputune.errors import GputuneError
-from gputune.hygiene import clean
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
 from gputune.launch.output import tail
 from gputune.sweep.writable import Writable
 

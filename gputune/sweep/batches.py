@@ -10,9 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from statistics import harmonic_mean
 
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
 from gputune.features import Features
-from gputune.hygiene import clean
 from gputune.sweep.budget import Budget
 from gputune.sweep.filling import UNKNOWN, Filled, filled, largest, shortage
 from gputune.sweep.journal import Journal

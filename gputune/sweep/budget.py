@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from gputune.figures import duration
+from gputune.core.figures import duration
 
 LEAST_S = 5.0  # s that a start is believed to take before one was seen
 LATE = 0.1  # relative: what was begun in time may take so much longer than believed, and is cut off then

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from gputune.finding import Speedup
+from gputune.core.finding import Speedup
 from gputune.sweep.settings import Setting
 
 SURE = 2.0  # standard errors to either side: 95 %

@@ -18,14 +18,14 @@ from typing import Any
 
 import msgspec
 
-from gputune import clusters
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
+from gputune.core.isolation import own_python
+from gputune.experiment import trials
 from gputune.features import Features
-from gputune.isolation import own_python
-from gputune.joining import Part, decode, encode
+from gputune.features.joined_ranks import Part, decode, encode
+from gputune.host import clusters
 from gputune.launch import family
 from gputune.launch.output import tail
-from gputune.proving import trials
 from gputune.sweep.journal import Remembered, remembered
 from gputune.sweep.script import Script
 from gputune.sweep.settings import Setting

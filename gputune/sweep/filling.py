@@ -7,10 +7,10 @@ Of a device torch's allocators tell what was needed: what tensors held at the pe
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gputune import exhaustion
+from gputune.core.figures import size
 from gputune.features import Device, Features, OutOfMemory
-from gputune.figures import size
-from gputune.headroom import held_before, used_at_most
+from gputune.model.headroom import held_before, used_at_most
+from gputune.verdict import exhaustion
 
 FULL = 0.9  # of a memory: above it a longer sample or a fragmented cache is the end
 DEVICE = "the device"

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from gputune import opening
-from gputune.company import ALONE, Company
-from gputune.errors import BadUsage
+from gputune.core import opening
+from gputune.core.errors import BadUsage
+from gputune.core.hygiene import clean
+from gputune.core.sample import Json
 from gputune.features import Features
-from gputune.hygiene import clean
-from gputune.joining import Part, decode, encode
+from gputune.features.concurrent_loaders import ALONE, Company
+from gputune.features.joined_ranks import Part, decode, encode
 from gputune.launch.folders import RUNS
-from gputune.sample import Json
 from gputune.sweep.script import Script
 from gputune.sweep.search import Bench, CutOff, Outcome
 from gputune.sweep.settings import Setting

@@ -1,17 +1,18 @@
 """What a setting must not use up: the CPUs that this job may use, /dev/shm, and memory; each shared by its ranks.
 
-A line that builds several loaders gives its settings to all of them (`company.py`), so those that live at once share
-what is left as well: workers that persist are there for each of them, queues are full in those that are iterated, and
-CPUs are shared by those that train side by side; the workers of others rest while an evaluation goes on.
+A line that builds several loaders gives its settings to all of them (`concurrent_loaders.py`), so those that live at
+once share what is left as well: workers that persist are there for each of them, queues are full in those that are
+iterated, and CPUs are shared by those that train side by side; the workers of others rest while an evaluation goes
+on.
 """
 
 from dataclasses import dataclass, replace
 
-from gputune.company import ALONE, Company
+from gputune.core.figures import size
 from gputune.features import Loader
-from gputune.figures import size
-from gputune.headroom import left
-from gputune.prediction import CANDIDATES, Outlook
+from gputune.features.concurrent_loaders import ALONE, Company
+from gputune.model.headroom import left
+from gputune.model.prediction import CANDIDATES, Outlook
 from gputune.sweep.settings import Setting
 
 ROOM = 0.8  # of what is left: trainings grow, and batches vary in size

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from gputune.device_time import Moments, drained
-from gputune.units import NS
+from gputune.core.units import NS
+from gputune.gathering.device_time import Moments, drained
 
 BLOCKS = 10  # parts of a stretch whose rates are compared with each other
 LEAST = 8  # batches beyond the warm-up: fewer give no rate

@@ -14,18 +14,18 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gputune import rooms
+from gputune.core import plugins
+from gputune.core.hygiene import mask
+from gputune.core.sample import Json, Reading, Target, now
 from gputune.features import Features
 from gputune.gathering import Gatherer
-from gputune.hygiene import mask
+from gputune.host.procfs import read_bytes
+from gputune.host.tree import Tree
 from gputune.launch import family, folders, landlock
-from gputune.procfs import read_bytes
-from gputune.sample import Json, Reading, Target, now
+from gputune.sampler.ticker import ROOM, Ticker
 from gputune.sweep.budget import Budget
 from gputune.sweep.timeline import Timeline
 from gputune.sweep.writable import Writable
-from gputune.ticker import ROOM, Ticker
-from gputune.tree import Tree
 
 HZ = 10.0  # readings a second
 LOOKS = 5  # at its memory, until nobody came or left between two of them
@@ -86,7 +86,7 @@ class Live:
             undone.callback(self._tree.close)
             self._gatherer = Gatherer(mask(plan.command), started)
             target = Target(self._process.pid, self._tree.pids, rings=Path(self._rings), hz=HZ)
-            probes = [probe for probe in rooms.names(ROOM) if probe not in LEFT_OUT]
+            probes = [probe for probe in plugins.names(ROOM) if probe not in LEFT_OUT]
             self._ticker = Ticker(target, hz=HZ, sink=self._take, tree=self._tree, probes=probes)
             undone.pop_all()
         self._due = time.monotonic()

@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
-from gputune import clusters
-from gputune.clusters import Node
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
-from gputune.sample import Json
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
+from gputune.core.sample import Json
+from gputune.host import clusters
+from gputune.host.clusters import Node
 from gputune.sweep.apart import gone
 from gputune.sweep.budget import Budget
 from gputune.sweep.faraway import Order, Report, trial

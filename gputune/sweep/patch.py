@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
-from gputune.sample import Json
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
+from gputune.core.sample import Json
 from gputune.sweep import drafts
 from gputune.sweep.result import Outcomes
 

@@ -8,12 +8,12 @@ the least that it does. Where the gain was measured it is hoped for instead, for
 
 from dataclasses import replace
 
+from gputune.core.figures import TINY
 from gputune.features import Features, Process
-from gputune.figures import TINY
-from gputune.pinning import measured_rate, pageable, pinning_rate
-from gputune.prediction import Outlook
-from gputune.replay import Job, Work
-from gputune.transfers import ASKED, lanes, times_faster
+from gputune.model.pinning import measured_rate, pageable, pinning_rate
+from gputune.model.prediction import Outlook
+from gputune.model.replay import Job, Work
+from gputune.model.transfers import ASKED, lanes, times_faster
 
 
 def on_device(run: Features, process: Process) -> bool:

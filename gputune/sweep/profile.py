@@ -8,19 +8,19 @@ import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gputune.enough import LEAST_BATCHES
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
+from gputune.core.figures import TINY, mean
+from gputune.core.hygiene import clean
 from gputune.features import Features, Loader
-from gputune.figures import TINY, mean
-from gputune.hygiene import clean
-from gputune.prediction import CANDIDATES, PREFETCHES, Outlook
-from gputune.replay import Job
+from gputune.model.minimum_samples import LEAST_BATCHES
+from gputune.model.prediction import CANDIDATES, PREFETCHES, Outlook
+from gputune.model.replay import Job
+from gputune.model.transfers import NOTABLE
 from gputune.sweep.lasting import built_anew
 from gputune.sweep.limits import Limits, limits
 from gputune.sweep.pinned import holding, on_device, pinned, saved
 from gputune.sweep.settings import Setting, setting, setting_of
 from gputune.sweep.starting import Start
-from gputune.transfers import NOTABLE
 
 
 class TooShort(GputuneError):  # noqa: N818 - named for what happened

@@ -6,18 +6,18 @@ from typing import Final
 
 import msgspec
 
-from gputune.document import SpeedupRow
-from gputune.effects import of_workers
+from gputune.core.figures import duration, size
+from gputune.core.finding import Speedup
+from gputune.core.hygiene import clean, escaped
 from gputune.features import Loader
-from gputune.figures import duration, size
-from gputune.finding import Speedup
-from gputune.hygiene import clean, escaped
 from gputune.report.words import number, times
 from gputune.sweep.batches import Size
 from gputune.sweep.choosing import Tally
 from gputune.sweep.limits import Limits
 from gputune.sweep.search import Found
 from gputune.sweep.settings import Setting
+from gputune.verdict.document import SpeedupRow
+from gputune.verdict.effects import of_workers
 
 SCHEMA_VERSION: Final = 1
 FILE: Final = "sweep.json"  # in the sweep's folder, once it is over

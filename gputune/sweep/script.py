@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.errors import BadUsage
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage
+from gputune.core.hygiene import clean
 from gputune.launch.folders import name_of
 
 EXAMPLE = "like `gputune sweep-loader train.py`, or `gputune sweep-loader -- CMD`"

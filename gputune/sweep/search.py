@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gputune.company import ALONE, Company
+from gputune.features.concurrent_loaders import ALONE, Company
 from gputune.sweep.choosing import TIE, Order, Tally, as_fast, best, gain, order, pays, unsteadiness
 from gputune.sweep.plateau import between
 from gputune.sweep.profile import Profile

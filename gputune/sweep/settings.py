@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from gputune.core.sample import Json
 from gputune.features import Loader
-from gputune.replay import TYPICAL_PREFETCH
-from gputune.sample import Json
+from gputune.model.replay import TYPICAL_PREFETCH
 
 NAMES = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean, escaped
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean, escaped
 from gputune.launch import folders
 from gputune.report.words import number, times
 from gputune.sweep import drafts

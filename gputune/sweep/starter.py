@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gputune.sample import Json
+from gputune.core.sample import Json
 from gputune.sweep import apart
 from gputune.sweep.budget import Budget
 from gputune.sweep.living import Live, Plan

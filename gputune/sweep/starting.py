@@ -13,11 +13,11 @@ from enum import Enum
 from pathlib import Path
 from statistics import harmonic_mean
 
-from gputune.company import ALONE, Company
+from gputune.core.hygiene import clean
+from gputune.core.sample import Json
 from gputune.features import Features
-from gputune.hygiene import clean
+from gputune.features.concurrent_loaders import ALONE, Company
 from gputune.launch.output import tail
-from gputune.sample import Json
 from gputune.sweep.choosing import scatter
 from gputune.sweep.filling import ran_out, shortage
 from gputune.sweep.living import GRACE_S, Live, Plan

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import harmonic_mean
 
+from gputune.core.sample import Json
 from gputune.launch import folders
-from gputune.sample import Json
-from gputune.steering import Orders
+from gputune.launch.steering import Orders
 from gputune.sweep import blame
 from gputune.sweep.apart import own_error
 from gputune.sweep.budget import Budget

@@ -11,15 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from gputune.config import OWN
-from gputune.enough import LEAST_BATCHES
-from gputune.errors import BadUsage, GputuneError
-from gputune.figures import duration
-from gputune.hygiene import clean
+from gputune.core.config import OWN
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.figures import duration
+from gputune.core.hygiene import clean
+from gputune.core.sample import Json
 from gputune.launch import folders
+from gputune.model.minimum_samples import LEAST_BATCHES
 from gputune.report.words import number
-from gputune.sample import Json
-from gputune.sweep import kept, plateau
+from gputune.sweep import plateau, saved_settings
 from gputune.sweep.apart import Broken
 from gputune.sweep.batches import NotOurs, Size, Sizes, TooFull
 from gputune.sweep.budget import Budget
@@ -388,13 +388,13 @@ class Sweeper:
         if not what.best.setting.num_workers:
             wanted.pop("persistent_workers", None)
         says = f"{number(what.best.rate)} samples/s where the script's own settings give {number(what.baseline.rate)}"
-        lines = kept.text(what.loader.where, wanted, shared_out=self._starter.duplicates, says=says)
+        lines = saved_settings.text(what.loader.where, wanted, shared_out=self._starter.duplicates, says=says)
         try:
-            kept.write(file, lines, ours=self.wishes.inside)
+            saved_settings.write(file, lines, ours=self.wishes.inside)
         except OSError as error:
             what.says.append(f"`{file}` could not be written: {error.strerror}")
             return ""
-        except kept.Unmarked as error:  # it was changed meanwhile
+        except saved_settings.Unmarked as error:  # it was changed meanwhile
             what.says.append(f"`{file}` was not written: {error.args[0]}")
             return ""
         except UnicodeDecodeError:  # as above, or it lies in a folder that was named
@@ -457,6 +457,6 @@ def _journal(wishes: Wishes) -> Journal:
 def sweep(wishes: Wishes) -> Outcomes:
     """Sweep the loader of a script. Raises GputuneError where nothing could be measured."""
     if wishes.write is not None and not wishes.inside:
-        kept.check(wishes.write)
+        saved_settings.check(wishes.write)
     folders.sweep()  # what a sweep left behind that was killed
     return Sweeper(wishes).run()

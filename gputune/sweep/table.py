@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
 from gputune.sweep.result import Row, Sweep, TrialRow, is_same
 
 FILE = "trials.csv"  # in the sweep's folder

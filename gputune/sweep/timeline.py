@@ -1,18 +1,18 @@
 """When batches of each loader came, as the guests tell it while the script runs: rates by the clock.
 
 Evaluations and checkpoints are left out, and what workers make ready in them: that is not the doing of the setting into
-whose time they fall. All is told by the device's time, where there is one (`gputune/device_time.py`).
+whose time they fall. All is told by the device's time, where there is one (`gputune/gathering/device_time.py`).
 """
 
 import statistics
 from collections.abc import Iterable, Mapping
 
-from gputune import device_time
-from gputune.company import ALONE, Companions, Company
-from gputune.device_time import DeviceTime
-from gputune.events import END, FAILED, Event, Kind, Record, SpanCode
-from gputune.replay import TYPICAL_PREFETCH
-from gputune.sample import Guest, Json, Note, Open, Reading
+from gputune.core.events import END, FAILED, Event, Kind, Record, SpanCode
+from gputune.core.sample import Guest, Json, Note, Open, Reading
+from gputune.features.concurrent_loaders import ALONE, Companions, Company
+from gputune.gathering import device_time
+from gputune.gathering.device_time import DeviceTime
+from gputune.model.replay import TYPICAL_PREFETCH
 from gputune.sweep.line import BLOCKS, Line
 
 WARM_UP = 5  # batches until allocators, caches and autotuning have settled

@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gputune.hygiene import clean
-from gputune.sample import Json
+from gputune.core.hygiene import clean
+from gputune.core.sample import Json
 from gputune.sweep.choosing import SURE, scatter
 from gputune.sweep.line import LEAST
 from gputune.sweep.profile import Profile

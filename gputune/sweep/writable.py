@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
+from gputune.core.sample import Json
 from gputune.launch import landlock
-from gputune.sample import Json
 from gputune.sweep.script import Script
 
 # As in `gputune_guest/overlay.py`: what it leaves as it is has to be allowed here; a test compares them.

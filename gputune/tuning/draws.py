@@ -5,7 +5,7 @@ The guest looks at the first batches of each process that makes any (`gputune_gu
 
 from collections.abc import Mapping
 
-from gputune.sample import Json
+from gputune.core.sample import Json
 
 WORDS = {"torch": "torch's", "random": "Python's", "numpy": "numpy's", "own": "a generator's of its own"}
 

@@ -1,7 +1,7 @@
 """Whether memory or /dev/shm runs short under settings that a training did not ask for."""
 
-from gputune.figures import size
-from gputune.sample import Sample
+from gputune.core.figures import size
+from gputune.core.sample import Sample
 
 SHM = "/dev/shm"  # noqa: S108 - its name in a sentence
 LEAST = 0.04  # of memory or /dev/shm left, below which more workers than the script's own are a danger

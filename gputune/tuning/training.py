@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
+from gputune.core.sample import Note, Reading, Sample
 from gputune.features import Features
-from gputune.sample import Note, Reading, Sample
 from gputune.sweep.timeline import Timeline
 from gputune.tuning.draws import Draws
 from gputune.tuning.room import Room

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from gputune.enough import LEAST_BATCHES
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
 from gputune.features import Features
-from gputune.hygiene import clean
+from gputune.features.windowing import thin
+from gputune.launch.steering import Orders
 from gputune.launch.values import TRYING
-from gputune.steering import Orders
+from gputune.model.minimum_samples import LEAST_BATCHES
 from gputune.sweep.choosing import Tally, best, gain, unsteadiness
 from gputune.sweep.profile import OwnKind, Profile, TakenApart, profile
 from gputune.sweep.search import Found, Outcome, Search
@@ -21,12 +22,11 @@ from gputune.sweep.settings import Setting
 from gputune.sweep.starting import Start, State, most_waited
 from gputune.sweep.timeline import WARM_UP
 from gputune.sweep.visiting import NOISE, Failed, NotSteered, NotYet
-from gputune.tuning import told
+from gputune.tuning import reported
 from gputune.tuning.candidates import CAREFUL, IDENTICAL, candidates, changes_workers, healthy, hopeless
-from gputune.tuning.told import Story
+from gputune.tuning.reported import Story
 from gputune.tuning.training import Training
 from gputune.tuning.visits import Visits
-from gputune.windowing import thin
 
 FIRST_S = 4.0  # s of batches before the first look: allocators and caches have settled by then, as far as they do
 ENOUGH = LEAST_BATCHES + 20  # batches before it, warm-up included
@@ -61,7 +61,7 @@ class Tuner:
             while not self._tuned():
                 self._training.pass_by(LATER * (time.monotonic() - self._began))
         except (GputuneError, NotSteered, Failed) as why:
-            story.state = told.LOST if story.state == told.KEPT else told.REFUSED
+            story.state = reported.LOST if story.state == reported.KEPT else reported.REFUSED
             story.why = str(why.args[0])
         if self._visits is not None:
             with contextlib.suppress(Failed, NotSteered):  # what serves then is the script's own in any case
@@ -73,14 +73,14 @@ class Tuner:
         try:
             self._tune(*self._look())
         except NotYet as why:
-            self.story.state, self.story.why = told.WAITING, str(why.args[0])
+            self.story.state, self.story.why = reported.WAITING, str(why.args[0])
             self.give_up()
             return False
         return True
 
     def give_up(self) -> None:
         """Have the script's own settings serve, unless better ones were kept; nobody waits for it."""
-        if self._visits is not None and self.story.state != told.KEPT:
+        if self._visits is not None and self.story.state != reported.KEPT:
             self._visits.go_back()
 
     # to begin with
@@ -97,7 +97,7 @@ class Tuner:
             why = why or hopeless(here, predicted, story.mode, draws)
             if not why:
                 return here, predicted
-            story.state, story.why = told.HEALTHY, why
+            story.state, story.why = reported.HEALTHY, why
             self._training.pass_by(min(LONGEST_S, (OLDER - 1) * here.outlook.process.loop))
 
     def _profile(self) -> Profile:
@@ -150,7 +150,7 @@ class Tuner:
             raise NotSteered(short)
         self._warn(here, predicted)
         story = self.story
-        story.state, story.why = told.TRYING, ""
+        story.state, story.why = reported.TRYING, ""
         if story.mode == TRYING:
             self.before = self._training.features()
             story.tried_from = round(self.before.wall, 3)
@@ -171,11 +171,11 @@ class Tuner:
         chosen = self._promising(found, own)
         pays = chosen is not None and self._pays(chosen, found, visits)
         if story.mode == TRYING:
-            story.state = told.TRIED
+            story.state = reported.TRIED
         elif chosen is not None and pays:
             self._keep(chosen, visits)
         else:
-            story.state = told.UNCHANGED
+            story.state = reported.UNCHANGED
 
     def _warn(self, here: Profile, predicted: dict[Setting, float]) -> None:
         """Say before the first switch what will not be as in an untuned run."""
@@ -255,7 +255,7 @@ class Tuner:
         """Have the best setting serve for good, and give it up where that must be."""
         story = self.story
         visits.serve(chosen)
-        story.state = told.KEPT
+        story.state = reported.KEPT
         self._settled(chosen)
         due = OLDER * time.monotonic() - (OLDER - 1) * self._began
         while not story.why:
@@ -265,7 +265,7 @@ class Tuner:
             if not story.why and time.monotonic() > due:
                 due = OLDER * time.monotonic() - (OLDER - 1) * self._began
                 story.why = self._again(chosen, visits)
-        story.state = told.LOST
+        story.state = reported.LOST
 
     def _again(self, kept: Setting, visits: Visits) -> str:
         """Hold a kept setting against the script's own once more; return why it is given up, nothing if it is not."""

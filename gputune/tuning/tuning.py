@@ -7,15 +7,15 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gputune.document import Tuned
+from gputune.core.hygiene import clean
+from gputune.core.sample import Reading, now
 from gputune.features import Features
 from gputune.gathering import Gatherer
-from gputune.hygiene import clean
-from gputune.sample import Reading, now
-from gputune.steering import FILE, Orders
-from gputune.tuning import told
+from gputune.launch.steering import FILE, Orders
+from gputune.tuning import reported
 from gputune.tuning.training import Over, Training
 from gputune.tuning.tuner import Tuner
+from gputune.verdict.document import Tuned
 
 PATIENCE = 5.0  # s for the thread to take notice of the end: it only waits, or replays a loop
 RESUMED = "gputune's recorder was killed, and the one after it does not know what was being tried"
@@ -32,7 +32,7 @@ class Tuning:
         self._thread = threading.Thread(target=self._live, name="tuner", daemon=True)
         if resumed:
             self._orders.send({"do": "serve", "where": None, "set": {}, "batches": None})
-            self._tuner.story.state, self._tuner.story.why = told.LOST, RESUMED
+            self._tuner.story.state, self._tuner.story.why = reported.LOST, RESUMED
             self._training.leave()
         else:
             self._thread.start()

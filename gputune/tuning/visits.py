@@ -6,8 +6,8 @@ Each visit is an order of so many batches, so that a training whose recorder die
 import math
 import time
 
-from gputune.sample import Json
-from gputune.steering import Orders
+from gputune.core.sample import Json
+from gputune.launch.steering import Orders
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import Outcome
 from gputune.sweep.settings import Setting

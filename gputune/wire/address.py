@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv6Address
 from pathlib import Path
 
-from gputune.errors import BadUsage
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage
+from gputune.core.hygiene import clean
 
 PORT = 7070  # where a screen looks, and an agent listens, when only a host is named
 UNIX = "unix:"

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import pyarrow as pa
 
-from gputune.errors import GputuneError
-from gputune.hygiene import clean
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
+from gputune.core.sample import Metric
 from gputune.recording.encoding import declared
 from gputune.recording.rows import ROWS
-from gputune.sample import Metric
 from gputune.wire import failing
 from gputune.wire.address import Address
 from gputune.wire.credentials import Credentials, renewed

@@ -22,8 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.errors import BadUsage
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage
+from gputune.core.hygiene import clean
 from gputune.wire import openssl
 from gputune.wire.messages import LINK_ALPN
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gputune.errors import BadUsage, GputuneError
-from gputune.hygiene import clean
+from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.hygiene import clean
 from gputune.wire import link_rate
 from gputune.wire.messages import LINK_ALPN
 

@@ -10,7 +10,7 @@ import socket
 import ssl
 from typing import Literal, NamedTuple
 
-from gputune.hygiene import clean
+from gputune.core.hygiene import clean
 from gputune.wire.address import Address
 from gputune.wire.credentials import Credentials
 

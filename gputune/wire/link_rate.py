@@ -21,7 +21,7 @@ from typing import Literal
 
 import msgspec
 
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
 from gputune.wire.address import Address
 from gputune.wire.credentials import Credentials, is_one_of
 from gputune.wire.messages import LINK_ALPN, LINK_SECONDS, LONGEST_ASK, PROTOCOL, Link

@@ -4,8 +4,8 @@ import secrets
 import subprocess
 from pathlib import Path
 
-from gputune.errors import GputuneError
-from gputune.hygiene import clean
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
 
 AUTHORITY_DAYS, DAYS = 3650, 825  # some systems refuse certificates that are valid for longer than the latter
 EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 import pyarrow as pa
 
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
 from gputune.recording.rows import ROWS
 from gputune.wire.credentials import is_one_of
 from gputune.wire.messages import (

@@ -5,7 +5,7 @@ file
 
 - imports nothing that the interpreter has not loaded already but `atexit`, and does nothing unless `GPUTUNE_RINGS`
   names a folder (in a trial, a run of gputune's own, it may begin to keep what the script writes apart:
-  `gputune_guest.hush`);
+  `gputune_guest.write_sandbox`);
 - leaves `PID.hello` there, so that the recorder can tell "no torch" from "no guest";
 - leaves `PID.raised` there where an error ends the script before that, so that it can be told;
 - takes its folder off `sys.path` again, and runs the `sitecustomize` that we stand in front of, as it would have run;
@@ -117,9 +117,9 @@ def arrive():
         sys.meta_path.insert(0, finder)
         _listen(folder)
         if '"writes"' in os.environ.get("GPUTUNE_TRIAL", ""):  # a run of ours, which is to leave no trace
-            from gputune_guest import hush
+            from gputune_guest import write_sandbox
 
-            hush.begin(finder)
+            write_sandbox.begin(finder)
     except Exception:
         return None
     return finder

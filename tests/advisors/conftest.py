@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.company import ALONE, Company
+from gputune.core.mounts import Mount
 from gputune.features import (
     Device,
     DeviceStep,
@@ -22,8 +22,8 @@ from gputune.features import (
     Reads,
     Storage,
 )
-from gputune.mounts import Mount
-from gputune.stages import Making, Pipeline, Stage
+from gputune.features.concurrent_loaders import ALONE, Company
+from gputune.features.stages import Making, Pipeline, Stage
 
 BATCH = 32
 

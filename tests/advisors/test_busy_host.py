@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.busy_host import advise
+from gputune.core.finding import Finding
 from gputune.features import Features, Neighbour
-from gputune.finding import Finding
 
 ENCODER = Neighbour(pid=4711, name="ffmpeg", cores=0.98)
 

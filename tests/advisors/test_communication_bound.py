@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.communication_bound import advise, ring
-from gputune.aftermath import chill
 from gputune.features import Device, Features, Network
+from gputune.model.pause_overhead import chill
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.device_errors import advise
-from gputune.finding import Severity
+from gputune.core.finding import Severity
 
 
 def test_is_silent_about_a_sound_device(run, device) -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.few_workers import advise
-from gputune.company import Company
+from gputune.core.finding import Finding
 from gputune.features import Features, Fetch
-from gputune.finding import Finding
+from gputune.features.concurrent_loaders import Company
 
 
 def test_is_silent_while_data_arrives_in_time(run) -> None:

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.crowding import narrower
 from gputune.features import Features, Precision
-from gputune.judging import judge
-from gputune.prediction import outlooks
+from gputune.model.crowding import narrower
+from gputune.model.prediction import outlooks
+from gputune.verdict.judging import judge
 
 # As a small network on pictures was measured on two CPUs: 24 ms to make a batch, 15 ms a step on two threads, which
 # takes 17 on one. Two workers were no gain, and x1.49 with one thread.

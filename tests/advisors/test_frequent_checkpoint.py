@@ -3,10 +3,10 @@
 import pytest
 
 from gputune.advisors.frequent_checkpoint import advise
-from gputune.aftermath import LINGERS
 from gputune.features import Place
-from gputune.judging import WORTH_SAYING, judge
-from gputune.prediction import ERROR
+from gputune.model.pause_overhead import LINGERS
+from gputune.model.prediction import ERROR
+from gputune.verdict.judging import WORTH_SAYING, judge
 
 STEPS = (0.025, 0.025, 0.025, 0.025, 0.050)  # s; the last of five saves
 
@@ -61,7 +61,7 @@ def test_promises_what_the_named_interval_gives_back(run) -> None:
     plain = 0.0204 / (0.0104 + 0.0002)
     assert finding.speedup.likely == pytest.approx(plain)
     assert finding.speedup.low < (1 - LINGERS) * plain < (1 + LINGERS) * plain < finding.speedup.high
-    assert (finding.effect, bool(finding.because)) == ("unknown", True)  # nobody looked; see tests/test_pauses.py
+    assert (finding.effect, bool(finding.because)) == ("unknown", True)  # nobody looked; see tests/model/test_pauses.py
 
 
 def test_saving_a_tenth_of_the_loop_away_is_sure_to_cost_though_steps_of_another_run_may_be_slower(run) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gputune.advisors.frequent_cleanup import advise
 from gputune.features import Place
-from gputune.judging import judge
+from gputune.verdict.judging import judge
 
 
 def tidying(*, each: float, what: str = "gc.collect") -> dict:

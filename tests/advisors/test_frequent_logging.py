@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.frequent_logging import advise
-from gputune.aftermath import CHILL_S
 from gputune.features import Place
+from gputune.model.pause_overhead import CHILL_S
 
 
 def talking(*, each: float, every: int = 1) -> dict:
@@ -47,7 +47,7 @@ def test_promises_what_the_named_interval_gives_back(run) -> None:
     assert finding.change == {"log_interval": 50}
     assert 0.0204 / 0.0106 <= finding.speedup.likely <= 0.0204 / (0.0106 - CHILL_S)
     assert finding.speedup.low <= 0.0204 / 0.0106
-    assert (finding.effect, bool(finding.because)) == ("unknown", True)  # nobody looked; see tests/test_pauses.py
+    assert (finding.effect, bool(finding.because)) == ("unknown", True)  # nobody looked; see tests/model/test_pauses.py
 
 
 def test_promises_nothing_where_a_busy_device_works_through_the_pause(run, device) -> None:

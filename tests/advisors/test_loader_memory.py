@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.loader_memory import advise
+from gputune.core.finding import Severity
 from gputune.features import Features, Trend
-from gputune.finding import Severity
 
 GB = 1_000_000_000
 

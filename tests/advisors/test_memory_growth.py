@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.memory_growth import advise
+from gputune.core.finding import Severity
 from gputune.features import Allocator, Device, Features, OutOfMemory, Trend
-from gputune.finding import Severity
 
 GB, MB = 1_000_000_000, 1_000_000
 

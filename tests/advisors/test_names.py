@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 
 import gputune.advisors
-from gputune.rooms import identity, names
+from gputune.core.plugins import identity, names
 
 ROOT = Path(__file__).parents[2]
 FILES = [
     *sorted((ROOT / "advisors").glob("[a-z]*.py")),
     *(
         ROOT / "gputune" / f"{name}.py"
-        for name in ("judging", "pauses", "prediction", "replay", "transfers", "overlapping")
+        for name in (
+            "verdict/judging",
+            *(f"model/{n}" for n in ("pauses", "prediction", "replay", "transfers", "overlapping")),
+        )
     ),
 ]
 NO_THRESHOLDS = {"TINY", "TRAINING", "TYPICAL_PREFETCH"}  # nothing that decides what is said

@@ -6,7 +6,7 @@ import pytest
 
 from gputune.advisors.no_mixed_precision import advise
 from gputune.features import Allocator, Features, Precision
-from gputune.judging import judge
+from gputune.verdict.judging import judge
 
 SINGLE = {"busy": 1.0, "capability": 9.0, "sm_active": 0.8, "tensor_active": 0.0, "dram_active": 0.4}
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from gputune import rivals
 from gputune.advisors.oversubscribed_threads import advise
 from gputune.features import Features, Precision, Process
-from gputune.judging import judge
+from gputune.verdict import arbitration
+from gputune.verdict.judging import judge
 
 Runs = Callable[..., Features]
 
@@ -90,4 +90,4 @@ def test_promises_what_threads_that_wait_for_each_other_lose_and_no_less_than_is
 def test_speaks_before_what_a_step_seems_to_be_made_of(run) -> None:
     found = judge(crowded(run, threads=8, cpus=2))
     assert [finding.id for finding in found] == ["oversubscribed-threads"]
-    assert rivals.group_of("oversubscribed-threads") is rivals.HOST
+    assert arbitration.group_of("oversubscribed-threads") is arbitration.HOST

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.oversubscribed_workers import advise
-from gputune.judging import judge
-from gputune.prediction import Setting, outlooks
+from gputune.model.prediction import Setting, outlooks
+from gputune.verdict.judging import judge
 
 CROWD = {"num_workers": 16, "cpu": 0.010, "queued": 0.060, "step": 0.010, "cpus": 2}
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.remote_storage import advise
+from gputune.core.mounts import Mount
 from gputune.features import Storage
-from gputune.mounts import Mount
 
 MB = 1_000_000
 SHARE = Mount("0:45", "nfs4", "server:/export", "/data")

@@ -7,9 +7,9 @@ import pytest
 
 from gputune.advisors.serialized_workers import advise
 from gputune.features import Doing, Features, Slope
-from gputune.judging import judge
-from gputune.prediction import outlooks
-from gputune.turns import GROUPS, SETS, expected
+from gputune.model.prediction import outlooks
+from gputune.model.turns import GROUPS, SETS, expected
+from gputune.verdict.judging import judge
 from tests.guest.conftest import GUEST
 
 LINE = Slope(value=0.05, error=0.06, count=12, delay=0.010)

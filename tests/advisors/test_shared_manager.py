@@ -6,7 +6,7 @@ import pytest
 
 from gputune.advisors.shared_manager import advise
 from gputune.features import Doing, Features
-from gputune.judging import judge
+from gputune.verdict.judging import judge
 
 CALL = Doing(kind="served", what="a Manager", where="data.py:24", share=0.6)
 OWN = Doing(kind="own", what="Photos.__getitem__", where="data.py:27", share=0.4)

@@ -7,7 +7,7 @@ import pytest
 from gputune.advisors.few_workers import advise as more_workers
 from gputune.advisors.slow_pinning import advise
 from gputune.features import Features, Pin
-from gputune.judging import judge
+from gputune.verdict.judging import judge
 
 PICTURES = ("torch.float32", (256, 3, 224, 224))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from gputune.advisors.preprocessing_in_loop import advise as preprocessing
 from gputune.advisors.slow_producer import advise
 from gputune.features import Interpreted
-from gputune.loaderless import unattended
+from gputune.model.loaderless import unattended
 
 
 def fed(plain, share: float, stacks: int = 240):

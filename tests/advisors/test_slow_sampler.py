@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.slow_sampler import advise
-from gputune.judging import judge
+from gputune.verdict.judging import judge
 
 
 def sampled(plain, *each: float):

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.slow_storage import advise
+from gputune.core.mounts import Mount
 from gputune.features import Storage
-from gputune.mounts import Mount
-from gputune.prediction import Setting, outlooks
+from gputune.model.prediction import Setting, outlooks
 
 MB = 1_000_000
 

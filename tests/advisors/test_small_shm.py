@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.small_shm import advise
+from gputune.core.finding import Severity
 from gputune.features import Features
-from gputune.finding import Severity
 
 MB = 1_000_000
 

@@ -6,7 +6,7 @@ import pytest
 
 from gputune.advisors.straggling_worker import advise, has_in_order
 from gputune.features import Features, Fetch
-from gputune.prediction import outlooks
+from gputune.model.prediction import outlooks
 
 # Three workers; of forty batches one takes 800 ms and the others 8 ms; a step takes 10 ms.
 HELD_UP = {

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.uneven_shards import advise
+from gputune.core.finding import NO_CHANGE
 from gputune.features import Epoch, Features, Loader
-from gputune.finding import NO_CHANGE
 
 
 @pytest.fixture

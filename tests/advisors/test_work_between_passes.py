@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gputune.advisors.work_between_passes import advise
 from gputune.features import Features, Interpreted, Place
-from gputune.judging import judge
+from gputune.verdict.judging import judge
 
 LINE = Interpreted(where="train.py:83", function="main", share=0.9, calls="get_loader")
 

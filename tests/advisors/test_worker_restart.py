@@ -6,7 +6,7 @@ import pytest
 
 from gputune.advisors.worker_restart import advise
 from gputune.features import Epoch, Features
-from gputune.verdict import abstained
+from gputune.verdict.building import abstained
 
 # Ten epochs of twenty steps of 10 ms: 0.2 s of work, and 0.1 s to start and stop.
 SHORT = {

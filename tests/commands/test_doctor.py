@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gputune import checks
-from gputune.checks import Check, Place
+from gputune.host import checks
+from gputune.host.checks import Check, Place
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Simulated = Callable[..., Any]

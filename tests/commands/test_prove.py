@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.isolation import own_python
+from gputune.core.isolation import own_python
 
 PATIENCE = 280.0  # s; only a hang ends here
 pytestmark = pytest.mark.timeout(300)  # trials import torch, one after the other, also on a busy machine

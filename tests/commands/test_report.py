@@ -16,10 +16,10 @@ import pytest
 
 from gputune import __version__
 from gputune.commands import _progress
-from gputune.events import INLINE, Event, Kind, Record, SpanCode
+from gputune.core.events import INLINE, Event, Kind, Record, SpanCode
+from gputune.core.sample import Guest, Metric, Note, Reading, Sample, now
 from gputune.recording import Damaged, Recording
-from gputune.rejudging import Way, rejudge
-from gputune.sample import Guest, Metric, Note, Reading, Sample, now
+from gputune.report.rejudging import Way, rejudge
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 US, MS = 1000, 1_000_000
@@ -300,7 +300,7 @@ def test_a_run_of_a_newer_gputune_is_said(gputune: Run, run: Path) -> None:
 
 
 def test_a_run_in_a_cluster_is_its_table(gputune, tmp_path) -> None:
-    from gputune.packed import Packed, ProcRow, to_json
+    from gputune.verdict.packed import Packed, ProcRow, to_json
 
     row = ProcRow(index=0, pid=7, exit_code=0, log="process0.log", wall_s=9.0, samples_per_s=80.0, unit="samples/s")
     made = Packed(procs=[row], mps=False, alone=100.0, together=80.0, gain=0.8, verdict="that does not pay")

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from gputune.commands import sweep_loader
-from gputune.isolation import own_python
+from gputune.core.isolation import own_python
 from gputune.sweep.patch import Change
 
 PATIENCE = 280.0  # s; only a hang ends here

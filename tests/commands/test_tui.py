@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import INLINE, Event, Kind, Record
+from gputune.core.events import INLINE, Event, Kind, Record
+from gputune.core.sample import Guest, Note, Reading
 from gputune.recording import Recording
-from gputune.sample import Guest, Note, Reading
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 PATIENCE = 60.0  # s

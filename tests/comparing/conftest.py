@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gputune.document import (
+from gputune.core.units import NS
+from gputune.verdict.document import (
     CpuRow,
     DeviceRow,
     FindingRow,
@@ -19,7 +20,6 @@ from gputune.document import (
     SpeedupRow,
     Verdict,
 )
-from gputune.units import NS
 
 Make = Callable[..., Path]
 HOUR = 3600

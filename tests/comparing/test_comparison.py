@@ -8,7 +8,7 @@ import pytest
 from gputune.comparing.comparison import compare
 from gputune.comparing.sides import side
 from gputune.comparing.words import words
-from gputune.document import CpuRow, DeviceRow, LedgerRow
+from gputune.verdict.document import CpuRow, DeviceRow, LedgerRow
 from tests.comparing.conftest import Make, finding, loader
 
 

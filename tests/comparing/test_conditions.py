@@ -6,7 +6,7 @@ import pytest
 
 from gputune.comparing.conditions import conditions
 from gputune.comparing.sides import side
-from gputune.document import CpuRow, DeviceRow, Settings, TriedRow, Tuned
+from gputune.verdict.document import CpuRow, DeviceRow, Settings, TriedRow, Tuned
 from tests.comparing.conftest import Make, rank
 
 OWN = Settings(num_workers=0, prefetch_factor=None, pin_memory=False, persistent_workers=False)

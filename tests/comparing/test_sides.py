@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gputune.comparing.sides import NoSide, NothingTrained, side
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
 from gputune.recording.about import NewerRun
 from gputune.runs.labels import give
 from gputune.runs.one import NoVerdict

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gputune.errors import BadUsage, GputuneError
+from gputune.core.errors import BadUsage, GputuneError
 from gputune.exporters import Wish
 from gputune.exporters import csv as exporter
 from gputune.recording import Recording, load

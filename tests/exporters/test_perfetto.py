@@ -10,9 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from gputune.core.sample import Sample
 from gputune.exporters import Wish, perfetto
 from gputune.recording import Recording, load
-from gputune.sample import Sample
 from tests.exporters.conftest import BEGAN, EVERY, MS, POWER, batch
 
 Events = list[dict[str, Any]]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import INLINE, Event, Kind, Record
+from gputune.core.events import INLINE, Event, Kind, Record
+from gputune.core.sample import Guest, Metric, Note, Reading, Sample, now
 from gputune.recording import Recording
-from gputune.sample import Guest, Metric, Note, Reading, Sample, now
 
 MS = 1_000_000
 BEGAN = 10**12  # ns of the monotonic clock: any moment

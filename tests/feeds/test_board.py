@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from gputune.core.sample import Metric, Note, Sample
 from gputune.feeds.board import MISSED, Board, beat
 from gputune.probes import nvml
-from gputune.sample import Metric, Note, Sample
 
 NS = 10**9
 BUSY = Metric("gpu.busy", "ratio", "Busy.", per="gpu")
@@ -94,7 +94,7 @@ def test_every_field_of_a_device_is_known_for_as_long_as_nvml_is_asked_for_it(si
     """What `nvml_fields` reads seldom, `probes/nvml.py` declares so."""
     simgpu()
     script = (
-        "import pynvml, gputune.nvml_fields as f, json; pynvml.nvmlInit();"
+        "import pynvml, gputune.nvml.fields as f, json; pynvml.nvmlInit();"
         "c = f.Card(0, pynvml.nvmlDeviceGetHandleByIndex(0), 'x', '', 0, False);"
         "read = lambda field: [name for name, _ in field.read(c)];"
         "print(json.dumps({n: max(field.beat, f.CONSTANT if n in {'gpu.memory.total', 'gpu.memory.reserved'} else 0)"

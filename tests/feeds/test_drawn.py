@@ -8,9 +8,9 @@ import pytest
 from gputune.feeds import drawn
 from gputune.feeds.board import Board
 from gputune.feeds.history import Historian
+from gputune.feeds.rows import History
 from gputune.recording import readings
 from gputune.recording.about import read
-from gputune.scene import History
 
 BEGAN = 10**12  # as in conftest.py
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gputune.events import END, Event, Kind, Record
+from gputune.core.events import END, Event, Kind, Record
+from gputune.core.sample import Metric, Sample
 from gputune.feeds.history import Historian
-from gputune.sample import Metric, Sample
-from gputune.scene import POINTS
+from gputune.feeds.rows import POINTS
 
 NS = 10**9
 BUSY = Metric("gpu.busy", "ratio", "Busy.", per="gpu")

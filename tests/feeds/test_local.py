@@ -12,7 +12,7 @@ from gputune.feeds import local
 from gputune.feeds.local import LocalFeed
 from gputune.feeds.one_run import GONE
 from gputune.feeds.recorded import RecordedFeed
-from gputune.scene import Update
+from gputune.feeds.rows import Update
 
 Make = Callable[..., Any]
 PATIENCE = 60.0  # s

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from gputune.core.units import NS
 from gputune.feeds import packs
 from gputune.feeds.one_run import GONE, OneRun
+from gputune.feeds.rows import RunRow
 from gputune.recording import NewerRun, NotARun, following
 from gputune.recording.folder import LIVE
-from gputune.rejudging import FINDINGS, rejudge
-from gputune.scene import RunRow
-from gputune.units import NS
+from gputune.report.rejudging import FINDINGS, rejudge
 
 Make = Callable[..., Any]
 BEGAN = 10**12  # as in conftest.py

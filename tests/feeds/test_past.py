@@ -2,10 +2,10 @@
 
 import pytest
 
+from gputune.core.sample import Metric, Reading, Sample
+from gputune.core.units import NS
 from gputune.feeds.past import ROLE_CPU, SPANS, Curves, by_role
-from gputune.sample import Metric, Reading, Sample
-from gputune.scene import Curve, Past, TaskRow
-from gputune.units import NS
+from gputune.feeds.rows import Curve, Past, TaskRow
 
 BUSY = Metric("gpu.busy", "ratio", "", per="gpu")
 TOTAL = Metric("memory.total", "B", "")

@@ -2,10 +2,10 @@
 
 import pytest
 
+from gputune.core.sample import Metric, Reading, Sample
+from gputune.core.units import NS
 from gputune.feeds.present import BATCHES, SAMPLES, WAIT, Recent, wait_and_rate
-from gputune.sample import Metric, Reading, Sample
-from gputune.scene import Present, RunRow
-from gputune.units import NS
+from gputune.feeds.rows import Present, RunRow
 
 METRICS = {name: Metric(name, "1", "", "gauge" if name == WAIT else "counter") for name in (WAIT, BATCHES, SAMPLES)}
 

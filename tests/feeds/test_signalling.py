@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gputune.feeds import signalling
-from gputune.procfs import read_bytes, stat_of
-from gputune.scene import TaskRow
+from gputune.feeds.rows import TaskRow
+from gputune.host.procfs import read_bytes, stat_of
 
 PATIENCE = 60.0  # s
 

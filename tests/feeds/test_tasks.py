@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gputune import opening
+from gputune.core import opening
 from gputune.feeds import tasks
 from gputune.feeds.tasks import Kin, OnDevice, Tasks
-from gputune.procfs import CLOCK_TICKS
+from gputune.host.procfs import CLOCK_TICKS
 
 
 def process(proc: Path, pid: int, parent: int, name: str, *, used: float = 0.0, resident: int = 10) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gputune.events import END, INLINE, NEW, Event, Kind, Record, SpanCode
+from gputune.core.events import END, INLINE, NEW, Event, Kind, Record, SpanCode
+from gputune.core.sample import Guest, Metric, Note, Open, Role, Sample, Stack
 from gputune.features import Features
 from gputune.gathering import Gatherer
-from gputune.sample import Guest, Metric, Note, Open, Role, Sample, Stack
 
 MS = 1_000_000
 STARTED = 7_000 * MS  # the monotonic clock when the command was started

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import NO_NEXT, Kind, SpanCode
+from gputune.core.events import NO_NEXT, Kind, SpanCode
 
 LIB = "/venv/lib/python3.11/site-packages"
 NEXT = f"_BaseDataLoaderIter.__next__ ({LIB}/torch/utils/data/dataloader.py:700)"

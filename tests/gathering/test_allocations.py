@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import EXPANDABLE, Kind, SpanCode
+from gputune.core.events import EXPANDABLE, Kind, SpanCode
 
 MIB = 2**20
 CARD = {"n": "card", "device": 0, "uuid": "GPU-1", "total": 4096 * MIB}

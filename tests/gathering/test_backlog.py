@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import Kind, Record
+from gputune.core.events import Kind, Record
+from gputune.core.units import NS
 from gputune.gathering.backlog import Backlog
-from gputune.units import NS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from queued import Loop, steady

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import DIVIDED, HELD, Kind, Record
+from gputune.core.events import DIVIDED, HELD, Kind, Record
 from gputune.gathering.clocked import LEAST, WARM_UP, Clocked
 
 MS = 1_000_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import FROM_PINNED, NON_BLOCKING, SpanCode
+from gputune.core.events import FROM_PINNED, NON_BLOCKING, SpanCode
 
 
 def test_the_dearest_place_comes_first_with_what_was_pinned_and_not_waited_for(story) -> None:

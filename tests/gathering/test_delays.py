@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gputune.events import STANDS, Kind
+from gputune.core.events import STANDS, Kind
 from gputune.features import Slope
 
 WORKERS, ROUND, DELAY = 2, 10.0, 15.0  # ms: a batch takes each worker 20

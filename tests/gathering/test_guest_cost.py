@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gputune.events import Event, Kind, Record
+from gputune.core.events import Event, Kind, Record
+from gputune.core.sample import Guest, Note
 from gputune.gathering import Gatherer
-from gputune.sample import Guest, Note
 
 
 def told(*costs_ns: int, batches: int = 0, sampling_ns: int = 0) -> Gatherer:

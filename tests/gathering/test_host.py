@@ -2,10 +2,10 @@
 
 import pytest
 
+from gputune.core.sample import Metric, Sample
+from gputune.core.units import NS
 from gputune.features import Link
 from gputune.gathering.host import Host
-from gputune.sample import Metric, Sample
-from gputune.units import NS
 
 
 def read(host: Host, name: str, t: int, value: float, instance: str = "") -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import LOOKED, NO_NEXT, Kind, SpanCode
+from gputune.core.events import LOOKED, NO_NEXT, Kind, SpanCode
 from gputune.gathering.clocked import WARM_UP
 from gputune.gathering.rounds import WITHOUT_STEP
 

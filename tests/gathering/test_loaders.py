@@ -2,8 +2,8 @@
 
 import pytest
 
-from gputune.company import ALONE, Company
-from gputune.events import APART, INLINE, Kind, SpanCode
+from gputune.core.events import APART, INLINE, Kind, SpanCode
+from gputune.features.concurrent_loaders import ALONE, Company
 from gputune.gathering.loader import EPOCHS, KEPT, UNFINISHED, WARM_UP
 
 

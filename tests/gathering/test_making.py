@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import Kind
+from gputune.core.events import Kind
 from gputune.gathering.making import doing
 from gputune.gathering.stacks import _split
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gputune.core.units import NS
 from gputune.gathering.meter import Meter
-from gputune.units import NS
 
 
 def metered(busy: list[tuple[float, float]], power=(), energy=()) -> Meter:

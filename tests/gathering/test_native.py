@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputune import checks, native
+from gputune.host import checks, native
 
 Make = Callable[..., Any]
 

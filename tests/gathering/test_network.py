@@ -1,6 +1,6 @@
 """The interface that sent most during the loop, and what it can carry."""
 
-from gputune.sample import Note
+from gputune.core.sample import Note
 
 
 def sent(story, **interfaces: tuple[float, float]) -> None:

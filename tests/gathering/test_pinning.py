@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import Kind
+from gputune.core.events import Kind
 
 MS = 1_000_000
 

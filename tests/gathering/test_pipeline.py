@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import TFDATA, UNTIMED, Kind
+from gputune.core.events import TFDATA, UNTIMED, Kind
 
 STAGES = [["Prefetch", 1, 0, 2], ["BatchV2", 1, 0, 0], ["Map", 1, 0, 0], ["Range", 1, 0, 0]]
 MAP = 2

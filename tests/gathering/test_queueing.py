@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import Kind, Record
+from gputune.core.events import Kind, Record
 from gputune.gathering.queueing import LEAST_FULL, Queue
 
 MS = 1_000_000

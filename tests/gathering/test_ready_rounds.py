@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import STANDS, Kind, Record
+from gputune.core.events import STANDS, Kind, Record
 from gputune.gathering.ready_rounds import ReadyRounds
 
 MS = 1_000_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.events import Kind, SpanCode
+from gputune.core.events import Kind, SpanCode
 
 SITE = {"a": 1}
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from gputune.core.sample import ATTACHED, Stack
 from gputune.gathering import sampled, stacks
 from gputune.gathering.sampled import Sampled, word
 from gputune.gathering.stacks import Stacks
-from gputune.sample import ATTACHED, Stack
 
 SITE = "/venv/lib/python3.11/site-packages"
 MAIN = ("main", "/home/me/train.py", "30")

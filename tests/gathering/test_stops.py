@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gputune.events import SpanCode
+from gputune.core.events import SpanCode
 
 HOUR = 3_600_000.0
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gputune.events import DIRECT, INLINE, Kind
+from gputune.core.events import DIRECT, INLINE, Kind
+from gputune.core.mounts import Mount
+from gputune.core.sample import Note
 from gputune.features import Filing, Variety
 from gputune.gathering.storage import Rate
-from gputune.mounts import Mount
-from gputune.sample import Note
 
 MS = 1_000_000
 

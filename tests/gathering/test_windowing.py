@@ -2,9 +2,9 @@
 
 import pytest
 
-from gputune.events import Kind, SpanCode
-from gputune.verdict import Overhead, build
-from gputune.windowing import thin, window
+from gputune.core.events import Kind, SpanCode
+from gputune.features.windowing import thin, window
+from gputune.verdict.building import Overhead, build
 
 
 def test_a_run_that_changed_shows_only_what_it_is_like_now(story) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import Event, Kind, Record, SpanCode
+from gputune.core.events import Event, Kind, Record, SpanCode
+from gputune.core.sample import Guest, Json, Note, Open, Reading, Target
 from gputune.probes import loader
-from gputune.sample import Guest, Json, Note, Open, Reading, Target
 from tests.guest import interpreters
 
 GUEST = Path(__file__).resolve().parents[2] / "probes" / "guest"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gputune.events import EXPANDABLE, Kind
+from gputune.core.events import EXPANDABLE, Kind
 
 MIB = 1 << 20
 LOOP = """

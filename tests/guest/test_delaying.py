@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import Kind, Record
+from gputune.core.events import Kind, Record
 from gputune.features import Slope
 from gputune.gathering.delays import Delays
 from tests.guest.conftest import GUEST

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import DIVIDED, HELD, Kind
+from gputune.core.events import DIVIDED, HELD, Kind
 
 LOOP = """
 import time, torch

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gputune.events import SpanCode
-from gputune.sample import Json, Note
+from gputune.core.events import SpanCode
+from gputune.core.sample import Json, Note
 
 # Each loop runs in a child of one process, which imports torch for all; what it says is there before it ends.
 CHILD = """

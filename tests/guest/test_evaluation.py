@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import Kind, SpanCode
+from gputune.core.events import Kind, SpanCode
 
 HEAD = """
 import time, torch

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.steering import Orders
+from gputune.launch.steering import Orders
 from tests.guest.conftest import GUEST
 from tests.guest.exiting import FAILURES, IMPORTABLE, SERVER, TF, TF_FAILURES, TORCH, cases, matrix, of_tensorflow
 

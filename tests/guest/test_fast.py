@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import APART, END, FAILED, Event, Kind, SpanCode
+from gputune.core.events import APART, END, FAILED, Event, Kind, SpanCode
 
 IN_C, IN_PYTHON = "", "1"  # GPUTUNE_GUEST_PURE
 Watch = Callable[..., Any]

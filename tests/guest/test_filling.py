@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import STANDS, Kind, Record
+from gputune.core.events import STANDS, Kind, Record
 from tests.guest.conftest import Watched
 
 CODE = """

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gputune.events import Kind
+from gputune.core.events import Kind
 
 HEAD = """
 import time, torch

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gputune.events import END, INLINE, Kind, SpanCode
+from gputune.core.events import END, INLINE, Kind, SpanCode
 from tests.guest.interpreters import first_to_start
 
 TRAINING = """

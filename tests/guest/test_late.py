@@ -39,7 +39,7 @@ def run(code: str, *folders: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def batches(folder: Path) -> int:
-    from gputune.events import END, FAILED, Kind
+    from gputune.core.events import END, FAILED, Kind
     from gputune.probes.loader import Ring
 
     count = 0

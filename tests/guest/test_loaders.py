@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gputune.events import APART, END, FAILED, INLINE, NEW, PLAIN, Event, Kind, SpanCode
-from gputune.sample import Note, Reading
+from gputune.core.events import APART, END, FAILED, INLINE, NEW, PLAIN, Event, Kind, SpanCode
+from gputune.core.sample import Note, Reading
 
 HEAD = """
 import sys, threading, torch

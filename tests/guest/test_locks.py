@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from gputune.events import INLINE, Kind, Record
+from gputune.core.events import INLINE, Kind, Record
 
 CODE = """
 import multiprocessing, threading, time, torch

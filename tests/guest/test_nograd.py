@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import SpanCode
+from gputune.core.events import SpanCode
 
 CODE = """
 import time, torch

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import END, Kind
+from gputune.core.events import END, Kind
 
 CODE = """
 import time, torch
@@ -65,7 +65,7 @@ def test_what_it_raises_is_theirs(watched: Callable[..., Any], pure: str) -> Non
 def test_iterators_that_gputune_makes_are_timed_as_torchs_are(watched: Callable[..., Any]) -> None:
     code = """
 import torch, torch.utils.data.dataloader as module
-from gputune_guest import making
+from gputune_guest import iterators as making
 for kind in (making._Single, making._Several, module._BaseDataLoaderIter):
     assert kind._next_index.__wrapped__
 """

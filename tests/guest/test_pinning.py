@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import END, Kind
+from gputune.core.events import END, Kind
 
 CODE = """
 import threading, time, torch

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputune.sample import Json, Note
+from gputune.core.sample import Json, Note
 
 # Each loop runs in a child of one process, which imports torch for all of them.
 CHILD = """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import DIRECT, INLINE, Kind, Record
+from gputune.core.events import DIRECT, INLINE, Kind, Record
 
 GUEST = Path(__file__).resolve().parents[2] / "probes" / "guest"
 HEAD = """

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import CALM_PARTS, QUEUED_BITS, Kind, SpanCode
+from gputune.core.events import CALM_PARTS, QUEUED_BITS, Kind, SpanCode
 
 pytest.importorskip("torch", reason="a real DistributedDataParallel is trained")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import Kind, SpanCode
+from gputune.core.events import Kind, SpanCode
 
 CODE = """
 import logging, os, sys, threading, torch

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import GATHERED, ON_DEVICE, STOOD, Kind
+from gputune.core.events import GATHERED, ON_DEVICE, STOOD, Kind
 
 pytest.importorskip("torch", reason="a real autograd engine runs the passes")
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from gputune.steering import Orders
+from gputune.launch.steering import Orders
 
 HEAD = """
 import os, random, sys, time, torch
 from pathlib import Path
 from torch.utils.data import *
-from gputune.steering import Orders
+from gputune.launch.steering import Orders
 
 orders = Orders(Path(os.environ["GPUTUNE_STEER"]))
 tuned = False

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from gputune.events import END, FAILED, Kind
-from gputune.sample import Note
-from gputune.steering import HEADER, Orders
+from gputune.core.events import END, FAILED, Kind
+from gputune.core.sample import Note
+from gputune.launch.steering import HEADER, Orders
 
 HEAD = """
 import json, os, random, signal, sys, time, numpy, torch
 from pathlib import Path
 from torch.utils.data import *
-from gputune.steering import Orders
+from gputune.launch.steering import Orders
 
 class Numbers(Dataset):
     def __init__(self, size=400, item=int):
@@ -34,7 +34,7 @@ def serve(batches=None, **settings):
     return orders.send({"do": "serve", "set": settings, "batches": batches})
 
 def shell(it):
-    from gputune_guest import shells
+    from gputune_guest import loader_proxy as shells
     return shells.shells[id(it)]
 
 def plain(batch):
@@ -387,7 +387,7 @@ def item(i):
     return i
 
 if __name__ == "__main__":
-    from gputune_guest import making
+    from gputune_guest import iterators as making
     making.FIRST_S = 0.5
     serve(num_workers=2)
     it = iter(DataLoader(Numbers(1000, item), 5))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gputune.events import END, TFDATA, UNTIMED, Kind, SpanCode
+from gputune.core.events import END, TFDATA, UNTIMED, Kind, SpanCode
 
 FAKE = Path(__file__).resolve().parent / "fake_tensorflow"
 SAMPLES, SIZE, EPOCHS = 330, 16, 2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gputune.events import END, FAILED, INLINE, Kind
+from gputune.core.events import END, FAILED, INLINE, Kind
 
 HEAD = """
 import atexit, json, sys, torch

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from gputune.events import LOOKED, Kind
+from gputune.core.events import LOOKED, Kind
 
 HEAD = """
 import time, torch

@@ -22,7 +22,7 @@ ALONE = {
     "sys.addaudithook",
     "weakref.finalize",
 }
-SETS = {"patching", "reads", "making", "natives", "hush", "wrapping"}  # by setattr: each with what wrapping.py has made
+SETS = {"patching", "reads", "iterators", "natives", "write_sandbox", "wrapping"}  # setattr with what wrapping.py made
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

@@ -9,7 +9,11 @@ from typing import Any
 import msgspec
 
 from gputune import __version__
-from gputune.document import (
+from gputune.core.events import Event, Kind, Record, SpanCode
+from gputune.core.sample import Guest, Metric, Note, Reading, Sample, now
+from gputune.recording import Recording
+from gputune.verdict.building import to_json
+from gputune.verdict.document import (
     Attached,
     DeviceLedgerRow,
     DeviceRow,
@@ -23,12 +27,8 @@ from gputune.document import (
     UnavailableRow,
     Verdict,
 )
-from gputune.events import Event, Kind, Record, SpanCode
-from gputune.packed import Packed, ProcRow
-from gputune.packed import to_json as packed_json
-from gputune.recording import Recording
-from gputune.sample import Guest, Metric, Note, Reading, Sample, now
-from gputune.verdict import to_json
+from gputune.verdict.packed import Packed, ProcRow
+from gputune.verdict.packed import to_json as packed_json
 
 BEGAN = 10**12  # ns of the monotonic clock: any moment
 MS, TICK = 1_000_000, 100_000_000

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from chromium import Chromium
 
-from gputune.document import Verdict
+from gputune.core.hygiene import clean
 from gputune.html import run
 from gputune.html.engine import LONGEST
-from gputune.hygiene import clean
+from gputune.verdict.document import Verdict
 
 COUNT = 1000
 PIECES = (

@@ -11,8 +11,6 @@ import making
 import msgspec
 import pytest
 
-from gputune.advised import documentation
-from gputune.document import SpeedupRow
 from gputune.html import about, ledgers
 from gputune.html.kinds import page
 from gputune.launch.job import MARK
@@ -23,6 +21,8 @@ from gputune.report import attached, following, heading, notes, promises, summar
 from gputune.report.ranks import rank_rows
 from gputune.sweep import result
 from gputune.sweep.result import Row, Sweep
+from gputune.verdict.advised import documentation
+from gputune.verdict.document import SpeedupRow
 
 Copy = Callable[[str], Path]
 

@@ -8,8 +8,8 @@ import making
 import msgspec
 import pytest
 
+from gputune.core.sample import Metric
 from gputune.html import plots
-from gputune.sample import Metric
 
 SHARE = "share of the training's time"
 WAIT = Metric("loader.wait", "ratio", "wait")

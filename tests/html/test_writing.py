@@ -12,9 +12,9 @@ from pathlib import Path
 import making
 import pytest
 
-from gputune.document import SpeedupRow
 from gputune.html import writing
 from gputune.proving import proof
+from gputune.verdict.document import SpeedupRow
 
 GPUTUNE = (sys.executable, "-m", "gputune")
 PATIENCE = 120.0  # s that anything may take before a test calls it hung
@@ -138,7 +138,7 @@ def test_a_status_is_the_command_s_own_and_is_not_waited_with(tmp_path: Path) ->
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     waits = f"open({str(gate)!r}).read()\n"  # the process that makes the page hangs until it is told to go on
-    code = f"from gputune.recorder import paging; paging.CODE = {waits!r} + paging.CODE; "
+    code = f"from gputune.watching.recorder import paging; paging.CODE = {waits!r} + paging.CODE; "
     code += "from gputune.__main__ import main; main()"
     Path("train.py").write_text("import sys; sys.exit(7)")
     command = [sys.executable, "-c", code, "watch", "--html", "--out", "run", "--", sys.executable, "train.py"]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import gputune
-from gputune.document import FindingRow, Verdict
 from gputune.recording.folder import TABLES
+from gputune.verdict.document import FindingRow, Verdict
 from tests.inside.conftest import TRAINING, plain
 
 LATEST = 60.0  # s; only a hang ends here

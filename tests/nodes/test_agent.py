@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from gputune.core.sample import Sample
+from gputune.feeds.rows import Update
 from gputune.nodes.feed import NodesFeed
-from gputune.nodes.keeping import Reader
 from gputune.recording import readings
-from gputune.sample import Sample
-from gputune.scene import Update
 from gputune.wire import credentials
 from gputune.wire.address import Address, parse
 from gputune.wire.client import Failed, Far
+from gputune.wire.keeping import Reader
 from gputune.wire.messages import MACHINE, Place, Since
 
 Wait = Callable[[Callable[[], object]], None]
@@ -209,7 +209,7 @@ HANGING = """
 import sys, time
 from pathlib import Path
 from gputune.nodes import agent, desk
-from gputune.scene import Update
+from gputune.feeds.rows import Update
 
 class Stuck:  # what it asks does not answer: a mount whose server is gone
     def __init__(self, *args, **options):

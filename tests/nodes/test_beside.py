@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gputune.nodes import places
 from gputune.nodes.beside import is_first
+from gputune.wire import places
 from gputune.wire.address import Address
 from gputune.wire.client import Far
 

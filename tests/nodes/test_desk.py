@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gputune.feeds.rows import Node, RunRow, Update
 from gputune.nodes import desk as desks
 from gputune.nodes.desk import Desk, NoSuchRun
 from gputune.recording import Recording
-from gputune.scene import Node, RunRow, Update
 from gputune.wire.messages import LARGEST_ANSWER, MACHINE, Ask, Since
 
 

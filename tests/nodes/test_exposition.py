@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gputune.document import Verdict
-from gputune.scene import DeviceRow, Node, Pressure, RunRow
+from gputune.feeds.rows import DeviceRow, Node, Pressure, RunRow
+from gputune.verdict.document import Verdict
 
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
 from prometheus_client.exposition import choose_encoder

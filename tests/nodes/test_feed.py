@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gputune.core.sample import Metric, Reading, Sample
+from gputune.core.units import NS
+from gputune.feeds.rows import DeviceRow, Node, RunRow, TaskRow, Update
 from gputune.nodes.desk import Desk
 from gputune.nodes.feed import NodesFeed
-from gputune.nodes.keeping import Reader
 from gputune.recording import Recording
-from gputune.sample import Metric, Reading, Sample
-from gputune.scene import DeviceRow, Node, RunRow, TaskRow, Update
-from gputune.units import NS
 from gputune.wire.address import Address, hostfile, parse
+from gputune.wire.keeping import Reader
 from gputune.wire.server import Service
 
 BEGAN = 10**12
@@ -351,7 +351,7 @@ def test_a_node_is_called_as_its_agent_is_unless_it_was_given_a_name(
         each.put(Node(name=name, runs=(f"{name}/run",)), runs=(RunRow(id=f"{name}/run", node=name, name="train.py"),))
     view = feed(parse(str(plain.address)), parse(f"mine={given.address}"))
     eventually(lambda: set(nodes(view)) == {"gpu-node-7", "mine"})
-    assert {run.id for run in view.poll(0).runs} == {"gpu-node-7/run", "mine/run"}
+    eventually(lambda: {run.id for run in view.poll(0).runs} == {"gpu-node-7/run", "mine/run"})
     plain.stop()
     eventually(lambda: nodes(view)["gpu-node-7"].link == "down")  # it is still called so
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputune.errors import BadUsage, GputuneError
+from gputune.core.errors import BadUsage, GputuneError
 from gputune.nodes import links
 from gputune.nodes.links import Links
 from gputune.wire import credentials

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
-from gputune.document import DeviceRow, FindingRow, Overhead, ProcessRow, SpeedupRow, Verdict
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.features import Features, Machine, Meeting, Process
+from gputune.feeds.rows import RunRow
 from gputune.nodes import network
 from gputune.nodes.network import Exchange, between, compared
-from gputune.scene import RunRow
+from gputune.verdict.document import DeviceRow, FindingRow, Overhead, ProcessRow, SpeedupRow, Verdict
 from gputune.wire.address import Address
 from gputune.wire.messages import Link
 

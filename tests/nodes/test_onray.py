@@ -10,7 +10,7 @@ from unittest.mock import ANY
 import psutil
 import pytest
 
-from gputune.clusters import NoRay
+from gputune.host.clusters import NoRay
 from gputune.nodes import onray
 
 Wait = Callable[[Callable[[], object]], None]

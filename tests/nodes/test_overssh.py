@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gputune.errors import BadUsage
-from gputune.nodes import overssh, places
+from gputune.core.errors import BadUsage
+from gputune.nodes import overssh
+from gputune.wire import places
 from gputune.wire.address import hostfile
 from gputune.wire.client import Failed, Far
 

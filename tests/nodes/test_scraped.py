@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.nodes.desk import Hangs
 from gputune.nodes.scraped import Scraped, Taken
 

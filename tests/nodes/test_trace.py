@@ -2,10 +2,10 @@
 
 import pytest
 
+from gputune.core.sample import Metric, Reading, Sample
+from gputune.core.units import NS
+from gputune.feeds.rows import POINTS
 from gputune.nodes.trace import BATCHES, BUSY, SAMPLES, WAIT, Trace
-from gputune.sample import Metric, Reading, Sample
-from gputune.scene import POINTS
-from gputune.units import NS
 
 CLOCKS = 5 * NS
 METRICS = {name: Metric(name, "1", "") for name in (BUSY, WAIT, SAMPLES, BATCHES)}

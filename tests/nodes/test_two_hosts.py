@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from gputune.scene import RunRow
+from gputune.feeds.rows import RunRow
 from gputune.tui.lines import Look
 from gputune.tui.pages.run import run_page
 from gputune.wire import credentials

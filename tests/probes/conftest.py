@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gputune.sample import Reading, Role, Sample, Target
+from gputune.core.sample import Reading, Role, Sample, Target
 
 
 @dataclass

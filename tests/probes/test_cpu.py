@@ -2,8 +2,8 @@
 
 import pytest
 
+from gputune.core.sample import Unavailable
 from gputune.probes import cpu
-from gputune.sample import Unavailable
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gputune.core.sample import Note, Unavailable
 from gputune.probes import disk
-from gputune.sample import Note, Unavailable
 
 ROW = "  {reads} 1 {read} {reading} 20 2 {written} 9 0 {busy} 14 0 0 0 0 0 0\n"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gputune.core.sample import Note, Target
 from gputune.probes import handover
-from gputune.sample import Note, Target
 
 
 @pytest.fixture

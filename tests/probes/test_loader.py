@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from gputune import events
-from gputune.events import Event, Kind, Record
+from gputune.core import events
+from gputune.core.events import Event, Kind, Record
+from gputune.core.sample import Guest, Note, Open, Reading, Sample, Target
 from gputune.probes import loader
-from gputune.sample import Guest, Note, Open, Reading, Sample, Target
 
 GUEST = Path(__file__).resolve().parents[2] / "probes" / "guest"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gputune.core.sample import Note, Unavailable
 from gputune.probes import mounts
-from gputune.sample import Note, Unavailable
 
 INFO = "27 1 254:0 / / rw - ext4 /dev/vda rw\n22 27 0:21 / /proc rw - proc proc rw\n"
 SHARE = "41 27 0:45 / /data rw - cifs //me:{secret}@server/share rw\n"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from simgpu import Cards, Device
 
+from gputune.core.sample import Note, Reading, Sample, Target
 from gputune.probes import neighbours, nvml
-from gputune.sample import Note, Reading, Sample, Target
 
 Maker = Callable[..., Cards]
 PATIENCE = 60.0  # s; a deadline, not a pause

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gputune.core.sample import Note, Unavailable
 from gputune.probes import network
-from gputune.sample import Note, Unavailable
 
 HEAD = "Inter-|   Receive  |  Transmit\n face |bytes packets\n"
 

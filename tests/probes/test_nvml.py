@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from simgpu import DRIVER_NOT_LOADED, MISMATCH, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, Cards, Device
 
-from gputune import nvml_process
+from gputune.core.sample import Note, Reading, Sample, Target, Unavailable
+from gputune.nvml import process as nvml_process
 from gputune.probes import nvml
-from gputune.sample import Note, Reading, Sample, Target, Unavailable
 
 Maker = Callable[..., Cards]
 PATIENCE = 60.0  # s; a deadline, not a pause
@@ -385,8 +385,8 @@ def test_reading_ends_with_the_recorder_even_in_a_hung_call(simgpu: Maker) -> No
     cards = simgpu()
     reached = cards.fault("nvmlDeviceGetUtilizationRates", delay=-1)
     code = (
-        "import os, sys, time; from gputune.probes import nvml; from gputune.sample import Target\n"
-        "from gputune import nvml_process as n\n"
+        "import os, sys, time; from gputune.probes import nvml; from gputune.core.sample import Target\n"
+        "from gputune.nvml import process as n\n"
         "ticks = nvml.attach(Target(os.getpid(), lambda: {os.getpid(): 'main'}))\n"
         "while not n._shared or n._shared[0]._process is None: next(ticks)\n"
         "print(n._shared[0]._process.pid, flush=True)\n"

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gputune import nvml_child
-from gputune.nvml_devices import INITIAL_NAMESPACE, Owners, visible
-from gputune.nvml_process import Device
-from gputune.sample import LOST, Target
+from gputune.core.sample import LOST, Target
+from gputune.nvml import child
+from gputune.nvml.devices import INITIAL_NAMESPACE, Owners, visible
+from gputune.nvml.process import Device
 
 EIGHT = [Device(i, "NVIDIA H200", f"GPU-{i}aaa-1", i, mig=False) for i in range(8)]
 PEOPLE = ((7001, 1 << 30, 0.5), (7002, 2 << 30, 0.25))
@@ -97,4 +97,4 @@ def test_an_empty_device_belongs_to_nobody(tmp_path: Path) -> None:
 
 
 def test_a_lost_device_is_told_by_the_words_that_verdicts_know_it_by() -> None:
-    assert nvml_child.WHY[15].startswith(LOST)
+    assert child.WHY[15].startswith(LOST)

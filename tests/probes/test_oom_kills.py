@@ -2,8 +2,8 @@
 
 import pytest
 
+from gputune.core.sample import Unavailable
 from gputune.probes import oom_kills
-from gputune.sample import Unavailable
 
 UNIFIED = "24 1 0:21 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
 VERSION_1 = "24 1 0:21 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gputune.core.sample import Unavailable
 from gputune.probes import pressure
-from gputune.sample import Unavailable
 
 
 def test_reads_the_microseconds_of_the_first_line(machine, values) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gputune.core.sample import Reading, Stack, Ticks, Unavailable
 from gputune.probes import stacks
-from gputune.sample import Reading, Stack, Ticks, Unavailable
 
 PATIENCE = 60.0  # s
 RAW = """thread (7): MainThread;<module> (/u/train.py:12);step (/u/train.py:8) 31

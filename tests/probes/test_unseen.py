@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from gputune.core.sample import ATTACHED, Guest
 from gputune.probes import unseen
-from gputune.sample import ATTACHED, Guest
 
 MIB = 1 << 20
 MAPS = "7f00-7f01 r-xp 00000000 fd:00 1 /venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so\n"

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gputune.document import CpuRow, DeviceRow
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
+from gputune.core.finding import Finding, Speedup
+from gputune.experiment.pace import Pace
 from gputune.features import Features, Machine
-from gputune.finding import Finding, Speedup
 from gputune.proving import against as recorded
 from gputune.proving.against import NotComparable, against
 from gputune.proving.asked import Asked
-from gputune.proving.pace import Pace
 from gputune.proving.proof import Proof, words
+from gputune.verdict.document import CpuRow, DeviceRow
 from tests.comparing.conftest import Make, loader, run
 from tests.comparing.conftest import finding as row
 

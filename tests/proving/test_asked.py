@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
+from gputune.core.finding import NO_CHANGE, Finding, Speedup
 from gputune.features import Features, Loader, Machine, Process
-from gputune.finding import NO_CHANGE, Finding, Speedup
 from gputune.proving.asked import Asked, NoSuchFinding, NothingToProve, NotOurs, Switched, asked, runnable
 
 LOADER = Loader(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Features, Machine
-from gputune.finding import Finding, Speedup
 from gputune.proving.asked import Asked, NoSuchFinding
 from gputune.proving.ceilings import NotAbout, about_loading, about_reading
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from gputune.core.finding import Finding, Speedup
+from gputune.experiment import trials
+from gputune.experiment.pace import Pace
+from gputune.experiment.trials import Plan, Trial
 from gputune.features import Epoch, Features, Loader, Machine, Process
-from gputune.finding import Finding, Speedup
-from gputune.proving import trials
 from gputune.proving.asked import Asked
 from gputune.proving.changing import BATCHES, WARM_UP, Effort, NotMade, _check, planned, prove
-from gputune.proving.pace import Pace
-from gputune.proving.trials import Plan, Trial
 
 LOADER = Loader(
     where="t.py:7",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gputune.finding import Speedup
+from gputune.core.finding import Speedup
+from gputune.experiment.pace import Pace
 from gputune.proving.comparing import NOISE, State, error_of, of_pairs, of_the_run, state
-from gputune.proving.pace import Pace
 
 PROMISED = Speedup(low=1.8, likely=2.0, high=2.2)
 EXACT = 1 + NOISE

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gputune.recorder import revision
-from gputune.recorder.batch import job
-from gputune.recorder.facts import Facts, machine
-from gputune.recorder.revision import Revision, head, script_folder, top_of
+from gputune.watching.recorder import revision
+from gputune.watching.recorder.batch import job
+from gputune.watching.recorder.facts import Facts, machine
+from gputune.watching.recorder.revision import Revision, head, script_folder, top_of
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git here")
 Git = Callable[..., str]

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from gputune import judging
-from gputune.events import INLINE, Event, Kind, Record
+from gputune.core.events import INLINE, Event, Kind, Record
+from gputune.core.sample import Guest, Note
+from gputune.core.units import NS
 from gputune.gathering import Gatherer
 from gputune.launch.run import Run, Wishes
-from gputune.recorder import live
-from gputune.recorder.live import DEAREST, FIRST, OLDEST, SHARE, SLOWEST, Living, differ
 from gputune.recording.folder import LIVE
-from gputune.sample import Guest, Note
-from gputune.tuning import told
-from gputune.units import NS
+from gputune.tuning import reported as told
+from gputune.verdict import judging
+from gputune.watching.recorder import live
+from gputune.watching.recorder.live import DEAREST, FIRST, OLDEST, SHARE, SLOWEST, Living, differ
 
 LOADER = {"n": "loader", "id": 1, "where": "train.py:41", "num_workers": 0, "prefetch_factor": None, "batch_size": 32}
 

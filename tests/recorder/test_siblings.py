@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from gputune.features import Features, Machine, Meeting, Process
+from gputune.features.windowing import window
 from gputune.launch.job import MARK
 from gputune.launch.run import Run, Wishes
-from gputune.recorder import siblings
-from gputune.recorder.siblings import FILE, ROUNDS, Siblings
-from gputune.windowing import window
+from gputune.watching.recorder import siblings
+from gputune.watching.recorder.siblings import FILE, ROUNDS, Siblings
 
 
 def learnt(rank: int, rounds: int = 40, pid: int = 7) -> Features:

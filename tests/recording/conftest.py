@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import Event, Kind, Record, SpanCode
+from gputune.core.events import Event, Kind, Record, SpanCode
+from gputune.core.sample import Guest, Metric, Note, Open, Reading, Sample, Stack, now
 from gputune.recording import Recording
-from gputune.sample import Guest, Metric, Note, Open, Reading, Sample, Stack, now
 
 START = 5_000_000_000_000
 TICK = 100_000_000

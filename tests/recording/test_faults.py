@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import Event, Kind, Record
+from gputune.core.events import Event, Kind, Record
+from gputune.core.sample import Guest, Metric, Note, Sample, now
 from gputune.recording import Recording, load, parquet, readings
 from gputune.recording import folder as folders
-from gputune.rejudging import _miss
-from gputune.sample import Guest, Metric, Note, Sample, now
+from gputune.report.rejudging import _miss
 
 A = Metric("a", "1", "")
 
@@ -102,7 +102,7 @@ def test_a_killed_recorder_loses_no_more_than_the_second_it_was_in_and_its_next_
         import os, sys
         from pathlib import Path
         from gputune.recording import Recording
-        from gputune.sample import Metric, Sample, now
+        from gputune.core.sample import Metric, Sample, now
         recording = Recording.create(Path(sys.argv[1]), {"command": ["x"]})
         for n in range(25):
             recording.take([Sample(Metric("a", "1", ""), n * 1000, float(n))])

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import Event, Record
+from gputune.core.events import Event, Record
+from gputune.core.sample import Sample, now
 from gputune.recording import Recording, readings
 from gputune.recording.about import offset, read
 from gputune.recording.following import Follower
-from gputune.sample import Sample, now
 
 
 def flat(ticks) -> list:

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gputune import opening, packed
-from gputune.events import Event, Kind, Record
+from gputune.core import opening
+from gputune.core.events import Event, Kind, Record
+from gputune.core.sample import Guest, Reading
 from gputune.launch.job import seats
 from gputune.recording import (
     Damaged,
@@ -36,8 +37,8 @@ from gputune.recording.folder import Folder
 from gputune.recording.following import Follower
 from gputune.recording.frames import Table, frame
 from gputune.recording.rows import ROWS
-from gputune.rejudging import rejudge
-from gputune.sample import Guest, Reading
+from gputune.report.rejudging import rejudge
+from gputune.verdict import packed
 
 Make = Callable[..., Path]
 LONGEST = 20  # s, on a machine that does other things as well: what blocks never ends
@@ -147,7 +148,7 @@ def test_offsets_that_lead_out_of_a_frame_kill_nobody(finished: Make, offsets: t
     segment(folder, frame(Table.COLUMNS, bytes(columns.serialize())), evil(offsets))
     code = f"""
 from pathlib import Path
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
 from gputune.recording import readings, load
 from gputune.recording.following import Follower
 from gputune.recording.pulling import Cursor, Pullable

@@ -10,7 +10,7 @@ RECORDS = """
 import sys
 from pathlib import Path
 from gputune.recording import Recording, lean
-from gputune.sample import Metric, Sample
+from gputune.core.sample import Metric, Sample
 
 lean()
 recording = Recording.create(Path(sys.argv[1]), {"command": ["train"], "pid": 1, "started": 0}, max_size=1 << 20)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gputune.core.sample import Metric, Reading, Sample
 from gputune.recording import Recording, load, readings, writing
 from gputune.recording.turning import NotKept, Turning
-from gputune.sample import Metric, Reading, Sample
 
 NAMES = [Metric(f"m.{n}", "1", "", kind="counter") for n in range(20)]
 LATE = Metric("late", "1", "")

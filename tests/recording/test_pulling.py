@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gputune.core.sample import Metric, Sample, now
+from gputune.core.units import NS
 from gputune.recording import Recording
 from gputune.recording.encoding import declared
 from gputune.recording.pulling import Cursor, Pullable
-from gputune.sample import Metric, Sample, now
-from gputune.units import NS
 
 BUSY = Metric("gpu.busy", "ratio", "Share of time with a kernel running.", per="gpu")
 ENERGY = Metric("gpu.energy", "J", "Energy since boot.", kind="counter", per="gpu")

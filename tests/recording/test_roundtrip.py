@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import Event, Kind, Record
+from gputune.core.events import Event, Kind, Record
+from gputune.core.sample import Guest, Metric, Note, Open, Sample, Stack
 from gputune.recording import Damaged, NewerRun, NotARun, Recording, load, readings
-from gputune.sample import Guest, Metric, Note, Open, Sample, Stack
 
 
 def by_kind(ticks):

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from gputune.events import Event, Kind, Record
+from gputune.core.events import Event, Kind, Record
+from gputune.core.sample import Metric, Note, Reading, Sample, Stack
 from gputune.recording import rows as room
 from gputune.recording.rows import ROWS, Heads, Rows, packed
-from gputune.sample import Metric, Note, Reading, Sample, Stack
 
 IN_PYTHON = SimpleNamespace(laid=room._laid)
 CORES = Metric("cpu.busy", "cores", "CPUs in use.")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import END, UNTIMED, Event, Kind, Record, SpanCode
+from gputune.core.events import END, UNTIMED, Event, Kind, Record, SpanCode
+from gputune.core.sample import Guest, Metric, Reading, Sample, now
 from gputune.recording import Damaged, NotARun, Recording, Series, columns, readings, series, writing
-from gputune.sample import Guest, Metric, Reading, Sample, now
 
 START = 5_000_000_000_000
 S = 1_000_000_000

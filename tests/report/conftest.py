@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Device, Features, Loader, Machine, Process
-from gputune.finding import Finding, Speedup
 
 
 def _loader(**changes: object) -> Loader:

@@ -2,11 +2,11 @@
 
 import msgspec
 
+from gputune.core.sample import ATTACHED
 from gputune.features import Frame
 from gputune.report.attached import sentence
 from gputune.report.terminal import render
-from gputune.sample import ATTACHED
-from gputune.verdict import Overhead, build
+from gputune.verdict.building import Overhead, build
 
 
 def looked_at(features, process, **facts):

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from gputune.document import LedgerRow
-from gputune.figures import apportion
+from gputune.core.figures import apportion
 from gputune.report.bar import bar, legend, parts
+from gputune.verdict.document import LedgerRow
 
 
 def ledger(**shares: float) -> list[LedgerRow]:

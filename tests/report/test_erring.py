@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from gputune.erring import error, growth
 from gputune.features import Features, OutOfMemory, Process, Raised, Trend
 from gputune.report.terminal import render
-from gputune.verdict import Overhead, build
+from gputune.verdict.building import Overhead, build
+from gputune.verdict.erring import error, growth
 
 Make = Callable[..., Features]
 FIRST = Raised(pid=1, rank=0, what="ValueError: no", where="train.py:31", started=1, ended=9, trained=True)

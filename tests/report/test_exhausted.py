@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from gputune.document import OutOfMemoryRow
 from gputune.features import Features, OutOfMemory
 from gputune.report.exhausted import sentence, size
 from gputune.report.terminal import render
-from gputune.verdict import Overhead, build
+from gputune.verdict.building import Overhead, build
+from gputune.verdict.document import OutOfMemoryRow
 
 GIB = 2**30
 Make = Callable[..., Features]

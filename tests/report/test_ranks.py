@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gputune.document import ProcessRow
 from gputune.report.ranks import counted, rank_rows
+from gputune.verdict.document import ProcessRow
 
 
 def row(rank: int | None, own: float | None, **differs: Any) -> ProcessRow:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from gputune.features import Device
 from gputune.report.spent import money, sentence
-from gputune.verdict import Overhead, build
+from gputune.verdict.building import Overhead, build
 
 CARD = Device(index="0", name="H200", busy=0.4, idle=36.0, energy=2.1e4, idle_power=100.0, power=350.0)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from gputune.core.finding import NO_CHANGE, Effect, Finding, Speedup
+from gputune.core.sample import Guest
 from gputune.features import Features, Frame, Machine
-from gputune.finding import NO_CHANGE, Effect, Finding, Speedup
 from gputune.report.streams import colour_wanted, encodable
 from gputune.report.terminal import render
-from gputune.sample import Guest
-from gputune.verdict import Overhead, build
+from gputune.verdict.building import Overhead, build
 
 Make = Callable[..., Any]
 FOLDER = "gputune-runs/2026-11-21T10-01-06-train"

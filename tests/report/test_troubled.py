@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gputune.failing import failed, unused
+from gputune.core.sample import LOST
 from gputune.features import Device, Failure, Features, Lacking, Unused
 from gputune.report import troubled
 from gputune.report.terminal import render
-from gputune.sample import LOST
-from gputune.verdict import Overhead, build
+from gputune.verdict.building import Overhead, build
+from gputune.verdict.failing import failed, unused
 
 Make = Callable[..., Features]
 WHAT = "CUDA error: unspecified launch failure"

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from gputune.document import Settings, SpeedupRow, TriedRow, Tuned
 from gputune.report.terminal import render
 from gputune.report.tuned import sentence
-from gputune.verdict import Overhead, build
+from gputune.verdict.building import Overhead, build
+from gputune.verdict.document import Settings, SpeedupRow, TriedRow, Tuned
 
 OWN = Settings(num_workers=0, prefetch_factor=None, pin_memory=False, persistent_workers=False)
 FOUR = Settings(num_workers=4, prefetch_factor=2, pin_memory=False, persistent_workers=False)

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gputune.document import ExperimentsRow
 from gputune.features import Lacking
-from gputune.nvml_fields import FIELDS
+from gputune.nvml.fields import FIELDS
 from gputune.report.unmeasured import SERVES, held_back, in_python, lines
-from gputune.verdict import Overhead, build
+from gputune.verdict.building import Overhead, build
+from gputune.verdict.document import ExperimentsRow
 
 Make = Callable[..., Any]
 WHY = "is not known to this driver"

@@ -9,11 +9,11 @@ import jsonschema
 import msgspec
 import pytest
 
-from gputune.document import Settings, SpeedupRow, TriedRow, Tuned
+from gputune.core.finding import Finding, Speedup
+from gputune.core.sample import Guest
 from gputune.features import Features, HeldBack, Loader, Machine, Process
-from gputune.finding import Finding, Speedup
-from gputune.sample import Guest
-from gputune.verdict import Overhead, Verdict, build, to_json
+from gputune.verdict.building import Overhead, Verdict, build, to_json
+from gputune.verdict.document import Settings, SpeedupRow, TriedRow, Tuned
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCHEMA = json.loads((DOCS / "findings.schema.json").read_text())

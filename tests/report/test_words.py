@@ -1,7 +1,7 @@
 """Numbers as a person writes them."""
 
-from gputune.document import SpeedupRow
 from gputune.report.words import clip, number, percent, times
+from gputune.verdict.document import SpeedupRow
 
 
 def test_numbers_read_as_a_person_writes_them() -> None:

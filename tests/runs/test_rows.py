@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.launch.job import MARK
 from gputune.runs.chosen import chosen
 from gputune.runs.found import NoRuns, listed

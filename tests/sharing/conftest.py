@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from gputune.watching import RANKS
+from gputune.watching.starting import RANKS
 
 GPUTUNE = (sys.executable, "-m", "gputune", "share")
 TASK = str(Path(__file__).parent / "task.py")

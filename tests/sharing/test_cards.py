@@ -6,10 +6,10 @@ from itertools import pairwise
 
 from simgpu import Device
 
-from gputune import nvml_fields
-from gputune.nvml_process import MEMORY, subscribe
+from gputune.core.units import NS
+from gputune.nvml import fields
+from gputune.nvml.process import MEMORY, subscribe
 from gputune.sharing.cards import NEAR, Cards
-from gputune.units import NS
 
 GB = 10**9
 USED = "gpu.memory.used"
@@ -33,4 +33,4 @@ def test_a_card_that_is_nearly_full_is_read_more_often(simgpu) -> None:
 
 
 def test_the_field_that_is_asked_for_is_one_that_is_read() -> None:
-    assert MEMORY in {field.name for field in nvml_fields.FIELDS}
+    assert MEMORY in {field.name for field in fields.FIELDS}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.sharing import jobsfile
 
 GOOD = """

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gputune.packed import Packed, ProcRow, read, to_json
 from gputune.report.packed import render
 from gputune.sharing.living import Living
+from gputune.verdict.packed import Packed, ProcRow, read, to_json
 
 NOW = ("--trial", "0", "--no-index-args")
 TASK = str(Path(__file__).parent / "task.py")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.launch.output import tail
 from gputune.sharing.logs import Log, Metric, painted
 from gputune.sharing.metric import metric

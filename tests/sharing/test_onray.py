@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gputune.packed import ProcRow
 from gputune.sharing import onray
 from gputune.sharing.farrefusals import NotThere, check
 from gputune.sharing.fitting import Need, Probed, Room
 from gputune.sharing.fractions import Ask, Whole
 from gputune.sharing.spec import Job, Spec
+from gputune.verdict.packed import ProcRow
 
 TASK = str(Path(__file__).parent / "task.py")
 JOB = Job(argv=("python", "train.py"), count=2)

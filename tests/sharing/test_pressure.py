@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from gputune.nvml_process import Device
+from gputune.nvml.process import Device
 from gputune.sharing import pressure
 from gputune.sharing.cards import Card
 from gputune.sharing.pressure import Action, Pressure

@@ -103,8 +103,8 @@ def both(
 
 def errors(run: Path) -> list[str]:
     """Return what the guest said of errors of its own."""
+    from gputune.core.sample import Note
     from gputune.recording.reading import readings
-    from gputune.sample import Note
 
     notes = (each for tick in readings(run) for each in tick if isinstance(each, Note))
     return [str(note.fields) for note in notes if note.fields.get("n") in {"error", "off"}]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from gputune.core.sample import Note, Target
 from gputune.probes import loader
-from gputune.sample import Note, Target
 
 Maker = Callable[..., Any]
 HERE = Path(__file__).resolve().parent

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gputune.features import Epoch, Features, Fetch, Loader, Machine, Process
-from gputune.prediction import Outlook
+from gputune.model.prediction import Outlook
 from gputune.sweep.lasting import built_anew
 from gputune.sweep.limits import Limits
 from gputune.sweep.profile import Profile

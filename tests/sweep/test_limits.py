@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gputune.company import Company
+from gputune.features.concurrent_loaders import Company
 from gputune.sweep.limits import Limits, limits
 from gputune.sweep.settings import Setting, setting
 

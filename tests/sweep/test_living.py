@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gputune.core.sample import Target
 from gputune.launch import folders
-from gputune.sample import Target
 from gputune.sweep import living
 from gputune.sweep.living import Live, Plan
 

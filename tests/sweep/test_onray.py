@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gputune.isolation import own_python
+from gputune.core.isolation import own_python
 from gputune.sweep.budget import Budget
 from gputune.sweep.onray import Cluster, FarStarter, Share, TooMuch
 from gputune.sweep.script import Script

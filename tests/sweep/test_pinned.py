@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.features import Copy, Features, Fetch, Loader, Machine, Process
-from gputune.prediction import Outlook
+from gputune.model.prediction import Outlook
 from gputune.sweep.limits import Limits
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting, setting_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.sweep.script import script_of
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.errors import BadUsage, GputuneError
+from gputune.core.errors import BadUsage, GputuneError
 from gputune.features import Loader
 from gputune.sweep import several, sweeping
 from gputune.sweep.choosing import Tally, gain

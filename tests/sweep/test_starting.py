@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gputune.events import Event, Kind, Record
+from gputune.core.events import Event, Kind, Record
+from gputune.core.sample import Note
+from gputune.core.units import NS
 from gputune.features import Features, Machine
-from gputune.sample import Note
 from gputune.sweep.living import Plan
 from gputune.sweep.starting import Start, State, _follow, failure, outcome, refused, start
 from gputune.sweep.timeline import Timeline
-from gputune.units import NS
 
 RUN = Features(command=("x",), wall=1.0, machine=Machine(cpus=2, cpus_seen=2), exit_code=1)
 

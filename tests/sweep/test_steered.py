@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import pytest
 
-from gputune.events import Event, Kind, Record, SpanCode
-from gputune.sample import Note, Open
+from gputune.core.events import Event, Kind, Record, SpanCode
+from gputune.core.sample import Note, Open
+from gputune.core.units import NS
 from gputune.sweep import steered, sweeping
 from gputune.sweep.apart import Broken
 from gputune.sweep.budget import Budget
@@ -17,7 +18,6 @@ from gputune.sweep.settings import Setting, setting
 from gputune.sweep.starting import State
 from gputune.sweep.steered import NotSteered, Steered
 from gputune.sweep.timeline import Timeline
-from gputune.units import NS
 
 PLACE = "train.py:9"
 OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=8)

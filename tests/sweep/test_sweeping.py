@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gputune.company import Company
 from gputune.features import Device, Features, Machine
+from gputune.features.concurrent_loaders import Company
 from gputune.sweep import journal, sweeping
 from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Tally

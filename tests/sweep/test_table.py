@@ -5,9 +5,9 @@ import io
 
 import msgspec
 
-from gputune.document import SpeedupRow
 from gputune.sweep.result import Row, Sweep, TrialRow
 from gputune.sweep.table import HEAD, Named, table
+from gputune.verdict.document import SpeedupRow
 
 
 def settings(workers: int) -> dict[str, object]:

@@ -6,12 +6,12 @@ from statistics import harmonic_mean
 
 import pytest
 
-from gputune.company import Company
-from gputune.events import END, Event, Kind, Record, SpanCode
-from gputune.sample import Guest, Note
+from gputune.core.events import END, Event, Kind, Record, SpanCode
+from gputune.core.sample import Guest, Note
+from gputune.core.units import NS
+from gputune.features.concurrent_loaders import Company
 from gputune.sweep.line import BLOCKS, KEPT
 from gputune.sweep.timeline import PASSES, Timeline
-from gputune.units import NS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from queued import Loop, steady

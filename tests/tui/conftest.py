@@ -10,10 +10,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gputune.document import (
+from gputune.feeds.rows import DeviceRow, DiskRow, History, NetRow, Node, Pressure, RunRow, ShareRow, TaskRow
+from gputune.verdict.document import (
     DeviceRow as Devices,
 )
-from gputune.document import (
+from gputune.verdict.document import (
     FindingRow,
     LedgerRow,
     LoaderRow,
@@ -23,7 +24,6 @@ from gputune.document import (
     UnavailableRow,
     Verdict,
 )
-from gputune.scene import DeviceRow, DiskRow, History, NetRow, Node, Pressure, RunRow, ShareRow, TaskRow
 
 Make = Callable[..., object]
 

@@ -12,8 +12,8 @@ from textual.fuzzy import Matcher
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
-from gputune.errors import GputuneError
-from gputune.scene import Curve, Past, ShareRow, TaskRow, Update
+from gputune.core.errors import GputuneError
+from gputune.feeds.rows import Curve, Past, ShareRow, TaskRow, Update
 from gputune.tui.app import Gputune, View
 from gputune.tui.pages.signals import task_key
 from gputune.tui.sheet import Sheet

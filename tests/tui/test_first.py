@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.color import ColorSystem
 
-from gputune.scene import Update
+from gputune.feeds.rows import Update
 from gputune.tui.app import Gputune
 from gputune.tui.first import colours, first_page
 from gputune.tui.roles import DARK, Roles

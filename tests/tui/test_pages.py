@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from gputune.document import ErrorRow, LedgerRow, Settings, SpeedupRow, TriedRow, Tuned
-from gputune.scene import NetRow, Node, ShareRow, TaskRow, Update
+from gputune.feeds.rows import NetRow, Node, ShareRow, TaskRow, Update
 from gputune.tui.lines import Look, Page
 from gputune.tui.pages.finding import finding_page
 from gputune.tui.pages.keys import keys_page
@@ -19,6 +18,7 @@ from gputune.tui.pages.run import next_commands, run_page
 from gputune.tui.pages.share import share_page
 from gputune.tui.pages.signals import question, signals_page, task_key, task_of
 from gputune.tui.store import Store
+from gputune.verdict.document import ErrorRow, LedgerRow, Settings, SpeedupRow, TriedRow, Tuned
 
 Make = Callable[..., Any]
 

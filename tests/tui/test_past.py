@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from gputune.scene import Curve, Past
+from gputune.feeds.rows import Curve, Past
 from gputune.tui.lines import Line, Look
 from gputune.tui.pages.past import SPANS, past_lines, step_of
 

@@ -16,7 +16,7 @@ import pytest
 from rich.style import Style
 from textual.strip import Strip
 
-from gputune.scene import Update
+from gputune.feeds.rows import Update
 from gputune.tui.app import Gputune, View
 from gputune.tui.roles import DARK, LIGHT
 from gputune.tui.sheet import Sheet

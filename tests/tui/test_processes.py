@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from gputune.scene import TaskRow
+from gputune.feeds.rows import TaskRow
 from gputune.tui.lines import Look
 from gputune.tui.pages.processes import BY, Listing, ProcessesPage, as_tree, order_at, process_key
 

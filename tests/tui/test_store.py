@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.scene import Update
+from gputune.feeds.rows import Update
 from gputune.tui.store import TRAIL, Store, matches, ordered
 
 Make = Callable[..., Any]

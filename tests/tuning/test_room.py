@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.sample import Metric, Sample
+from gputune.core.sample import Metric, Sample
 from gputune.tuning.room import Room
 
 

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from gputune.events import Event, Kind, Record, SpanCode
+from gputune.core.events import Event, Kind, Record, SpanCode
+from gputune.core.sample import Guest, Metric, Note, Sample
+from gputune.core.units import NS
 from gputune.features import Features, Fetch, Loader, Machine, Process
-from gputune.sample import Guest, Metric, Note, Sample
 from gputune.tuning import tuner, visits
 from gputune.tuning.training import Over, Training
 from gputune.tuning.tuner import Tuner
-from gputune.units import NS
 
 PLACE = "train.py:9"
 STEP, ITEM = 0.008, 0.040  # s

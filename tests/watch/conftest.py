@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.watching import RANKS
+from gputune.watching.starting import RANKS
 
 GPUTUNE = (sys.executable, "-m", "gputune")
 PATIENCE = 120.0  # s that anything may take before a test calls it hung

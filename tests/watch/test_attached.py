@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune import ptrace
+from gputune.host import ptrace
 
 pytest.importorskip("torch")
 

@@ -13,7 +13,7 @@ import pytest
 
 import gputune
 from gputune import recording
-from gputune.events import Event, Kind
+from gputune.core.events import Event, Kind
 from gputune.launch import folders
 
 STEPS = """
@@ -125,7 +125,10 @@ def test_a_recorder_that_is_killed_again_and_again_is_let_go_until_the_end(
 
 def hopeless(how: str, tmp_path: Path) -> tuple[str, ...]:
     """Return what watches a command that leaves 3, a recorder that `how` breaks, and little patience if it hangs."""
-    lines = ("import os, signal, sys, time", "import gputune.launch.supervisor as s, gputune.recorder.outcome as o")
+    lines = (
+        "import os, signal, sys, time",
+        "import gputune.launch.supervisor as s, gputune.watching.recorder.outcome as o",
+    )
     options = ("--out", "run", "--json", "verdict.json", *program(tmp_path))
     start = (f"sys.argv = {['gputune', 'watch', *options]!r}", "from gputune.__main__ import main", "main()")
     enough(tmp_path)

@@ -4,10 +4,11 @@ import os
 
 import pytest
 
-from gputune import cli, watching
+from gputune import cli
 from gputune.launch import express
 from gputune.launch.link import Link
 from gputune.launch.run import Wishes
+from gputune.watching import starting
 
 PLAIN = [
     ["--", "python", "train.py"],
@@ -67,7 +68,7 @@ FOR_CLICK = [
 
 def ordinary(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Wishes | None:
     got: list[Wishes] = []
-    monkeypatch.setattr(watching, "watch", lambda wishes, link, troubles: got.append(wishes) or 0)
+    monkeypatch.setattr(starting, "watch", lambda wishes, link, troubles: got.append(wishes) or 0)
     cli.run(["watch", *arguments], Link(-1, -1))
     return got[0] if got else None
 

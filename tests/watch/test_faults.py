@@ -54,12 +54,12 @@ def only_said_once(done: "subprocess.CompletedProcess[str]") -> None:
         "import gputune.gathering; gputune.gathering.Gatherer.take = fail",
         "import gputune.gathering; gputune.gathering.Gatherer.features = fail",
         "import gputune.gathering; gputune.gathering.Gatherer.__init__ = fail",
-        "import gputune.verdict; gputune.verdict.build = fail",
+        "import gputune.verdict.building; gputune.verdict.building.build = fail",
         "import gputune.report.terminal; gputune.report.terminal.render = fail",
         "import gputune.recording; gputune.recording.Recording.create = fail",
         "import gputune.recording.writing as w; w.Recording._write = fail",
-        "import gputune.recorder.outcome as o; o.Outcome.__init__ = fail",
-        "import gputune.recorder.life as l; l.Life.__init__ = fail",
+        "import gputune.watching.recorder.outcome as o; o.Outcome.__init__ = fail",
+        "import gputune.watching.recorder.life as l; l.Life.__init__ = fail",
     ],
 )
 def test_a_broken_part_is_named_once_and_the_command_is_untouched(how) -> None:
@@ -69,9 +69,9 @@ def test_a_broken_part_is_named_once_and_the_command_is_untouched(how) -> None:
 @pytest.mark.parametrize(
     "how",
     [
-        "import gputune.ticker; gputune.ticker.Ticker.tick = fail",
-        "import gputune.ticker; gputune.ticker.Ticker.__init__ = fail",
-        "import gputune.tree; gputune.tree.Tree.refresh = fail",
+        "import gputune.sampler.ticker; gputune.sampler.ticker.Ticker.tick = fail",
+        "import gputune.sampler.ticker; gputune.sampler.ticker.Ticker.__init__ = fail",
+        "import gputune.host.tree; gputune.host.tree.Tree.refresh = fail",
     ],
 )
 def test_a_part_that_breaks_while_the_command_runs_is_named_once_too(how) -> None:

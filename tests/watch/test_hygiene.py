@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gputune.hygiene import clean, escaped, is_clean, mask
+from gputune.core.hygiene import clean, escaped, is_clean, mask
 
 
 def test_plain_text_of_any_language_stays_as_it_is() -> None:

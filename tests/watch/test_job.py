@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from gputune import watching
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.launch import folders, job
 from gputune.launch.job import LATE, LAUNCHERS, MARK, seats, sit_down, told
+from gputune.watching import starting
 
 COMMAND = ("python", "train.py")
 TORCH = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
@@ -65,7 +65,7 @@ def test_a_launcher_that_names_no_job_is_told_by_its_session() -> None:
 
 
 def test_a_watch_looks_for_every_launcher_that_is_known() -> None:
-    assert set(watching.RANKS) == {rank for _, rank, _, _ in LAUNCHERS}
+    assert set(starting.RANKS) == {rank for _, rank, _, _ in LAUNCHERS}
 
 
 def rank(number: int, key: str = "slurm-77_0") -> job.Job:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gputune.recording.about import NotARun
-from gputune.rejudging import rejudge
+from gputune.report.rejudging import rejudge
 
 
 def measured() -> bool:

@@ -9,10 +9,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from gputune.errors import GputuneError
+from gputune.core.errors import GputuneError
+from gputune.core.sample import Metric
 from gputune.recording.encoding import declaration
 from gputune.recording.rows import ROWS
-from gputune.sample import Metric
 from gputune.wire import credentials
 from gputune.wire.address import Address
 from gputune.wire.door import Door

@@ -307,7 +307,7 @@ def test_a_clock_is_known_as_well_as_the_answer_was_quick(local: Address) -> Non
 
 def test_words_of_an_agent_are_made_harmless(local: Address, shelf: Any) -> None:
     def document(run: str, name: str) -> bytes:
-        from gputune.errors import GputuneError
+        from gputune.core.errors import GputuneError
 
         raise GputuneError("\x1b]52;c;evil\x07", hint="")
 

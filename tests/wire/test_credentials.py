@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.errors import BadUsage, GputuneError
+from gputune.core.errors import BadUsage, GputuneError
 from gputune.wire import credentials
 
 

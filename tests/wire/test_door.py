@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.errors import BadUsage
+from gputune.core.errors import BadUsage
 from gputune.wire import credentials, door
 from gputune.wire.address import Address
 from gputune.wire.client import Failed, Far

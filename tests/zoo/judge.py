@@ -376,8 +376,8 @@ def bounds(finding: dict | None) -> bool:
 
 def rejudged(folder: Path, among: list[Case]) -> list[Outcome]:
     """Judge kept recordings anew, in this process: nothing runs, and what was realised is what was measured then."""
-    from gputune.rejudging import rejudge
-    from gputune.verdict import to_json
+    from gputune.report.rejudging import rejudge
+    from gputune.verdict.building import to_json
 
     known = {case.name: case for case in among}
     outcomes: dict[str, Outcome] = {}

@@ -99,8 +99,8 @@ def test_a_prediction_is_not_held_against_what_another_change_brought(monkeypatc
     told = {"id": "few-workers", "change": {"num_workers": 6}, "risk": "", "offer": ""}
     told["speedup"] = {"low": 3.8, "likely": 4.0, "high": 4.2}
     verdict = {"samples_per_s": 10.0, "findings": [told], "perhaps": []}
-    monkeypatch.setattr("gputune.rejudging.rejudge", lambda _folder: verdict)
-    monkeypatch.setattr("gputune.verdict.to_json", json.dumps)
+    monkeypatch.setattr("gputune.report.rejudging.rejudge", lambda _folder: verdict)
+    monkeypatch.setattr("gputune.verdict.building.to_json", json.dumps)
     for workers, error in ((6, 1.0), (2, None)):
         (tmp_path / "one" / judge.ROUND).write_text(json.dumps({**kept, "change": f"--num-workers {workers}"}))
         (outcome,) = judge.rejudged(tmp_path, [ALL[name]])

@@ -3,12 +3,12 @@
 import inspect
 import shlex
 
-from gputune import rooms
-from gputune.document import FindingRow
-from gputune.hygiene import clean
-from gputune.scene import RunRow
+from gputune.core import plugins
+from gputune.core.hygiene import clean
+from gputune.feeds.rows import RunRow
 from gputune.tui import words
 from gputune.tui.lines import EMPTY, Line, Lines, Look, fit, line, paragraph, titled
+from gputune.verdict.document import FindingRow
 
 ADVISORS = "gputune.advisors"
 EFFECTS = {
@@ -76,6 +76,6 @@ def evidence(finding: FindingRow, width: int) -> list[Line]:
 def explanation(finding: str) -> str:
     """Return what its advisor says of itself; an id that no advisor here has comes from another gputune."""
     name = finding.replace("-", "_")
-    if name not in rooms.names(ADVISORS):
+    if name not in plugins.names(ADVISORS):
         return f"this gputune has no advisor `{clean(finding, 60)}`"
-    return inspect.getdoc(rooms.load(ADVISORS, name)) or ""
+    return inspect.getdoc(plugins.load(ADVISORS, name)) or ""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gputune.scene import History
+from gputune.feeds.rows import History
 from gputune.tui import words
 from gputune.tui.drawing import CURSOR, Value, ceiling, plot
 from gputune.tui.lines import Line, Look, beside, fit, line, titled

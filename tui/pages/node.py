@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from gputune.hygiene import clean
-from gputune.scene import DeviceRow, Node, RunRow, TaskRow
+from gputune.core.hygiene import clean
+from gputune.feeds.rows import DeviceRow, Node, RunRow, TaskRow
 from gputune.tui import words
 from gputune.tui.drawing import bar, heat
 from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, harmless, line, paragraph, titled

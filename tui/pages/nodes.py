@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from gputune.scene import Node
+from gputune.feeds.rows import Node
 from gputune.tui import words
 from gputune.tui.drawing import heat, spark
 from gputune.tui.lines import Line, Look, Span, fit, line

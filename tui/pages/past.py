@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from gputune.scene import Curve, Past
+from gputune.feeds.rows import Curve, Past
 from gputune.tui import words
 from gputune.tui.drawing import CURSOR, Value, ceiling, plot, resample, spark
 from gputune.tui.lines import EMPTY, Line, Look, Span, beside, fit, line, titled

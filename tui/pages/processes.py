@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from gputune.scene import Node, TaskRow
+from gputune.feeds.rows import Node, TaskRow
 from gputune.tui import words
 from gputune.tui.lines import Line, Look, Span, fit, line, titled
 

@@ -4,18 +4,18 @@ import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from gputune.document import FindingRow, LedgerRow, LoaderRow, ProcessRow, Verdict
+from gputune.core.figures import apportion
+from gputune.core.finding import TOGETHER, WITHOUT_EDIT
+from gputune.core.hygiene import MASK, clean, is_clean
 from gputune.features import COVERED
-from gputune.figures import apportion
-from gputune.finding import TOGETHER, WITHOUT_EDIT
-from gputune.hygiene import MASK, clean, is_clean
-from gputune.scene import Present, RunRow
+from gputune.feeds.rows import Present, RunRow
 from gputune.tui import words
 from gputune.tui.drawing import bar, stretches
 from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, line, paragraph, titled
 from gputune.tui.pages.history import history_lines
 from gputune.tui.pages.share import share_lines
 from gputune.tui.pages.tuned import tuned_lines
+from gputune.verdict.document import FindingRow, LedgerRow, LoaderRow, ProcessRow, Verdict
 
 SEVERITIES = {"high": "bad", "medium": "warn", "low": ""}
 RANKS = 64  # rows

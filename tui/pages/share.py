@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from gputune.scene import RunRow, ShareRow
+from gputune.feeds.rows import RunRow, ShareRow
 from gputune.tui import words
 from gputune.tui.drawing import bar
 from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, line, paragraph, titled

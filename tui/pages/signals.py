@@ -1,6 +1,6 @@
 """One process of a watched run, and the signals that may be sent to it: only with `--allow-signals`."""
 
-from gputune.scene import Node, RunRow, TaskRow
+from gputune.feeds.rows import Node, RunRow, TaskRow
 from gputune.tui import words
 from gputune.tui.lines import EMPTY, Line, Lines, Look, fit, line, paragraph, titled
 from gputune.tui.pages.processes import NAMES

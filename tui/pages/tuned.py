@@ -1,8 +1,8 @@
 """What `watch --tune` or `--try` does to a loader: how far it is, what serves, and a row a setting that was tried."""
 
-from gputune.document import Settings, TriedRow, Tuned
 from gputune.tui import words
 from gputune.tui.lines import Line, Look, fit, line, paragraph, titled
+from gputune.verdict.document import Settings, TriedRow, Tuned
 
 ROLES = {"kept": "good", "lost": "warn", "refused": "warn"}
 OWN_SERVE = "the script's own settings serve"

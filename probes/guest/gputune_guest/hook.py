@@ -44,7 +44,7 @@ ON_REQUEST = (  # below the others: what they do is seen
     ("GPUTUNE_OVERRIDE", "override"),
     ("GPUTUNE_STEER", "steer"),
     ("GPUTUNE_TRIAL", "trial"),
-    ("GPUTUNE_TRIAL", "hush"),
+    ("GPUTUNE_TRIAL", "write_sandbox"),
 )
 PR_SET_PTRACER = 0x59616D61
 

@@ -1,6 +1,7 @@
 """What opens files without Python: where torch, safetensors and TensorBoard are told a path, they are told another one.
 
-`hush.py` says which: the one under which the file lies in this trial. Only functions that are named here are known.
+`write_sandbox.py` says which: the one under which the file lies in this trial. Only functions that are named here are
+known.
 """
 
 import functools

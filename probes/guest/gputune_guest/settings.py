@@ -104,7 +104,7 @@ def _settings(loader):
     batch_size = loader.batch_size
     if batch_size is None:
         batch_size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
-    more = {"replay": True} if "_gputune_replay" in vars(loader) else {}  # see shells.py
+    more = {"replay": True} if "_gputune_replay" in vars(loader) else {}  # see loader_proxy.py
     if any(isinstance(loader, kind) for kind in _of_their_own):
         more["own_kind"] = type(loader).__name__
     return {

@@ -6,7 +6,7 @@ Without the variable this module is not even imported.
 
 import os
 
-from gputune_guest import loader, making, ring, samplers, shells, wrapping
+from gputune_guest import iterators, loader, loader_proxy, ring, samplers, wrapping
 from gputune_guest.orders import Orders
 
 
@@ -14,11 +14,11 @@ def _hook(module):
     live = not os.environ.get("GPUTUNE_TRIAL")
     try:
         orders = Orders(os.environ["GPUTUNE_STEER"], live)
-        maker = making.Maker(module)
+        maker = iterators.Maker(module)
     except Exception as error:  # no such file, a torch of another kind
         ring.note(n="steer", seq=0, state="refused", why="%s: %s" % (type(error).__name__, error))
         return
-    loader.describe = shells.described
+    loader.describe = loader_proxy.described
     base, several = maker.base, maker.several
     wrapping.put(base, "__next__", lambda original: _next(original, orders))
     wrapping.put(maker.single, "__init__", lambda original: _constructed(original, maker, orders))
@@ -29,7 +29,7 @@ def _hook(module):
 
 
 def _next(original, orders):
-    known, word = shells.shells, orders.word
+    known, word = loader_proxy.shells, orders.word
 
     def following(original, self):
         shell = known.get(id(self))
@@ -55,7 +55,7 @@ def _constructed(original, maker, orders):
 
     def after(begun, _result, error):
         if error is None:
-            shells.Shell(*begun, maker, orders)
+            loader_proxy.Shell(*begun, maker, orders)
 
     return wrapping.around(original, before, after)
 
@@ -65,7 +65,7 @@ def _constructed_several(original, maker, orders):
         found = None
         try:
             orders.look()
-            found = shells.served_from_the_start(self, loader, maker, orders)
+            found = loader_proxy.served_from_the_start(self, loader, maker, orders)
         except Exception as error:
             ring.failed(error)
         if found is None:
@@ -76,21 +76,21 @@ def _constructed_several(original, maker, orders):
         else:
             maker.bare(self, loader)
             order, wanted = found
-            shells.Shell(self, loader, maker, orders).begin(self, wanted, order)
+            loader_proxy.Shell(self, loader, maker, orders).begin(self, wanted, order)
 
     return wrapping.instead(original, init)
 
 
 def _know(theirs, of, maker, orders):
     try:
-        shells.Shell(theirs, of, maker, orders)
+        loader_proxy.Shell(theirs, of, maker, orders)
     except Exception as error:
         ring.failed(error)
 
 
 def _reset(original):
     def again(original, self, loader, *args, **kwargs):
-        shell = shells.shells.get(id(self))
+        shell = loader_proxy.shells.get(id(self))
         if shell is None:  # inside its construction, or one of ours
             return original(self, loader, *args, **kwargs)
         return shell.reset(self, loader, original)

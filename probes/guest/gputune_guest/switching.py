@@ -10,7 +10,7 @@ import re
 import sys
 import time
 
-from gputune_guest import making, samplers, settings
+from gputune_guest import iterators, samplers, settings
 from gputune_guest.randomness import randomness
 
 BEGIN_S = 60.0  # for workers to begin
@@ -56,7 +56,7 @@ class Change:
             return
         self._new, self.built = shell.started(theirs, self.wanted)
         self._new.knock()
-        if not making.several(old):
+        if not iterators.several(old):
             until = time.monotonic() + AT_ONCE_S
             while not self._new.up(AT_ONCE_S) and time.monotonic() < until:
                 pass
@@ -75,17 +75,17 @@ class Change:
         old._persistent_workers = wanted["persistent_workers"]
         if wanted["prefetch_factor"] >= old._prefetch_factor:
             old._prefetch_factor = wanted["prefetch_factor"]
-            making.fill(old, making.capacity(old))
+            iterators.fill(old, iterators.capacity(old))
             self._shell.take_over(theirs, self._shell.behind, self)
         else:
             self._shell.source_of(theirs)
-            old._sampler_iter = making.NOTHING
+            old._sampler_iter = iterators.NOTHING
             self.advance(theirs)
 
     def advance(self, theirs):
         """Go on as far as it goes before the next batch. Raises Refused."""
         old, new = self._shell.serving(theirs), self._new
-        left = making.under_way(old)
+        left = iterators.under_way(old)
         if new is None:  # less prefetch
             if left <= _under_way(self.wanted):
                 old._prefetch_factor = self.wanted["prefetch_factor"]
@@ -100,9 +100,9 @@ class Change:
             return
         if not self._draining:
             self._drain(theirs, old, new)
-        most = making.capacity(new)
+        most = iterators.capacity(new)
         if most:
-            making.fill(new, min(most, max(most, making.capacity(old)) - left))
+            iterators.fill(new, min(most, max(most, iterators.capacity(old)) - left))
         if not left:
             self._shell.take_over(theirs, new, self)
 
@@ -110,12 +110,12 @@ class Change:
         """Hand no more indices to the old ones, and the next to the new ones."""
         self._draining = True
         source = self._shell.source_of(theirs)
-        old._sampler_iter = making.NOTHING
+        old._sampler_iter = iterators.NOTHING
         yielded = theirs._num_yielded
         if not new.used:
             new._sampler_iter, new.used = source, True
         else:  # of an earlier pass: what is left of it is thrown away, which asks its workers to listen once more
-            new.begin(making.Source(making.NOTHING), self._shell.view)
+            new.begin(iterators.Source(iterators.NOTHING), self._shell.view)
             new._sampler_iter = source
         new._num_yielded = yielded
 
@@ -127,17 +127,17 @@ class Change:
         """Have the old ones go on as if nothing had been asked."""
         shell = self._shell
         old = shell.serving(theirs)
-        if old._sampler_iter is making.NOTHING:
+        if old._sampler_iter is iterators.NOTHING:
             shell.source.give_back(self.undelivered())
             old._sampler_iter = shell.source
         self.dismiss()
-        if self._draining and making.capacity(old):
-            making.fill(old, making.capacity(old))
+        if self._draining and iterators.capacity(old):
+            iterators.fill(old, iterators.capacity(old))
 
     def dismiss(self):
         """End the new workers: what they hold is made by others."""
         if self._new is not None:
-            making.kill(self._new)
+            iterators.kill(self._new)
 
     def ready_made(self):
         """Return new workers that have no indices yet, for the next pass, or None."""
@@ -187,7 +187,7 @@ def _draws(shell, theirs):
     if drew:
         return True
     source = shell.source_of(theirs)
-    if not making.several(shell.serving(theirs)) and not theirs._num_yielded:
+    if not iterators.several(shell.serving(theirs)) and not theirs._num_yielded:
         source.ahead()  # the first draw of a pass is made here and now in any case
     before = randomness()
     source.ahead()

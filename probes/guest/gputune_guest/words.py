@@ -1,4 +1,4 @@
-"""The numbers of `gputune/events.py`, said again: the island imports nothing of gputune. A test compares them."""
+"""The numbers of `gputune/core/events.py`, said again: the island imports nothing of gputune. A test compares them."""
 
 BATCH, FETCH, SPAN, STEP, GAP, WORKER, BACKWARD, ITERATOR, MEMBER, FORWARD, GUEST, READS = range(1, 13)
 RENDEZVOUS, PICK, LOCKED, DEVICE, SEGMENT, MEMORY, OOM, PIN, DELAY = range(13, 22)

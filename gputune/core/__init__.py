@@ -1,0 +1,1 @@
+"""What every room may use: errors, units, words, readings, findings, and files that are opened with care."""

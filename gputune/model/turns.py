@@ -1,0 +1,70 @@
+"""Whether the workers of a loader make batches side by side: what holding them up did, beside the replay.
+
+The replay takes each worker's waiting for its own. Where all of them wait for each other, at a lock of files, a server
+or a disk, more of them would bring nothing, and no clock of theirs tells that. Held up for a moment, it shows: what
+the others do meanwhile makes up for it.
+"""
+
+from dataclasses import replace
+
+from gputune.core.figures import TINY
+from gputune.core.finding import Speedup
+from gputune.features import Slope
+from gputune.model.prediction import Outlook
+
+LEAST = 3  # times that the workers were held up: fewer say nothing
+SURE = 1.65  # standard errors: 95 % on one side
+FAR = 0.5  # of what the replay has: a pace that depends on the workers by less is not set by them one by one
+ALL = 0.9  # of the batches, made by one of several workers: the others have nothing to read
+GROUPS = 4  # of workers that are held up one after the other, as the guest has it
+SELDOM = 8  # batches of each worker, one of which is late in the replay
+SETS = 0.7  # of a delay by which the replay has the batches come later, where workers set the pace
+
+
+def expected(outlook: Outlook, delay: float) -> float:
+    """Return the slope that the replay has for workers that are held up `delay` s now and then, as they are."""
+    workers, fetches = max(1, outlook.now.workers), outlook.job.fetches
+    moments = [number // workers % SELDOM == number % workers % GROUPS for number in range(len(fetches))]
+    held = tuple(replace(work, blocked=work.blocked + delay * now) for work, now in zip(fetches, moments, strict=True))
+    then = outlook.altered(replace(outlook.job, fetches=held)).loop(outlook.now)
+    delayed = delay * outlook.batches / workers * sum(moments) / max(1, len(moments))
+    return (then - outlook.loop(outlook.now)) / max(TINY, delayed)
+
+
+def in_turn(outlook: Outlook) -> Slope | None:
+    """Return what holding the workers up did, where that shows that they make batches in turn; else None."""
+    slope = outlook.loader.slope
+    if slope is None or slope.count < LEAST or outlook.now.workers < 2 or outlook.run.machine.ranks > 1:
+        return None  # ranks wait for each other: what one is late by they make up for, or not
+    usual = expected(outlook, slope.delay)
+    return slope if usual >= SETS and slope.value + SURE * slope.error < FAR * usual else None
+
+
+def by_one(outlook: Outlook) -> float:
+    """Return the share of the batches that one worker makes, where the others of a stream have next to none; else 0."""
+    loader = outlook.loader
+    if not loader.iterable or loader.num_workers < 2:
+        return 0.0
+    made = loader.made_by.values()
+    share = max(made, default=0) / max(1, sum(made))
+    return share if share >= ALL else 0.0
+
+
+def by_all(outlook: Outlook) -> Speedup:
+    """Return what it would buy if all workers had as much to read as the one that makes the batches."""
+    alone = outlook.altered(outlook.job, replace(outlook.loader, num_workers=1))
+    return alone.gain(outlook.now)
+
+
+def side_by_side(outlook: Outlook) -> Speedup:
+    """Return what it would buy if none of the workers waited for another one; at the least half of that waiting goes.
+
+    As each of them is always waiting but one, what one does by itself is its part of the time that all of them take.
+    """
+    workers = outlook.now.workers
+
+    def gain(left: float) -> Speedup:
+        apart = tuple(replace(work, blocked=work.blocked * left) for work in outlook.job.fetches)
+        return outlook.gain(outlook.now, replace(outlook.job, fetches=apart))
+
+    return gain(1 / workers).down_to(gain((1 + 1 / workers) / 2))

@@ -1,0 +1,116 @@
+"""What is told of the tuning of one run, at any moment: the part `tuned` of the document."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gputune.core.finding import Speedup
+from gputune.sweep.choosing import Tally
+from gputune.sweep.search import Found
+from gputune.sweep.settings import Setting
+from gputune.sweep.starting import State
+from gputune.tuning.draws import Draws
+from gputune.verdict.document import Settings, SpeedupRow, TriedRow, Tuned
+
+WAITING = "waiting"  # too little is known yet
+HEALTHY = "healthy"  # nothing needs to be tried, and nothing was
+TRYING = "trying"  # settings are being measured
+KEPT = "kept"  # better settings serve
+UNCHANGED = "unchanged"  # nothing that was tried pays: the script's own settings serve
+TRIED = "tried"  # something was measured that was not to be kept: the script's own settings serve again
+REFUSED = "refused"  # it cannot be tuned
+LOST = "lost"  # better settings served, and had to be given up
+
+
+@dataclass(slots=True)
+class Story:
+    """What has happened so far; `document` may be asked for by another thread."""
+
+    mode: str
+    state: str = WAITING
+    why: str = ""
+    where: str = ""
+    own: Setting | None = None
+    now: Setting | None = None
+    best: Setting | None = None  # of those that were tried
+    gain: Speedup | None = None  # of that one
+    measuring: Setting | None = None  # while settings are tried
+    since: float | None = None  # s of the run
+    tried_from: float | None = None  # likewise
+    batch: int | None = None
+    differs: str = ""
+    draws: list[str] = field(default_factory=list)
+    tries: tuple[TriedRow, ...] = ()
+
+    def drawn(self, draws: Draws) -> None:
+        """Learn of random numbers that samples draw."""
+        self.draws = sorted(draws.of)
+
+    def found(self, found: Found) -> None:
+        """Learn what was measured so far."""
+        measured = [_measured(tally, found.predicted) for s, tally in found.tallies.items() if s != self.own]
+        failed = [
+            _tried(wanted, found.predicted, state="failed", why=outcome.why or "too few batches came")
+            for wanted, outcome in found.failed.items()
+        ]
+        self.tries = (*measured, *failed)
+
+    @property
+    def _doing(self) -> str:
+        """Return what is under way, in words; nothing where nothing is."""
+        if self.state != TRYING or self.measuring is None:
+            return ""
+        return f"measuring {replace(self.measuring, batch_size=None).words()}"
+
+    def document(self) -> Tuned:
+        """Return it as it stands."""
+        gain = self.gain
+        return Tuned(
+            mode=self.mode,
+            state=self.state,
+            why=self.why or self._doing,
+            where=self.where,
+            own=None if self.own is None else _settings(self.own),
+            now=None if self.now is None else _settings(self.now),
+            best=None if self.best is None else _settings(self.best),
+            speedup=None if gain is None else SpeedupRow(low=gain.low, likely=gain.likely, high=gain.high),
+            tries=list(self.tries),
+            since_s=self.since,
+            since_batch=self.batch,
+            tried_from_s=self.tried_from,
+            draws=self.draws,
+            differs=self.differs,
+        )
+
+
+def _settings(wanted: Setting) -> Settings:
+    return Settings(
+        num_workers=wanted.num_workers,
+        prefetch_factor=wanted.prefetch_factor,
+        pin_memory=wanted.pin_memory,
+        persistent_workers=wanted.persistent_workers,
+    )
+
+
+def _measured(tally: Tally, predicted: Mapping[Setting, float]) -> TriedRow:
+    return _tried(tally.setting, predicted, rate=tally.rate, low=tally.low, high=tally.high)
+
+
+def _tried(  # noqa: PLR0913 - one parameter a field
+    wanted: Setting,
+    predicted: Mapping[Setting, float],
+    *,
+    rate: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    state: str = State.OK.value,
+    why: str = "",
+) -> TriedRow:
+    return TriedRow(
+        settings=_settings(wanted),
+        predicted=predicted.get(wanted),
+        samples_per_s=rate,
+        low=low,
+        high=high,
+        state=state,
+        why=why,
+    )

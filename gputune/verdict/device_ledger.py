@@ -1,0 +1,36 @@
+"""Where the time of a device went, by its own clock: a partition of the training loop that adds up by construction.
+
+It stands beside the ledger of the training thread (`ledger.py`): that one says where the host was, this one what the
+device did meanwhile. What could not be told apart is `unknown`: kernels, and the gaps between them, of a step that was
+never worked off in one go.
+"""
+
+from collections.abc import Mapping
+
+from gputune.features import Process
+from gputune.model.workload import stood
+
+COMPUTE, COPIES, COMMUNICATION = "compute", "copies", "communication"
+HOST_BOUND, STARVED, UNKNOWN = "host-bound", "starved", "unknown"
+PARTS = (COMPUTE, COPIES, COMMUNICATION, HOST_BOUND, STARVED, UNKNOWN)
+
+
+def device_ledger(process: Process) -> Mapping[str, float]:
+    """Return part to share of the loop (0 to 1, together 1) of a process's device; nothing where no step was timed.
+
+    `compute`: kernels. `copies`: copies from the host on the step's own stream, nothing else runs there meanwhile.
+    `communication`: standing for other ranks and for transfers. `starved`: no work until the next batch.
+    `host-bound`: all other gaps, in which the host had queued nothing.
+    """
+    timed = process.device_step
+    if timed is None or timed.whole <= 0:
+        return {}
+    left, found = timed.whole - timed.starved, {STARVED: timed.starved}
+    wanted = [(COPIES, timed.copying), (COMMUNICATION, stood(process))]
+    if timed.compute is not None:
+        wanted.append((COMPUTE, timed.compute - stood(process)))
+    for part, seconds in wanted:
+        found[part] = min(left, max(0.0, seconds))
+        left -= found[part]
+    found[HOST_BOUND if timed.compute is not None else UNKNOWN] = left
+    return {part: found[part] / timed.whole for part in PARTS if found.get(part, 0.0) > 0}

@@ -1,0 +1,57 @@
+"""What went wrong with CUDA itself: a device that failed in a step, and one that a training could not use."""
+
+from gputune.core.sample import LOST
+from gputune.features import Failure, Features, Unused
+from gputune.verdict.document import FailureRow, UnusedRow
+
+HIDDEN = ("", "-1")  # CUDA_VISIBLE_DEVICES that name none
+
+
+def failed(run: Features) -> list[FailureRow]:
+    """Return the last error of each process, those first that ended one."""
+    return [_failure(each, run) for each in sorted(run.failures, key=lambda each: not each.ended)]
+
+
+def _failure(found: Failure, run: Features) -> FailureRow:
+    lost = {row.what.removeprefix("device ") for row in run.lacking.get("nvml", ()) if row.why.startswith(LOST)}
+    troubled = lost | {device.index for device in run.devices if device.xids}
+    gpu = found.gpu or (next(iter(troubled)) if len(troubled) == 1 else "")
+    xids = sorted({number for device in run.devices if device.index == gpu for number in device.xids})
+    return FailureRow(
+        gpu=gpu,
+        pid=found.pid,
+        rank=found.rank,
+        what=found.what,
+        where=found.where,
+        ended=found.ended,
+        lost=gpu in lost,
+        xids=xids,
+    )
+
+
+def unused(run: Features) -> list[UnusedRow]:
+    """Return the processes that trained without a device although there was one, or something is known to hide it."""
+    rows = [(each, _reason(each, run)) for each in run.unused]
+    return [
+        UnusedRow(
+            pid=each.pid,
+            rank=each.rank,
+            reason=reason,
+            built=each.built,
+            driver=f"{each.driver // 1000}.{each.driver % 1000 // 10}" if each.driver else "",
+            visible=each.visible,
+        )
+        for each, reason in rows
+        if reason
+    ]
+
+
+def _reason(found: Unused, run: Features) -> str:
+    major = found.built.partition(".")[0]
+    if found.forked:
+        return "forked"
+    if found.visible is not None and (found.visible.strip() in HIDDEN or not run.devices):
+        return "hidden"
+    if found.driver and major.isdigit() and found.driver // 1000 < int(major):  # minor ones of a major run all its CUDA
+        return "driver"
+    return "script" if run.devices else ""

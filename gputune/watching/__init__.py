@@ -1,0 +1,1 @@
+"""A run that is watched, from its start to the words at its end."""

@@ -1,0 +1,67 @@
+"""What is measured of rounds that wait for no batch bounds what is promised of batches that come sooner."""
+
+from dataclasses import replace
+
+import pytest
+
+from gputune.advisors.few_workers import advise
+from gputune.core.finding import Finding
+from gputune.features import Features
+from gputune.model.prediction import outlooks
+from tests.advisors.conftest import pretend as run
+
+
+def filled(run: Features, *rounds: float) -> Features:
+    process = run.processes[0]
+    (loader,) = process.loaders
+    return replace(run, processes=(replace(process, loaders=(replace(loader, filled=rounds),)),))
+
+
+@pytest.fixture
+def starved() -> Features:
+    """One worker makes batches in 40 ms, for steps of 10."""
+    return run(num_workers=1, blocked=0.040, waits=(0.030,), step=0.010)
+
+
+def told(run: Features) -> Finding:
+    (found,) = advise(run)
+    return found
+
+
+def test_no_promise_is_higher_than_what_such_rounds_show(starved: Features) -> None:
+    free, bounded = told(starved), told(filled(starved, *(0.020,) * 12))
+    assert free.speedup.likely > 3
+    assert bounded.speedup.likely == pytest.approx(2.0, rel=0.05)
+    assert bounded.speedup.low <= bounded.speedup.likely <= bounded.speedup.high < 2.2
+    assert bounded.change == free.change
+
+
+def test_the_finding_says_what_was_measured(starved: Features) -> None:
+    found = told(filled(starved, *(0.020,) * 12))
+    assert "12 rounds whose batch lay ready took 20 ms each" in found.basis
+    assert found.evidence["ready_rounds"] == 12
+    assert found.evidence["ceiling"] == pytest.approx(2.0, rel=0.05)
+    assert "ceiling" not in told(starved).evidence
+
+
+@pytest.mark.parametrize(("rounds", "differs"), [((0.020,) * 9, False), ((0.020,) * 10, True)])
+def test_a_few_rounds_bound_nothing(starved: Features, rounds: tuple[float, ...], differs: bool) -> None:
+    assert (told(filled(starved, *rounds)).speedup != told(starved).speedup) is differs
+
+
+def test_rounds_that_differ_leave_the_high_end_where_it_may_be(starved: Features) -> None:
+    even, uneven = (told(filled(starved, *rounds)) for rounds in ((0.020,) * 12, (0.010, 0.030) * 6))
+    assert uneven.speedup.likely == pytest.approx(even.speedup.likely)
+    assert uneven.speedup.high > even.speedup.high
+
+
+def test_a_loop_that_gains_nothing_without_its_waits_is_promised_nothing(starved: Features) -> None:
+    (outlook,) = outlooks(filled(starved, *(0.045,) * 12))
+    assert outlook.ceiling is not None
+    assert outlook.ceiling.likely < 1.15
+    assert told(filled(starved, *(0.045,) * 12)).speedup.likely < 1.15
+
+
+def test_without_workers_there_is_no_queue_that_fills() -> None:
+    (outlook,) = outlooks(filled(run(num_workers=0, blocked=0.030, step=0.010), *(0.02,) * 12))
+    assert outlook.ceiling is None

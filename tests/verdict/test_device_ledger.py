@@ -1,0 +1,62 @@
+"""A device's loop, parted: compute, copies, standing for ranks, gaps of the host, no batch; it adds to one."""
+
+import pytest
+
+from gputune.features import DeviceStep, Meeting, Process
+from gputune.verdict.device_ledger import device_ledger
+
+
+def process(compute: float | None, *, meetings: tuple[Meeting, ...] = (), **more: float) -> Process:
+    """Return a process whose device's step is 10 ms: 1 starved, 2 of copies, and so much of kernels."""
+    step = DeviceStep(
+        **{
+            "timed": 100,
+            "whole": 0.010,
+            "starved": 0.001,
+            "copying": 0.002,
+            "compute": compute,
+            "read_waits": 0.0,
+            "copy_waits": 0.0,
+            **more,
+        }
+    )
+    return Process(
+        pid=1,
+        rank=None,
+        wall=10.0,
+        ledger={},
+        inclusive={},
+        loop=10.0,
+        batches=1000,
+        samples=1000,
+        optimizer_steps=1000,
+        device_step=step,
+        meetings=meetings,
+        rounds=1000 if meetings else 0,
+    )
+
+
+def test_nothing_is_said_of_a_device_that_was_not_timed() -> None:
+    assert device_ledger(process(0.004, whole=0.0)) == {}
+
+
+def test_gaps_that_nothing_explains_are_the_hosts() -> None:
+    told = device_ledger(process(0.004))
+    assert told == pytest.approx({"compute": 0.4, "copies": 0.2, "host-bound": 0.3, "starved": 0.1})
+    assert sum(told.values()) == pytest.approx(1)
+
+
+def test_kernels_and_gaps_are_unknown_together_where_no_step_was_worked_off_in_one_go() -> None:
+    assert device_ledger(process(None)) == pytest.approx({"copies": 0.2, "unknown": 0.7, "starved": 0.1})
+
+
+def test_standing_for_other_ranks_is_no_compute() -> None:
+    stood = tuple(Meeting(number=n, own=0.008, apart=0.002, on_device=True) for n in range(30))
+    told = device_ledger(process(0.006, meetings=stood))
+    assert told["communication"] == pytest.approx(0.2)
+    assert told["compute"] == pytest.approx(0.4)
+
+
+def test_no_part_takes_more_than_is_left() -> None:
+    told = device_ledger(process(0.020))
+    assert told == pytest.approx({"compute": 0.7, "copies": 0.2, "starved": 0.1})
