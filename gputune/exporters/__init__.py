@@ -27,7 +27,8 @@ OPTIONS = {"out": "--out", "stretch": "--from and --until"}  # what a wish may h
 class Wish:
     """What is to be exported. `stretch`: from and to, s after the run's start; None where nothing was said.
 
-    `say` takes sentences for whoever asked. `run` is the run's folder and `typed` what the user calls it.
+    `say` takes sentences for whoever asked. `run` is the run's folder and `typed` what the user calls it. `own`: it was
+    recorded just now, by us; any other may say what somebody else has written into it.
     """
 
     run: Path
@@ -36,6 +37,7 @@ class Wish:
     out: Path | None = None
     since: float | None = None
     until: float | None = None
+    own: bool = False
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):

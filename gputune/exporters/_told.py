@@ -101,6 +101,31 @@ def _notes(seat: Path) -> list[dict[str, Any]]:
     return [note for _, note in sorted(notes, key=lambda note: note[0])]
 
 
+def check_address(wish: Wish, name: str, address: str, here: tuple[str, str]) -> None:
+    """Raise Elsewhere where a run would be told at a place that somebody else may have written into its folder.
+
+    `here`: the variable that says where a tracker is, and what it, or the tracker's settings, say now. Who is asked
+    for a run gets a key or a password of the user's; so another place is named by the user alone.
+    """
+    variable, configured = here
+    if wish.own or address.rstrip("/") == configured.rstrip("/"):
+        return
+    scheme, sign, rest = address.partition("://")
+    local = Path(rest if sign else address)
+    if sign and scheme not in {"file", "sqlite"}:
+        raise Elsewhere(name, f"`{clean(address)}`, and not where this gputune looks", f"{variable}={address}", wish)
+    if not opening.is_mine(local):
+        raise Elsewhere(name, f"`{clean(str(local))}`, which is not there, or not yours", f"{variable}={address}", wish)
+
+
+class Elsewhere(GputuneError):  # noqa: N818 - named for what happened
+    """The script's run is at a place that the user has not named."""
+
+    def __init__(self, name: str, where: str, setting: str, wish: Wish) -> None:
+        hint = f"if that is right: `{clean(setting)} gputune export {clean(wish.typed)} --to {name}`"
+        super().__init__(f"the script's run of {name} is at {where}", hint=hint)
+
+
 class Refused(GputuneError):  # noqa: N818 - named for what happened
     """A tracker would not take it."""
 

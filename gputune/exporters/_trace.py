@@ -6,6 +6,7 @@ docs/export.md says what stands where. Times are µs after the start of the run.
 import contextlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,16 @@ from gputune.recording.about import read
 from gputune.recording.stretch import US, Row, Stretch
 
 TABLES = ("batches", "fetches", "spans", "steps", "gaps", "samples")
+AT_ONCE = 20_000  # events in memory: of a segment there may be a million
 TRAINING, APART_THREAD, PIPELINE = "training thread", "thread that takes batches", "tf.data"
+
+
+class Block(NamedTuple):
+    """Some of the events of a segment, which begins at `at` (µs of Unix time); its first ones, or more of them."""
+
+    at: int
+    begins: bool
+    events: list[Event]
 
 
 class _Half(NamedTuple):
@@ -41,18 +51,21 @@ class Seat:
         self.length = (ended - self.start) / US  # s
         self._half: dict[_ties.Made, tuple[bool, _Half]] = {}
 
-    def events(self, tracks: Tracks, start: int, chosen: Stretch) -> Iterator[list[Event]]:
-        """Yield the events that lie in a stretch (µs of Unix time), a segment at a time. `start`: of the whole run."""
+    def events(self, tracks: Tracks, start: int, chosen: Stretch) -> Iterator[Block]:
+        """Yield the events that lie in a stretch (µs of Unix time), segment by segment. `start`: of the whole run."""
         self._tracks, self._start = tracks, start
         self._about = _ties.known(self.folder, chosen.until, self.lost)
         self._ties = _ties.Ties(self.folder, self._about, chosen.since, self.lost, self._gone())
         last: dict[str, tuple[int, float]] = {}
         for piece in stretch.pieces(self.folder, TABLES, chosen, self.lost):
             found = stretch.within(piece, chosen)
-            events = [event for name in TABLES[:-1] for row in found.get(name, ()) for event in self._of(name, row)]
-            events += self._samples(found.get("samples", []), piece.metrics, last)
-            if events:
-                yield [*tracks.told(), *events]
+            records = (event for name in TABLES[:-1] for row in found.get(name, ()) for event in self._of(name, row))
+            made = chain(records, self._samples(found.get("samples", []), piece.metrics, last))
+            at = min((row["t"] for rows in found.values() for row in rows), default=0)
+            begins = True
+            while events := list(islice(made, AT_ONCE)):
+                yield Block(at, begins, [*tracks.told(), *events])
+                begins = False
 
     def _gone(self) -> int:
         """Return µs up to which what is recorded has holes; of a run that was tuned, workers change meanwhile."""

@@ -9,11 +9,12 @@ import os
 from typing import Any
 
 from gputune.exporters import Sent, Wish
-from gputune.exporters._told import HEAD, KEY, Told, asking, noted, told
+from gputune.exporters._told import HEAD, KEY, Told, asking, check_address, noted, told
 
 TAKES: frozenset[str] = frozenset()
 NEEDS = ("mlflow",)
 NAME = "mlflow"
+WHERE = "MLFLOW_TRACKING_URI"
 HINT = "look at MLFLOW_TRACKING_URI, and whether the run is still there"
 TABLE = f"{KEY}/findings-table.json"
 TABLES = "mlflow.loggedArtifacts"  # a tag: which artifacts its screen shows as tables
@@ -34,7 +35,10 @@ def export(wish: Wish) -> Sent:
     with asking(NAME, HINT):
         from mlflow.tracking.client import MlflowClient  # noqa: PLC0415 - only where it is asked for
 
-        client = MlflowClient(tracking_uri=note["address"] if note else None)
+        address = str(note["address"]) if note else ""
+        if note:
+            check_address(wish, NAME, address, (WHERE, os.environ.get(WHERE, "")))
+        client = MlflowClient(tracking_uri=address or None)
         run = str(note["id"]) if note else _made(client, wish)
         client.get_run(run)  # before anything is told: there may be none of that name
         _tell(client, run, what)

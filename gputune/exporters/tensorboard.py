@@ -8,6 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gputune.core import opening
+from gputune.core.errors import GputuneError
+from gputune.core.hygiene import clean
 from gputune.exporters import Sent, Wish
 from gputune.exporters._told import HEAD, KEY, Told, asking, noted, told
 
@@ -23,13 +26,16 @@ def export(wish: Wish) -> Sent:
     lost: dict[str, str] = {}
     what = told(wish, lost)
     note = None if wish.out else noted(wish, NAME)
-    folder = wish.out or (Path(str(note["folder"])) if note else Path(RUNS, wish.run.resolve().name))
+    folder = str(wish.out or (note or {}).get("folder") or Path(RUNS, wish.run.resolve().name))
+    if note and not (wish.own or opening.is_mine(folder)):
+        says = f"the script's log folder is `{clean(folder)}`, which is not there, or not yours"
+        raise GputuneError(says, hint=HINT)
     with asking(NAME, HINT):
         _write(folder, what)
-    return Sent(to=NAME, where=str(folder), lost=lost)
+    return Sent(to=NAME, where=folder, lost=lost)
 
 
-def _write(folder: Path, what: Told) -> None:
+def _write(folder: str, what: Told) -> None:
     from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415 - only where it is asked for
     from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415 - as above
     from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415 - as above
@@ -40,7 +46,7 @@ def _write(folder: Path, what: Told) -> None:
     ]
     values.append(_text(Summary.Value, f"{KEY}/findings", _table(what)))
     values.append(_text(Summary.Value, f"{KEY}/findings.json", "```json\n" + what.document.decode() + "\n```"))
-    writer = EventFileWriter(str(folder), filename_suffix=f".{KEY}")
+    writer = EventFileWriter(folder, filename_suffix=f".{KEY}")
     try:
         writer.add_event(Event(wall_time=time.time(), step=0, summary=Summary(value=values)))
     finally:

@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gputune.core import opening
 from gputune.exporters import Sent, Wish
-from gputune.exporters._told import HEAD, KEY, Told, asking, noted, told
+from gputune.exporters._told import HEAD, KEY, Told, asking, check_address, noted, told
 
 TAKES: frozenset[str] = frozenset()
 NEEDS = ("wandb",)
 NAME = "wandb"
+WHERE = "WANDB_BASE_URL"
 HINT = "look at `wandb login`, and whether the run is still there; `WANDB_MODE=offline` writes it for `wandb sync`"
 PATIENCE = 30.0  # s for a server to answer
 OFFLINE = ("offline", "dryrun")
@@ -52,8 +54,10 @@ def _run(wandb: Any, wish: Wish, note: dict[str, Any] | None, status: int) -> It
     """Give the script's run, gone on with, or a new one; it ends with the status that it had."""
     offline = os.environ.get("WANDB_MODE") in OFFLINE or bool(note and note.get("offline"))
     with tempfile.TemporaryDirectory(prefix="gputune-wandb-") as scratch:
-        if note and note.get("address"):
-            os.environ.setdefault("WANDB_BASE_URL", str(note["address"]))
+        address = str(note.get("address") or "") if note else ""
+        if address and not offline:
+            check_address(wish, NAME, address, (WHERE, str(wandb.setup().settings.base_url)))
+            os.environ[WHERE] = address
         quiet = wandb.Settings(
             silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True, init_timeout=PATIENCE
         )
@@ -81,7 +85,8 @@ def _which(wish: Wish, note: dict[str, Any] | None) -> dict[str, Any]:
 def _beside(wish: Wish, note: dict[str, Any] | None) -> Path:
     """Return the folder below which the script's offline run lies, where it is still there; else the run's own."""
     there = Path(str(note.get("folder", ""))) if note else wish.run
-    return there.parent.parent if note and there.is_dir() and there.parent.name == NAME else wish.run
+    is_there = note is not None and there.is_dir() and there.parent.name == NAME and opening.is_mine(there)
+    return there.parent.parent if is_there else wish.run
 
 
 def _tell(wandb: Any, run: Any, what: Told) -> None:

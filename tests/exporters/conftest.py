@@ -59,7 +59,7 @@ def batch(k: int, wait: int) -> list[Reading]:
 
 def seconds(count: int, slow: range) -> Iterator[list[Reading]]:
     """Yield the readings of each second; in the `slow` ones the training waits for half of the time."""
-    yield people()
+    yield [*people(), Sample(POWER, BEGAN, 250.0, "0")]
     for second in range(count):
         waits = 100 * MS if second in slow else 2 * MS
         end = BEGAN + (second + 1) * 1000 * MS
@@ -89,7 +89,8 @@ def recorded(tmp_path: Path) -> Callable[..., tuple[Recording, Path]]:
         about = {"command": ["python", "train.py"], "started": BEGAN, "pid": 10, **more}
         recording = Recording.create(tmp_path / name, about, max_size=1 << 24)  # type: ignore[arg-type] # as above
         begun = now()
-        recording.take([Note(0, note) for note in notes])  # type: ignore[arg-type] # as above
+        early = Sample(POWER, BEGAN, 250.0, "0")  # what is said has the time of its tick's readings
+        recording.take([*(Note(0, note) for note in notes), early])  # type: ignore[arg-type] # as above
         for number, readings in enumerate(seconds(count, slow)):
             recording.take(readings)
             recording.beat(begun + (number + 1) * 1000 * MS)

@@ -76,4 +76,17 @@ def test_a_run_that_is_gone_and_a_server_that_is_not_there_are_said(judged: Judg
     nobody = {"n": "tracker", "kind": "mlflow", "id": "f" * 32, "address": "http://127.0.0.1:9"}
     folder, _ = judged(nobody, name="other")
     with pytest.raises(GputuneError, match="mlflow was not told: API request"):
+        exporters.export("mlflow", Wish(run=folder, typed="run", say=print, own=True))
+
+
+def test_a_server_that_a_run_folder_names_is_not_asked_unless_the_user_names_it_too(
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = {"n": "tracker", "kind": "mlflow", "id": "f" * 32, "address": "http://127.0.0.1:9"}
+    folder, _ = judged(note)
+    with pytest.raises(GputuneError, match=r"the script's run of mlflow is at `http://127.0.0.1:9`") as refused:
+        exporters.export("mlflow", Wish(run=folder, typed="run", say=print))
+    assert "`MLFLOW_TRACKING_URI=http://127.0.0.1:9 gputune export run --to mlflow`" in refused.value.hint
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    with pytest.raises(GputuneError, match="mlflow was not told: API request"):
         exporters.export("mlflow", Wish(run=folder, typed="run", say=print))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gputune import exporters
+from gputune.core.errors import GputuneError
 from gputune.exporters import Wish
 from gputune.verdict.document import Verdict
 
@@ -66,6 +67,13 @@ def test_where_it_is_to_go_may_be_said(judged: Judged, tmp_path: Path) -> None:
     assert not (tmp_path / "theirs").exists()
 
 
+def test_a_folder_that_somebody_else_has_named_is_not_written(judged: Judged, tmp_path: Path) -> None:
+    folder, _ = judged({"n": "tracker", "kind": "tensorboard", "id": "x", "folder": str(tmp_path / "nowhere")})
+    with pytest.raises(GputuneError, match="is not there, or not yours"):
+        exporters.export("tensorboard", Wish(run=folder, typed="run", say=print))
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_neither_torch_nor_tensorflow_is_imported() -> None:
     code = (
         "import sys; sys.modules['torch'] = sys.modules['tensorflow'] = None\n"
@@ -74,7 +82,7 @@ def test_neither_torch_nor_tensorflow_is_imported() -> None:
         "v = msgspec.convert({'command': [], 'exit_code': 0, 'wall_s': 1.0, 'samples_per_s': 2.0, 'batches': 1,"
         " 'device': {'name': None, 'busy': None}, 'loaders': [], 'ledger': [], 'findings': [],"
         " 'overhead': {}, 'unavailable': []}, Verdict)\n"
-        "tensorboard._write(Path(sys.argv[1]), Told(v, b'{}', None))"
+        "tensorboard._write(sys.argv[1], Told(v, b'{}', None))"
     )
     import tempfile
 

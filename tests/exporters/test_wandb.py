@@ -94,3 +94,18 @@ def test_a_server_that_is_not_there_is_said(judged: Judged, monkeypatch: pytest.
     folder, _ = judged({"n": "tracker", "kind": "wandb", "id": "abc123", "project": "mine", "offline": False})
     with pytest.raises(GputuneError, match="wandb was not told: "):
         exporters.export("wandb", Wish(run=folder, typed="run", say=print))
+
+
+def test_a_server_that_a_run_folder_names_gets_no_key(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
+    note = {
+        "n": "tracker",
+        "kind": "wandb",
+        "id": "x",
+        "project": "p",
+        "offline": False,
+        "address": "http://127.0.0.1:9",
+    }
+    folder, _ = judged(note)
+    with pytest.raises(GputuneError, match=r"the script's run of wandb is at `http://127.0.0.1:9`"):
+        exporters.export("wandb", Wish(run=folder, typed="run", say=print))

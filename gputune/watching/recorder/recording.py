@@ -51,7 +51,7 @@ class Kept:
         self._held: list[list[Reading]] = []
         self._began = False
         self._recording: Recording | None = None
-        self._command, self._pid = command, started.pid
+        self._command, self._pid, self._attached = command, started.pid, bool(run.pid)
         self._facts: Facts | None = None
         self._facts_due = 0 if self._resumed else started.t + int(SETTLED * NS)  # 0: they were asked for
         self._nothing = False  # what writes it could not be loaded
@@ -98,7 +98,8 @@ class Kept:
         from gputune.watching.recorder.facts import Facts  # noqa: PLC0415 - in a recorder that has begun
 
         self._facts_due = 0
-        self._facts = Facts(self._pid, self._command, _cwd())
+        where = _theirs(self._pid) if self._attached else _cwd()
+        self._facts = Facts(self._pid, self._command, where)
         self._tell(self._facts.begin())
 
     def _tell(self, facts: dict[str, Json]) -> None:
@@ -177,6 +178,14 @@ def _cwd() -> str:
     try:
         return str(Path.cwd())
     except OSError:  # it was removed
+        return ""
+
+
+def _theirs(pid: int) -> str:
+    """Return the current folder of a process that ran before us: ours says nothing of it."""
+    try:
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    except OSError:  # it has ended, or is not to be looked at
         return ""
 
 
