@@ -83,6 +83,11 @@ WHERE = CODE[: CODE.index("seldom()\n    print")].count("\n") + 1  # that calls 
         ("train(decorated); train(block); train(inference); train(pieces); train(switched)", 21),
         # and none of these: a teacher, which comes with every step, what is too short, and what calls no model
         ("train(lambda: None, often=block); train(short); train(no_model)", 0),
+        # with a loader, what comes before the first step may be an evaluation as well
+        ("for _ in torch.utils.data.DataLoader([1]): block(), train(block)", 3),
+        # rollouts: what is learnt from has to be there before the first step
+        ("[block(), train(block)]", 0),
+        ("for _ in range(3): block(), [step() for _ in range(16)]\nprint('trained')", 0),
         # an optimizer that calls the model itself
         ("for _ in range(6): searching.step(closure)\nprint('trained')", 0),
     ],

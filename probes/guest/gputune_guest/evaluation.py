@@ -113,6 +113,11 @@ def steps():
     return first_optimizer.count if first_optimizer is not None else here.passes
 
 
+def begun():
+    """Return whether anything was trained yet, or a loader asked for what to train on."""
+    return bool(_born or steps())
+
+
 def on_batch(mine, t0, t1, code):
     """Take notice of a `next()` that took from `t0` to `t1` while a phase is open."""
     if spans.get_ident() != here.trainer:

@@ -4,7 +4,8 @@ It counts only where it comes less often than every step: a teacher, a generator
 average of the weights come with each. Blocks of a millisecond and less are none. Whether a model is called in a block
 is looked at the first times that its place comes by: by a forward hook common to all modules that takes itself back at
 the first call (as in `forward.py`; none once anything is compiled, and then such a block is not told). A place inside
-which a backward pass runs is none either: an optimizer that calls a closure (LBFGS) has gradients off around it.
+which a backward pass runs is none either: an optimizer that calls a closure (LBFGS) has gradients off around it. Nor is
+a place that came before the first step and before any loader: there a policy acts, and that is what is learnt from.
 """
 
 import sys
@@ -72,6 +73,7 @@ def _entered(frame):
         if len(_places) >= MOST:
             return
         place = _places[key] = _Place()
+        place.left = TRIES if evaluation.begun() else 0
     if place.calls or (place.left and forward.may_hook()):
         _block = _Block(place, frame, _is_seldom(place))
 
