@@ -1,5 +1,6 @@
 """The page in a real browser: it draws, it zooms, it asks for nothing, and without its script it can be read."""
 
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from chromium import Chromium, Shown
 
 from gputune.html.kinds import page
+from gputune.launch.job import MARK
 from gputune.report import summary
 
 Made = Callable[..., Path]
@@ -150,3 +152,22 @@ def test_its_policy_keeps_out_what_it_does_not_name(browser: Chromium, recording
     with server, pytest.raises(BlockingIOError):
         server.accept()
     shown.close()
+
+
+def test_a_share_and_a_job_draw_too_and_complain_of_nothing(browser: Chromium, recording: Path, tmp_path: Path) -> None:
+    share = making.side_by_side(
+        making.judged(Path(shutil.copytree(recording, tmp_path / "share")), making.KINDS["loader"])
+    )
+    job = tmp_path / "job"
+    for number in range(2):
+        making.judged(Path(shutil.copytree(recording, job / f"rank-{number}")), making.KINDS["loader"])
+    (job / MARK).write_text("torch-1")
+    making.judged(job, making.KINDS["ranks"])
+    for folder, said in ((share, "two at a time do ×1.80"), (job, "rank-1")):
+        file = tmp_path / f"{folder.name}.html"
+        file.write_bytes(page(folder, folder.name))
+        shown = browser.show(file)
+        assert said in shown.ask("document.body.innerText")
+        assert int(shown.ask("plots.dataset.drawn")) == len(drawn(shown)) > 8
+        assert shown.complaints() == []
+        shown.close()
