@@ -71,9 +71,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     found = None if value is None else values.seconds(value)
     if value is not None and found is None:
-        raise BadUsage(
-            f"{config.origin(ctx, param, value)} is not a time of at least a second", hint="like `--for 60s`"
-        )
+        says = f"{config.origin(ctx, param, value)} is not a time of at least a second"
+        raise BadUsage(says, hint=f"like `{param.opts[-1]} 60s`")
     return found
 
 

@@ -585,3 +585,22 @@ def test_on_a_machine_one_looks_back_over_all_its_curves(node: Make) -> None:
         await until(pilot, lambda: feed.looks[-1] == ("", 0))
 
     play(app, act, size=(100, 30))
+
+
+def test_a_terminal_that_is_resized_again_and_again_is_right_in_the_end(node: Make, run: Make) -> None:
+    curve = Curve(what="busy", whom="0", values=(0.5,) * 299)
+    past = Past(node="m8", began=1_800_000_000.0, step=1.0, span=0, curves=(curve,))
+    app = Gputune(lambda: Told(Update(until=1, nodes=(node("m8", tasks=WORK),), runs=(run(),), past=past)))
+    sizes = [(80, 24), (200, 60), (1, 1), (2, 5), (400, 100), (10, 3), (40, 12)]
+
+    async def act(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.view.kind == "node")
+        for key in ("p", "escape", "h"):
+            for size in sizes:
+                await pilot.resize_terminal(*size)
+            await pilot.press(key)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: any("HOW IT WENT" in each for each in lines(app)))
+        assert max(map(len, lines(app))) <= 80
+
+    play(app, act)
