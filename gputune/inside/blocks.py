@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from gputune.core.errors import BadUsage
 from gputune.inside.around import OURS, around, rank
@@ -28,8 +28,6 @@ from gputune.launch.values import MOST_PERTURBED, PERTURBED
 if TYPE_CHECKING:  # msgspec takes 20 ms, and is imported where somebody asks for the verdict
     from gputune.verdict.document import FindingRow, Verdict
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Call = TypeVar("Call", bound=Callable[..., Any])
 TWICE = f"this {OURS} records nothing: another one records this process already"
 FASTEST = 100.0  # readings a second, as on the command line

@@ -57,6 +57,22 @@ def test_losses_are_bit_for_bit_those_without_and_each_block_is_a_run(script: Sc
         assert found["processes"][0]["optimizer_steps"] == 60, name  # type: ignore[index] # likewise
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_middle_of_an_epoch_is_counted_by_itself(script: Script, workers: int) -> None:
+    script(f"""
+        import gputune  # beside train(), which is left alone
+        run = gputune.watch(quiet=True)
+        for number, batch in enumerate(DataLoader(Slow(), batch_size=4, num_workers={workers})):
+            if number in (10, 40):
+                run.start()
+            if number in (30, 50):
+                run.stop()
+                (loader,) = run.verdict.loaders
+                assert loader.batches == run.verdict.batches == (20 if number == 30 else 10), run.said
+                assert (loader.where, loader.num_workers, loader.batch_size) == ("own.py:28", {workers}, 4), loader
+    """)
+
+
 def test_it_says_what_it_found_on_stderr_and_leaves_stdout_alone(script: Script) -> None:
     done = script("""
         import gputune

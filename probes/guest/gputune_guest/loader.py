@@ -39,6 +39,7 @@ class _Iterator(Known):
     __slots__ = (
         *("loader", "grad", "gone", "born"),
         "step",  # on the device's clock: see device.py
+        "stands",  # for its loader, where that was made before us: settings.Stranger
     )
 
     def __init__(self, theirs, told):
@@ -171,7 +172,14 @@ def _returned(mine, code, data, t0, t1, ready, apart):  # noqa: PLR0913, PLR0917
 def _adopt(theirs):
     """Return what we know of an iterator whose construction we did not see: made before us, or in a forked parent."""
     mine = _Iterator(theirs, settings.UNKNOWN)
-    record(ITERATOR, 0, now(), now(), mine.number, 0, 0, 1, getattr(theirs, "_num_workers", 0) or 0)
+    t = now()
+    try:
+        mine.stands = settings.Stranger(theirs)  # for as long as the iterator is there
+        mine.told(settings.of(mine.stands, depth=1))
+        mine.count, mine.grad = theirs._num_yielded, _grad_enabled()
+        _tell(mine, theirs, t, t, 0, 0)
+    except AttributeError:  # an iterator of another kind: its batches are of no loader that is known
+        record(ITERATOR, 0, t, t, mine.number, 0, 0, 1, getattr(theirs, "_num_workers", 0) or 0)
     return mine
 
 

@@ -60,6 +60,25 @@ def first(loader):
     return True
 
 
+class Stranger:
+    """Stands for a loader of which only an iterator is seen, as that was made before us: it keeps the settings."""
+
+    def __init__(self, theirs):
+        self.dataset, self.collate_fn, self.drop_last = theirs._dataset, theirs._collate_fn, theirs._drop_last
+        self.num_workers, self.pin_memory, self._dataset_kind = (
+            theirs._num_workers,
+            theirs._pin_memory,
+            theirs._dataset_kind,
+        )
+        self.persistent_workers = bool(getattr(theirs, "_persistent_workers", False))
+        self.prefetch_factor = getattr(theirs, "_prefetch_factor", None)
+        self.in_order = getattr(theirs, "_in_order", True)
+        self.batch_sampler = theirs._index_sampler if theirs._auto_collation else None
+        self.batch_size = getattr(self.batch_sampler, "batch_size", None)
+        self.sampler = getattr(self.batch_sampler, "sampler", None) if self.batch_sampler else theirs._index_sampler
+        self._index_sampler = theirs._index_sampler
+
+
 def place(loader):
     """Return (where, file) of the code that built a loader, empty where that was not seen."""
     return _built.get(id(loader), (None, "", ""))[1:]
