@@ -57,7 +57,7 @@ def test_a_training_that_runs_there_is_told_with_its_job(
     job = f"77{os.getpid()}"  # other runs of this user may be there as well
     monkeypatch.setenv("SLURM_JOB_ID", job)
     agent = agents("m8", "--metrics", "127.0.0.1:0")
-    code = "import sys, torch; print(1, flush=True); sys.stdin.read()"
+    code = "import sys; sys.stdin.read()"
     watch = subprocess.Popen(
         [sys.executable, "-m", "gputune", "watch", "--quiet", "--out", "run", "--", sys.executable, "-c", code],
         cwd=tmp_path,
@@ -71,10 +71,13 @@ def test_a_training_that_runs_there_is_told_with_its_job(
         found = [s.labels for family in parse(body) for s in family.samples if s.name == "gputune_run_info"]
         return here in [{**labels, "name": "-c"} for labels in found]
 
-    eventually(there)
-    assert watch.stdin is not None
-    watch.stdin.close()
-    assert watch.wait(60) == 0
+    try:
+        eventually(there)
+    finally:
+        assert watch.stdin is not None
+        watch.stdin.close()
+        status = watch.wait(60)
+    assert status == 0
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "[::1]:9", "10.1.2.3:7071", "m8", "m8.:80"])
