@@ -176,6 +176,8 @@ def _usage(error: click.UsageError, arguments: list[str]) -> BadUsage:
         hint = f"did you mean `{path} {near}`?" if near else hint
     elif says.startswith("Missing argument"):
         says = says.partition(". ")[0]
+    elif isinstance(error, click.MissingParameter) and isinstance(error.param, click.Option):
+        says = f"missing option `{error.param.opts[-1]}`"
     elif isinstance(error, click.BadParameter) and error.ctx is not None and error.param is not None:
         says = _bad_value(error, error.ctx, error.param)
     return BadUsage(_sentence(says), hint=hint)

@@ -7,8 +7,6 @@ stands for it.
 
 Status: 0, and 3 with --fail-if-slower where B is slower by more than that for sure; 1 where that cannot be told because
 the two are not comparable.
-
-Example: gputune compare gputune-runs/20261121-100106-train gputune-runs/20261121-101502-train
 """
 
 import sys
@@ -25,6 +23,14 @@ from gputune.launch import values
 from gputune.recording import lean
 from gputune.report.streams import encodable
 
+HELP = f"""{__doc__}
+
+\b
+Examples:
+  gputune compare gputune-runs/20261121-100106-train gputune-runs/20261121-101502-train
+  gputune compare before after --fail-if-slower 5%
+"""
+
 
 def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     limit = None if value is None else values.share(value)
@@ -35,7 +41,7 @@ def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     return limit
 
 
-@click.command(short_help="two runs, or sides of several, against each other", help=__doc__)
+@click.command(short_help="two runs, or sides of several, against each other", help=HELP)
 @click.argument("a", type=click.Path())
 @click.argument("b", type=click.Path())
 @click.option("--fail-if-slower", metavar="PERCENT", callback=_limit, help="Leave 3 if B is slower by this for sure.")

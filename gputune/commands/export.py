@@ -1,5 +1,7 @@
 """Take a recorded run elsewhere: a trace, tables, or the run that its script logs to."""
 
+import errno
+import os
 from pathlib import Path
 
 import click
@@ -11,6 +13,7 @@ from gputune.core.errors import BadUsage
 from gputune.core.hygiene import clean
 from gputune.launch import values
 from gputune.recording import lean
+from gputune.recording.about import NotARun
 
 ABOUT = "\n".join(f"  {name:<12} {about}" for name, about in exporters.about().items())
 HELP = f"""{__doc__}
@@ -67,6 +70,8 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
 ) -> None:
     if since is not None and until is not None and since >= until:
         raise BadUsage(f"`--from {since:g}` is not before `--until {until:g}`", hint="like `--from 5m --until 6m`")
+    if run.exists() and not run.is_dir():
+        raise NotARun(run, os.strerror(errno.ENOTDIR), mistyped=True)
     lean()
     wish = exporters.Wish(
         run=opening.given(run), typed=str(run), say=_say, out=out, since=since, until=until,

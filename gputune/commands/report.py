@@ -3,8 +3,6 @@
 Also on a proof, a sweep, or several processes on one card. Of a run that has ended, the verdict that was kept with it
 is shown at once, if this version of gputune has given it. What was recorded is judged anew with `--again`, and where
 there is no such verdict; a long run takes its time then.
-
-Example: gputune report gputune-runs/20261121-100106-train --html report.html
 """
 
 import os
@@ -29,6 +27,14 @@ from gputune.report.terminal import render
 from gputune.verdict import packed
 from gputune.verdict.building import priced, to_json
 from gputune.verdict.document import Verdict
+
+HELP = f"""{__doc__}
+
+\b
+Examples:
+  gputune report gputune-runs/20261121-100106-train
+  gputune report gputune-runs/20261121-100106-train --html report.html
+"""
 
 
 def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -72,9 +78,22 @@ def _clock(run: Path) -> tuple[int, int]:
     return began, ended
 
 
-def _tell(run: Path, typed: Path, lost: dict[str, str]) -> None:
-    """Say on stderr what is not as the reader may think: whose run it is, and what of it could not be read."""
+def _unended(run: Path) -> str:
+    """Return that a run has no end yet, or never will; "" where it has one."""
+    from gputune.runs.one import GOES_ON, KILLED, kept  # noqa: PLC0415 - a run with a kept verdict has its end
+
+    said = {
+        GOES_ON: "still goes on: this is its verdict so far",
+        KILLED: "has no end: its gputune was killed, or its machine went down. This is the verdict on what is there",
+    }
+    return said.get(kept(run).state, "")
+
+
+def _tell(run: Path, typed: Path, lost: dict[str, str], unended: str) -> None:
+    """Say on stderr what is not as the reader may think: whose run it is, its end, and what of it could not be read."""
     owner = opening.whose(run)
+    if unended:
+        click.echo(f"gputune: `{clean(str(typed))}` {unended}", err=True)
     if owner:
         click.echo(f"gputune: `{clean(str(typed))}` is {owner}'s", err=True)
     for trouble in _page.troubles(lost):
@@ -83,7 +102,7 @@ def _tell(run: Path, typed: Path, lost: dict[str, str]) -> None:
         click.echo(f"gputune: the verdict at the end of the run is in `{clean(str(typed / FINDINGS))}`", err=True)
 
 
-@click.command(short_help="the verdict on a run, again", help=__doc__)
+@click.command(short_help="the verdict on a run, again", help=HELP)
 @click.argument("run", type=click.Path(path_type=Path))
 @_documents.options("report", "Print findings.json instead.")
 @click.option("--again", is_flag=True, help="Judge what was recorded anew, whatever verdict was kept.")
@@ -111,10 +130,10 @@ def command(run: Path, *, wanted: _documents.Wanted, price: float | None, again:
         _page.put(html, run, typed)
         return
     lost: dict[str, str] = {}
-    verdict = None if again else _kept(run, price)
+    verdict, unended = None if again else _kept(run, price), ""
     if verdict is None:
-        verdict = _anew(run, price, lost)
-    _tell(run, typed, lost)
+        verdict, unended = _anew(run, price, lost), _unended(run)
+    _tell(run, typed, lost, unended)
     for name, why in verdict.unjudged.items():
         click.echo(f"gputune: advisor `{clean(name)}` failed ({clean(why)})", err=True)
     if wanted.stdout or html == _documents.STDOUT:

@@ -4,6 +4,7 @@ Fields are only ever added within one `schema_version`. Ratios are `b` over `a`;
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -91,7 +92,7 @@ def compare(a: Side, b: Side, *, limit: float | None = None, anyway: bool = Fals
         in_turn=found is not None and found.in_turn,
         runs_needed=_needed(found) if found and state == UNSURE else None,
         a=_side(a),
-        b=_side(b),
+        b=_side(b, _on_both(a, b)),
         differs=rows,
         remedies=_remedies(found, forbidding) if state == NOT_COMPARABLE else [],
         settings=settings(a, b),
@@ -129,13 +130,23 @@ def _wide(found: Between) -> str:
     return "let both run longer: their own pace was not steady for long enough"
 
 
-def _side(side: Side) -> SideRow:
+def _on_both(a: Side, b: Side) -> list[str]:
+    """Return which runs are held against themselves, which tells of no difference."""
+    first = {each.kept.place.resolve() for each in a.subjects}
+    return [
+        f"{each.kept.name} is on both sides: it differs from itself in nothing"
+        for each in b.subjects
+        if each.kept.place.resolve() in first
+    ]
+
+
+def _side(side: Side, more: Sequence[str] = ()) -> SideRow:
     rates = side.rates
     return SideRow(
         given=clean(side.typed),
         rate=math.exp(math.fsum(rate.log for rate in rates) / len(rates)),
         runs=[_run(each) for each in side.subjects],
-        notes=[clean(note) for note in side.notes],
+        notes=[clean(note) for note in (*side.notes, *more)],
         left_out=[clean(why) for why in side.left_out],
     )
 

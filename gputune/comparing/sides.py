@@ -96,7 +96,7 @@ def side(typed: str) -> Side:
 def _places(typed: str, folder: Path) -> list[Path]:
     if folder.is_file() or is_run(folder):
         return [folder]
-    found = list(below(folder)) if folder.is_dir() else _labelled(typed)
+    found = (list(below(folder)) if folder.is_dir() else []) or _labelled(typed)
     if not found:
         raise NoSide(typed)
     return found

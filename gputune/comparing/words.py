@@ -69,7 +69,7 @@ def _cause(row: CauseRow, found: Comparison) -> tuple[str, ...]:
 def _gain(gain: float | None, runs: int, of: int) -> str:
     if gain is None:
         return "-"
-    return f"×{gain:.2f}" + (f" in {runs} of {of}" if of > 1 else "")
+    return likely(gain) + (f" in {runs} of {of}" if of > 1 else "")
 
 
 def verdict(found: Comparison) -> str:

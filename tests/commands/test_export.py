@@ -58,10 +58,18 @@ def test_what_cannot_be_is_said(gputune: Run, trained: Path, words: tuple[str, .
 def test_what_is_no_run_is_said(gputune: Run, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert "it has no `run.json`" in gputune("export", "empty", "--to", "csv").stderr
+    (tmp_path / "file").touch()
+    done = gputune("export", "file", "--to", "csv")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: `file` is no run folder: Not a directory")
     story = json.loads((trained / "run.json").read_text())
     (trained / "run.json").write_text(json.dumps({**story, "schema_version": 99}))
     newer = gputune("export", "run", "--to", "csv")
     assert (newer.returncode, "schema version 99" in newer.stderr) == (1, True)
+
+
+def test_an_option_that_has_to_be_there_is_named(gputune: Run) -> None:
+    done = gputune("export", "run")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: missing option `--to`")
 
 
 def test_a_run_in_which_nothing_was_read_is_said(gputune: Run) -> None:

@@ -193,6 +193,18 @@ def test_cut_or_hit_anywhere_a_recording_is_a_verdict_or_damaged(run: Path) -> N
     assert refused <= 20 * 2  # of batches, of what says which loader made them
 
 
+def test_that_a_run_has_no_end_is_said(gputune: Run, run: Path) -> None:
+    story = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**story, "exit_code": None, "finished": False}))
+    done = gputune("report", run.name)
+    assert (done.returncode, done.stderr) == (0, "gputune: `run` still goes on: this is its verdict so far\n")
+    for file in (run, *run.rglob("*")):
+        os.utime(file, (1e9, 1e9))
+    done = gputune("report", run.name, "--json")
+    assert done.stderr.startswith("gputune: `run` has no end: its gputune was killed, or its machine went down. ")
+    assert json.loads(done.stdout)["exit_code"] is None
+
+
 def test_a_link_to_a_run_is_a_run(gputune: Run, run: Path, tmp_path: Path) -> None:
     (tmp_path / "latest").symlink_to(run)
     done = gputune("report", "latest")

@@ -100,7 +100,15 @@ def test_settings_ledger_and_findings_stand_side_by_side(run: Make, tmp_path: Pa
     assert (cause.id, cause.a_runs, cause.b_runs, cause.a_gain, cause.b_gain) == ("few-workers", 2, 0, 2.1, None)
     text = words(found)
     assert text.splitlines()[-1].startswith("B is faster: ×2.0 (")
-    assert "few-workers  ×2.10 in 2 of 2  -" in text
+    assert "few-workers  ×2.1 in 2 of 2  -" in text
+
+
+def test_a_run_on_both_sides_is_named(run: Make, tmp_path: Path) -> None:
+    first, second = run("a/1", 100.0, at=0), run("a/2", 101.0, at=2)
+    found = compare(side(str(tmp_path / "a")), side(str(second)))
+    assert found.b.notes == ["2 is on both sides: it differs from itself in nothing"]
+    assert "   2 is on both sides: " in words(found)
+    assert compare(side(str(first)), side(str(second))).b.notes == []
 
 
 def test_commits_are_settings(run: Make) -> None:

@@ -35,6 +35,8 @@ def test_a_label_means_all_runs_that_have_it(run: Make, tmp_path: Path, monkeypa
         give(run(f"gputune-runs/{n}", 100.0 + n), label)
     monkeypatch.chdir(tmp_path)
     assert [rate.value for rate in side("old").rates] == [100.0, 102.0]
+    (tmp_path / "old").mkdir()  # a folder of that name that holds no run hides none
+    assert [rate.value for rate in side("old").rates] == [100.0, 102.0]
 
 
 def test_what_is_no_run_is_refused(run: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
