@@ -1,5 +1,6 @@
 """Where the recordings of a run lie, and where an export of it goes."""
 
+import os
 from pathlib import Path
 
 from gputune.core import opening, replacing
@@ -8,7 +9,7 @@ from gputune.exporters import Wish
 from gputune.launch import job
 from gputune.recording import stretch
 from gputune.recording.about import NotARun
-from gputune.recording.folder import Folder
+from gputune.recording.folder import TABLES, Folder
 from gputune.recording.stretch import US, Stretch
 
 EVER = Stretch(0, 1 << 62)  # the last tick comes after a run's end
@@ -68,7 +69,11 @@ def keep(wish: Wish, name: str, data: bytes) -> Path:
 
 
 def refused(wish: Wish, error: OSError) -> GputuneError:
-    """Return what is to be said where an export cannot be written."""
+    """Return what is to be said where an export cannot be written, or a table of the run not be read for it."""
+    table = Path(os.fsdecode(error.filename or ""))
+    if table.parts and table.parts[0] in TABLES:  # they are opened by their names in the run's folder
+        says = f"`{Path(wish.typed, table)}` cannot be read: {error.strerror or error}"
+        return GputuneError(says, hint="look at whose it is, and at its rights")
     place, owner = wish.out or wish.typed, "" if wish.out else opening.whose(wish.run)
     says = f"`{place}` cannot be written{f', it is {owner}s' if owner else ''}: {error.strerror or error}"
     return GputuneError(says, hint="look at the disk that it is on, or name another place with `--out`")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from gputune.core import opening
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.hygiene import clean
 from gputune.launch import folders
@@ -21,10 +22,13 @@ class NoRuns(BadUsage):
 
 
 def is_run(folder: Path) -> bool:
-    """Return whether a folder, which is no link, is a run folder: of one run, or of a job of several watches."""
+    """Return whether a folder, which is no link, is a run folder: of one run, or of a job of several watches.
+
+    One that somebody else hides is none: beside others it keeps nobody from theirs.
+    """
     if folder.is_symlink():
         return False
-    return any((folder / name).is_file() and not (folder / name).is_symlink() for name in (RUN, MARK))
+    return any(opening.is_there(folder / name) and not (folder / name).is_symlink() for name in (RUN, MARK))
 
 
 def below(folder: Path) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """The tables as CSV: every row and column of the recording, and what each column is."""
 
 import csv
+import errno
 import io
 import os
 import zipfile
@@ -31,6 +32,21 @@ def test_each_table_has_its_rows_and_its_columns(run: Callable[..., Path]) -> No
         assert len(found.get(name, [])) == len(table), name
         if len(table):
             assert set(found[name][0]) == {*table.column_names} - {"us"}
+
+
+def test_a_table_that_may_not_be_read_is_not_told_of_as_one_that_is_not_written(
+    run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    openat = os.open
+
+    def refusing(path: Any, flags: int, mode: int = 0o777, *, dir_fd: "int | None" = None) -> int:
+        if path == "batches":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return openat(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refusing)
+    with pytest.raises(GputuneError, match=r"/batches` cannot be read: Permission denied"):
+        exported(run(5), out=tmp_path / "tables")
 
 
 def test_times_and_durations_are_those_of_the_recording(run: Callable[..., Path]) -> None:

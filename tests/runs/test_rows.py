@@ -1,5 +1,6 @@
 """A row for each run, whatever became of it."""
 
+import errno
 import json
 import os
 import time
@@ -24,6 +25,21 @@ def age(folder: Path, when: float = LATE) -> Path:
     for each in [*folder.rglob("*"), folder]:
         os.utime(each, (when, when), follow_symlinks=False)
     return folder
+
+
+def test_a_folder_that_somebody_else_hides_keeps_no_other_from_the_list(
+    run: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, hidden = run("all/a"), run("all/b")
+    is_file = Path.is_file
+
+    def refusing(file: Path) -> bool:
+        if hidden in file.parents:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+        return is_file(file)
+
+    monkeypatch.setattr(Path, "is_file", refusing)
+    assert listed(tmp_path / "all") == [shown]
 
 
 def test_a_row_says_when_how_fast_and_what_was_found(run: Make) -> None:
