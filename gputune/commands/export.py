@@ -78,7 +78,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     )  # fmt: skip
     sent = exporters.export(to, wish)
     for file, why in sent.lost.items():
-        _say(f"`{file}` is damaged ({why}): it is not in it")
+        _say(f"`{file}` is damaged ({why}): the export is without it")
     if not wanted.stdout:
         click.echo(clean(sent.where, 1000))
     wanted.put(sent)

@@ -20,7 +20,7 @@ def words(found: Comparison) -> str:
         [_side("A", found.a), _side("B", found.b), *_notes(found)],
         _table("differs beside the code", [(_marked(r.what, r.forbids), r.a, r.b) for r in found.differs]),
         _table("set otherwise", [(r.what, r.a, r.b) for r in found.settings if r.a != r.b]),
-        _table("where the time goes", [_share(row) for row in found.ledger if max(row.a, row.b) >= SMALL]),
+        _table("where wall time goes", [_share(row) for row in found.ledger if max(row.a, row.b) >= SMALL]),
         _table("found", [_cause(row, found) for row in found.findings]),
         [verdict(found), *_gate(found.gate)],
     ]

@@ -1,6 +1,7 @@
 """`watch --export`: after the verdict, in a process of its own; whatever becomes of it, the status is the command's."""
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,6 +66,7 @@ def test_a_package_that_is_not_there_is_said_and_the_others_go_on(
     monkeypatch.setattr(exporters, "lacking", lambda name: "wandb" if name == "wandb" else "")
     monkeypatch.setattr("gputune.watching.recorder.afterwards.begin", lambda _code, *words: begun.append(words) or "")
     troubles, told = exporting.start(str(tmp_path), "run", ["wandb", "csv"], paged=False)
-    assert troubles == ["nothing goes to wandb: the package `wandb` is not installed beside gputune"]
+    says = "nothing goes to wandb: the package `wandb` is not installed beside gputune"
+    assert troubles == [f"{says} (`{sys.executable} -m pip install wandb`)"]
     assert told == "export: csv, in a moment; run/export.log says how it went"
     assert begun == [(str(tmp_path), "run", "", "csv")]

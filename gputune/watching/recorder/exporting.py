@@ -17,7 +17,8 @@ def start(folder: str, typed: str, names: Sequence[str], *, paged: bool) -> tupl
     from gputune import exporters  # noqa: PLC0415 - only where something is exported
 
     lacking = {name: exporters.lacking(name) for name in names}
-    troubles = [str(exporters.Missing(name, package).args[0]) for name, package in lacking.items() if package]
+    missing = [exporters.Missing(name, package) for name, package in lacking.items() if package]
+    troubles = [f"{each.args[0]} (`{each.hint}`)" for each in missing]
     there = [name for name, package in lacking.items() if not package]
     if not there:
         return troubles, ""
