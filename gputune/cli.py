@@ -26,8 +26,19 @@ ISSUES = "please open an issue with"
 LONGEST_LINE = 4096  # characters of an error: a path has no more
 
 
+class Interrupted(BaseException):
+    """A Ctrl-C, by a name that click does not know: for one that it knows it writes an empty line, wherever stderr leads."""
+
+
 class Rooms(click.Group):
     """Lists the files of `gputune/commands/`, and imports the one that is called."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command that was typed; a Ctrl-C in it is an Interrupted."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of all commands, sorted."""
@@ -101,6 +112,10 @@ def run(arguments: list[str], link: object = None) -> int:
         return 1
     except Exception as error:  # noqa: BLE001 - this is the place where every error ends
         return _explain(error, arguments)
+    except Interrupted:
+        if sys.stderr is not None and sys.stderr.isatty():
+            sys.stderr.write("\n")  # below the ^C
+        return 128 + signal.SIGINT
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)

@@ -165,7 +165,7 @@ def test_the_report_shows_a_row_for_each(share, simgpu, tmp_path) -> None:
     simgpu()
     done = share("--procs", "2", *QUICK, "--kernel", "0.002", "--idle", "0.01", "--steps", "250")
     assert done.returncode == 0, done.stderr
-    (folder,) = (tmp_path / "gputune-runs").iterdir()
+    (folder,) = (tmp_path / "gputune-runs").glob("[!.]*")
     shown = subprocess.run(
         [sys.executable, "-m", "gputune", "report", str(folder)], capture_output=True, text=True, check=True, timeout=60
     )
