@@ -1,4 +1,6 @@
-"""Capture real screens in tmux, as text: `make tui-shot` writes docs/screens/*.txt.
+"""Capture real screens in tmux: `make tui-shot` writes docs/screens/*.txt, and as pictures what the first pages show.
+
+`python docs/screens.py pictures` makes the pictures alone.
 
 A short training of examples/ is watched first, so that there is a run to show. The nodes are simulated, and say so.
 This machine is shown, and the training watched, in name spaces of their own where the system allows that: what else
@@ -15,10 +17,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from picture import svg
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 SCREENS = HERE / "screens"
-PATIENCE = 60.0  # s
+PATIENCE = 180.0  # s
 SETTLE = 2.5  # s: the second reading, without which there are no rates
 CURVES = 60.0  # s of a machine's past
 NUMBERS = itertools.count()
@@ -43,6 +47,10 @@ class Tmux:
     def shown(self) -> str:
         """Return the screen."""
         return "\n".join(line.rstrip() for line in self._tmux("capture-pane", "-p").splitlines()).rstrip() + "\n"
+
+    def coloured(self) -> str:
+        """Return the screen with its escape sequences for colours, without what it was asked by."""
+        return self._tmux("capture-pane", "-p", "-e").rstrip() + "\n"
 
     def until(self, text: str) -> None:
         """Wait for a text."""
@@ -78,6 +86,31 @@ def capture(  # noqa: PLR0913 - what is shown, how large, and after what
     finally:
         terminal.close()
     sys.stdout.write(f"docs/screens/{name}.txt\n")
+
+
+def picture(name: str, command: str, ready: str, size: tuple[int, int], title: str) -> None:
+    """Draw what a command shows as docs/screens/NAME.svg, once `ready` is to be seen."""
+    terminal = Tmux(command, size)
+    try:
+        terminal.until(ready)
+        time.sleep(SETTLE)
+        (SCREENS / f"{name}.svg").write_text(svg(terminal.coloured(), title), encoding="utf-8")
+    finally:
+        terminal.close()
+    sys.stdout.write(f"docs/screens/{name}.svg\n")
+
+
+def pictures(folder: Path, run: Path) -> None:
+    """Draw what the first pages show: a verdict, a run on the screen, a sweep."""
+    os.chdir(folder)  # what is shown names no folder of this machine
+    name, still = shlex.quote(str(run.relative_to(folder))), f"; sleep {PATIENCE:.0f}"
+    watched = "gputune watch -- python examples/train_digits.py"
+    picture("verdict", f"{GPUTUNE} report {name}{still}", "next:", (88, 24), watched)
+    picture("screen", f"{GPUTUNE} tui {name}", "FINDINGS", (100, 40), "gputune tui")
+    os.chdir(ROOT)
+    script, out = "examples/train_digits.py", shlex.quote(str(folder / "sweep"))
+    swept = f"{GPUTUNE} sweep-loader --write - --out {out} {script} 2>/dev/null"
+    picture("sweep", f"{swept}{still}", "best:", (120, 24), f"gputune sweep-loader {script}")
 
 
 def trained(folder: Path) -> Path:
@@ -134,6 +167,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         run = trained(folder)
+        pictures(folder, run)
+        if sys.argv[1:] == ["pictures"]:
+            return
         os.chdir(folder)
         shown = f"{GPUTUNE} tui {run.relative_to(folder)}"
         capture("run", shown, "FINDINGS", (100, 40))

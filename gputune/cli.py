@@ -27,7 +27,7 @@ LONGEST_LINE = 4096  # characters of an error: a path has no more
 
 
 class Interrupted(BaseException):
-    """A Ctrl-C, by a name that click does not know: for one that it knows it writes an empty line, wherever stderr leads."""
+    """A Ctrl-C by a name that click does not know: else it writes an empty line, wherever stderr leads."""
 
 
 class Rooms(click.Group):

@@ -59,8 +59,8 @@ def test_the_examples_are_typed(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text('import gputune\ngputune.load("run").table("losses")\ngputune.watch(hz="10")\n')
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, "--ignore-missing-imports", "--follow-imports", "silent",
-         *map(str, tmp_path.glob("*.py"))],
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull,
+         "--ignore-missing-imports", "--follow-imports", "silent", *map(str, tmp_path.glob("*.py"))],
         cwd=tmp_path, env={**plain(), **path}, capture_output=True, text=True, timeout=230, check=False,
     )  # fmt: skip
     assert {line.partition(":")[0] for line in done.stdout.splitlines() if ": error:" in line} == {"wrong.py"}, (
