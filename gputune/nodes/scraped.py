@@ -20,6 +20,7 @@ from gputune.wire.address import split
 
 HOST, PORT = "127.0.0.1", 7071  # beside that of an agent
 PATH = "/metrics"
+OWN = f"`--metrics {HOST}:{PORT}` is this machine's own address"
 PATIENCE = 5.0  # s for a request to come, and for an answer to go
 MOST = 8  # peers at once: a scrape takes milliseconds
 PLAIN = "text/plain; charset=utf-8"
@@ -42,7 +43,10 @@ class Scraped:
     def __init__(self, wished: str, names: Iterable[str] = ()) -> None:
         if find_spec("prometheus_client") is None:
             raise BadUsage("`--metrics` needs prometheus-client", hint="pip install 'gputune[metrics]'")
-        host, port = split(wished, PORT)
+        try:
+            host, port = split(wished, PORT)
+        except BadUsage as error:  # its hint is for nodes that are asked
+            raise BadUsage(f"`--metrics`: {error.args[0]}", hint=OWN) from None
         host = host or HOST
         own = {name.lower() for name in ("localhost", host, *own_names(), *names)}
         self._server = _listening(wished, host, port)
@@ -81,7 +85,7 @@ def _listening(wished: str, host: str, port: int) -> "_Server":
         if error.errno == errno.EADDRINUSE:
             raise Taken(host, port) from None
         says = f"`--metrics {wished}` cannot be listened at: {error.strerror or error}"
-        raise BadUsage(says, hint=f"`--metrics {HOST}:{PORT}` is this machine's own address") from None
+        raise BadUsage(says, hint=OWN) from None
 
 
 class _Server(ThreadingHTTPServer):

@@ -120,8 +120,9 @@ def test_a_port_in_use_is_said(scraped: Scraped, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wished", ["127.0.0.1:port", "192.0.2.1:0", "no.such.host.example.:1"])
 def test_what_is_no_address_is_said(wished: str) -> None:
-    with pytest.raises(BadUsage):
+    with pytest.raises(BadUsage, match="`--metrics") as refused:
         Scraped(wished)
+    assert refused.value.hint == "`--metrics 127.0.0.1:7071` is this machine's own address"
 
 
 def test_a_reader_that_hangs_is_no_answer() -> None:
