@@ -54,17 +54,18 @@ def test_an_agent_tells_its_machine(agents: Callable[..., Any]) -> None:
 def test_a_training_that_runs_there_is_told_with_its_job(
     agents: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
 ) -> None:
-    job = f"77{os.getpid()}"  # other runs of this user may be there as well
+    job = f"77{os.getpid()}"  # other runs of this user may be there as well, and two of one name are told apart by more
+    name = f"run-{job}"
     monkeypatch.setenv("SLURM_JOB_ID", job)
     agent = agents("m8", "--metrics", "127.0.0.1:0")
     code = "import sys; sys.stdin.read()"
     watch = subprocess.Popen(
-        [sys.executable, "-m", "gputune", "watch", "--quiet", "--out", "run", "--", sys.executable, "-c", code],
+        [sys.executable, "-m", "gputune", "watch", "--quiet", "--out", name, "--", sys.executable, "-c", code],
         cwd=tmp_path,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
     )
-    here = {"run": "m8/run", "Hostname": "m8", "hpc_job": job, "name": "-c"}
+    here = {"run": f"m8/{name}", "Hostname": "m8", "hpc_job": job, "name": "-c"}
 
     def there() -> bool:
         _, body = asked(agent.told["metrics"])
