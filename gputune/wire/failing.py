@@ -98,9 +98,9 @@ def _tls(ours: socket.socket, host: str, credentials: Credentials) -> Why:
             return _after(tls)
     except ssl.SSLCertVerificationError as error:
         return _certificate(error)
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):  # a full door closes without a word: the second before 3.11.3
+        return HUNG_UP
     except ssl.SSLError as error:
-        if isinstance(error, ssl.SSLEOFError) or "EOF" in (error.reason or ""):  # a full door closes without a word
-            return HUNG_UP
         if "ALERT" in (error.reason or "").upper():
             return Why("refused", f"it hung up during the handshake ({_words(error)})")
         return Why("foreign", "what listens there speaks no TLS")
