@@ -1,6 +1,7 @@
 """Fixtures that all rooms share: simulated GPUs, and a guard that no test leaves a process behind."""
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
@@ -20,6 +22,7 @@ import simgpu as simulation
 PATIENCE = 30.0  # s for a child that is about to end, on a machine that does other things as well
 LONGEST_TMPDIR = 60  # bytes; Python appends some 32, torch up to 10 more
 PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # they end with the test process
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 LISTED = Path("/proc/thread-self/children").exists()  # psutil would look at all that run, twice a test
 
 
@@ -151,3 +154,38 @@ def _command(child: psutil.Process) -> str:
         return " ".join(child.cmdline()) or child.name()
     except psutil.Error:
         return PYTHONS_OWN[0]  # it has just ended
+
+
+@pytest.fixture
+def gputune(tmp_path: Path) -> Run:
+    """Run `gputune ARGUMENTS` in an empty folder, with no setting of this machine's user in force."""
+
+    def run(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
+        return subprocess.run(
+            [sys.executable, "-m", "gputune", *arguments],
+            cwd=tmp_path,
+            env={**plain, "PYTHONIOENCODING": "utf-8", **environ},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,  # s; only a hang ends here
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def docs_script() -> Callable[[str], ModuleType]:
+    """Load a script of docs/ by its name: it is no part of a package."""
+
+    def load(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "docs" / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load

@@ -1,6 +1,6 @@
 """The checklist that gputune comes from is covered, and docs/causes.md says by whom."""
 
-import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -10,14 +10,9 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 @pytest.fixture(scope="module")
-def causes() -> ModuleType:
+def causes(docs_script: Callable[[str], ModuleType]) -> ModuleType:
     """The script that writes the page."""
-    spec = importlib.util.spec_from_file_location("causes", DOCS / "causes.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return docs_script("causes")
 
 
 def test_every_line_leads_to_an_advisor(causes: ModuleType) -> None:

@@ -1,27 +1,19 @@
 """The one drawing of the house is true: what it shows is what is imported, and every way leads down."""
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 
 pytest.importorskip("tomllib", reason="reading pyproject.toml needs Python 3.11")
-DOCS = Path(__file__).parents[1] / "docs"
 LONGEST = 13  # rooms on the longest way down
 SIBLINGS = 8  # rooms on one floor
 
 
 @pytest.fixture(scope="module")
-def floors() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("floors", DOCS / "floors.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["floors"] = module
-    spec.loader.exec_module(module)
-    return module
+def floors(docs_script: Callable[[str], ModuleType]) -> ModuleType:
+    """The script that draws the page."""
+    return docs_script("floors")
 
 
 def test_the_page_shows_the_floors_as_they_are(floors: ModuleType) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from textwrap import wrap
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 
@@ -54,6 +54,26 @@ class Page(Protocol):
 
     def find(self, key: str) -> int:
         """Return the line with this key, -1 where there is none."""
+
+
+class Wide(Protocol):
+    """A column of a table: `width` is in cells, and one more is free behind it."""
+
+    @property
+    def width(self) -> int:
+        """Return how many cells it takes."""
+
+
+C = TypeVar("C", bound=Wide)
+
+
+def column_at(columns: Sequence[C], x: int, begin: int = 0) -> C | None:
+    """Return the column at cell `x`, where the first one begins at cell `begin`; None for none."""
+    for column in columns:
+        if begin <= x < begin + column.width + 1:
+            return column
+        begin += column.width + 1
+    return None
 
 
 class Lines:

@@ -48,7 +48,7 @@ class Joined:
         wishes.command = ()  # the recorder reads it itself: in its own arguments it would be seen twice
         self.folder = job or folder
         self.own = folder  # of this rank, where a job has several
-        self._rings = _rings(troubles)
+        self._rings = folders.rings_or_trouble(troubles)
         run = Run(wishes, folder=folder, rings=self._rings, troubles=troubles, job=job)
         try:
             self._recorder, self._words = _begun(json.dumps({"run": run.plain(), "started": started}))
@@ -117,14 +117,6 @@ def _named() -> tuple[str, ...]:
         return command
     notebook = os.path.basename(os.environ.get("JPY_SESSION_NAME", ""))  # noqa: PTH119 - as above
     return (notebook.removesuffix(".ipynb") or "notebook",)
-
-
-def _rings(troubles: list[str]) -> str:
-    try:
-        return folders.rings()
-    except OSError as error:
-        troubles.append(f"nothing was heard from inside the training: no folder for its rings ({error.strerror})")
-        return ""
 
 
 def _begun(asked: str) -> tuple[int, int]:

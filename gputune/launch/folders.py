@@ -152,6 +152,15 @@ def rings() -> str:
     raise last or OSError("no place for the rings")
 
 
+def rings_or_trouble(troubles: "list[str]") -> str:
+    """Make that folder; where there is no place for one, add a sentence to `troubles` and return an empty string."""
+    try:
+        return rings()
+    except OSError as error:
+        troubles.append(f"nothing was heard from inside the training: no folder for its rings ({error.strerror})")
+        return ""
+
+
 def remove_rings(folder: str) -> None:
     """Remove the folder of the rings, its spare ones (docs/ring.md), and what is in them.
 

@@ -20,7 +20,8 @@ _RECORDS = re.compile(
 _SAMPLES = re.compile(r"(?P<metric>[^\[]+)(?:\[(?P<instance>.*)\])?", re.DOTALL)
 NAMED = {"spans": "span", "steps": "what"}  # tables whose rows have a name, by the column that holds it
 UNITS = {"bytes": "B"}
-LASTING = frozenset({"seconds", "wait"})  # columns that say how long a row lasts, from its time on
+LASTS = {"batches": "wait", "fetches": "seconds", "spans": "seconds", "steps": "seconds"}  # s, from a row's time on
+LASTING = frozenset(LASTS.values())  # columns that say how long a row lasts
 
 
 @dataclass(frozen=True, slots=True)

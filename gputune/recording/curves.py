@@ -26,8 +26,8 @@ class Curve(Protocol):
         """Return the line, None where there was no value."""
 
 
-class Level:
-    """The values themselves: of a gauge, or of a column of records."""
+class _Tallied:
+    """Counts the values of a column in each point; what line they make is for those that are of this kind."""
 
     def __init__(self, unit: str, grid: Grid) -> None:
         self.unit = unit
@@ -37,6 +37,10 @@ class Level:
     def take(self, rows: Rows, values: pa.Array) -> None:
         """Take the column's values in some rows."""
         self.tally.take(rows, values)
+
+
+class Level(_Tallied):
+    """The values themselves: of a gauge, or of a column of records."""
 
     def line(self, covered: Sequence[bool]) -> Line | None:  # noqa: ARG002 - of a Curve
         """Return least, mean and greatest; a point between two readings that were close tells the later one's."""
@@ -77,17 +81,8 @@ class Growth(Level):
             self.tally.add(first[0], self.grid, grown * self._factor * US / us)
 
 
-class Sum:
+class Sum(_Tallied):
     """The sum of a column a second; 0 where there was none although the recorder was there."""
-
-    def __init__(self, unit: str, grid: Grid) -> None:
-        self.unit = unit
-        self.grid = grid
-        self.tally = Tally(grid.count)
-
-    def take(self, rows: Rows, values: pa.Array) -> None:
-        """Take the column's values in some rows."""
-        self.tally.take(rows, values)
 
     def totals(self) -> Sequence[float]:
         """Return the sum of each point."""

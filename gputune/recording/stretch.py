@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from gputune.core.sample import Metric
 from gputune.recording import parquet, tables
 from gputune.recording.about import read
+from gputune.recording.asked import LASTS
 from gputune.recording.drawing import Run
 from gputune.recording.encoding import declared
 from gputune.recording.folder import Folder, frames_name, part_name
@@ -24,7 +25,6 @@ from gputune.recording.replaying import Segment, read_segment, tried
 
 Row: TypeAlias = dict[str, Any]  # a row of any table, by its columns
 US = 1_000_000  # µs in a second
-LASTS = {"batches": "wait", "fetches": "seconds", "spans": "seconds", "steps": "seconds"}  # s, from a row's time on
 
 
 class Stretch(NamedTuple):

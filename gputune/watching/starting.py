@@ -31,7 +31,7 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     check_html(asked=wishes.html)
     troubles = list(troubles)
     folder, job = seat(wishes, troubles)
-    rings = _rings(troubles)
+    rings = folders.rings_or_trouble(troubles)
     steer = _channel(wishes, rings, job, troubles)
     wishes.json = _absolute(wishes.json)
     run = Run(wishes, folder=folder, rings=rings, troubles=troubles, job=job)
@@ -84,14 +84,6 @@ def seat(wishes: Wishes, troubles: list[str], environ: "Mapping[str, str]" = os.
         where = wishes.out or folders.RUNS
         troubles.append(f"nothing was recorded: `{where}` cannot be written ({error.strerror or error})")
         return "", ""
-
-
-def _rings(troubles: list[str]) -> str:
-    try:
-        return folders.rings()
-    except OSError as error:
-        troubles.append(f"nothing was heard from inside the training: no folder for its rings ({error.strerror})")
-        return ""
 
 
 def _channel(wishes: Wishes, rings: str, job: str, troubles: list[str]) -> str:

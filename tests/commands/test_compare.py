@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.conftest import Run
 from tests.comparing.conftest import Make, run
+from tests.conftest import Run
 
 __all__ = ["run"]
 SCRIPT = """

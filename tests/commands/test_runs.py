@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.conftest import Run
+from tests.conftest import Run
 
 ALIKE = ["watch", "--quiet", "--", sys.executable, "-c", "import time; time.sleep(0.4)"]
 

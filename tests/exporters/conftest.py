@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from gputune.recording import Recording
 from gputune.report.rejudging import rejudge
 from gputune.verdict.building import to_json
 from gputune.verdict.document import FindingRow, SpeedupRow, Verdict
+from tests.conftest import Run
 
 MS = 1_000_000
 BEGAN = 5_000_000 * MS
@@ -25,7 +27,6 @@ POWER = Metric("gpu.power", "W", "Power draw.", per="gpu")
 ENERGY = Metric("gpu.energy", "J", "Energy since boot.", kind="counter", per="gpu")
 WORKERS = (11, 12)  # pids; they are processes 1 and 2
 LOADER = {"n": "loader", "id": 1, "where": "train.py:9", "num_workers": 2, "prefetch_factor": 2, "in_order": True}
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def people() -> list[Reading]:
@@ -113,23 +114,9 @@ def run(recorded: Callable[..., tuple[Recording, Path]]) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def export(tmp_path: Path) -> Run:
+def export(gputune: Run) -> Run:
     """Run `gputune export ARGUMENTS` in an empty folder, with no setting of this machine's user in force."""
-
-    def call(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
-        return subprocess.run(
-            [sys.executable, "-m", "gputune", "export", *arguments],
-            cwd=tmp_path,
-            env={**plain, "PYTHONIOENCODING": "utf-8", **environ},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,  # s; only a hang ends here
-            check=False,
-        )
-
-    return call
+    return partial(gputune, "export")
 
 
 TRAINING = """

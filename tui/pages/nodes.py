@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gputune.feeds.rows import Node
 from gputune.tui import words
 from gputune.tui.drawing import heat, spark
-from gputune.tui.lines import Line, Look, Span, fit, line
+from gputune.tui.lines import Line, Look, Span, column_at, fit, line
 from gputune.tui.store import Store, group_of, ordered
 
 MARKS = {
@@ -169,12 +169,8 @@ def heading(columns: Sequence[Column], shown: Shown, look: Look) -> Line:
 
 def order_at(columns: Sequence[Column], x: int) -> str:
     """Return what the title at column `x` of the screen sorts by, empty for nothing."""
-    at = 2
-    for column in columns:
-        if at <= x < at + column.width + 1:
-            return column.order
-        at += column.width + 1
-    return ""
+    column = column_at(columns, x, begin=2)
+    return column.order if column is not None else ""
 
 
 def node_line(node: Node, trail: Sequence[float | None], columns: Sequence[Column], look: Look) -> Line:

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from gputune.feeds.rows import Node, TaskRow
 from gputune.tui import words
-from gputune.tui.lines import Line, Look, Span, fit, line, titled
+from gputune.tui.lines import Line, Look, Span, column_at, fit, line, titled
 
 ROLES = ("main", "worker", "other", "foreign")
 NAMES = {"main": "training", "worker": "worker", "other": "helper", "foreign": ""}
@@ -85,12 +85,8 @@ def heading(columns: Sequence[Column], listing: Listing, look: Look) -> Line:
 
 def order_at(columns: Sequence[Column], x: int) -> str:
     """Return the key of the column at cell `x`, empty for none."""
-    at = 0
-    for column in columns:
-        if at <= x < at + column.width + 1:
-            return column.key
-        at += column.width + 1
-    return ""
+    column = column_at(columns, x)
+    return column.key if column is not None else ""
 
 
 def task_line(task: TaskRow, columns: Sequence[Column], key: str = "", indent: str = "") -> Line:
