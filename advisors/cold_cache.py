@@ -17,12 +17,10 @@ Sources: proc_pid_io(5); Mohan et al., "Analyzing and Mitigating Data Stalls in 
 cold and cached runs to tell fetch stalls; vmtouch(8).
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import stdev
 
-from gputune.core.figures import mean, size
+from gputune.core.figures import size, standard_error
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Epoch, Features
 from gputune.model.prediction import Outlook, doubt, interval, outlooks
@@ -74,7 +72,7 @@ def _seen(outlook: Outlook, epochs: list[Epoch]) -> _Account:
 def _differ(epochs: Sequence[Epoch]) -> float:
     """Return by how much the mean pace of some epochs may be off, relative: they differ among each other."""
     paces = [epoch.seconds / epoch.batches for epoch in epochs]
-    return SURE * stdev(paces) / math.sqrt(len(paces)) / mean(paces) if len(paces) >= FEW else 0.0
+    return SURE * standard_error(paces) if len(paces) >= FEW else 0.0
 
 
 def _expected(outlook: Outlook, wanted: Demand) -> _Account:

@@ -20,7 +20,7 @@ import click
 from gputune.commands import _documents
 from gputune.core import opening
 from gputune.core.errors import BadUsage
-from gputune.experiment import trials
+from gputune.experiment.living import end_with_us
 from gputune.proving import against as recorded
 from gputune.proving import ceilings, changing, proof
 from gputune.proving.asked import BEST, asked, runnable
@@ -73,7 +73,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
         )
     lean()
     what = asked(opening.given(run), cmd)
-    trials.end_with_us()
+    end_with_us()
     if against is not None:
         chosen = what.finding(finding) if finding else None
         return _show(recorded.against(what, against, chosen), wanted)

@@ -14,13 +14,13 @@ import click
 from gputune.commands import _documents
 from gputune.core import config
 from gputune.core.errors import BadUsage
-from gputune.experiment import trials
+from gputune.experiment.living import end_with_us
+from gputune.experiment.script import Script, scripts_of
 from gputune.host import clusters
 from gputune.launch import values
 from gputune.sweep import patch, result, saved_settings
 from gputune.sweep.batches import AUTO
 from gputune.sweep.onray import Cluster, FarStarter, Share
-from gputune.sweep.script import Script, scripts_of
 from gputune.sweep.several import Done, Job, Several, as_csv, summary
 from gputune.sweep.several import as_json as several_json
 from gputune.sweep.sweeping import Wishes
@@ -162,7 +162,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
         raise BadUsage("`--each-node`, `--ray-cpus` and `--ray-gpus` are for a cluster", hint="like `--ray auto`")
     if csv_file is not None:
         saved_settings.writable(csv_file, "--csv")
-    trials.end_with_us()
+    end_with_us()
     wishes = Wishes(
         script=asked[0],
         out=out,

@@ -46,6 +46,14 @@ def mean(values: Iterable[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
+def standard_error(values: Sequence[float]) -> float:
+    """Return the relative standard error of a mean, 0 of less than two values."""
+    middle, count = mean(values), len(values)
+    if count < 2 or middle <= 0:
+        return 0.0
+    return math.sqrt(sum((value - middle) ** 2 for value in values) / (count - 1) / count) / middle
+
+
 def number(value: float, digits: int = 4) -> str:
     """Return a number as people write it, with so many digits that count: 0.1235, 434.6, 10,930."""
     rounded = float(f"{value:.{digits}g}")

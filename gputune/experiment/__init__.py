@@ -1,1 +1,11 @@
-"""The script started for so many batches, and how fast these came: what proofs, sweeps and packs measure with."""
+"""The script started for so many batches, how fast these came, and whether one thing is faster than another.
+
+Proofs, sweeps and tunings measure with it.
+
+ script      what was typed, as a command                living      a start that goes on, read by this process
+ starting    a start for some batches, to its end        record      its recording, where one is kept
+ writable    where it may change files                   rungs       trials that are hopeless
+ timeline    the batches of a run, by loader and rank    line        those of one loader in one process
+ pace        how fast something went                     measured    rates compared: blocks of rounds, in turn
+ budget      the time that all may take                  filling     how full memory was
+"""

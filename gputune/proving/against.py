@@ -5,21 +5,18 @@ Nobody but the recordings tells whether the change was made. Where the loader is
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from gputune.comparing.conditions import REMEDIES, Differs, conditions
-from gputune.comparing.interval import FLOOR, Between, Rate, between
+from gputune.comparing.interval import FLOOR, Between, between
 from gputune.comparing.sides import Side, side
 from gputune.comparing.student import runs_for
 from gputune.comparing.subject import Subject
 from gputune.comparing.tables import NAMED
 from gputune.core.errors import GputuneError
 from gputune.core.finding import Finding
-from gputune.experiment.pace import Pace, counted
 from gputune.proving.asked import Asked
-from gputune.proving.changing import WARM_UP, queued
-from gputune.proving.comparing import State, error_of, state
+from gputune.proving.comparing import State, state
 from gputune.proving.proof import AGAINST, Proof, TrialRow, proof
 from gputune.verdict.document import LoaderRow
 
@@ -41,15 +38,13 @@ class NotComparable(GputuneError):  # noqa: N818 - named for what happened
 def against(what: Asked, other: str, finding: Finding | None) -> Proof:
     """Compare a run with another one, or several, made after the change; `other` is what `gputune compare` takes.
 
-    Raises NotComparable, and GputuneError where one has no pace.
+    How fast each was is what `compare` says of it. Raises NotComparable, and GputuneError where one has no pace.
     """
     before, after = side(str(what.folder)), side(other)
     forbidding = [row for row in conditions(before, after) if row.forbids and row.what not in THE_CHANGE]
     if forbidding:
         raise NotComparable(forbidding)
-    skip = max(WARM_UP, queued(what.loader(finding), finding.change if finding else {}) + 2)
-    rows = [_row(variant, each, skip) for variant, one in ((BEFORE, before), (AFTER, after)) for each in one.subjects]
-    found = between(*([rate for trial, rate in rows if trial.variant == name] for name in (BEFORE, AFTER)))
+    found = between(before.rates, after.rates)
     notes = [*before.notes, *after.notes, *(f"left out: {why}" for why in after.left_out), _basis(found)]
     predicted = finding.speedup if finding else None
     word = state(predicted, found.ratio)
@@ -63,40 +58,24 @@ def against(what: Asked, other: str, finding: Finding | None) -> Proof:
         found.ratio,
         word,
         says=f"{finding.id if finding else what.folder.name} against {Path(other).name or other}",
-        trials=[trial for trial, _rate in rows],
+        trials=[_row(name, each) for name, one in ((BEFORE, before), (AFTER, after)) for each in one.subjects],
         notes=notes,
         runs_needed=runs_for(found.spread, math.log(found.ratio.likely)) if word is State.UNDECIDED else None,
     )
 
 
-def _row(variant: str, one: Subject, skip: int) -> tuple[TrialRow, Rate]:
-    """Return one run as a trial, and as a rate: by the clock, its warm-up left out. Raises GputuneError."""
-    pace = _pace(one.kept.place, skip)
-    rate = Rate(value=pace.rate, error=error_of(pace))
-    if one.rate is not None:
-        rate = replace(one.rate, value=rate.value, error=rate.error)
-    trial = TrialRow(
+def _row(variant: str, one: Subject) -> TrialRow:
+    """Return one run as a trial: as fast as its verdict says it was."""
+    return TrialRow(
         variant=variant,
-        rate=pace.rate,
-        unit=pace.unit,
-        batches=pace.batches,
-        seconds=pace.seconds,
+        rate=one.rate.value if one.rate else 0.0,
+        unit=one.unit,
+        batches=one.verdict.batches,
+        seconds=one.verdict.loop_s,
         exit_code=one.verdict.exit_code,
         folder=str(one.kept.place),
         log="",
     )
-    return trial, rate
-
-
-def _pace(folder: Path, skip: int) -> Pace:
-    if folder.is_file():
-        raise GputuneError(f"`{folder}` is no recording, and a proof looks at batches", hint="name the run's folder")
-    found = counted(folder).pace(skip)
-    if found is None:
-        raise GputuneError(
-            f"`{folder}` has fewer than {skip} steps to warm up and some to time", hint="let it run longer"
-        )
-    return found
 
 
 def _basis(found: Between) -> str:

@@ -4,21 +4,19 @@ The differential idea is DS-Analyzer's (Mohan et al., "Analyzing and Mitigating 
 what the step could do if data were free, and what reading costs beyond preparing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gputune.core import figures
 from gputune.core.errors import BadUsage, GputuneError
-from gputune.core.finding import Finding, Speedup
+from gputune.core.finding import Finding
 from gputune.core.hygiene import clean
-from gputune.experiment import trials
-from gputune.experiment.trials import Plan, Trial
-from gputune.proving import caches
+from gputune.proving import caches, trials
 from gputune.proving.asked import BEST, Asked
-from gputune.proving.changing import AS_IT_IS, PAIRS, Effort, in_one_loop, planned
-from gputune.proving.comparing import State, of_pairs, of_the_run, state
-from gputune.proving.proof import CEILING, Proof, proof, rows
+from gputune.proving.changing import AS_IT_IS, Effort, in_one_loop, planned
+from gputune.proving.comparing import State, of_the_run, state
+from gputune.proving.proof import CEILING, Proof, proof
+from gputune.proving.trials import Plan, Trial, turns
 from gputune.verdict.arbitration import LOADING, SAMPLING
 
 REPLAYED = "one batch"
@@ -27,8 +25,6 @@ GONE = 0.1  # of the files' pages may stay in memory: then they count as cold
 # Workers start as ever while one batch is handed out again and again: of what that costs a ceiling says nothing.
 LOADS = frozenset((*LOADING.ids, *SAMPLING.ids)) - {"worker-restart"}
 READS = frozenset({"slow-storage", "remote-storage", "cold-cache"})  # `small-files` costs as much with files in memory
-
-Make = Callable[[], Trial]
 
 
 class NotAbout(BadUsage):
@@ -72,12 +68,13 @@ def ceiling(what: Asked, finding: Finding | None, effort: Effort) -> Proof:
     With a finding its prediction must not exceed that. Raises TrialFailed.
     """
     plan = planned(what, finding, effort.batches)
-    before, after = _pairs(effort, lambda: trials.run(plan, AS_IT_IS), lambda: _replayed(plan))
-    realised = of_the_run(of_pairs(_rates(before), _rates(after)), plan.elsewhere)
+    found = turns(lambda: trials.run(plan, AS_IT_IS), lambda: _replayed(plan), effort.enough, effort.tell)
+    realised = of_the_run(found.realised, plan.elsewhere)
     possible = State.SHORT if finding and finding.speedup.low > realised.high else State.HELD
     word = possible if finding else State.MEASURED
     says = f"every batch there at once: no change to the loader brings more{in_one_loop(plan)}"
-    return _document(CEILING, finding, finding.speedup if finding else None, realised, word, says, before, after)
+    predicted = finding.speedup if finding else None
+    return proof(CEILING, finding, predicted, realised, word, says=says, trials=found.rows)
 
 
 def _replayed(plan: Plan) -> Trial:
@@ -99,18 +96,20 @@ def cache(what: Asked, finding: Finding | None, kind: str, effort: Effort) -> Pr
     """
     plan = planned(what, finding, effort.batches)
     names = plan.folder / "files"
+
+    def warm() -> Trial:
+        return trials.run(plan, WARM)
+
     if kind == COLD:
         effort.tell("a first pass, to learn which files are read")
         trials.run(plan, FIRST, files=str(names))
         files = caches.readable(names)
-        before, after = _pairs(effort, lambda: _cold(plan, files), lambda: trials.run(plan, WARM), rests=True)
+        found = turns(lambda: _cold(plan, files), warm, effort.enough, effort.tell, rests=True)
     else:
-        once = replace(effort, pairs=1)
-        before, after = _pairs(once, lambda: trials.run(plan, FIRST), lambda: trials.run(plan, WARM), rests=True)
-    realised = of_pairs(_rates(before), _rates(after))
-    predicted = finding.speedup if finding else None
-    says = f"the same batches with their files in memory, against {before[0].variant} ones"
-    return _document("cache", finding, predicted, realised, state(predicted, realised), says, before, after)
+        found = turns(lambda: trials.run(plan, FIRST), warm, replace(effort, pairs=1).enough, effort.tell, rests=True)
+    realised, predicted = found.realised, finding.speedup if finding else None
+    says = f"the same batches with their files in memory, against {found.before[0].variant} ones"
+    return proof("cache", finding, predicted, realised, state(predicted, realised), says=says, trials=found.rows)
 
 
 def _cold(plan: Plan, files: Sequence[Path]) -> Trial:
@@ -122,34 +121,3 @@ def _cold(plan: Plan, files: Sequence[Path]) -> Trial:
             hint="files on tmpfs, or that another process maps, always stay; `--cache warm` needs no dropping",
         )
     return trials.run(plan, COLD)
-
-
-def _pairs(effort: Effort, first: Make, second: Make, *, rests: bool = False) -> tuple[list[Trial], list[Trial]]:
-    """Run both in turn; the order changes from pair to pair unless the second rests on the first."""
-    before: list[Trial] = []
-    after: list[Trial] = []
-    for number in range(effort.pairs or PAIRS):
-        both = [(first, before), (second, after)]
-        for make, into in both if rests or number % 2 == 0 else reversed(both):
-            trial = make()
-            effort.tell(f"{trial.variant}: {figures.number(trial.pace.rate)} {trial.pace.unit}")
-            into.append(trial)
-    return before, after
-
-
-def _rates(found: Sequence[Trial]) -> list[float]:
-    return [trial.pace.rate for trial in found]
-
-
-def _document(  # noqa: PLR0913, PLR0917 - handed through
-    kind: str,
-    finding: Finding | None,
-    predicted: Speedup | None,
-    realised: Speedup,
-    word: State,
-    says: str,
-    before: Sequence[Trial],
-    after: Sequence[Trial],
-) -> Proof:
-    found = [row for pair in zip(before, after, strict=True) for row in rows(pair)]
-    return proof(kind, finding, predicted, realised, word, says=says, trials=found)

@@ -2,21 +2,20 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.core import figures
 from gputune.core.errors import GputuneError
 from gputune.core.finding import Finding, Setting, Speedup
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
-from gputune.experiment import trials
-from gputune.experiment.trials import Plan, Trial
 from gputune.features import Features, Loader
+from gputune.proving import trials
 from gputune.proving.asked import Asked
-from gputune.proving.comparing import State, of_pairs, of_the_run, state
-from gputune.proving.proof import Proof, TrialRow, proof, rows
+from gputune.proving.comparing import State, of_the_run, state
+from gputune.proving.proof import Proof, proof
+from gputune.proving.trials import Plan, Tell, Trial, turns
 
 AS_IT_IS = "as it is"
 CHANGED = "changed"
@@ -31,10 +30,8 @@ WARM_UP = 5  # batches until allocators, caches and autotuning have settled
 EPOCHS = 3  # timed at least, where epochs are short or the change is about what happens between them
 MOST_BATCHES = 2000  # in a trial, however short the epochs
 PREFETCH = 2  # torch's own
-MARGIN_S = 120.0  # s beyond what a trial should take, before it counts as hanging
-FASTER = 3.0  # times as slow as recorded may a start-up be
-
-Tell = Callable[[str], None]  # progress, in words for stderr
+MARGIN_S = 120.0  # s beyond what its start-up should take, before a trial counts as hanging
+SLOWER = 3.0  # times as slow as recorded may a start-up be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +41,10 @@ class Effort:
     pairs: int | None = None
     batches: int | None = None
     tell: Tell = lambda _: None
+
+    def enough(self, _realised: Speedup) -> int:
+        """Return how many pairs are enough, whatever they realise."""
+        return self.pairs or PAIRS
 
 
 class NotMade(GputuneError):  # noqa: N818 - named for what happened
@@ -70,7 +71,7 @@ def planned(what: Asked, finding: Finding | None, batches: int | None = None) ->
         skip=skip,
         where=loader.where if loader else "",
         elsewhere=elsewhere,
-        deadline=FASTER * (_startup(what.run) + elsewhere * what.run.wall) + trials.LONGEST_S + MARGIN_S,
+        within=SLOWER * (_startup(what.run) + elsewhere * what.run.wall) + MARGIN_S,
     )
 
 
@@ -133,29 +134,27 @@ def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
         f"the script runs {2 * (effort.pairs or PAIRS)} times for up to {plan.batches} batches each, "
         f"with all that it writes; its output goes to {plan.folder}"
     )
-    before: list[Trial] = []
-    after: list[Trial] = []
-    while True:
-        for variant in (AS_IT_IS, CHANGED) if len(before) % 2 == 0 else (CHANGED, AS_IT_IS):
-            changed = variant == CHANGED
-            trial = trials.run(plan, variant, rules=rules if changed else ())
-            effort.tell(f"{variant}: {figures.number(trial.pace.rate)} {trial.pace.unit}")
-            (after if changed else before).append(trial)
-            if changed:
-                _check(trial, finding)
-        realised = of_the_run(of_pairs(_rates(before), _rates(after)), plan.elsewhere)
-        word = state(predicted, realised)
-        if len(before) >= (effort.pairs or (MORE_PAIRS if word is State.UNDECIDED else PAIRS)):
-            break
+
+    def changed() -> Trial:
+        trial = trials.run(plan, CHANGED, rules=rules)
+        _check(trial, finding)
+        return trial
+
+    def pairs(realised: Speedup) -> int:
+        word = state(predicted, of_the_run(realised, plan.elsewhere))
+        return effort.pairs or (MORE_PAIRS if word is State.UNDECIDED else PAIRS)
+
+    found = turns(lambda: trials.run(plan, AS_IT_IS), changed, pairs, effort.tell)
+    realised = of_the_run(found.realised, plan.elsewhere)
     settings = ", ".join(f"{name}={value}" for name, value in finding.settable.items())
     return proof(
         "change",
         finding,
         predicted,
         realised,
-        word,
+        state(predicted, realised),
         says=f"{finding.id}, {CHANGED} to {settings}{_left(finding)}{in_one_loop(plan)}",
-        trials=_alternating(before, after),
+        trials=found.rows,
         change=finding.settable,
     )
 
@@ -182,14 +181,6 @@ def in_one_loop(plan: Plan) -> str:
     if plan.elsewhere < trials.MINOR:
         return ""
     return f"; timed in its loop at {plan.where}, told of the run, of which {plan.elsewhere:.0%} lie in other loops"
-
-
-def _rates(found: Sequence[Trial]) -> list[float]:
-    return [trial.pace.rate for trial in found]
-
-
-def _alternating(before: Sequence[Trial], after: Sequence[Trial]) -> list[TrialRow]:
-    return [row for pair in zip(before, after, strict=True) for row in rows(pair)]
 
 
 def _check(trial: Trial, finding: Finding) -> None:

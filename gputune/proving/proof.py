@@ -10,7 +10,6 @@ import msgspec
 
 from gputune.core.finding import Finding, Setting, Speedup
 from gputune.core.hygiene import clean, escaped
-from gputune.experiment.trials import Trial
 from gputune.proving.comparing import State
 from gputune.report.words import number
 from gputune.verdict.document import SpeedupRow
@@ -58,23 +57,6 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     trials: list[TrialRow]
     notes: list[str] = []  # what else is to be known of the runs that were compared, and of what was changed in them
     runs_needed: int | None = None  # a side, in turn, that would settle what is undecided; null where nobody knows
-
-
-def rows(trials: Sequence[Trial]) -> list[TrialRow]:
-    """Return the trials as rows."""
-    return [
-        TrialRow(
-            variant=t.variant,
-            rate=t.pace.rate,
-            unit=t.pace.unit,
-            batches=t.pace.batches,
-            seconds=t.pace.seconds,
-            exit_code=t.exit_code,
-            folder=t.folder,
-            log=t.log,
-        )
-        for t in trials
-    ]
 
 
 def gain(speedup: Speedup) -> SpeedupRow:

@@ -6,7 +6,7 @@ from pathlib import Path
 from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
 from gputune.core.isolation import own_python
-from gputune.experiment import trials
+from gputune.experiment.living import end_with_us
 from gputune.launch import folders, signals
 from gputune.launch.relay import relay
 from gputune.proving.asked import BEST, NoSuchFinding, NothingToProve, asked, runnable
@@ -43,7 +43,7 @@ def watch_then_prove(arguments: list[str], out: str | None, command: tuple[str, 
         _say("the command failed, so nothing was proved")
         return code
     lean()
-    trials.end_with_us()
+    end_with_us()
     what = runnable(asked(folder, command))
     try:
         chosen = what.finding(finding)

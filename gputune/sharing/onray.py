@@ -21,7 +21,7 @@ from gputune.core import replacing
 from gputune.core.errors import GputuneError
 from gputune.core.figures import size
 from gputune.core.hygiene import clean, mask
-from gputune.experiment import trials
+from gputune.experiment.living import end_with_us
 from gputune.host import clusters
 from gputune.launch import folders, signals
 from gputune.launch.descriptors import say
@@ -276,7 +276,7 @@ def share(address: str, spec: Spec, out: str | None, log_dir: str | None) -> int
     """Run the tasks of a spec in a cluster, to their end; return the status. Raises GputuneError."""
     check(spec)
     ray = clusters.connect(address)
-    trials.end_with_us()
+    end_with_us()
     try:
         folder, logs, said = preparing.places(spec, out, log_dir)
     except GputuneError:

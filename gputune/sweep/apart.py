@@ -15,8 +15,8 @@ from pathlib import Path
 
 from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
+from gputune.experiment.writable import Writable
 from gputune.launch.output import tail
-from gputune.sweep.writable import Writable
 
 WRITES = "writes"  # the folder in the sweep's own for what trials write
 ASTRAY = ".astray"  # ends the name of a file with what one trial could not keep apart

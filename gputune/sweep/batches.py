@@ -12,15 +12,15 @@ from statistics import harmonic_mean
 
 from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
+from gputune.experiment.budget import Budget
+from gputune.experiment.filling import UNKNOWN, Filled, filled, largest, shortage
+from gputune.experiment.starting import State
 from gputune.features import Features
-from gputune.sweep.budget import Budget
-from gputune.sweep.filling import UNKNOWN, Filled, filled, largest, shortage
 from gputune.sweep.journal import Journal
 from gputune.sweep.learning import stepped
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
-from gputune.sweep.starting import State
 
 AUTO = "auto"
 KNEE = (

@@ -1,4 +1,4 @@
-"""Rates that were measured, with their intervals, and which of two settings is the better one.
+"""Which of two settings that were measured is the better one.
 
 A tie goes to the cheaper setting: two tie whose rates are believed to be within `TIE` of each other. What is believed
 lies between what was measured of them and what the model predicts, by how well either is known: chance alone makes no
@@ -8,30 +8,18 @@ told from the script's own is no reason to change it.
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
-from gputune.core.finding import Speedup
+from gputune.experiment.measured import Measured, gain
 from gputune.sweep.settings import Setting
 
-SURE = 2.0  # standard errors to either side: 95 %
 TIE = 0.01  # relative: the cheaper one of two that are this close
 MODEL = 0.05  # relative: standard deviation by which the ratio of two predictions is off
 ONCE = 0.02  # relative: the same of two rates of which one was seen once, for what visits differ by is not known then
 SHARP = 0.025  # half a width of the interval of a ratio below which what is not apart from the script's own ties
 PAYS = 0.001  # relative: what a visit brings at the least, for it takes time
-
-
-def scatter(parts: Sequence[float]) -> float:
-    """Return the relative standard error of the harmonic mean of some rates, 0 of less than two.
-
-    Rates of equally many batches: it is their times that have an ordinary mean.
-    """
-    if len(parts) <= 1:
-        return 0.0
-    times = [1 / part for part in parts]
-    return statistics.stdev(times) / statistics.fmean(times) / math.sqrt(len(times))
 
 
 class Order(Enum):
@@ -44,56 +32,10 @@ class Order(Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
-    """All that was measured of one setting: rates (samples/s) of parts of equally many batches, visit by visit.
-
-    `noise` is the relative standard error of a whole visit, which its own parts do not show.
-    """
+class Tally(Measured):
+    """All that was measured of one setting."""
 
     setting: Setting
-    noise: float
-    visits: list[Sequence[float]] = field(default_factory=list)
-
-    @property
-    def rate(self) -> float:
-        """Return samples over seconds, visits weighing alike."""
-        return statistics.harmonic_mean(statistics.harmonic_mean(visit) for visit in self.visits)
-
-    @property
-    def error(self) -> float:
-        """Return the relative standard error of the rate: of its parts, and of visits by their number."""
-        parts = [part for visit in self.visits for part in visit]
-        return math.hypot(scatter(parts), self.noise / math.sqrt(len(self.visits)))
-
-    @property
-    def low(self) -> float:
-        """Return the lower end of the rate's 95 % interval."""
-        return self.rate * max(0.0, 1 - SURE * self.error)
-
-    @property
-    def high(self) -> float:
-        """Return its upper end."""
-        return self.rate * (1 + SURE * self.error)
-
-
-def unsteadiness(tallies: Iterable[Tally]) -> float:
-    """Return by how much visits to one setting differ (relative standard deviation), 0 where none was gone back to.
-
-    The machine is not the same from one visit to the next, whatever the setting: all are pooled.
-    """
-    off, freedom = 0.0, 0
-    for tally in tallies:
-        rates = [statistics.harmonic_mean(visit) for visit in tally.visits]
-        off += sum((rate / statistics.fmean(rates) - 1) ** 2 for rate in rates)
-        freedom += len(rates) - 1
-    return math.sqrt(off / freedom) if freedom else 0.0
-
-
-def gain(now: Tally, then: Tally) -> Speedup:
-    """Return how many times as fast `then` is, with its 95 % interval."""
-    likely = then.rate / now.rate
-    width = min(0.9, SURE * math.hypot(now.error, then.error)) if then is not now else 0.0
-    return Speedup(low=likely * (1 - width), likely=likely, high=likely * (1 + width))
 
 
 def order(one: Tally, other: Tally, sharp: float = SHARP) -> Order:

@@ -20,17 +20,17 @@ import msgspec
 
 from gputune.core.errors import GputuneError
 from gputune.core.isolation import own_python
-from gputune.experiment import trials
+from gputune.experiment.living import end_with_us
+from gputune.experiment.script import Script
+from gputune.experiment.starting import Start, State
 from gputune.features import Features
 from gputune.features.joined_ranks import Part, decode, encode
 from gputune.host import clusters
 from gputune.launch import family
 from gputune.launch.output import tail
 from gputune.sweep.journal import Remembered, remembered
-from gputune.sweep.script import Script
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
-from gputune.sweep.starting import Start, State
 
 CODE = "from gputune.sweep.faraway import main; main()"
 LOOK_S = 0.2  # s between looks whether the task was cancelled
@@ -151,7 +151,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def main() -> None:
     """Read the order, run it, and write the report. Does not return."""
-    trials.end_with_us()
+    end_with_us()
     family.die_with_parent(signal.SIGTERM)
     output = os.dup(1)
     os.dup2(2, 1)  # nothing else is to be said there

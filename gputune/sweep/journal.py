@@ -20,14 +20,14 @@ from gputune.core import opening
 from gputune.core.errors import BadUsage
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
+from gputune.experiment.script import Script
+from gputune.experiment.starting import Start, State
 from gputune.features import Features
 from gputune.features.concurrent_loaders import ALONE, Company
 from gputune.features.joined_ranks import Part, decode, encode
 from gputune.launch.folders import RUNS
-from gputune.sweep.script import Script
 from gputune.sweep.search import Bench, CutOff, Outcome
 from gputune.sweep.settings import Setting
-from gputune.sweep.starting import Start, State
 
 FILE = "sweep.jsonl"
 VERSION = 1

@@ -20,17 +20,17 @@ import msgspec
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
+from gputune.experiment.budget import Budget
+from gputune.experiment.living import Plan, new_log
+from gputune.experiment.rungs import Bell, Rungs
+from gputune.experiment.starting import Judge, Start, State
+from gputune.experiment.writable import opened
 from gputune.host import clusters
 from gputune.host.clusters import Node
 from gputune.sweep.apart import gone
-from gputune.sweep.budget import Budget
 from gputune.sweep.faraway import Order, Report, trial
-from gputune.sweep.living import Plan, new_log
-from gputune.sweep.rungs import Bell, Rungs
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
-from gputune.sweep.starting import Judge, Start, State
-from gputune.sweep.writable import opened
 
 LOOK_S = 0.5  # s between looks whether somebody wants to leave
 LATE_S = 20.0  # s after which it is said that a trial waits for its turn in the cluster

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from gputune.core.errors import GputuneError
 from gputune.core.figures import TINY, mean
 from gputune.core.hygiene import clean
+from gputune.experiment.starting import Start
 from gputune.features import Features, Loader
 from gputune.model.minimum_samples import LEAST_BATCHES
 from gputune.model.prediction import CANDIDATES, PREFETCHES, Outlook
@@ -20,7 +21,6 @@ from gputune.sweep.lasting import built_anew
 from gputune.sweep.limits import Limits, limits
 from gputune.sweep.pinned import holding, on_device, pinned, saved
 from gputune.sweep.settings import Setting, setting, setting_of
-from gputune.sweep.starting import Start
 
 
 class TooShort(GputuneError):  # noqa: N818 - named for what happened

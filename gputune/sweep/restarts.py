@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import harmonic_mean
 
+from gputune.experiment.budget import Budget
+from gputune.experiment.starting import Start, State, hung, too_few
+from gputune.experiment.timeline import WARM_UP
 from gputune.sweep import blame
 from gputune.sweep.apart import own_error
-from gputune.sweep.budget import Budget
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import CutOff, Outcome
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
-from gputune.sweep.starting import Start, State, hung, too_few
-from gputune.sweep.timeline import WARM_UP
 from gputune.sweep.visiting import seconds, whole
 
 NOISE = 0.01  # relative: standard error between two starts of one training on a quiet machine

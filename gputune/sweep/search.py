@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gputune.experiment.measured import gain, unsteadiness
+from gputune.experiment.starting import Start, State
 from gputune.features.concurrent_loaders import ALONE, Company
-from gputune.sweep.choosing import TIE, Order, Tally, as_fast, best, gain, order, pays, unsteadiness
+from gputune.sweep.choosing import TIE, Order, Tally, as_fast, best, order, pays
 from gputune.sweep.plateau import between
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
-from gputune.sweep.starting import Start, State
 
 CLOSE = 0.03  # relative: predictions this close are the same, for the model is not more exact than that
 HOPE = 0.02  # a setting that is predicted no further behind the best may be it: the model's own error, once corrected

@@ -15,12 +15,12 @@ import msgspec
 
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.hygiene import clean, escaped
+from gputune.experiment.script import Script
 from gputune.launch import folders
 from gputune.report.words import number, times
 from gputune.sweep import drafts
 from gputune.sweep.result import FILE as DOCUMENT
 from gputune.sweep.result import Outcomes, Sweep, document, to_json
-from gputune.sweep.script import Script
 from gputune.sweep.starter import Starter
 from gputune.sweep.sweeping import Wishes, despite, former, sweep
 from gputune.sweep.table import FILE, Named, table

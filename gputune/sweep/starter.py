@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gputune.core.sample import Json
+from gputune.experiment.budget import Budget
+from gputune.experiment.living import Live, Plan
+from gputune.experiment.rungs import Rungs
+from gputune.experiment.script import Script
+from gputune.experiment.starting import Judge, Start, State, refused, start
+from gputune.experiment.writable import Writable, writable
 from gputune.sweep import apart
-from gputune.sweep.budget import Budget
-from gputune.sweep.living import Live, Plan
-from gputune.sweep.rungs import Rungs
-from gputune.sweep.script import Script
 from gputune.sweep.settings import Setting
-from gputune.sweep.starting import Judge, Start, State, refused, start
-from gputune.sweep.writable import Writable, writable
 
 
 @dataclass(slots=True, kw_only=True)

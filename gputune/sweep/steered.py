@@ -12,18 +12,18 @@ from pathlib import Path
 from statistics import harmonic_mean
 
 from gputune.core.sample import Json
+from gputune.experiment.budget import Budget
+from gputune.experiment.living import Live
+from gputune.experiment.starting import Start, State, failure, outcome, status_words
+from gputune.experiment.timeline import WARM_UP
 from gputune.launch import folders
 from gputune.launch.steering import Orders
 from gputune.sweep import blame
 from gputune.sweep.apart import own_error
-from gputune.sweep.budget import Budget
-from gputune.sweep.living import Live
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import CutOff, Outcome
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
-from gputune.sweep.starting import Start, State, failure, outcome, status_words
-from gputune.sweep.timeline import WARM_UP
 from gputune.sweep.visiting import (
     ANSWER_S,
     MOST,

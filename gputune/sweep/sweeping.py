@@ -16,26 +16,27 @@ from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.figures import duration
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
+from gputune.experiment.budget import Budget
+from gputune.experiment.filling import filled
+from gputune.experiment.measured import gain
+from gputune.experiment.script import Script
+from gputune.experiment.starting import Start, State
 from gputune.launch import folders
 from gputune.model.minimum_samples import LEAST_BATCHES
 from gputune.report.words import number
 from gputune.sweep import plateau, saved_settings
 from gputune.sweep.apart import Broken
 from gputune.sweep.batches import NotOurs, Size, Sizes, TooFull
-from gputune.sweep.budget import Budget
-from gputune.sweep.choosing import Order, Tally, best, gain, order
-from gputune.sweep.filling import filled
+from gputune.sweep.choosing import Order, Tally, best, order
 from gputune.sweep.journal import Journal, Remembering, begun, identity, last, resumed
 from gputune.sweep.learning import accumulated, advice
 from gputune.sweep.limits import Limits
 from gputune.sweep.profile import NoLoader, OnlyEvaluated, Profile, TooShort, elsewhere, evaluated, profile
 from gputune.sweep.restarts import NOISE, Restarts
 from gputune.sweep.result import Outcomes
-from gputune.sweep.script import Script
 from gputune.sweep.search import Found, Search, Stage
 from gputune.sweep.settings import Setting, setting_of
 from gputune.sweep.starter import Starter
-from gputune.sweep.starting import Start, State
 from gputune.sweep.steered import Steered
 from gputune.sweep.visiting import NotSteered
 

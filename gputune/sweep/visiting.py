@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
-from gputune.sweep.choosing import SURE, scatter
-from gputune.sweep.line import LEAST
+from gputune.experiment.line import LEAST
+from gputune.experiment.measured import SURE, scatter
+from gputune.experiment.timeline import PASSES, Timeline
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import Setting
-from gputune.sweep.timeline import PASSES, Timeline
 
 NOISE = 0.005  # relative: standard error between two visits in one process
 SHORT_S, LONG_S = 0.8, 2.0  # s of timed batches in a visit: more visits in turn tell more than longer ones

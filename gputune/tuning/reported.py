@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gputune.core.finding import Speedup
+from gputune.experiment.starting import State
 from gputune.sweep.choosing import Tally
 from gputune.sweep.search import Found
 from gputune.sweep.settings import Setting
-from gputune.sweep.starting import State
 from gputune.tuning.draws import Draws
 from gputune.verdict.document import Settings, SpeedupRow, TriedRow, Tuned
 

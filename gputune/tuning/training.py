@@ -8,8 +8,8 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from gputune.core.sample import Note, Reading, Sample
+from gputune.experiment.timeline import Timeline
 from gputune.features import Features
-from gputune.sweep.timeline import Timeline
 from gputune.tuning.draws import Draws
 from gputune.tuning.room import Room
 

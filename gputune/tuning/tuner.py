@@ -10,17 +10,18 @@ from dataclasses import replace
 
 from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
+from gputune.experiment.measured import gain, in_turn, unsteadiness
+from gputune.experiment.starting import Start, State, most_waited
+from gputune.experiment.timeline import WARM_UP
 from gputune.features import Features
 from gputune.features.windowing import thin
 from gputune.launch.steering import Orders
 from gputune.launch.values import TRYING
 from gputune.model.minimum_samples import LEAST_BATCHES
-from gputune.sweep.choosing import Tally, best, gain, unsteadiness
+from gputune.sweep.choosing import Tally, best
 from gputune.sweep.profile import OwnKind, Profile, TakenApart, profile
 from gputune.sweep.search import Found, Outcome, Search
 from gputune.sweep.settings import Setting
-from gputune.sweep.starting import Start, State, most_waited
-from gputune.sweep.timeline import WARM_UP
 from gputune.sweep.visiting import NOISE, Failed, NotSteered, NotYet
 from gputune.tuning import reported
 from gputune.tuning.candidates import CAREFUL, IDENTICAL, candidates, changes_workers, healthy, hopeless
@@ -220,9 +221,9 @@ class Tuner:
     def _pays(self, wanted: Setting, found: Found, visits: Visits, rounds: int = ROUNDS) -> bool:
         """Measure a setting and the script's own in turn (ABBA); return whether it surely pays."""
         own, other = (Tally(setting=s, noise=NOISE) for s in (visits.script, wanted))
-        for number in range(rounds):
-            first, second = (own, other) if number % 2 == 0 else (other, own)
-            for tally in (first, second, second, first):
+        pairs = in_turn(own, other)
+        for _ in range(rounds):
+            for tally in (*next(pairs), *next(pairs)):
                 self.story.measuring = tally.setting
                 outcome = self._visited(tally.setting, visits)
                 if outcome.state is not State.OK or not outcome.rates:

@@ -7,11 +7,11 @@ import math
 import time
 
 from gputune.core.sample import Json
+from gputune.experiment.starting import State
 from gputune.launch.steering import Orders
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import Outcome
 from gputune.sweep.settings import Setting
-from gputune.sweep.starting import State
 from gputune.sweep.visiting import (
     ANSWER_S,
     NOISE,

@@ -1,16 +1,14 @@
 """Recordings made after a change: what lies between runs is in the interval, and a change that was not made is said."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gputune.core.errors import GputuneError
+from gputune.comparing.comparison import compare
+from gputune.comparing.sides import side
 from gputune.core.finding import Finding, Speedup
-from gputune.experiment.pace import Pace
 from gputune.features import Features, Machine
-from gputune.proving import against as recorded
 from gputune.proving.against import NotComparable, against
 from gputune.proving.asked import Asked
 from gputune.proving.proof import Proof, words
@@ -38,19 +36,14 @@ Prove = Callable[..., Proof]
 
 
 @pytest.fixture
-def prove(monkeypatch: pytest.MonkeyPatch) -> Prove:
-    """Prove of a folder's run by other folders; how fast each was is in its verdict."""
-
-    def pace(folder: Path, _skip: int) -> Pace:
-        found = json.loads((folder / "findings.json").read_text())
-        return Pace(found["samples_per_s"], "samples/s", 100, 10.0, (found["samples_per_s"],) * 10)
+def prove() -> Prove:
+    """Prove of a folder's run by other folders."""
 
     def proved(before: Path, after: Path, finding: Finding | None = MORE) -> Proof:
         known = Features(command=("t",), wall=10.0, machine=MACHINE)
         what = Asked(folder=before, command=("t",), cwd="/", run=known, findings=())
         return against(what, str(after), finding)
 
-    monkeypatch.setattr(recorded, "_pace", pace)
     return proved
 
 
@@ -109,9 +102,14 @@ def test_what_differs_beside_the_change_is_refused(run: Make, prove: Prove) -> N
     assert prove(run("d", 100.0), renamed).state == "held"
 
 
-def test_a_verdict_alone_is_no_recording(run: Make) -> None:
-    what = Asked(
-        folder=run("a"), command=("t",), cwd="/", run=Features(command=("t",), wall=1.0, machine=MACHINE), findings=()
-    )
-    with pytest.raises(GputuneError):
-        against(what, str(run("b") / "findings.json"), None)
+def test_how_fast_both_were_is_what_compare_says(run: Make, prove: Prove) -> None:
+    before, after = run("a", 100.0), run("b", 138.0, loaders=FOUR)
+    found = prove(before, after)
+    told = compare(side(str(before)), side(str(after)))
+    assert [row.rate for row in found.trials] == [row.rate for each in (told.a, told.b) for row in each.runs]
+    assert told.ratio is not None
+    assert found.realised.likely == told.ratio.likely
+
+
+def test_a_verdict_alone_tells_how_fast_a_run_was(run: Make, prove: Prove) -> None:
+    assert prove(run("a", 100.0), run("b", 138.0, loaders=FOUR) / "findings.json").state == "held"

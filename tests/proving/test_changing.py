@@ -1,18 +1,18 @@
 """How long trials are, and what is said where the change was not made."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gputune.core.finding import Finding, Speedup
-from gputune.experiment import trials
 from gputune.experiment.pace import Pace
-from gputune.experiment.trials import Plan, Trial
 from gputune.features import Epoch, Features, Loader, Machine, Process
+from gputune.proving import trials
 from gputune.proving.asked import Asked
 from gputune.proving.changing import BATCHES, WARM_UP, Effort, NotMade, _check, planned, prove
+from gputune.proving.trials import Plan, Trial, turns
 
 LOADER = Loader(
     where="t.py:7",
@@ -116,8 +116,8 @@ def test_each_proof_has_a_private_folder_of_its_own(tmp_path: Path) -> None:
 
 
 def trial(*notes: dict[str, object]) -> Trial:
-    pace = Pace(1.0, "samples/s", 10, 1.0)
-    return Trial(variant="changed", pace=pace, exit_code=0, folder="f", log="f.log", notes=notes)  # type: ignore[arg-type] # as JSON
+    pace = Pace(1.0, parts=(1.0,) * 10, batches=10, seconds=1.0)
+    return Trial(variant="changed", pace=pace, exit_code=0, log="f.log", notes=notes)  # type: ignore[arg-type] # as JSON
 
 
 def test_a_change_that_was_not_made_is_no_proof() -> None:
@@ -145,7 +145,7 @@ def test_settings_alone_are_held_against_what_they_bring_alone(monkeypatch, tmp_
     made = {"n": "override", "where": "t.py:7", "change": {"pin_memory": True}, "refused": {}}
     asks: list[dict[str, object]] = []
 
-    def run(_plan: Plan, _variant: str, *, rules: Sequence[dict[str, object]]) -> Trial:
+    def run(_plan: Plan, _variant: str, *, rules: Sequence[dict[str, object]] = ()) -> Trial:
         asks.extend(rules)
         return trial(made)
 
@@ -162,6 +162,25 @@ def test_settings_alone_are_held_against_what_they_bring_alone(monkeypatch, tmp_
 
 def test_a_change_that_is_all_settings_is_held_against_the_finding(monkeypatch, tmp_path: Path) -> None:
     made = {"n": "override", "where": "t.py:7", "change": {"num_workers": 4}, "refused": {}}
-    monkeypatch.setattr(trials, "run", lambda _plan, _variant, *, rules: trial(made))
+    monkeypatch.setattr(trials, "run", lambda _plan, _variant, *, rules=(): trial(made))
     proof = prove(asked(tmp_path), finding(num_workers=4), Effort(pairs=1))
     assert (proof.says, proof.predicted.likely) == ("few-workers, changed to num_workers=4", 2.0)
+
+
+@pytest.mark.parametrize(("rests", "order"), [(False, "ABBABA"), (True, "ABABAB")])
+def test_both_kinds_take_turns_until_there_are_pairs_enough(*, rests: bool, order: str) -> None:
+    ran: list[str] = []
+
+    def kind(name: str, rate: float) -> Callable[[], Trial]:
+        def run() -> Trial:
+            ran.append(name)
+            return Trial(variant=name, pace=Pace(rate, parts=(rate,) * 10), exit_code=0, log=f"{len(ran)}.log")
+
+        return run
+
+    said: list[str] = []
+    found = turns(kind("A", 100.0), kind("B", 200.0), lambda _: 3, said.append, rests=rests)
+    assert "".join(ran) == order
+    assert [row.variant for row in found.rows] == ["A", "B"] * 3
+    assert found.realised.likely == pytest.approx(2.0)
+    assert said[0] == "A: 100 samples/s"

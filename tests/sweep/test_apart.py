@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gputune.experiment.writable import Writable
 from gputune.sweep import apart
-from gputune.sweep.writable import Writable
 
 
 def trial(folder: Path, *files: str) -> Path:

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from gputune.experiment.budget import Budget
+from gputune.experiment.starting import Start, State
 from gputune.features import Allocator, Device, Features, Machine, OutOfMemory, Process
 from gputune.sweep.batches import AUTO, NotOurs, Sizes
-from gputune.sweep.budget import Budget
 from gputune.sweep.settings import setting
-from gputune.sweep.starting import Start, State
 
 OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=16)
 

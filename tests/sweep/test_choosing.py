@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from gputune.sweep.choosing import Order, Tally, as_fast, best, gain, order, pays, ratio, unsteadiness
+from gputune.experiment.measured import gain, unsteadiness
+from gputune.sweep.choosing import Order, Tally, as_fast, best, order, pays, ratio
 from gputune.sweep.settings import Setting, setting
 
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from gputune.experiment.script import Script
+from gputune.experiment.starting import State
 from gputune.sweep import journal
 from gputune.sweep.journal import FILE, NothingToResume, Remembering, begun, identity, resumed
-from gputune.sweep.script import Script
 from gputune.sweep.search import CutOff, Outcome
 from gputune.sweep.settings import setting
-from gputune.sweep.starting import State
 
 SCRIPT = Script(command=("python", "train.py", "--token", "hf_verysecretverysecret"), cwd="/somewhere")
 WANTED = [setting(n, 2, pin_memory=False, persistent=False, batch_size=8) for n in (1, 2, 3)]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gputune.core.isolation import own_python
-from gputune.sweep.budget import Budget
+from gputune.experiment.budget import Budget
+from gputune.experiment.script import Script
+from gputune.experiment.starting import State
 from gputune.sweep.onray import Cluster, FarStarter, Share, TooMuch
-from gputune.sweep.script import Script
-from gputune.sweep.starting import State
 
 GPUTUNE = own_python("from gputune.__main__ import main; main()")
 PATIENCE = 280.0  # s; only a hang ends here: each trial is a new worker of Ray, and imports torch

@@ -2,9 +2,9 @@
 
 import pytest
 
+from gputune.experiment.starting import Start, State
 from gputune.features import Features, Loader, Machine, Process
 from gputune.sweep.profile import OnlyEvaluated, evaluated, profile
-from gputune.sweep.starting import Start, State
 
 
 def start(*, training: bool, batches: int, apart: dict[str, int]) -> Start:

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from gputune.sweep.budget import Budget
+from gputune.experiment.budget import Budget
+from gputune.experiment.starting import Start, State
 from gputune.sweep.restarts import Restarts
 from gputune.sweep.search import Outcome
 from gputune.sweep.settings import Setting, setting
-from gputune.sweep.starting import Start, State
 
 OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=8)
 EIGHT = setting(8, 2, pin_memory=False, persistent=False, batch_size=8)

@@ -3,15 +3,16 @@
 import json
 from dataclasses import replace
 
+from gputune.experiment.filling import Filled
+from gputune.experiment.measured import gain
+from gputune.experiment.starting import State
 from gputune.features import Loader
 from gputune.sweep.batches import Size
-from gputune.sweep.choosing import Tally, gain
-from gputune.sweep.filling import Filled
+from gputune.sweep.choosing import Tally
 from gputune.sweep.limits import Limits
 from gputune.sweep.result import Outcomes, document, to_json, words
 from gputune.sweep.search import Found, Outcome
 from gputune.sweep.settings import Setting, setting
-from gputune.sweep.starting import State
 
 LOADER = Loader(
     where="train.py:41", num_workers=0, prefetch_factor=None, pin_memory=False, persistent_workers=False, batch_size=16

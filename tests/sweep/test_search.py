@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from gputune.experiment.starting import State
 from gputune.sweep import plateau
 from gputune.sweep.search import Found, Outcome, Search
 from gputune.sweep.settings import Setting, setting
-from gputune.sweep.starting import State
 
 OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=8)
 GRID = [OWN] + [

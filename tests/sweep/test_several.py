@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from gputune.core.errors import BadUsage, GputuneError
+from gputune.experiment.measured import gain
+from gputune.experiment.script import Script, scripts_of
 from gputune.features import Loader
 from gputune.sweep import several, sweeping
-from gputune.sweep.choosing import Tally, gain
+from gputune.sweep.choosing import Tally
 from gputune.sweep.journal import begun
 from gputune.sweep.limits import Limits
 from gputune.sweep.result import Outcomes
-from gputune.sweep.script import Script, scripts_of
 from gputune.sweep.search import Found
 from gputune.sweep.settings import setting
 from gputune.sweep.several import Job, Several, as_csv, as_json, summary

@@ -10,14 +10,14 @@ import pytest
 from gputune.core.events import Event, Kind, Record, SpanCode
 from gputune.core.sample import Note, Open
 from gputune.core.units import NS
+from gputune.experiment.budget import Budget
+from gputune.experiment.starting import State
+from gputune.experiment.timeline import Timeline
 from gputune.sweep import steered, sweeping
 from gputune.sweep.apart import Broken
-from gputune.sweep.budget import Budget
 from gputune.sweep.search import CutOff
 from gputune.sweep.settings import Setting, setting
-from gputune.sweep.starting import State
 from gputune.sweep.steered import NotSteered, Steered
-from gputune.sweep.timeline import Timeline
 
 PLACE = "train.py:9"
 OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=8)

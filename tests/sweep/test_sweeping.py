@@ -8,15 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from gputune.experiment.budget import Budget
+from gputune.experiment.script import Script
 from gputune.features import Device, Features, Machine
 from gputune.features.concurrent_loaders import Company
 from gputune.sweep import journal, sweeping
-from gputune.sweep.budget import Budget
 from gputune.sweep.choosing import Tally
 from gputune.sweep.journal import Journal, NothingToResume
 from gputune.sweep.limits import Limits
 from gputune.sweep.profile import Profile
-from gputune.sweep.script import Script
 from gputune.sweep.search import Found
 from gputune.sweep.settings import Setting, setting
 from gputune.sweep.steered import Steered

@@ -1,6 +1,6 @@
 """Hopeless trials are stopped early, and what may still be as good as the best never is."""
 
-from gputune.sweep.rungs import RUNGS, Rungs
+from gputune.experiment.rungs import RUNGS, Rungs
 
 FIRST, SECOND = sorted(RUNGS)
 

@@ -1,4 +1,4 @@
-"""The script as it runs, read by this process while it goes on: no recording, and no second process that records.
+"""The script as it runs, read by this process while it goes on, and recorded where that is asked for.
 
 It has a session of its own, so that a Ctrl-C reaches only us, and its output goes to a log. It is ended by its guest
 after its batches (`gputune_guest/trial.py`), by an order, or from here.
@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -17,15 +18,16 @@ from pathlib import Path
 from gputune.core import plugins
 from gputune.core.hygiene import mask
 from gputune.core.sample import Json, Reading, Target, now
+from gputune.experiment.budget import Budget
+from gputune.experiment.record import Record
+from gputune.experiment.timeline import Timeline
+from gputune.experiment.writable import Writable
 from gputune.features import Features
 from gputune.gathering import Gatherer
 from gputune.host.procfs import read_bytes
 from gputune.host.tree import Tree
 from gputune.launch import family, folders, landlock
 from gputune.sampler.ticker import ROOM, Ticker
-from gputune.sweep.budget import Budget
-from gputune.sweep.timeline import Timeline
-from gputune.sweep.writable import Writable
 
 HZ = 10.0  # readings a second
 LOOKS = 5  # at its memory, until nobody came or left between two of them
@@ -44,9 +46,13 @@ class Plan:
     folder: Path
     seconds: float  # of batches
     batches: int = 0  # 0: as many as come in that time
+    skip: int = 0  # of these, left out: more where more may lie ready
     seed: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     budget: Budget | None = None  # once it is over, the start is ended
+    where: str = ""  # only batches of the loader built there count for `batches` and `seconds`; "" for any
+    whole: bool = False  # pauses are timed like everything else, and steps where there are no batches
+    recorded: bool = False  # its recording is kept beside its log
 
 
 class Live:
@@ -64,14 +70,15 @@ class Live:
         **special: Json,
     ) -> None:
         self.log = _log(plan.folder, name)
-        self.timeline = Timeline()
+        self.timeline = Timeline(whole=plan.whole)
         self.began = time.monotonic()
         self._rings = folders.rings()
         self._lock = -1
         self._status: int | None = None
         self._interrupted = False
+        self._record: Record | None = None
         asked: dict[str, Json] = {"batches": plan.batches, "seconds": plan.seconds, "seed": plan.seed, **special}
-        asked["host"] = os.getpid()
+        asked |= {"host": os.getpid(), **({"where": plan.where} if plan.where else {})}
         if writable is not None:
             asked |= writable.asked()
         with contextlib.ExitStack() as undone:  # nobody ends what is broken off here, by a Ctrl-C say
@@ -82,6 +89,8 @@ class Live:
             self._process = _started(plan, self.log, self._environment(plan, asked, rules), writable)
             undone.callback(self._process.wait)
             undone.callback(os.killpg, self._process.pid, signal.SIGKILL)
+            if plan.recorded:
+                self._record = Record(self.log.with_suffix(""), plan.command, plan.cwd, self._process.pid, started)
             self._tree = Tree(self._process.pid)
             undone.callback(self._tree.close)
             self._gatherer = Gatherer(mask(plan.command), started)
@@ -112,6 +121,8 @@ class Live:
     def _take(self, readings: list[Reading]) -> None:
         self._gatherer.take(readings)
         self.timeline.take(readings)
+        if self._record is not None:
+            self._record.take(readings)
 
     @property
     def seconds(self) -> float:
@@ -208,12 +219,21 @@ class Live:
         self._status = code if code >= 0 else 128 - code
         self._ticker.close()
         self._tree.close()
+        if self._record is not None:
+            self._record.close(self.features())
         self._forget()
 
     def _forget(self) -> None:
         folders.remove_rings(self._rings)
         if self._lock >= 0:
             os.close(self._lock)
+
+
+def end_with_us() -> None:
+    """Have a start that goes on ended on our way out when we are asked to leave, as it is at a Ctrl-C."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda number, _frame: sys.exit(128 + number))
 
 
 def new_log(folder: Path, name: str) -> tuple[Path, int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gputune.core.errors import BadUsage
-from gputune.sweep.script import script_of
+from gputune.experiment.script import script_of
 
 
 def test_a_script_runs_in_the_interpreter_that_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

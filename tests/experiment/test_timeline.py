@@ -9,9 +9,9 @@ import pytest
 from gputune.core.events import END, Event, Kind, Record, SpanCode
 from gputune.core.sample import Guest, Note
 from gputune.core.units import NS
+from gputune.experiment.line import BLOCKS, KEPT
+from gputune.experiment.timeline import PASSES, Timeline
 from gputune.features.concurrent_loaders import Company
-from gputune.sweep.line import BLOCKS, KEPT
-from gputune.sweep.timeline import PASSES, Timeline
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from queued import Loop, steady

@@ -107,6 +107,11 @@ class Line(Moments):
         scale = self.rate(timed, size) / statistics.harmonic_mean(rates)
         return [rate * scale for rate in rates]
 
+    def extent(self, skip: int) -> tuple[int, float]:
+        """Return how many batches these parts are of, and how many s they took."""
+        timed = self._timed(skip)
+        return len(timed), self._took(timed) / NS
+
     def settled(self, skip: int) -> bool:
         """Return whether enough batches are there beside those that were made in pauses."""
         if self.ahead and max(self.waits) <= self._long and len(self.ends) < DRAINED * skip:

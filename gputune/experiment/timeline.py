@@ -1,7 +1,8 @@
 """When batches of each loader came, as the guests tell it while the script runs: rates by the clock.
 
 Evaluations and checkpoints are left out, and what workers make ready in them: that is not the doing of the setting into
-whose time they fall. All is told by the device's time, where there is one (`gputune/gathering/device_time.py`).
+whose time they fall. Only where whole runs are held against each other they stay in. All is told by the device's time,
+where there is one (`gputune/gathering/device_time.py`).
 """
 
 import statistics
@@ -9,11 +10,12 @@ from collections.abc import Iterable, Mapping
 
 from gputune.core.events import END, FAILED, Event, Kind, Record, SpanCode
 from gputune.core.sample import Guest, Json, Note, Open, Reading
+from gputune.experiment.line import BLOCKS, Line
+from gputune.experiment.pace import BATCHES, SAMPLES, STEPS, Pace, pace_of
 from gputune.features.concurrent_loaders import ALONE, Companions, Company
 from gputune.gathering import device_time
 from gputune.gathering.device_time import DeviceTime
 from gputune.model.replay import TYPICAL_PREFETCH
-from gputune.sweep.line import BLOCKS, Line
 
 WARM_UP = 5  # batches until allocators, caches and autotuning have settled
 PASSES = 3  # over the data: fewer do not tell by how much they differ
@@ -23,9 +25,14 @@ FOREVER = 1 << 62  # batches
 
 
 class Timeline:
-    """Takes the readings of a run, and knows its loaders, their batches, and what guests said of our wishes."""
+    """Takes the readings of a run, and knows its loaders, their batches, and what guests said of our wishes.
 
-    def __init__(self) -> None:
+    `whole`: pauses count like everything else, and steps where there are no batches.
+    """
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self._left_out = frozenset[int]() if whole else PAUSES
+        self._steps: dict[int, Line] | None = {} if whole else None  # process to its optimizer's steps
         self.notes: list[tuple[int, Mapping[str, Json]]] = []  # (process, note)
         self.loaders: dict[str, Mapping[str, Json]] = {}  # where a loader was built to its settings, as last told
         self.pids: dict[int, int] = {}  # process to its pid, of those that live
@@ -64,9 +71,11 @@ class Timeline:
 
     def _note(self, note: Note) -> None:
         kind, number = note.fields.get("n"), note.fields.get("id")
-        if kind == "loader" and isinstance(number, int) and note.fields.get("framework") is None:
+        if kind == "loader" and isinstance(number, int):
             where = str(note.fields.get("where"))
             self._places[note.process, number] = where
+            if note.fields.get("framework") is not None:
+                return
             self._told[note.process, number] = note.fields
             self._data.setdefault(where, set()).add((note.fields.get("dataset"), note.fields.get("samples")))
             beside, idle = note.fields.get("beside"), note.fields.get("idle")
@@ -83,14 +92,17 @@ class Timeline:
         self._go_on(event)
         if record.kind == Kind.ITERATOR:
             self._iterator(event.process, record)
-        elif record.kind == Kind.SPAN and record.code in PAUSES and not record.e:
+        elif record.kind == Kind.SPAN and record.code in self._left_out and not record.e:
             self._pauses += 1
             self._pause(event.process, record)
         elif record.kind == Kind.GAP:
             self._time(event.process).take(record)
-            for lines in self._lines.values():
+            for lines in (*self._lines.values(), self._steps or {}):
                 if event.process in lines:
                     lines[event.process].catch_up()
+        elif record.kind == Kind.STEP and self._steps is not None:
+            line = self._steps.setdefault(event.process, Line(self._time(event.process)))
+            line.add(record.t1, 0, 0, first=True)
         elif record.kind == Kind.BATCH and record.code & END:
             self._passed.add(self._places.get((event.process, self._training.get((event.process, record.a), -1)), ""))
         elif record.kind == Kind.BATCH and not record.code & FAILED:
@@ -150,6 +162,10 @@ class Timeline:
         places = [where] if where else list(self._lines)
         lines = [line for place in places for line in self._lines.get(place, {}).values()]
         return max((len(line) for line in lines), default=0)
+
+    def came_to(self, where: str) -> int:
+        """Return the same; where steps count, and no batches are asked for, these."""
+        return self.batches(where) or (0 if where else max(map(len, (self._steps or {}).values()), default=0))
 
     def shared(self, where: str) -> bool:
         """Return whether loaders of other data are built at `where` as well."""
@@ -240,8 +256,8 @@ class Timeline:
         """Return how many batches a pass over the loader at `where` has, as it was told; 0 where it was not."""
         return _count(self.loaders.get(where, {}).get("length"))
 
-    def passes(self, where: str, skip: int, begin: int, epoch: int) -> tuple[float, ...]:
-        """Return samples/s of the time from `begin` on (ns) as `rates` does, of whole passes of `epoch` batches.
+    def pace(self, where: str, skip: int, begin: int, epoch: int) -> Pace | None:
+        """Return the pace from `begin` on (ns) as `rates` does, of whole passes of `epoch` batches.
 
         As many batches as whole passes have hold the start of as many, wherever in one they begin. Of all batches where
         no whole pass came, or `epoch` is 0.
@@ -251,9 +267,13 @@ class Timeline:
         came = min((lines[each].since(begin) for each in living), default=0)
         passes = max(0, came - skip) // epoch if epoch else 0
         if not passes:
-            return self.rates(where, skip, begin)
-        blocks = passes if passes >= PASSES else BLOCKS
-        return self.rates(where, skip, begin, most=skip + passes * epoch, blocks=blocks)
+            return self._pace(where, skip, begin, FOREVER, BLOCKS)
+        return self._pace(where, skip, begin, skip + passes * epoch, passes if passes >= PASSES else BLOCKS)
+
+    def passes(self, where: str, skip: int, begin: int, epoch: int) -> tuple[float, ...]:
+        """Return the rates of the parts of that pace, nothing where too few batches came."""
+        found = self.pace(where, skip, begin, epoch)
+        return found.parts if found is not None else ()
 
     def rates(
         self, where: str, skip: int, begin: int = 0, *, most: int = FOREVER, blocks: int = BLOCKS
@@ -263,16 +283,22 @@ class Timeline:
         Their harmonic mean is the rate of the whole time. Nothing where too few batches came. `skip` are left out, and
         as many after a pause. Where a batch's size is known by nobody it counts as one sample.
         """
+        found = self._pace(where, skip, begin, most, blocks)
+        return found.parts if found is not None else ()
+
+    def _pace(self, where: str, skip: int, begin: int, most: int, blocks: int) -> Pace | None:
         told = self.loaders.get(where, {}).get("batch_size")
-        size = told if isinstance(told, int) and told > 0 else 1
-        lines = [line.after(begin, most) for line in self._lines.get(where, {}).values()]
-        parts = [found for line in lines if (found := line.parts(skip, size, blocks))]
-        if not parts:
-            return ()
-        longest = max(parts, key=len)
-        whole = sum(statistics.harmonic_mean(found) for found in parts)
-        scale = whole / statistics.harmonic_mean(longest)
-        return tuple(rate * scale for rate in longest)
+        size = told if isinstance(told, int) and told > 0 else 0
+        came = self._lines.get(where, {}) if self._lines else self._steps or {}
+        lines = [line.after(begin, most) for line in came.values()]
+        timed = [(parts, line) for line in lines if (parts := line.parts(skip, size or 1, blocks))]
+        if not timed:
+            return None
+        parts, longest = max(timed, key=lambda found: len(found[0]))
+        scale = sum(statistics.harmonic_mean(found) for found, _ in timed) / statistics.harmonic_mean(parts)
+        sized = size or all(all(line.samples) for _, line in timed)
+        unit = SAMPLES if sized else BATCHES if self._lines else STEPS
+        return pace_of([rate * scale for rate in parts], unit, *longest.extent(skip))
 
 
 def _count(told: object) -> int:

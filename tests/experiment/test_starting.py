@@ -9,10 +9,10 @@ import pytest
 from gputune.core.events import Event, Kind, Record
 from gputune.core.sample import Note
 from gputune.core.units import NS
+from gputune.experiment.living import Plan
+from gputune.experiment.starting import Start, State, _follow, failure, outcome, refused, start
+from gputune.experiment.timeline import Timeline
 from gputune.features import Features, Machine
-from gputune.sweep.living import Plan
-from gputune.sweep.starting import Start, State, _follow, failure, outcome, refused, start
-from gputune.sweep.timeline import Timeline
 
 RUN = Features(command=("x",), wall=1.0, machine=Machine(cpus=2, cpus_seen=2), exit_code=1)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
+from gputune.experiment.script import Script
 from gputune.launch import landlock
-from gputune.sweep.script import Script
 
 # As in `gputune_guest/overlay.py`: what it leaves as it is has to be allowed here; a test compares them.
 DEVICES = ("/dev", "/proc", "/sys", "/run")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from gputune.experiment import writable
+from gputune.experiment.script import Script
+from gputune.experiment.starting import Start, State
 from gputune.launch import landlock
 from gputune.probes.guest.gputune_guest import overlay
-from gputune.sweep import writable
-from gputune.sweep.script import Script
 from gputune.sweep.starter import Starter
-from gputune.sweep.starting import Start, State
 
 DEADLINE = 60.0  # s; only a hang ends here
 needs_landlock = pytest.mark.skipif(bool(landlock.missing()), reason=landlock.missing() or "it is there")

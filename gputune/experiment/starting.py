@@ -15,15 +15,16 @@ from statistics import harmonic_mean
 
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
+from gputune.experiment.filling import ran_out, shortage
+from gputune.experiment.living import GRACE_S, Live, Plan
+from gputune.experiment.measured import scatter
+from gputune.experiment.pace import Pace
+from gputune.experiment.rungs import RUNGS
+from gputune.experiment.timeline import WARM_UP
+from gputune.experiment.writable import Writable
 from gputune.features import Features
 from gputune.features.concurrent_loaders import ALONE, Company
 from gputune.launch.output import tail
-from gputune.sweep.choosing import scatter
-from gputune.sweep.filling import ran_out, shortage
-from gputune.sweep.living import GRACE_S, Live, Plan
-from gputune.sweep.rungs import RUNGS
-from gputune.sweep.timeline import WARM_UP
-from gputune.sweep.writable import Writable
 
 STUCK_S = 60.0  # s that it may take beyond its own limit: a batch under way, its `finally`, its `atexit`
 ALONE_S = 5.0  # s without a batch after which ranks are ended that may wait for ever for one that has left
@@ -79,6 +80,7 @@ class Start:
     over: bool = False  # its time was up: it did not end by itself
     where: str = ""  # the loader that was timed
     rates: tuple[float, ...] = ()
+    pace: Pace | None = None  # whose parts these are, where it was timed on this machine
     run: Features | None = None
     notes: tuple[Mapping[str, Json], ...] = ()
     loaders: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
@@ -112,7 +114,7 @@ def start(  # noqa: PLR0913 - what a start is made of
         live.end()
         if told is not None:
             told.file.unlink(missing_ok=True)
-    found = outcome(live, where, why)
+    found = outcome(live, where, why, plan.skip)
     if told is not None and told.given_up and found.state is State.OK:
         found = replace(found, why=told.given_up)
     return replace(found, memory=memory)
@@ -172,7 +174,7 @@ def _follow(live: Live, plan: Plan, where: str, within: float, hopes: Hopes | No
     memory = None
     left = Left()
     while live.beat():
-        if not first and live.timeline.batches(where):
+        if not first and live.timeline.came_to(where):
             first = live.seconds
         if first and memory is None and live.seconds - first > SETTLED_S:
             memory = live.memory()
@@ -189,18 +191,18 @@ def _follow(live: Live, plan: Plan, where: str, within: float, hopes: Hopes | No
     return "", memory
 
 
-def outcome(live: Live, where: str, why: str) -> Start:
+def outcome(live: Live, where: str, why: str, skip: int = 0) -> Start:
     """Return what came of a start that is over. `why`: the reason for which it was ended from here, if it was."""
     run, told, status = live.features(), live.timeline, live.status
     where = where or most_waited(run)
-    rates = told.passes(where, max(WARM_UP, told.queue(where) + 2), 0, told.length(where))
+    pace = told.pace(where, max(WARM_UP, told.queue(where) + 2, skip), 0, told.length(where))
     notes = tuple(note for _, note in told.notes)
     if _ended_well(live, run):
         status = 0
     state = State.OK
     if why or status:
         state, why = failure(live.log, why or status_words(status), run, quoted=not why)
-    elif not rates:
+    elif pace is None:
         state, why = State.FAILED, f"it ended after {told.batches(where)} batches, {TOO_FEW}"
     return Start(
         state=state,
@@ -212,7 +214,8 @@ def outcome(live: Live, where: str, why: str) -> Start:
         exit_code=status,
         over=not status and any(n.get("n") == "trial" and "batches" in n for n in notes),
         where=where,
-        rates=rates if state is State.OK else (),
+        rates=pace.parts if pace is not None and state is State.OK else (),
+        pace=pace,
         run=run,
         notes=notes,
         loaders=told.loaders,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gputune.core.sample import Target
+from gputune.experiment import living
+from gputune.experiment.living import Live, Plan
 from gputune.launch import folders
-from gputune.sweep import living
-from gputune.sweep.living import Live, Plan
 
 DEADLINE = 60.0  # s; only a hang ends here
 HELD = 64 << 20
