@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gputune.comparing.interval import Rate
+from gputune.core.pace import SAMPLES, STEPS, pace
 from gputune.core.sample import Json
 from gputune.runs.labels import label
 from gputune.runs.one import Kept
@@ -70,10 +71,9 @@ def _moment(text: str) -> float | None:
 def _pace(verdict: Verdict) -> tuple[float | None, str]:
     """Return how fast a run was and in what: samples, or batches where their size is not known, or else steps."""
     if verdict.samples_per_s:
-        return verdict.samples_per_s, "samples/s"
-    if verdict.batches and verdict.loop_s:
-        return verdict.batches / verdict.loop_s, "batches/s"
-    return verdict.steps_per_s, "steps/s"
+        return verdict.samples_per_s, SAMPLES
+    found = pace(verdict.loop_s, samples=0, batches=verdict.batches, steps=0)
+    return (found.rate, found.unit) if found is not None else (verdict.steps_per_s, STEPS)
 
 
 def taken(verdict: Verdict) -> float:

@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import harmonic_mean
 
 from gputune.core.hygiene import clean
+from gputune.core.pace import Pace
 from gputune.core.sample import Json
 from gputune.experiment.filling import ran_out, shortage
 from gputune.experiment.living import GRACE_S, Live, Plan
 from gputune.experiment.measured import scatter
-from gputune.experiment.pace import Pace
 from gputune.experiment.rungs import RUNGS
 from gputune.experiment.timeline import WARM_UP
 from gputune.experiment.writable import Writable

@@ -9,9 +9,9 @@ import statistics
 from collections.abc import Iterable, Mapping
 
 from gputune.core.events import END, FAILED, Event, Kind, Record, SpanCode
+from gputune.core.pace import BATCHES, SAMPLES, STEPS, Pace
 from gputune.core.sample import Guest, Json, Note, Open, Reading
 from gputune.experiment.line import BLOCKS, Line
-from gputune.experiment.pace import BATCHES, SAMPLES, STEPS, Pace, pace_of
 from gputune.features.concurrent_loaders import ALONE, Companions, Company
 from gputune.gathering import device_time
 from gputune.gathering.device_time import DeviceTime
@@ -295,10 +295,11 @@ class Timeline:
         if not timed:
             return None
         parts, longest = max(timed, key=lambda found: len(found[0]))
-        scale = sum(statistics.harmonic_mean(found) for found, _ in timed) / statistics.harmonic_mean(parts)
+        rate = sum(statistics.harmonic_mean(found) for found, _ in timed)
+        scale = rate / statistics.harmonic_mean(parts)
         sized = size or all(all(line.samples) for _, line in timed)
         unit = SAMPLES if sized else BATCHES if self._lines else STEPS
-        return pace_of([rate * scale for rate in parts], unit, *longest.extent(skip))
+        return Pace(rate, unit, tuple(part * scale for part in parts), *longest.extent(skip))
 
 
 def _count(told: object) -> int:

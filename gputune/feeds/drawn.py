@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from gputune.core.pace import SAMPLES, STEPS
 from gputune.core.sample import Json, Note, Reading
-from gputune.feeds.history import SAMPLES, STEPS
 from gputune.feeds.rows import POINTS, History
 from gputune.recording import series
 from gputune.recording.overview import Line, Series

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gputune.core.events import APART, END, UNTIMED, Event, Kind
+from gputune.core.pace import SAMPLES, STEPS
 from gputune.core.sample import Reading, Sample
 from gputune.core.units import NS
 from gputune.feeds.rows import POINTS, History
 
 FINEST = NS  # ns of a point at first
 GAP = 5 * NS  # ns between two readings, of which some come every second: nothing could be read meanwhile
-SAMPLES, STEPS = "samples/s", "steps/s"
 
 
 @dataclass(slots=True)

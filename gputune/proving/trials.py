@@ -8,10 +8,10 @@ from pathlib import Path
 from gputune.core.errors import GputuneError
 from gputune.core.figures import number
 from gputune.core.finding import Speedup
+from gputune.core.pace import Pace
 from gputune.core.sample import Json
 from gputune.experiment.living import Plan as Start
 from gputune.experiment.measured import Measured, gain, in_turn, unsteadiness
-from gputune.experiment.pace import Pace
 from gputune.experiment.starting import State, start
 from gputune.proving.proof import TrialRow
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gputune.core.figures import number
+from gputune.core.pace import Pace
 from gputune.sharing import host
 from gputune.sharing.member import Member
-from gputune.sharing.progress import Count, Pace, pace
+from gputune.sharing.progress import Count, between
 from gputune.sharing.state_machine import Course
 from gputune.sharing.supervising import Crew
 from gputune.sharing.window import Eyes, Kept
@@ -121,4 +122,4 @@ def _row(member: Member, eyes: Eyes, recent: Pace | None, *, over: bool) -> Proc
 
 def _mean(eyes: Eyes, slot: int, count: Count) -> Pace | None:
     first = eyes.progress.first(slot)
-    return pace(first, count) if first is not None else None
+    return between(first, count) if first is not None else None

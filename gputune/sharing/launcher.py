@@ -17,6 +17,7 @@ from msgspec import json, structs
 from gputune.core import replacing
 from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
+from gputune.core.pace import Pace
 from gputune.launch import family, signals
 from gputune.launch.descriptors import is_open, null, say
 from gputune.sharing.cards import Cards
@@ -26,7 +27,7 @@ from gputune.sharing.logs import Logs, painted
 from gputune.sharing.member import Mask, Member
 from gputune.sharing.metric import metric
 from gputune.sharing.placing import Places
-from gputune.sharing.progress import Pace, Progress
+from gputune.sharing.progress import Progress
 from gputune.sharing.spec import PROBED, VARIABLE, Spec, decode
 from gputune.sharing.state_machine import Course
 from gputune.sharing.supervising import Crew

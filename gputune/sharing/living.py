@@ -5,8 +5,9 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 
+from gputune.core.pace import Pace
 from gputune.sharing.member import Member
-from gputune.sharing.progress import Count, Pace, pace
+from gputune.sharing.progress import Count, between
 from gputune.sharing.window import Eyes
 from gputune.verdict.packed import FILE, Packed, to_json
 
@@ -30,7 +31,7 @@ class Recent:
         for slot, count in now.items():
             before = next((counts[slot] for counts in self._past if slot in counts and counts[slot].at), None)
             told = logs.metrics[slot].pace() if logs.has_metric and slot in logs.metrics else None
-            found[slot] = told if logs.has_metric else pace(before, count) if before is not None else None
+            found[slot] = told if logs.has_metric else between(before, count) if before is not None else None
         self._past.append(now)
         return {slot: one for slot, one in found.items() if one is not None}
 

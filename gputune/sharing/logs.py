@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gputune.core.hygiene import clean
+from gputune.core.pace import Pace
 from gputune.sharing.member import Member
-from gputune.sharing.progress import Pace
 
 MOST = 1 << 16  # bytes read of one log at a time
 LONGEST = 4096  # characters of a line that is shown or looked through

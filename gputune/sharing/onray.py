@@ -21,6 +21,7 @@ from gputune.core import replacing
 from gputune.core.errors import GputuneError
 from gputune.core.figures import size
 from gputune.core.hygiene import clean, mask
+from gputune.core.pace import Pace
 from gputune.experiment.living import end_with_us
 from gputune.host import clusters
 from gputune.launch import folders, signals
@@ -36,7 +37,6 @@ from gputune.sharing.farrefusals import DoesNotFit, NoNeed, TrialFailed, check
 from gputune.sharing.fitting import Need, Probed, Room
 from gputune.sharing.fractions import Ask, Whole, ask, best, refusal
 from gputune.sharing.hosted import Hosted
-from gputune.sharing.progress import Pace
 from gputune.sharing.spec import AUTO, Job, Spec, total
 from gputune.sharing.tasks import Task, tasks
 from gputune.sharing.window import Kept

@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gputune.core.hygiene import clean
+from gputune.core.pace import Pace
 from gputune.launch.output import tail
 from gputune.sharing.member import LAST, Member
 from gputune.sharing.mps import Mps, seen
 from gputune.sharing.pressure import Pressure, Step
-from gputune.sharing.progress import Pace
 from gputune.sharing.spec import Spec
 from gputune.sharing.supervising import Crew
 from gputune.sharing.window import Eyes, Kept, Window

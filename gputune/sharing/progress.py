@@ -7,11 +7,12 @@ known: the device's, where there is one (`gputune/gathering/device_time.py`).
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from gputune.core.events import END, FAILED, Event, Kind, Record
+from gputune.core.pace import Pace, pace
 from gputune.core.units import NS
 from gputune.gathering.device_time import TOLD, DeviceTime, elapsed
 from gputune.probes.loader import Foreign, Ring
@@ -34,37 +35,12 @@ class Count:
     unsized: bool = False  # some batches had no known size
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How fast something goes. `unit` is `samples/s`, `batches/s`, `steps/s`, or that of a metric."""
-
-    rate: float
-    unit: str
-
-
-def pace(before: Count, after: Count) -> Pace | None:
+def between(before: Count, after: Count) -> Pace | None:
     """Return the pace from one count to a later one, None where nothing was done in between."""
-    came = after.batches - before.batches or after.steps - before.steps
-    seconds = elapsed(after.host - before.host, after.at - before.at, came)
-    if seconds <= 0 or not before.at:
-        return None
-    for done, unit in (
-        (after.samples - before.samples if not after.unsized else 0, "samples/s"),
-        (after.batches - before.batches, "batches/s"),
-        (after.steps - before.steps, "steps/s"),
-    ):
-        if done > 0:
-            return Pace(done / seconds, unit)
-    return None
-
-
-def together(paces: Iterable[Pace | None]) -> Pace | None:
-    """Return the sum of paces, None where one of them is not known or of another unit."""
-    found = list(paces)
-    known = [one for one in found if one is not None]
-    if not known or len(known) < len(found) or len({one.unit for one in known}) > 1:
-        return None
-    return Pace(sum(one.rate for one in known), known[0].unit)
+    batches, steps = after.batches - before.batches, after.steps - before.steps
+    seconds = elapsed(after.host - before.host, after.at - before.at, batches or steps) if before.at else 0.0
+    samples = 0 if after.unsized else after.samples - before.samples
+    return pace(seconds, samples=samples, batches=batches, steps=steps)
 
 
 class Peeked(Ring):

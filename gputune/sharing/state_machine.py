@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from gputune.core.figures import number, size
+from gputune.core.pace import Pace
 from gputune.sharing import fitting, host
 from gputune.sharing.climb import Climb
 from gputune.sharing.fitting import Need, Probed, Room
@@ -19,7 +20,6 @@ from gputune.sharing.logs import Logs
 from gputune.sharing.member import Member
 from gputune.sharing.pack import HANGS, Pack, on_cards
 from gputune.sharing.placing import OneAtATime, Places
-from gputune.sharing.progress import Pace
 from gputune.sharing.refusals import DoesNotFit, NoFlags, TrialFailed, refusing
 from gputune.sharing.space import Space
 from gputune.sharing.spec import AUTO, Spec

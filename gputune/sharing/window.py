@@ -4,12 +4,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gputune.core.pace import Pace, together
 from gputune.sharing.cards import Card
 from gputune.sharing.gauge import Gauge
 from gputune.sharing.logs import Logs
 from gputune.sharing.member import Member
 from gputune.sharing.placing import Places
-from gputune.sharing.progress import Count, Pace, Progress, pace, together
+from gputune.sharing.progress import Count, Progress, between
 
 WARM = 5  # batches that each task makes first: caches, allocators, autotuning
 WARM_S = 1.0  # s that then pass: kernels and batches are queued ahead, and until the queues are full all look faster
@@ -126,7 +127,7 @@ class Window:
             return None
         if self._logs.has_metric:
             return self._logs.metrics[slot].pace()
-        return pace(self._marks[slot], self._progress.count(slot))
+        return between(self._marks[slot], self._progress.count(slot))
 
     def together(self) -> Pace | None:
         """Return how fast they go together."""

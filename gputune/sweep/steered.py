@@ -6,38 +6,34 @@ measured is started again; a loader that cannot be switched is measured by resta
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import harmonic_mean
 
-from gputune.core.sample import Json
 from gputune.experiment.budget import Budget
 from gputune.experiment.living import Live
 from gputune.experiment.starting import Start, State, failure, outcome, status_words
-from gputune.experiment.timeline import WARM_UP
+from gputune.experiment.timeline import WARM_UP, Timeline
 from gputune.launch import folders
 from gputune.launch.steering import Orders
 from gputune.sweep import blame
 from gputune.sweep.apart import own_error
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import CutOff, Outcome
+from gputune.sweep.served import Served
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
 from gputune.sweep.visiting import (
-    ANSWER_S,
     MOST,
-    NOISE,
     SWITCHED,
     TIMED,
     Failed,
     NotSteered,
     Stretch,
     answers,
-    check,
     known,
     looping,
-    ready,
     seconds,
     stretch,
 )
@@ -78,23 +74,18 @@ class Late(Hung):
         self.quiet = quiet
 
 
-class Steered:
+class Steered(Served):
     """A bench in one start. `close()` it, whatever comes."""
-
-    noise = NOISE
-    kept = 0  # to go back to a setting costs no trial
 
     def __init__(self, starter: Starter, wanted: Setting | None, budget: Budget) -> None:
         """`wanted`: what the loader is built with, for a batch size; None for the script's own."""
+        super().__init__()
         self._starter = starter
         self._wanted = wanted
         self._budget = budget
         self._live: Live | None = None
-        self._orders: Orders | None = None
-        self._seq = 0
         self._folder = folders.rings()  # for orders: where we are killed the next one removes it, as it does with rings
         self._lock = folders.hold(self._folder)
-        self._visited: set[Setting] = set()
         self._memory: dict[Setting, int] = {}
         self._profile: Profile | None = None
         self._silent = 0.0  # s for which no batch had come when the last start was ended; 0 where it still went on
@@ -136,8 +127,8 @@ class Steered:
 
     def know(self, profile: Profile) -> None:
         """Learn what the profile said: what is measured from here on is measured of its loader."""
-        self._profile = profile
-        self._visited.add(profile.script)
+        self._profile, self._ranks = profile, profile.ranks
+        self.met(profile.script)
         self._starter.where = profile.loader.where
 
     def _begin(self) -> Live:
@@ -177,7 +168,7 @@ class Steered:
         until = live.seconds + (DEAF_S if self._quiet(live) else OBEY_S)
         obeyed = False
         while live.beat() and live.seconds < until:
-            if not obeyed and any(note.get("state") == "ended" for note in self._answers(live, seq).values()):
+            if not obeyed and any(note.get("state") == "ended" for note in answers(live.timeline.notes, seq).values()):
                 obeyed, until = True, live.seconds + min(END_S, max(LEAST_END_S, self._budget.left))
         if live.status is None:
             still = live.timeline.life() == self._last[1] and self._quiet(live)
@@ -247,36 +238,25 @@ class Steered:
         where = self._starter.where
         return live.timeline.life(where) if live.timeline.batches(where) else 0
 
-    @staticmethod
-    def _answers(live: Live, seq: int) -> dict[int, Mapping[str, Json]]:
-        """Return the last answer of each process to an order."""
-        return answers(live.timeline.notes, seq)
+    @property
+    def timeline(self) -> Timeline:
+        """Return the batches of the start that goes on."""
+        return self._going.timeline
 
-    def _obeyed(self, live: Live, order: dict[str, Json]) -> int:
-        """Give an order, and return when the last rank had its first batch under it (ns).
+    @property
+    def now(self) -> float:
+        """Return for how long it goes on, s."""
+        return self._going.seconds
 
-        Raises NotSteered, Failed or Ended.
-        """
-        self._seq = self._orders.send(order) if self._orders is not None else 0
-        ranks, until = self._known().ranks, live.seconds + ANSWER_S
+    @property
+    def _going(self) -> Live:
+        if self._live is None:
+            raise RuntimeError("no start goes on")
+        return self._live
 
-        def answered() -> bool:
-            nonlocal until
-            if live.timeline.paused():  # it hears nothing before its next batch
-                until = live.seconds + ANSWER_S
-            if live.seconds > until:
-                raise NotSteered("nobody has answered")
-            return len(self._answers(live, self._seq)) >= ranks
-
-        self._wait(answered, live, ANSWER_S)
-        check(self._answers(live, self._seq))
-        return ready(self._answers(live, self._seq))
-
-    def _caught_up(self, live: Live, served: int) -> int:
-        """Wait until devices are through with what was queued under other settings; return when that was (ns)."""
-        where = self._starter.where
-        self._wait(lambda: live.timeline.caught_up(where, served) is not None, live, self._patience)
-        return live.timeline.caught_up(where, served) or served
+    def until(self, done: Callable[[], bool], most: float | None = None) -> None:
+        """Wait for something, as long as batches come. Raises Ended."""
+        self._wait(done, self._going, self._patience if most is None else most)
 
     # what is measured
 
@@ -285,13 +265,12 @@ class Steered:
 
         `pinned`: with a copy of it in page-locked memory.
         """
-        profile = self._known()
+        profile = self.known()
         batches = max(TIMED, min(MOST, math.ceil(CEILING_S / max(1e-4, profile.outlook.stepping))))
         try:
             live = self._again()
-            where, skip = self._starter.where, 2
-            begin = self._obeyed(live, {"do": "replay", "batches": batches, "pin": pinned})
-            self._wait(lambda: live.timeline.counted(where, begin) >= batches, live, STUCK_S)
+            begin = self.obeyed({"do": "replay", "batches": batches, "pin": pinned})
+            self.until(lambda: live.timeline.counted(self.where, begin) >= batches, STUCK_S)
         except (NotSteered, Failed):
             return None
         except Ended as why:
@@ -299,25 +278,17 @@ class Steered:
             if isinstance(why, Hung):
                 raise CutOff from None
             return None
-        rates = live.timeline.rates(where, skip, begin, most=batches)
+        rates = live.timeline.rates(self.where, 2, begin, most=batches)
         return harmonic_mean(rates) if rates else None
-
-    def price(self, wanted: Setting) -> int:
-        """Return 1 for a setting that was not visited yet: to go back to one costs no trial."""
-        return int(wanted not in self._visited)
-
-    def met(self, wanted: Setting) -> None:
-        """Learn that a setting was visited before."""
-        self._visited.add(wanted)
 
     def takes(self, wanted: Setting) -> float:
         """Return the s that a visit is predicted to take, with a start where none goes on."""
-        visit = looping(self._known(), wanted)
+        visit = looping(self.known(), wanted)
         return visit if self._live is not None else self._budget.start_of(visit)
 
     def takes_then(self, wanted: Setting) -> float:
         """Return the s of one more visit after that one: the start goes on."""
-        return looping(self._known(), wanted)
+        return looping(self.known(), wanted)
 
     def allowed(self, wanted: Setting) -> bool:
         """Return whether there is time for a visit."""
@@ -325,7 +296,7 @@ class Steered:
 
     def measure(self, wanted: Setting) -> Outcome:
         """Have the loader served under a setting, and time its batches. Raises NotSteered."""
-        self._visited.add(wanted)
+        self.met(wanted)
         found = self._tried(wanted) or self._tried(wanted)  # a script that ends by itself is started once more
         return found or Outcome(state=State.FAILED, why="the script ended before it was measured", cut_off=True)
 
@@ -367,7 +338,7 @@ class Steered:
     def _blame(self, batches: int, why: str, log: str) -> None:
         """Go back to where the script failed, with its own settings. Raises Broken where it fails there as well."""
         blame.known(self._starter, log, why)
-        looping = blame.needed(self._known(), batches)
+        looping = blame.needed(self.known(), batches)
         if not own_error(why) or batches <= self._sound or looping > min(blame.LONGEST_S, self._budget.left):
             return
         try:
@@ -383,39 +354,34 @@ class Steered:
             self._sound = batches
 
     def _timed(self, live: Live, wanted: Setting) -> Outcome:
-        where, began = self._starter.where, live.seconds
-        settings: dict[str, Json] = {name: wanted.plain[name] for name in SWITCHED}
-        begin = self._caught_up(
-            live, self._obeyed(live, {"do": "serve", "where": where, "set": settings, "batches": None})
-        )
-        timed = self._stretch(wanted)
-        self._wait(lambda: timed.enough(live.timeline, where, begin), live, self._patience)
-        check(self._answers(live, self._seq))
+        began, changes = live.seconds, {name: wanted.plain[name] for name in SWITCHED}
+        rates = self.visit(changes, self._stretch(wanted))
         self._weigh(live, wanted)
         return Outcome(
             state=State.OK,
-            rates=timed.rates(live.timeline, where, begin),
+            rates=rates,
             memory=self._memory.get(wanted),
             seconds=live.seconds - began,
-            company=live.timeline.company(where),
+            company=live.timeline.company(self.where),
         )
 
     def _stretch(self, wanted: Setting) -> Stretch:
         """Return which batches of a visit are timed: no whole epochs where the script ends before these are over."""
-        found = stretch(self._known(), wanted)
+        found = stretch(self.known(), wanted)
         soon = 0 < self._ended <= WARM_UP + found.skip + found.least
-        return stretch(self._known(), wanted, whole_s=0.0) if soon else found
+        return stretch(self.known(), wanted, whole_s=0.0) if soon else found
 
     def _weigh(self, live: Live, wanted: Setting) -> None:
         """Look at the memory that its processes hold; the least counts, for workers that were there before go late.
 
         Between two passes its workers may be gone: that is not what it holds.
         """
-        held = live.memory(wanted.num_workers * self._known().ranks)
+        held = live.memory(wanted.num_workers * self.known().ranks)
         if held:
             self._memory[wanted] = min(held, self._memory.get(wanted, held))
 
-    def _known(self) -> Profile:
+    def known(self) -> Profile:
+        """Return what its profile has said."""
         if self._profile is None:
             raise RuntimeError("the profile comes first")
         return self._profile

@@ -66,7 +66,7 @@ class Tuner:
             story.why = str(why.args[0])
         if self._visits is not None:
             with contextlib.suppress(Failed, NotSteered):  # what serves then is the script's own in any case
-                self._visits.serve(self._visits.script)
+                self._visits.keep(self._visits.script)
             self._settled(self._visits.script)
 
     def _tuned(self) -> bool:
@@ -255,7 +255,7 @@ class Tuner:
     def _keep(self, chosen: Setting, visits: Visits) -> None:
         """Have the best setting serve for good, and give it up where that must be."""
         story = self.story
-        visits.serve(chosen)
+        visits.keep(chosen)
         story.state = reported.KEPT
         self._settled(chosen)
         due = OLDER * time.monotonic() - (OLDER - 1) * self._began
@@ -278,7 +278,7 @@ class Tuner:
             if self.story.gain is not None and self.story.gain.high < 1:
                 return "it did not pay any more"
             self.story.gain = before
-        visits.serve(kept)
+        visits.keep(kept)
         return ""
 
     def _settled(self, now: Setting) -> None:

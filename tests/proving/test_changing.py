@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gputune.core.finding import Finding, Speedup
-from gputune.experiment.pace import Pace
+from gputune.core.pace import Pace
 from gputune.features import Epoch, Features, Loader, Machine, Process
 from gputune.proving import trials
 from gputune.proving.asked import Asked

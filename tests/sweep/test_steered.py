@@ -194,7 +194,7 @@ def test_a_script_that_ends_is_started_again(bench: Steered, monkeypatch: pytest
 def test_short_epochs_are_timed_whole_but_where_the_script_has_too_few(
     bench: Steered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.know(SimpleNamespace(**{**vars(bench._known()), "epoch": 100}))
+    bench.know(SimpleNamespace(**{**vars(bench.known()), "epoch": 100}))
     found = bench.measure(workers(4))  # 1.25 s an epoch
     assert (found.state, found.seconds > 3 * 1.25) == (State.OK, True)
     bench.close()
@@ -317,7 +317,7 @@ def test_a_script_that_hangs_is_ended_with_the_budget(bench: Steered) -> None:
 
 def test_a_setting_without_a_batch_is_no_end(bench: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(World, "rates", {0: 20.0, 2: 40.0, 4: 1e-9, 99: 100.0})
-    bench.know(SimpleNamespace(**{**vars(bench._known()), "rate": lambda _: 160.0}))
+    bench.know(SimpleNamespace(**{**vars(bench.known()), "rate": lambda _: 160.0}))
     found = bench.measure(workers(4))
     assert (found.state, found.why) == (State.FAILED, "no batch came for 60 s")
     monkeypatch.setattr(World, "rates", {0: 20.0, 2: 40.0, 4: 80.0, 99: 100.0})
