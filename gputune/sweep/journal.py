@@ -10,7 +10,6 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +30,6 @@ from gputune.sweep.settings import Setting
 
 FILE = "sweep.jsonl"
 VERSION = 1
-REMEMBERED = tuple(each.name for each in fields_of(Start) if each.name not in {"state", "run"})
 
 
 class NothingToResume(BadUsage):
@@ -128,8 +126,7 @@ class Journal:
         with contextlib.suppress(OSError):
             if found.run is not None:
                 _write(self.folder / name, encode(Part(host="", features=found.run)))
-        fields = {field: getattr(found, field) for field in REMEMBERED}
-        self.keep(kind, {**fields, "state": found.state.value, "features": name})
+        self.keep(kind, {**msgspec.to_builtins(remembered(found)), "features": name})
         return found
 
     def number(self, kind: str, make: Callable[[], float | None]) -> float | None:
@@ -162,8 +159,7 @@ def _start(folder: Path, told: Mapping[str, Json]) -> Start | None:
     """Return a start as it is remembered, None where its features are lost."""
     try:
         run = decode(opening.read(folder / Path(str(told["features"])).name)).features
-        fields = {field: told[field] for field in REMEMBERED if field in told}
-        return msgspec.convert({**fields, "state": told["state"]}, Remembered).start(run)
+        return msgspec.convert(told, Remembered).start(run)
     except (OSError, KeyError, msgspec.DecodeError):
         return None
 
@@ -196,8 +192,8 @@ class Remembered(msgspec.Struct, kw_only=True):
 
 def remembered(start: Start) -> Remembered:
     """Return what is kept of a start beside its features."""
-    fields = {field: getattr(start, field) for field in REMEMBERED}
-    return msgspec.convert(msgspec.to_builtins({**fields, "state": start.state}), Remembered)
+    fields = {field: getattr(start, field) for field in Remembered.__struct_fields__}
+    return msgspec.convert(msgspec.to_builtins(fields), Remembered)
 
 
 class Remembering:

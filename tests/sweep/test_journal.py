@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from gputune.core.pace import Pace
 from gputune.experiment.script import Script
-from gputune.experiment.starting import State
+from gputune.experiment.starting import Start, State
+from gputune.features import Features, Machine
+from gputune.features.concurrent_loaders import Company
 from gputune.sweep import journal
 from gputune.sweep.journal import FILE, NothingToResume, Remembering, begun, identity, resumed
 from gputune.sweep.search import CutOff, Outcome
@@ -68,6 +71,20 @@ def test_a_journal_cut_anywhere_loses_no_more_than_its_last_line(tmp_path: Path)
             again.measure(wanted)
         assert bench.asked == 4 - whole[head : cut + 1].count(b"\n")
         assert len(journal._entries(tmp_path / FILE)) == 5
+
+
+def test_a_start_is_remembered_with_all_that_is_told_of_it_elsewhere(tmp_path: Path) -> None:
+    rates = (100.0,) * 10
+    run = Features(command=("t",), wall=1.0, machine=Machine(cpus=2, cpus_seen=2))
+    made = Start(
+        state=State.OK, log="1.log", rates=rates, pace=Pace(100.0, parts=rates), run=run,
+        notes=({"n": "trial", "batches": 9},), company=Company(training=2),
+    )  # fmt: skip
+    assert begun(tmp_path, identity(SCRIPT), []).start("profile", lambda: made) is made
+    told = resumed(SCRIPT, identity(SCRIPT), tmp_path).start("profile", pytest.fail)
+    assert (told.state, told.rates, told.run, told.notes, told.company) == (
+        State.OK, rates, run, made.notes, made.company,
+    )  # fmt: skip
 
 
 def test_what_the_budget_cut_off_is_measured_again(tmp_path: Path) -> None:
