@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 Maker = Callable[..., Any]
+Act = Callable[[Any, Path], None]  # on the cards, beside the run in this folder
 GPUTUNE = (sys.executable, "-m", "gputune")
 PATIENCE = 120.0  # s
 GPU_IS_LOST = 15  # NVML
@@ -51,18 +52,28 @@ class Ended:
     err: str
 
 
-def once(machine: Any, code: str, env: dict[str, str], act: Callable[[Any, Path], None] | None, *wrap: str) -> Ended:
-    """Run a training, `act` on the cards meanwhile, and return how it ended; again where torch itself fell."""
+def once(new: Callable[[], Any], code: str, env: dict[str, str], act: Act | None, *wrap: str) -> tuple[Ended, Path]:
+    """Run a training, `act` on its cards meanwhile, and return how it ended, and where; again where torch itself fell.
+
+    Each time on new cards: `act` has left those of the time before as it has made them.
+    """
     for _ in range(ATTEMPTS):
+        machine = new()
         ended = attempt(machine, code, env, act, *wrap)
+        machine.state.unlink()
         if ended.status != ABORTED or not ended.err.endswith(TORCHS_OWN):
             break
-    return ended
+    return ended, machine.folder / folder_of(wrap)
 
 
-def attempt(machine: Any, code: str, env: dict[str, str], act: Callable[[Any, Path], None] | None, *wrap: str) -> Ended:
+def folder_of(wrap: tuple[str, ...]) -> str:
+    """Return what a run's folder is called."""
+    return "watched" if wrap else "bare"
+
+
+def attempt(machine: Any, code: str, env: dict[str, str], act: Act | None, *wrap: str) -> Ended:
     """Run it once."""
-    folder = machine.folder / ("watched" if wrap else "bare")
+    folder = machine.folder / folder_of(wrap)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "train.py").write_text(TRAIN + code)
@@ -86,16 +97,13 @@ def both(
     *,
     devices: int = 1,
     env: dict[str, str] | None = None,
-    act: Callable[[Any, Path], None] | None = None,
+    act: Act | None = None,
 ) -> tuple[Ended, dict[str, Any], str]:
     """Run a training bare and watched: both end alike. Returns how, the verdict, and the report's text."""
-    machine = maker(devices)
-    bare = once(machine, code, env or {}, act)
-    machine.state.unlink()  # other cards, that nothing has happened to
-    machine = maker(devices)
+    bare, _ = once(lambda: maker(devices), code, env or {}, act)
     watch = (*GPUTUNE, "watch", "--quiet", "--json", "verdict.json", "--out", "run", "--")
-    assert once(machine, code, env or {}, act, *watch) == bare
-    folder = machine.folder / "watched"
+    watched, folder = once(lambda: maker(devices), code, env or {}, act, *watch)
+    assert watched == bare
     assert errors(folder / "run") == []
     report = subprocess.run([*GPUTUNE, "report", folder / "run"], capture_output=True, text=True, check=True)
     return bare, json.loads((folder / "verdict.json").read_text()), " ".join(report.stdout.split())

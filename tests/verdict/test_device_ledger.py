@@ -1,5 +1,7 @@
 """A device's loop, parted: compute, copies, standing for ranks, gaps of the host, no batch; it adds to one."""
 
+from dataclasses import replace
+
 import pytest
 
 from gputune.features import DeviceStep, Meeting, Process
@@ -59,4 +61,10 @@ def test_standing_for_other_ranks_is_no_compute() -> None:
 
 def test_no_part_takes_more_than_is_left() -> None:
     told = device_ledger(process(0.020))
-    assert told == pytest.approx({"compute": 0.7, "copies": 0.2, "starved": 0.1})
+    assert told == pytest.approx({"compute": 0.8, "copies": 0.2})
+
+
+def test_gaps_are_those_of_all_steps_and_not_of_the_few_that_were_timed() -> None:
+    """These are 20 ms long, for the host was slow at first; the loop has 10 ms for a step, and a pause beside them."""
+    told = device_ledger(replace(process(0.004, whole=0.020), loop=13.0, in_loop={"checkpoint": 3.0}))
+    assert told == pytest.approx({"compute": 0.4, "copies": 0.2, "host-bound": 0.4 * 13 / 14, "starved": 0.4 / 14})
