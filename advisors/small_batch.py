@@ -12,6 +12,7 @@ larger batch it is paid less often.
 What to do: raise `batch_size` to the number named, scale the learning rate with it, then look at `num_workers` again.
 
 When it is wrong: when the idle time is a synchronisation or other work of the loop that grows with the batch as well.
+Copies of batches and the time for making and pinning them are taken to grow.
 
 Sources: Goyal et al., "Accurate, Large Minibatch SGD", 2017 (learning rate); predicted by `gputune/model/enlarging.py`:
 Amdahl's law for a device that works behind the host.
@@ -21,10 +22,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputune.core.events import STOPPING
-from gputune.core.figures import mean
+from gputune.core.figures import TINY, mean
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Device, Features, Loader, Process
-from gputune.model.enlarging import Turn, made, turn
+from gputune.model.enlarging import Turn, copies, made, turn
 from gputune.model.headroom import times_fit, used_at_most
 from gputune.model.minimum_samples import settled
 from gputune.model.prediction import doubt, interval, unsteady
@@ -58,8 +59,9 @@ def advise(run: Features) -> Iterator[Finding]:
         fits = min(MOST, times_fit(run, device, ROOM))
         elsewhere = _elsewhere(process, loader)
         busy = device_share(run, process) or 0.0
-        overhead = 1 - busy - elsewhere  # waits and pauses must not explain more of the idle time
-        if UNUSED <= busy < UNDERUSED and fits >= 2 and overhead > max(OVERHEAD, elsewhere):
+        explained = elsewhere + copies(process)[0] / max(TINY, process.loop)
+        overhead = 1 - busy - explained  # waits, pauses and copies must not explain more of the idle time
+        if UNUSED <= busy < UNDERUSED and fits >= 2 and overhead > max(OVERHEAD, explained):
             full = used_at_most(run, device) / (device.memory_total or 1)
             now = turn(process, loader, busy, elsewhere, _filled(device))
             yield _finding(process, loader, now, (device.index, busy, full), fits)

@@ -467,7 +467,8 @@ class DeviceStep:
     the backward pass, the optimizer's, which take as long for a larger batch; None where that is not known.
     `read_waits` and `copy_waits` are s that the training thread stood for the device's work in reads and
     synchronizations, and before its copies began, `launch_waits` those in launches, as the device's queue was full;
-    None where that cannot be told apart.
+    None where that cannot be told apart. `lag` s the device is behind the host at a step's end: none where the host has
+    waited for all of it.
     """
 
     timed: int
@@ -479,6 +480,7 @@ class DeviceStep:
     copy_waits: float
     launch_waits: float | None = None
     update: float | None = None
+    lag: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,10 +79,12 @@ def with_fewer_bytes(outlook: Outlook, share: float) -> Speedup:
 def _copying(run: Features, process: Process, outlook: Outlook) -> tuple[float, float]:
     """Return the least and the most s for which a batch is on the link, within what the device's clock has of a step.
 
-    The least at the link's own rate; the most where all but kernels is copying.
+    As timed, where it was. Else the least at the link's own rate; the most where all but kernels is copying.
     """
-    size, per_batch = outlook.loader.batch_bytes or 0, outlook.per_batch
+    size, per_batch, timed = outlook.loader.batch_bytes or 0, outlook.per_batch, process.device_step
     best = max((rates(d.link)[0] * USABLE for d in run.devices if d.link), default=0.0)
     least = size / best if best and process.copies else 0.0
     room = max(0.0, device_time(run, process, per_batch) - device_work(run, process, per_batch))
+    if timed is not None and timed.copying > 0:
+        return min(timed.copying, room), min(timed.copying, room)
     return min(least, room), room if process.copies else 0.0
