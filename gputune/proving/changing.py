@@ -104,8 +104,8 @@ def _whole(skip: int, timed: int, epoch: int) -> tuple[int, int]:
 
 
 def _epoch(loader: Loader) -> int:
-    lengths = [epoch.batches for epoch in loader.epochs if epoch.batches]
-    return max(lengths, default=0)
+    """Return how many batches an epoch has that went to its end, 0 where none did: what was broken off has no length."""
+    return max((epoch.batches for epoch in loader.epochs if epoch.complete), default=0)
 
 
 def _startup(run: Features) -> float:

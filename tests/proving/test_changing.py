@@ -25,9 +25,9 @@ LOADER = Loader(
 )
 
 
-def epochs(*lengths: int) -> tuple[Epoch, ...]:
+def epochs(*lengths: int, complete: bool = True) -> tuple[Epoch, ...]:
     return tuple(
-        Epoch(began=0.0, start=0.1, first_wait=0.1, shutdown=0.1, batches=n, seconds=1.0, complete=True)
+        Epoch(began=0.0, start=0.1, first_wait=0.1, shutdown=0.1, batches=n, seconds=1.0, complete=complete)
         for n in lengths
     )
 
@@ -81,6 +81,11 @@ def test_a_trial_is_as_long_as_its_queues_and_epochs_need(tmp_path: Path, change
     plan = planned(asked(tmp_path, replace(LOADER, epochs=epochs(*lengths))), finding(**change))
     assert (plan.skip, plan.batches - plan.skip) == (skip, timed)
     assert plan.where == "t.py:7"
+
+
+def test_an_epoch_that_was_broken_off_has_no_length(tmp_path: Path) -> None:
+    plan = planned(asked(tmp_path, replace(LOADER, epochs=epochs(30, complete=False))), None)
+    assert (plan.skip, plan.batches - plan.skip) == (2 * 2 + 2, BATCHES)
 
 
 @pytest.mark.parametrize(
