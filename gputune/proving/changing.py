@@ -104,7 +104,7 @@ def _whole(skip: int, timed: int, epoch: int) -> tuple[int, int]:
 
 
 def _epoch(loader: Loader) -> int:
-    """Return how many batches an epoch has that went to its end, 0 where none did: what was broken off has no length."""
+    """Return how many batches an epoch has that went to its end; 0 where none did, for what was broken off has none."""
     return max((epoch.batches for epoch in loader.epochs if epoch.complete), default=0)
 
 
