@@ -22,7 +22,9 @@ from gputune.host import clusters
 from gputune.host.clusters import Node
 from gputune.launch import folders
 from gputune.launch.descriptors import say
+from gputune.recording.about import NewerRun
 from gputune.recording.folder import FINDINGS
+from gputune.report.kept import decoded
 from gputune.report.told import NAMES as FLAT
 from gputune.report.told import told_of as told_of  # noqa: PLC0414 - its public name here, too
 from gputune.verdict.document import Verdict
@@ -185,8 +187,8 @@ class Recording:
     def _found(self, watched: Watched, files: Mapping[str, bytes]) -> None:
         """Keep a recording, and add what was found to the trial's results."""
         if FINDINGS in files:
-            with suppress(msgspec.DecodeError):
-                watched.told.update(told_of(msgspec.json.decode(files[FINDINGS], type=Verdict)))
+            with suppress(msgspec.DecodeError, NewerRun):
+                watched.told.update(told_of(decoded(files[FINDINGS], self._folder or Path())))
         if self._folder is not None:
             watched.told["recording"] = str(kept(self._folder, str(watched.trial), files))
         self._end(watched, "" if FINDINGS in files else "its recorder left without a verdict")

@@ -20,7 +20,7 @@ from gputune.feeds.rows import harmless
 from gputune.launch import values
 from gputune.recording.about import read
 from gputune.recording.folder import FINDINGS, RUN
-from gputune.report.judged import judged
+from gputune.report.kept import ours
 from gputune.report.packed import render as render_packed
 from gputune.report.streams import colour_wanted, encodable
 from gputune.report.terminal import render
@@ -53,7 +53,7 @@ def _show(words: str, document: bytes, wanted: _documents.Wanted, html: str | No
 
 def _kept(run: Path, price: float | None) -> Verdict | None:
     """Return the verdict that lies in the folder, where this version has given it on the whole of the run."""
-    verdict = judged(run)
+    verdict = ours(run)
     return verdict if verdict is None or price is None else priced(verdict, price)
 
 

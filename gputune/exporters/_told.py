@@ -17,6 +17,7 @@ from gputune.exporters import Wish
 from gputune.exporters._places import seats
 from gputune.recording.about import read
 from gputune.recording.folder import FINDINGS, REPORT
+from gputune.report.kept import decoded
 from gputune.report.rejudging import Way, rejudge
 from gputune.report.told import told_of
 from gputune.verdict.building import to_json
@@ -71,7 +72,7 @@ def told(wish: Wish, lost: dict[str, str]) -> Told:
     page_there = page if page.is_file() and not page.is_symlink() else None
     with contextlib.suppress(OSError, msgspec.DecodeError):
         document = opening.read(wish.run / FINDINGS)
-        return Told(msgspec.json.decode(document, type=Verdict), document, page_there)
+        return Told(decoded(document, wish.run), document, page_there)
     verdict = rejudge(wish.run, way=Way(lost=lost))
     if verdict.exit_code is None:
         wish.say("the run goes on, or was cut off: this is its verdict so far")

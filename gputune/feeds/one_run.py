@@ -21,6 +21,7 @@ from gputune.feeds.rows import History, RunRow, RunState
 from gputune.feeds.tasks import Kin
 from gputune.recording.about import offset, read
 from gputune.recording.folder import FINDINGS, LIVE, RUN
+from gputune.report.kept import kept
 from gputune.runs.jobs import job_of
 from gputune.runs.places import first_seat, identity, recorded_on
 from gputune.runs.whereabouts import fresh
@@ -206,7 +207,7 @@ class OneRun:
         lean()
         lost: dict[str, str] = {}
         self._drained = True
-        trainers = drawn.trainers(self._kept(self.folder, FINDINGS, _findings, None))
+        trainers = drawn.trainers(self._kept(self.folder, FINDINGS, kept, None))
         self._drawn = drawn.history(self._seat, self._length("ended"), trainers, lost)
         for tick in drawn.ending(self._seat, self._story, lost):
             if self._beside is not None:
@@ -235,8 +236,8 @@ class OneRun:
             return live.whole, live.window, live.judged_s
         if state == "live":
             return None, None, None
-        kept = self._kept(self.folder, FINDINGS, _findings, None)
-        return kept or (self._again(state) if self._follows else None), None, length
+        found = self._kept(self.folder, FINDINGS, kept, None)
+        return found or (self._again(state) if self._follows else None), None, length
 
     def _again(self, state: RunState) -> Verdict | None:
         """Judge a run anew that has left no verdict: once, and again when it has ended in another way."""
@@ -274,13 +275,6 @@ class OneRun:
 
 def _live(folder: Path) -> _LiveFile:
     found = opening.document(folder / LIVE, _LiveFile)
-    if found.schema_version > SCHEMA_VERSION:
-        raise ValueError("of a newer gputune")
-    return found
-
-
-def _findings(folder: Path) -> Verdict | None:
-    found = opening.document(folder / FINDINGS, Verdict)
     if found.schema_version > SCHEMA_VERSION:
         raise ValueError("of a newer gputune")
     return found

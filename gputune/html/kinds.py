@@ -5,13 +5,14 @@ from pathlib import Path
 
 from gputune.core.errors import GputuneError
 from gputune.core.sample import Json
-from gputune.html import engine, kept, parts, plots, run
+from gputune.html import engine, parts, plots, run
 from gputune.html.others import sweeps
 from gputune.launch.job import MARK, seats
 from gputune.proving import proof
 from gputune.proving.proof import Proof
 from gputune.recording import about
 from gputune.recording.folder import RUN
+from gputune.report.kept import shown
 from gputune.report.packed import HEAD, sentences, table
 from gputune.sweep import result
 from gputune.sweep.result import Sweep
@@ -28,7 +29,7 @@ def page(folder: Path, typed: str, verdict: Verdict | None = None, troubles: Seq
     """
     together = packed.read(folder)
     if (folder / RUN).exists() or (folder / MARK).exists():
-        return _of_run(folder, typed, verdict or kept.verdict(folder), together, troubles)
+        return _of_run(folder, typed, verdict or shown(folder), together, troubles)
     if together is not None:
         return _packed(folder, together)
     made = parts.proven(folder)
@@ -37,7 +38,7 @@ def page(folder: Path, typed: str, verdict: Verdict | None = None, troubles: Seq
     found = sweeps(folder)
     if found:
         return _swept(folder, found)
-    return _of_run(folder, typed, kept.verdict(folder), None, troubles)
+    return _of_run(folder, typed, shown(folder), None, troubles)
 
 
 def _of_run(folder: Path, typed: str, verdict: Verdict, together: Packed | None, troubles: Sequence[str]) -> bytes:

@@ -7,10 +7,10 @@ import msgspec
 
 from gputune.core import opening
 from gputune.core.errors import GputuneError
-from gputune.html import kept
 from gputune.launch.job import MARK, seats
 from gputune.proving import proof
 from gputune.report import heading, promises, summary
+from gputune.report.kept import shown
 from gputune.verdict.document import Verdict
 
 PROOFS = "proof-*"
@@ -37,7 +37,7 @@ def ranks(folder: Path) -> list[Part]:
 def of_run(folder: Path) -> Part:
     """Return one recording as a row, or why it is none."""
     try:
-        verdict = kept.verdict(folder)
+        verdict = shown(folder)
     except (GputuneError, OSError) as error:
         return Part(folder.name, f"no verdict: {error.args[0]}")
     return Part(folder.name, *in_short(verdict), ", ".join(heading.facts(verdict)))

@@ -7,10 +7,10 @@ from typing import NamedTuple, TypeAlias
 
 from gputune import recording
 from gputune.core.errors import GputuneError
-from gputune.html import kept
 from gputune.html.columns import NAMES, PAUSES, SAMPLED, SAMPLES, SPANS, STEPS, SUMS, Plot, plots
 from gputune.launch.job import seats
 from gputune.recording import Line, Series
+from gputune.report import kept
 from gputune.verdict.document import Verdict
 
 FINEST = 0.5  # s of a point: in a shorter one a pace is mostly how many batches happen to end in it
@@ -33,7 +33,7 @@ def of(folder: Path, verdict: Verdict) -> Drawn:
     """Return the plots of a run folder; of a job of several watches those of its first one. Raises as `series`."""
     lost: dict[str, str] = {}
     place = next((each for each in [folder, *map(Path, seats(str(folder)))] if _is_recording(each)), folder)
-    verdict = verdict if place == folder else kept.verdict(place)
+    verdict = verdict if place == folder else kept.shown(place)
     trained = max(1, sum(process.seen for process in verdict.processes))
     found, chosen = _measured(place, verdict, lost)
     shown = [drawn for plot in chosen if (drawn := _plot(plot, found, trained)) is not None]

@@ -113,7 +113,7 @@ class Watch:
     @property
     def verdict(self) -> "Verdict | None":
         """What was found, as `findings.json` has it; None before the end, and where nothing was recorded."""
-        from gputune.inside.loaded import kept  # noqa: PLC0415 - see above
+        from gputune.report.kept import kept  # noqa: PLC0415 - see above
 
         return None if self.folder is None or self._joined is not None else kept(self.folder) or kept(Path(self._own))
 

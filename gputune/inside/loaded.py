@@ -4,24 +4,22 @@ What is measured is in Arrow tables (docs/recording.md has their columns and uni
 `gputune/verdict/document.py`, which are `findings.json` field by field.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-
-import msgspec
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gputune import recording
 from gputune.core import opening
 from gputune.core.errors import BadUsage
 from gputune.core.sample import Json
 from gputune.launch.job import MARK, SEAT, seats
-from gputune.recording.about import Damaged, NewerRun, read
-from gputune.recording.folder import FINDINGS, TABLES
-from gputune.verdict.document import SCHEMA_VERSION, FindingRow, Verdict
+from gputune.recording.about import read
+from gputune.recording.folder import TABLES
+from gputune.report.kept import verdict_of
+from gputune.verdict.document import FindingRow, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,14 +103,9 @@ class Run:
     def verdict(self) -> Verdict:
         """What was found: the verdict at its end, else, as `gputune report` does, what can be told by now.
 
-        Raises Damaged where there is neither.
+        Raises NewerRun of a verdict that a newer gputune has given, Damaged where there is none and nothing to judge.
         """
-        kept_one = kept(self.folder)
-        if kept_one is not None:
-            return kept_one
-        from gputune.report.rejudging import rejudge  # noqa: PLC0415 - it takes a second, and an ended run has a verdict
-
-        return rejudge(self.folder)
+        return verdict_of(self.folder)
 
     @property
     def findings(self) -> list[FindingRow]:
@@ -141,19 +134,3 @@ def _about(folder: Path) -> Mapping[str, Json]:
         if (folder / MARK).is_file() and any(folder.glob(f"{SEAT}*")):
             return {}  # a job whose ranks go on, or were killed: it is told when all have ended
         raise
-
-
-def kept(folder: Path) -> Verdict | None:
-    """Return the verdict that lies in a run folder, None where there is none. Raises NewerRun, Damaged."""
-    try:
-        data = opening.read(folder / FINDINGS)
-    except OSError:
-        return None
-    try:
-        said: Any = json.loads(data)
-        version = said["schema_version"]
-        if not isinstance(version, int) or version > SCHEMA_VERSION:
-            raise NewerRun(folder, version, said.get("gputune") or "that is newer")
-        return msgspec.json.decode(data, type=Verdict)
-    except (ValueError, KeyError, TypeError, RecursionError, msgspec.DecodeError) as error:
-        raise Damaged(FINDINGS, str(error)) from None

@@ -29,11 +29,9 @@ class NotARun(GputuneError):  # noqa: N818 - named for what happened
 class Damaged(GputuneError):  # noqa: N818 - as above
     """A file of the run folder cannot be read: what is left would give another verdict."""
 
-    def __init__(self, file: str, why: str) -> None:
-        super().__init__(
-            f"`{file}` is damaged: {clean(why)}",
-            hint="copy the run folder again; the verdict at the end of the run is in its `findings.json`",
-        )
+    def __init__(self, file: str, why: str, *, hint: str = "") -> None:
+        other = "copy the run folder again; the verdict at the end of the run is in its `findings.json`"
+        super().__init__(f"`{file}` is damaged: {clean(why)}", hint=hint or other)
 
 
 class NewerRun(GputuneError):  # noqa: N818 - as above

@@ -7,37 +7,27 @@ from pathlib import Path
 import msgspec
 
 from gputune.core import opening
-from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.errors import GputuneError
 from gputune.core.sample import Json
 from gputune.core.units import NS
 from gputune.launch.job import MARK
-from gputune.recording.about import Damaged, NewerRun, NotARun, offset, read
+from gputune.recording.about import NotARun, offset, read
 from gputune.recording.folder import FINDINGS, LIVE, RUN
-from gputune.report.rejudging import rejudge
+from gputune.report.kept import kept as kept_verdict
+from gputune.report.kept import verdict_of
 from gputune.runs.places import first_seat
 from gputune.runs.whereabouts import fresh
-from gputune.verdict.document import SCHEMA_VERSION, Verdict
+from gputune.verdict.document import Verdict
 
 ENDED = "ended"
 GOES_ON = "live"
 KILLED = "killed"  # nobody wrote how it ended: gputune itself was killed, or the machine went down
 
 
-class _Versioned(msgspec.Struct):
-    schema_version: int = 0
-
-
 class _Live(msgspec.Struct):
     """The part of `live.json` that counts here."""
 
     whole: Verdict
-
-
-class NoVerdict(BadUsage):
-    """A file that was named is no `findings.json`."""
-
-    def __init__(self, file: Path, why: str) -> None:
-        super().__init__(f"`{file}` is no `findings.json`: {why}", hint="name a run folder, or its `findings.json`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +50,20 @@ class Kept:
         return (began + offset(self.about)) / NS if isinstance(began, int) else None
 
     def verdict(self) -> Verdict:
-        """Return its verdict: the one that was kept, or, where none was or it is damaged, one on what is recorded.
+        """Return its verdict: as it is so far, as it was kept, or, without that, what its records come to.
 
-        Raises NewerRun, NoVerdict of a file, and as judging a recording again does.
+        Raises as `verdict_of`.
         """
-        try:
-            return self.told() or rejudge(self.place)
-        except (NoVerdict, Damaged):
-            if self.place.is_file():
-                raise
-        return rejudge(self.place)
+        return self._so_far() or verdict_of(self.place)
 
     def told(self) -> Verdict | None:
-        """Return its verdict if one lies there, so far as it goes on; None where its records would have to be judged.
+        """Return its verdict if one lies there; None where its records would have to be judged.
 
-        Raises NewerRun, Damaged and NoVerdict.
+        Raises NewerRun, DamagedVerdict and NoVerdict.
         """
-        if self.place.is_file():
-            return _decoded(self.place)
-        if (self.place / FINDINGS).is_file():
-            return _decoded(self.place / FINDINGS)
+        return self._so_far() or kept_verdict(self.place)
+
+    def _so_far(self) -> Verdict | None:
         try:
             return opening.document(self.place / LIVE, _Live).whole if self.state == GOES_ON else None
         except (OSError, msgspec.DecodeError):  # it has ended since, or is of another version
@@ -121,18 +105,3 @@ def state(folder: Path, about: Mapping[str, Json]) -> str:
     if ended or (about.get("ranks") and about.get("finished")):  # of a job the end is told by its ranks
         return ENDED
     return GOES_ON if not about.get("finished") and fresh(folder) else KILLED
-
-
-def _decoded(file: Path) -> Verdict:
-    """Return a kept verdict. Raises NewerRun, Damaged or NoVerdict."""
-    try:
-        version = opening.document(file, _Versioned).schema_version
-        if version > SCHEMA_VERSION:
-            raise NewerRun(file, version, "a newer version")
-        if not version:
-            raise NoVerdict(file, "it has no `schema_version`")
-        return opening.document(file, Verdict)
-    except OSError as error:
-        raise Damaged(str(file), error.strerror or str(error)) from None
-    except msgspec.DecodeError as error:
-        raise NoVerdict(file, str(error)) from None

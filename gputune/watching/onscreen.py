@@ -4,6 +4,7 @@ A terminal can show a screen or a command's output, not both: the output goes in
 command's standard input is empty. Leaving the screen ends nothing; what comes then is waited for.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,18 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from gputune.core import opening
 from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
 from gputune.core.isolation import own_python
 from gputune.feeds.endings import last_words
 from gputune.feeds.rows import Feed
 from gputune.launch import folders, signals
-from gputune.recording.folder import FINDINGS
 from gputune.report import streams
 from gputune.report import terminal as report
+from gputune.report.kept import kept
 from gputune.runs.places import identity
 from gputune.tui import terminal
 from gputune.verdict.document import Verdict
@@ -109,10 +107,9 @@ def _wait(process: "subprocess.Popen[bytes]", log: Path) -> int:
 
 def _tell(folder: Path, log: Path) -> None:
     """Say where the output is, and the verdict: what the watch itself has printed is in the log."""
-    try:
-        verdict = opening.document(folder / FINDINGS, Verdict)
-    except (OSError, msgspec.DecodeError):
-        verdict = None
+    verdict: Verdict | None = None
+    with contextlib.suppress(GputuneError):  # the output of the command stays
+        verdict = kept(folder)
     _say(f"the output of the command is in {clean(str(log))}")
     if verdict is not None and verdict.exit_code:
         sys.stderr.writelines(f"  | {line}\n" for line in last_words(log))

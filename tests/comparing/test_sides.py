@@ -7,8 +7,8 @@ import pytest
 from gputune.comparing.sides import NoSide, NothingTrained, side
 from gputune.core.errors import GputuneError
 from gputune.recording.about import NewerRun
+from gputune.report.kept import NoVerdict
 from gputune.runs.labels import give
-from gputune.runs.one import NoVerdict
 from tests.comparing.conftest import Make, rank
 
 

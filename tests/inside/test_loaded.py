@@ -82,10 +82,9 @@ def test_a_run_of_a_newer_version_is_refused(copied: Path) -> None:
 
 def test_a_verdict_that_is_damaged_or_gone(copied: Path) -> None:
     (copied / "findings.json").write_text("{")
-    with pytest.raises(gputune.Damaged):
-        _ = gputune.load(copied).verdict
-    (copied / "findings.json").unlink()
     assert gputune.load(copied).verdict.batches == 60  # judged anew
+    (copied / "findings.json").unlink()
+    assert gputune.load(copied).verdict.batches == 60
 
 
 def test_a_damaged_table_is_said_to_be_damaged(copied: Path) -> None:
