@@ -7,7 +7,7 @@ file
   names a folder (in a trial, a run of gputune's own, it may begin to keep what the script writes apart:
   `gputune_guest.write_sandbox`);
 - leaves `PID.hello` there, so that the recorder can tell "no torch" from "no guest";
-- leaves `PID.raised` there where an error ends the script before that, so that it can be told;
+- leaves `PID.raised` there where an error, or what the script gives to `sys.exit`, ends it before that, to be told;
 - takes its folder off `sys.path` again, and runs the `sitecustomize` that we stand in front of, as it would have run;
 - patches nothing: it waits, by import hook, until *they* import torch or TensorFlow; then it hands over to
   `gputune_guest.hook`.
@@ -21,6 +21,7 @@ import sys
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = "gputune_guest"
 _IMPORTS = "<frozen importlib._bootstrap>"
+_ONE_TRACEBACK = (3, 11)  # since then: before, a handler that raises again does so with one that it has kept
 
 
 class _Finder:
@@ -125,6 +126,45 @@ def arrive():
     return finder
 
 
+class _Leaving:
+    """Stands for `sys.exit`, and is no function: a class that holds it does not bind it, as it would not theirs."""
+
+    def __init__(self, theirs, why):
+        self.__dict__.update(_theirs=theirs, _why=why, __name__=theirs.__name__, __doc__=theirs.__doc__)
+        self.__dict__.update(__module__=theirs.__module__, __qualname__=theirs.__qualname__)
+
+    def __call__(self, *args, **kwargs):
+        """Call theirs, whose exception has no frame of ours in its traceback."""
+        theirs = self._theirs
+        self._why(args, kwargs)
+        try:
+            return theirs(*args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = None
+            raise
+
+    def __getattr__(self, name):
+        return getattr(self._theirs, name)
+
+    def __repr__(self):
+        return repr(self._theirs)
+
+    def __reduce__(self):
+        return self.__name__  # of the module `sys`, where it is found again
+
+
+def _leaves(args, kwargs):
+    """Keep why they leave, where it is more than a status."""
+    try:
+        if kwargs or not args or args[0] is None or args[0] == 0:
+            return
+        from gputune_guest import raising
+
+        raising.leaves(args, sys._getframe(2))
+    except Exception:
+        return
+
+
 def _listen(folder):
     """Have the error told that ends a script before it has imported torch: from then on the guest's ring tells it."""
     import atexit
@@ -132,15 +172,15 @@ def _listen(folder):
     pid = os.getpid()
 
     def tell():
-        error = getattr(sys, "last_value", None)
-        if os.getpid() != pid or not isinstance(error, Exception) or _PACKAGE + ".ring" in sys.modules:
+        if os.getpid() != pid or _PACKAGE + ".ring" in sys.modules:
             return
         try:
+            found = _ended_by()
+            if not found:
+                return
             import json
 
-            from gputune_guest import raising
-
-            told = {"n": "raised", "what": raising.line(error), "where": raising.where(raising.innermost(error))}
+            told = {"n": "raised", "what": found[0], "where": found[1]}
             flags = os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             path = "%s/%d.raised" % (folder, pid)
             file = os.open(path + ".new", flags, 0o600)
@@ -151,6 +191,27 @@ def _listen(folder):
             return
 
     atexit.register(tell)
+    if sys.version_info >= _ONE_TRACEBACK:
+        sys.exit = _Leaving(sys.exit, _leaves)
+
+
+def _ended_by():
+    """Return what ended the script, and where: an error, what it gave to `sys.exit`, or that it is not there."""
+    error = getattr(sys, "last_value", None)
+    if error is not None:
+        if not isinstance(error, Exception):  # a Ctrl-C is none
+            return ()
+        from gputune_guest import raising
+
+        return raising.line(error), raising.where(raising.innermost(error))
+    raising = sys.modules.get(_PACKAGE + ".raising")
+    if raising is not None and raising.left:
+        return raising.left
+    script = sys.argv[0] if getattr(sys, "argv", None) else ""
+    begun = hasattr(sys.modules.get("__main__"), "__file__")
+    if script and script[0] != "-" and not begun and not os.path.exists(script):
+        return "can't open file %r" % script, ""
+    return ()
 
 
 def _step_aside():

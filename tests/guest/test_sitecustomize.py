@@ -84,7 +84,6 @@ def test_nothing_is_imported_that_python_had_not_loaded(rings: Path, tmp_path: P
         ("import json; json.loads('{')", ["JSONDecodeError: Expecting property name", "train.py:1"]),
         ("def f():\n    raise ValueError('no such\\nshard')\nf()", ["ValueError: no such", "train.py:2"]),
         ("import os\nif not os.fork(): raise KeyError(3)\nos.wait()", []),  # it is not the child that was started
-        ("import sys; sys.exit('enough')", []),
         ("raise KeyboardInterrupt", []),
         ("import sys, torch; raise ValueError('later')", []),  # the guest's ring tells it
         ("pass", []),
@@ -93,24 +92,86 @@ def test_nothing_is_imported_that_python_had_not_loaded(rings: Path, tmp_path: P
 def test_the_error_that_ends_a_script_without_torch_is_left_in_the_folder(  # noqa: PLR0917 - fixtures
     rings: Path, tmp_path: Path, fake_torch: Path, python: str, ends: str, told: list[str]
 ) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(ends)
-    path = os.pathsep.join(map(str, (GUEST, fake_torch)))
+    (tmp_path / "train.py").write_text(ends)
+    left = _left(rings, tmp_path, fake_torch, python, "train.py")
+    assert [(each["n"], each["where"]) for each in left] == ([("raised", told[1])] if told else [])
+    assert all(each["what"].startswith(told[0]) for each in left)
+
+
+def _left(rings: Path, place: Path, fake_torch: Path, *command: str) -> list[dict[str, str]]:
+    """Return what a script left in the folder; its status and its words are those that it has without us."""
     seen, bare = (
         subprocess.run(
-            [python, str(script)],
+            command,
             env={**os.environ, "PYTHONPATH": lies, "GPUTUNE_RINGS": str(rings)},
-            cwd=tmp_path,
+            cwd=place,
             capture_output=True,
             text=True,
             check=False,
         )
-        for lies in (path, str(fake_torch))
+        for lies in (os.pathsep.join(map(str, (GUEST, fake_torch))), str(fake_torch))
     )
-    assert (seen.returncode, seen.stderr) == (bare.returncode, bare.stderr)
-    left = [json.loads(file.read_text()) for file in rings.glob("*.raised")]
-    assert [(each["n"], each["where"]) for each in left] == ([("raised", told[1])] if told else [])
-    assert all(each["what"].startswith(told[0]) for each in left)
+    assert (seen.returncode, seen.stdout, seen.stderr) == (bare.returncode, bare.stdout, bare.stderr)
+    return [json.loads(file.read_text()) for file in rings.glob("*.raised")]
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ("sys.exit('enough\\nof it')", ("sys.exit: enough", "train.py:2")),
+        (
+            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', required=True)\np.parse_args()",
+            ("train.py: error: the following arguments are required: --lr", "train.py:5"),
+        ),
+        ("try:\n    {}['lr']\nexcept KeyError:\n    sys.exit(1)", ("KeyError: 'lr'", "train.py:5")),
+        ("from sys import exit\nexit('no')", ("sys.exit: no", "train.py:3")),
+        ("try:\n    sys.exit('no')\nexcept SystemExit:\n    pass\nsys.exit(4)", None),
+        ("import threading\nt = threading.Thread(target=sys.exit, args=('no',))\nt.start()\nt.join()", None),
+        ("import os\nif not os.fork(): sys.exit('child')\nos.wait()\nsys.exit(5)", None),
+        ("sys.exit()", None),
+        ("sys.exit(7)", None),
+        ("import torch\nsys.exit('later')", None),  # the guest's ring tells it
+    ],
+)
+def test_what_a_script_gives_to_sys_exit_before_torch_is_left_too(
+    rings: Path, tmp_path: Path, fake_torch: Path, ends: str, told: tuple[str, str] | None
+) -> None:
+    (tmp_path / "train.py").write_text(f"import sys\n{ends}")
+    left = _left(rings, tmp_path, fake_torch, sys.executable, "train.py")
+    can = sys.version_info >= (3, 11)  # before, its exception would have had a frame of ours
+    assert [(each["what"], each["where"]) for each in left] == ([told] if told and can else [])
+
+
+def test_nothing_of_sys_exit_is_another(rings: Path, tmp_path: Path, fake_torch: Path, python: str) -> None:
+    lines = """
+import copy, pickle, sys, traceback
+print(sys.exit, sys.exit.__name__, sys.exit.__qualname__, sys.exit.__doc__, sys.exit.__module__)
+assert pickle.loads(pickle.dumps(sys.exit)) is copy.deepcopy(sys.exit) is sys.exit
+class Holder:
+    leave = sys.exit
+for leave in (sys.exit, Holder().leave):
+    try:
+        leave("no")
+    except SystemExit as error:
+        print(error.code, [frame.name for frame in traceback.extract_tb(error.__traceback__)])
+for wrong in ((1, 2), ()):
+    try:
+        sys.exit(*wrong)
+    except BaseException as error:
+        print(type(error), error)
+"""
+    (tmp_path / "train.py").write_text(lines)
+    assert _left(rings, tmp_path, fake_torch, python, "train.py") == []
+
+
+@pytest.mark.parametrize(
+    ("word", "told"), [("nowhere/train.py", "can't open file 'nowhere/train.py'"), (".", "can't find '__main__'")]
+)
+def test_a_script_that_is_not_there_is_told(
+    rings: Path, tmp_path: Path, fake_torch: Path, word: str, told: str
+) -> None:
+    (left,) = _left(rings, tmp_path, fake_torch, sys.executable, word)
+    assert told in left["what"]
 
 
 def test_an_importer_that_asks_all_finders_again_does_not_recurse(rings: Path, fake_torch: Path) -> None:

@@ -7,7 +7,6 @@ it keeps nothing. Nothing here calls CUDA, which has to stay as the script left 
 
 import os
 import sys
-import threading
 
 from gputune_guest import raising, ring, wrapping
 from gputune_guest.raising import LONGEST
@@ -16,7 +15,6 @@ FAILED = ("CUDA error", "HIP error", "CUDA driver error", "CUBLAS error", "cuDNN
 
 _unused = False
 _listens = False
-_left = ()  # (why, where) of the last `sys.exit`; one that somebody caught is forgotten at the next
 
 
 def of_device(error):
@@ -50,8 +48,8 @@ def _last():
     """Tell of the error that ended the script, if any did. A Ctrl-C is none."""
     error = getattr(sys, "last_value", None)
     if error is None or not isinstance(error, Exception):
-        if error is None and _left:
-            ring.note(n="raised", what=_left[0], where=_left[1])
+        if error is None and raising.left:
+            ring.note(n="raised", what=raising.left[0], where=raising.left[1])
         return
     frame = raising.innermost(error)
     if of_device(error):
@@ -61,24 +59,7 @@ def _last():
 
 
 def _leaves(args, _kwargs):
-    """Keep why a script leaves by `sys.exit`: Python forgets that exception before it tells anybody of the end.
-
-    What it says; or what went wrong where it handles that just now, as click does; or what argparse has just written.
-    """
-    global _left
-    if threading.current_thread() is not threading.main_thread():
-        return
-    frame = sys._getframe(1)
-    status, handled = args[0] if args else None, sys.exc_info()[1]
-    what = ""
-    if status is not None and not isinstance(status, int):
-        what = "sys.exit: %s" % status
-    elif status and isinstance(handled, Exception):
-        what, frame = raising.line(handled), raising.innermost(handled)
-    elif status and frame.f_globals.get("__name__") == "argparse":
-        what = str(frame.f_locals.get("message") or "")
-    lines = [each.strip() for each in what.splitlines() if each.strip()]
-    _left = (lines[0][:LONGEST], raising.where(frame)) if lines else ()
+    raising.leaves(args, sys._getframe(1))
 
 
 def _listen(_module):
@@ -91,8 +72,9 @@ def _listen(_module):
 
 
 def _forked():
-    global _unused, _left
-    _unused, _left = False, ()
+    global _unused
+    _unused = False
+    raising.forget()
 
 
 wrapping.after_fork(_forked)
