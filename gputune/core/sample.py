@@ -1,7 +1,7 @@
 """What probes yield: samples of declared metrics, and what guests and stacks say, taken from a target."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -136,3 +136,11 @@ Ticks: TypeAlias = Iterator[list[Reading]]
 
 
 now = time.monotonic_ns  # the one clock of gputune and its guests: CLOCK_MONOTONIC, in ns
+
+
+def latest(readings: Iterable[Reading]) -> int:
+    """Return when the last of them was taken, or what it tells of ended (ns); 0 where none has a time."""
+    times = (
+        r.t if isinstance(r, Sample | Stack) else r.record.t1 for r in readings if isinstance(r, Sample | Stack | Event)
+    )
+    return max(times, default=0)

@@ -15,7 +15,7 @@ from gputune.core.units import NS
 from gputune.recording.about import SCHEMA_VERSION, offset, read
 from gputune.recording.folder import RUN, Folder, frames_name, write_all
 from gputune.recording.frames import whole
-from gputune.recording.gap import Gap
+from gputune.recording.gap import LOST, Gap, missed
 from gputune.recording.lean import keeping
 from gputune.recording.owed import Owed
 from gputune.recording.turning import Turning
@@ -192,15 +192,18 @@ class Recording:
 
     def _miss(self) -> None:
         """Put down what could not be written, if there was anything, and that it is over."""
-        missed = self._about.get("missed")
         if self._gap.since:
-            self._about["missed"] = [*(missed if isinstance(missed, list) else []), self._gap.end(offset(self._about))]
+            self._about["missed"] = [*self.missed, self._gap.end(offset(self._about))]
+
+    def unread(self, since: int) -> None:
+        """Put down that nobody has read anything since then (ns of the monotonic clock) until now."""
+        self._about["missed"] = [*self.missed, missed(since, LOST, offset(self._about))]
 
     @property
     def missed(self) -> list[Json]:
         """Return the times that could not be written, as run.json has them: `from`, `to`, `why`."""
-        missed = self._about.get("missed")
-        return missed if isinstance(missed, list) else []
+        told = self._about.get("missed")
+        return told if isinstance(told, list) else []
 
     def _write(self) -> None:
         if not self._taken or self._folder is None:

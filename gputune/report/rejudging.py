@@ -11,10 +11,9 @@ import msgspec
 from gputune import recording
 from gputune.core import opening
 from gputune.core.errors import GputuneError
-from gputune.core.events import Event
 from gputune.core.figures import moment
 from gputune.core.finding import Finding
-from gputune.core.sample import Guest, Json, Reading, Sample, Stack
+from gputune.core.sample import Guest, Json, Reading, latest
 from gputune.core.units import NS
 from gputune.features import Features
 from gputune.features.joined_ranks import Part, joined
@@ -23,6 +22,7 @@ from gputune.gathering import Gatherer
 from gputune.launch.job import MARK, seats
 from gputune.recording.about import Damaged, NotARun, offset, read
 from gputune.recording.folder import FINDINGS, TABLES, Folder
+from gputune.recording.gap import unread, unwritten
 from gputune.verdict import judging
 from gputune.verdict.building import Overhead, Verdict, build
 from gputune.verdict.document import RECORDER, RECORDING, Sighted, Tuned, UnavailableRow, why_of
@@ -208,13 +208,13 @@ def _one(folder: Path, story: About, way: Way) -> tuple[Features, list[Guest]]:
     guests: dict[int, Guest] = {}
     last = gatherer.started
     for readings in recording.readings(folder, way.lost):
-        if end is not None and _latest(readings) > end:
+        if end is not None and latest(readings) > end:
             break
         gatherer.take(readings)
         if beside is not None:
             beside(readings)
         guests.update({reading.process: reading for reading in readings if isinstance(reading, Guest)})
-        last = max(last, _latest(readings))
+        last = max(last, latest(readings))
     ended = story.get("ended") if end is None else end
     exit_code = story.get("exit_code") if end is None else None
     features = gatherer.features(
@@ -233,9 +233,9 @@ def _command(story: About) -> tuple[str, ...]:
 def _unavailable(story: About) -> dict[str, str]:
     unavailable = story.get("unavailable")
     found = {k: str(v) for k, v in unavailable.items()} if isinstance(unavailable, dict) else {}
-    if isinstance(missed := story.get("missed"), list) and missed:
-        whys = {str(gap["why"]): None for gap in missed if isinstance(gap, dict) and "why" in gap}
-        found[RECORDING] = f"for a while it could not be written: {', '.join(whys)}"
+    missed = story.get("missed")
+    if isinstance(missed, list) and (said := [each for each in (unread(missed), unwritten(missed)) if each]):
+        found[RECORDING] = "; ".join(said)
     return found
 
 
@@ -263,10 +263,3 @@ def _known(folder: Path) -> _Known:
         return opening.document(folder / FINDINGS, _Known)
     except (OSError, msgspec.DecodeError):
         return _Known()
-
-
-def _latest(readings: list[Reading]) -> int:
-    times = (
-        r.t if isinstance(r, Sample | Stack) else r.record.t1 for r in readings if isinstance(r, Sample | Stack | Event)
-    )
-    return max(times, default=0)

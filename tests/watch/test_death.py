@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -100,6 +102,17 @@ def test_a_killed_recorder_is_not_noticed(started, eventually, tmp_path, run_fol
     assert running.returncode == 3
     assert said[1].count("gputune: ") == 1
     assert json.loads((run_folder() / "findings.json").read_text())["exit_code"] == 3
+    told = re.search(
+        r"nothing was read for ([\d.]+) s: the recorder was lost, and started again", " ".join(said[1].split())
+    )
+    assert told
+    (missed,) = json.loads((run_folder() / "run.json").read_text())["missed"]
+    first, last = (datetime.fromisoformat(missed[edge]) for edge in ("from", "to"))
+    assert float(told[1]) == pytest.approx((last - first).total_seconds(), rel=0.1)
+    again = subprocess.run(
+        (sys.executable, "-m", "gputune", "report", run_folder(), "--again"), check=True, capture_output=True, text=True
+    )
+    assert told[0] in " ".join(again.stdout.split())
     eventually(lambda: not rings_of(running.pid))
 
 

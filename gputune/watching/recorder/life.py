@@ -10,7 +10,7 @@ import msgspec
 
 from gputune.core.figures import moment
 from gputune.core.hygiene import mask
-from gputune.core.sample import Guest, Json, Reading, Target, now
+from gputune.core.sample import Guest, Json, Reading, Target, latest, now
 from gputune.core.units import NS
 from gputune.gathering import Gatherer
 from gputune.launch import folders
@@ -19,7 +19,7 @@ from gputune.launch.link import Ended, Started
 from gputune.launch.run import Run, restored
 from gputune.launch.steering import FILE
 from gputune.verdict.building import Verdict
-from gputune.verdict.document import Tuned
+from gputune.verdict.document import RECORDING, Tuned
 from gputune.watching.recorder.end import End
 from gputune.watching.recorder.gate import Gate
 from gputune.watching.recorder.live import Living
@@ -58,9 +58,13 @@ class Life:
         self._living = Living(run)
         self._tuning = self._tuned(resumed=resumed)
         self._kept = Kept(run, command, started, resumed=resumed)
+        heard = started.t
         for readings in self._kept.earlier():
             self._gather(readings)
-        if not resumed:
+            heard = max(heard, latest(readings))
+        if resumed:
+            self._kept.resumed(heard)
+        else:
             folders.sweep()
 
     def live(self) -> None:
@@ -75,6 +79,8 @@ class Life:
         if self._tuning is not None:
             outcome.tuned = self._tuning_ended(self._tuning)
             outcome.since, outcome.before = self._tuning.since, self._tuning.before
+        if unread := self._kept.unread:
+            self._unavailable[RECORDING] = unread
         verdict = outcome.judge(self._gatherer, self._unavailable, own_cpu, self._guests.values())
         self._kept.about(exit_code=outcome.exit_code, ended=ended.t, unavailable=dict(self._unavailable))
         self._kept.check()

@@ -10,6 +10,7 @@ from gputune.core.sample import Json, Reading, now
 from gputune.core.units import NS
 from gputune.launch.link import Started
 from gputune.launch.run import Run
+from gputune.recording.gap import unread, unwritten
 from gputune.watching.recorder.batch import job
 
 if TYPE_CHECKING:
@@ -115,9 +116,18 @@ class Kept:
         """Find out whether everything could be written so far."""
         if self._recording is not None and self._recording.broken not in {"", CLOSED}:
             self.trouble = f"the recording is not whole: {self._recording.broken}"
-        elif self._recording is not None and self._recording.missed:
-            whys = {str(gap["why"]): None for gap in self._recording.missed if isinstance(gap, dict)}
-            self.trouble = f"the recording is not whole: for a while it could not be written ({', '.join(whys)})"
+        elif self._recording is not None and (why := unwritten(self._recording.missed)):
+            self.trouble = f"the recording is not whole: {why}"
+
+    def resumed(self, since: int) -> None:
+        """Put down that nothing was read since then (ns): the recorder before this one was lost."""
+        if self._recording is not None and not self._recording.broken:
+            self._recording.unread(since)
+
+    @property
+    def unread(self) -> str:
+        """Return for how long nothing was read, in words; "" where that never was so."""
+        return "" if self._recording is None else unread(self._recording.missed)
 
     def close(self) -> None:
         """Finish the recording."""
