@@ -91,6 +91,7 @@ class Link:
     def __init__(self, reads: int, writes: int) -> None:
         self.reads = reads
         self.writes = writes
+        self.said = False  # whether anything was sent
 
     def fileno(self) -> int:
         """Return the descriptor that turns readable when a message, or the end of the other side, is there."""
@@ -98,6 +99,7 @@ class Link:
 
     def send(self, message: Message) -> bool:
         """Send one message in one write; return False when the other side is gone."""
+        self.said = True
         fields = {name: getattr(message, name) for name in message.__slots__}
         data = marshal.dumps((type(message).__name__, fields))
         data = len(data).to_bytes(LENGTH, "little") + data

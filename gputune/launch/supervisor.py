@@ -288,13 +288,23 @@ def _be_recorder(record: Record, run: "dict[str, object]", link: Link, mask: Mas
                 if not is_open(standard):
                     null(standard)
         status = record(link, run)
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-    except OSError:
-        pass
+        _flush()
+    except BaseException as error:  # noqa: BLE001 - as in `supervise`; once the command runs, the next life goes on
+        if not link.said:
+            _flush()
+            why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
+            say(f"error: gputune could not begin: {why}\n\nhint: `gputune doctor` says whether it is whole\n")
     finally:
         os._exit(status)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):  # nobody reads it, or it was closed
+            continue
 
 
 def _environment(plan: Plan) -> "dict[str, str]":

@@ -351,3 +351,26 @@ def test_what_was_kept_before_the_recorder_was_killed_counts(started, eventually
     assert sum(row["share"] for row in findings["ledger"]) == pytest.approx(1, abs=0.01)
     assert said[1].count("gputune: ") == 1, said[1]
     eventually(lambda: not rings_of(running.pid))
+
+
+ODD = {
+    "w.watch": ("watch", "--quiet", "--", "true"),  # the short road
+    "c.run": ("watch", "--quiet", "--max-size", "1 GB", "--", "true"),  # the ordinary one
+}
+
+
+@pytest.mark.parametrize("where", ODD)
+@pytest.mark.parametrize("how", ["KeyError('odd')", "OSError(5, 'Input/output error')", "MemoryError()"])
+def test_a_start_that_fails_in_a_way_that_nobody_knew_is_one_sentence(tmp_path, where, how) -> None:
+    lines = (
+        "import sys, gputune.watching.starting as w, gputune.cli as c",
+        f"def odd(*_): raise {how}",
+        f"{where} = odd",
+        f"sys.argv = {['gputune', *ODD[where]]!r}",
+        "from gputune.__main__ import main; main()",
+    )
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+    error, blank, hint = done.stderr.splitlines()
+    assert (done.returncode, done.stdout, blank) == (125, "", "")
+    assert error.startswith(f"error: gputune could not begin: {how.partition('(')[0]}")
+    assert hint == "hint: `gputune doctor` says whether it is whole"
