@@ -82,7 +82,9 @@ class Ledger:
                 mine.covered -= shared
                 break
             self._open.pop()
-            inner += child.covered
+            beyond = max(0, min(child.covered, child.t1 - t1))  # of one that ends later: it stays the child's
+            inner += child.covered - beyond
+            mine.t1, mine.covered = max(mine.t1, child.t1), mine.covered + beyond
             _add(mine.self_ns, child.self_ns)
             _add(mine.inclusive, child.inclusive)
             _add(mine.batches, child.batches)

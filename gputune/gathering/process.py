@@ -236,13 +236,13 @@ class Training:
         if self.stops.began:
             self._held.append(record)
         else:
-            self._take(self.stops.record(record))
+            self._take(self.stops.own(record))
 
     def go_on(self) -> None:
         """Take what came while it was not known when a stop ended."""
         held, self._held = self._held, []
         for record in held:
-            self._take(self.stops.record(record))
+            self._take(self.stops.own(record))
 
     def _take(self, record: Record) -> None:
         kind = record.kind
@@ -643,7 +643,7 @@ class Training:
         """
         self.go_on()
         last = min(until, self.guest.ended) if self.guest.ended else until
-        end = self.stops.running(last)
+        end = max(self.stops.running(last), self.ledger.latest)  # a rank may outlive its launcher
         ledger, inside = self._closed(end)
         totals, inclusive, in_loop = ledger.totals(end), _seconds(ledger.inclusive), self._in_loop()
         hidden = min(self.meetings.out_of_sight, totals["step"])  # inside backward passes, which no span covers

@@ -18,16 +18,21 @@ class Stops:
     def __init__(self) -> None:
         self._over: list[tuple[int, int]] = []
         self.began = 0  # of the stop that goes on, 0 where it runs
+        self._ran = 0  # until then it did: something of its own ended there, or a stop did
 
     def take(self, fields: Mapping[str, Json]) -> None:
-        """Take a note: it was stopped, or goes on."""
-        at = int(str(fields["t"]))
+        """Take a note: it was stopped, or goes on.
+
+        That is known half a look late or early. What it had done by then was put on this clock already, which therefore
+        stands still from there on at the earliest: one that went back would have steps of less than no time.
+        """
+        at = max(int(str(fields["t"])), self._ran)
         if fields["n"] == "stopped":
             self.began = self.began or at
         elif self.began:
             if len(self._over) < KEPT:
                 self._over.append((self.began, max(self.began, at)))
-            self.began = 0
+            self.began, self._ran = 0, max(self.began, at)
 
     def before(self, t: int) -> int:
         """Return for how long it had stood still by `t`."""
@@ -38,8 +43,13 @@ class Stops:
         """Return `t` on the clock that stands still with it."""
         return t - self.before(t) if self._over or self.began else t
 
+    def own(self, record: Record) -> Record:
+        """Return a record of the process itself on that clock. Not while it stands still."""
+        self._ran = max(self._ran, record.t1)
+        return self.record(record)
+
     def record(self, record: Record) -> Record:
-        """Return the record on that clock."""
+        """Return a record of another one, which works for it, on that clock."""
         if not self._over and not self.began:
             return record
         return record._replace(t0=self.running(record.t0), t1=self.running(record.t1))

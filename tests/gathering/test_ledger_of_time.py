@@ -170,3 +170,14 @@ def test_a_very_long_evaluation_still_owns_its_seconds_and_its_batches() -> None
     claim = ledger.span("evaluation", begin, begin + 4 * 9_000)
     assert ledger.self_ns["evaluation"] == pytest.approx(3 * 9_000, rel=0.05)
     assert claim.batches[2] == pytest.approx(9_000, rel=0.05)
+
+
+@pytest.mark.parametrize("late", [(0, 10), (2, 10), (0, 1), (1, 15)])
+def test_a_span_that_is_told_after_one_that_ended_later_counts_no_second_twice(late: tuple[int, int]) -> None:
+    ledger = Ledger(0)
+    ledger.span("logging", 1 * NS, 15 * NS)
+    ledger.span("checkpoint", late[0] * NS, late[1] * NS)
+    ledger.span("evaluation", 10 * NS, 20 * NS)
+    totals = ledger.totals(20 * NS)
+    assert min(totals.values()) >= 0
+    assert sum(totals.values()) == pytest.approx(20)

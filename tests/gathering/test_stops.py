@@ -1,10 +1,16 @@
 """A training that somebody stops for an hour is judged as if it had never been stopped."""
 
-from collections.abc import Callable
+import math
+import random
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from gputune.core.events import SpanCode
+from gputune.core.events import Event, Kind, Record, SpanCode
+from gputune.core.sample import Guest, Note, Reading
+from gputune.features import Features
+from gputune.gathering import Gatherer
+from tests.gathering.conftest import LOADER, MS, STARTED
 
 HOUR = 3_600_000.0
 
@@ -85,3 +91,81 @@ def test_a_command_without_a_training_is_stopped_too(empty) -> None:
     empty.note(-1, n="stopped", pid=7, t=empty.ns(100))
     empty.note(-1, n="continued", pid=7, t=empty.ns(400))
     assert empty.features(until=500).stopped == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whenever_a_stop_is_noticed_no_second_is_counted_twice(seed: int) -> None:
+    """Stops at any moment, known half a look late or early; and the run is cut off after each of its readings."""
+    chance = random.Random(seed)
+    look = chance.choice([200.0, 1000.0])  # ms between looks, as `probes/stops.py` looks
+    readings = list(_told(chance, look))
+    gatherer = Gatherer(("python", "train.py"), STARTED)
+    for due, reading in readings:
+        gatherer.take([reading])
+        if chance.random() < 0.2:
+            _check(gatherer.features(_ns(due)))
+    _check(gatherer.features(_ns(due)))
+
+
+def _check(run: Features) -> None:
+    for process in run.processes:
+        assert min(process.ledger.values()) >= 0
+        assert sum(process.ledger.values()) == pytest.approx(process.wall)
+        assert sum(process.in_loop.values()) <= process.loop + 1e-6
+        for loader in process.loaders:
+            assert min([0.0, *loader.steps, *loader.waits]) >= 0
+
+
+def _told(chance: random.Random, look: float) -> Iterator[tuple[float, Reading]]:
+    """Yield what is read of a training, with when (ms): records a tick after they were written, notes at a look."""
+    stops, at = list[tuple[float, float]](), 100.0
+    for _ in range(chance.randrange(1, 4)):
+        began = at + chance.uniform(300, 3000)
+        at = began + chance.choice([50.0, 2500.0, 60_000.0])
+        stops.append((began, at))
+    found: list[tuple[float, int, Reading]] = [(0.0, 0, Guest(0, 100, 1, _ns(0), 0, "main", "ring"))]
+    found.append((0.0, 1, Note(0, LOADER)))
+    for number, record in enumerate(_records(chance, stops)):
+        tick = math.ceil((record.t1 - STARTED) / MS / 100) * 100
+        found.append((tick, 2 + number, Event(0, record)))
+    for began, ended in stops:
+        if math.ceil(began / look) * look > ended:
+            continue  # nobody has seen it
+        for what, when in (("stopped", began), ("continued", ended)):
+            seen = math.ceil(when / look) * look
+            found.append((seen, -1, Note(-1, {"n": what, "pid": 100, "t": _ns(seen - look / 2)})))
+    yield from ((due, reading) for due, _, reading in sorted(found, key=lambda each: each[:2]))
+
+
+def _records(chance: random.Random, stops: list[tuple[float, float]]) -> Iterator[Record]:
+    """Yield what a loop writes that is stopped at these times (ms), until 3 s after the last of them."""
+
+    def wall(at: float) -> float:
+        """Return when it has come so far."""
+        for began, ended in stops:
+            at += ended - began if at > began else 0
+        return at
+
+    def record(kind: int, t0: float, t1: float, code: int = 0, **fields: int) -> Record:
+        return Record(kind, code, _ns(wall(t0)), _ns(wall(t1)), **(dict.fromkeys("abdec", 0) | fields))
+
+    at = 105.0
+    yield record(Kind.ITERATOR, 100, at, a=1, b=1, e=1)
+    while wall(at) < stops[-1][1] + 3000:
+        wait, step = chance.uniform(0, 40), chance.uniform(6, 90)
+        yield record(Kind.BATCH, at, at + wait, a=1, c=32)
+        at += wait
+        yield record(Kind.SPAN, at, at + 5, SpanCode.LOGGING)
+        yield record(Kind.STEP, at + step - 1, at + step, a=1)
+        at += step
+
+
+def _ns(ms: float) -> int:
+    return STARTED + round(ms * MS)
+
+
+def test_one_that_goes_on_after_its_launcher_has_a_ledger_of_its_own_time(story) -> None:
+    story.iterator()
+    story.epoch(10)
+    (process,) = story.features(until=story.at - 50).processes
+    assert sum(process.ledger.values()) == pytest.approx(process.wall)
