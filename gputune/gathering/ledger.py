@@ -80,6 +80,8 @@ class Ledger:
                 inner += shared
                 mine.t0 = min(child.t1, t1)
                 mine.covered -= shared
+                if child.t1 > t1:
+                    later.append(self._open.pop())
                 break
             self._open.pop()
             beyond = max(0, min(child.covered, child.t1 - t1))  # of one that ends later: it stays the child's
