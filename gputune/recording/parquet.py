@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gputune.recording import seal
 from gputune.recording.lean import lid
 
 ROWS = 1 << 20  # of a part: a segment's 8 MiB of frames hold a third of it at the most
@@ -40,7 +41,7 @@ class Bound:
 
 
 def encode(table: pa.Table) -> bytes:
-    """Return the table as Parquet with page checksums.
+    """Return the table as Parquet with checksums of its pages and of its footer.
 
     Times, indices and the counters of `samples` are stored as differences, gauges (float32) by byte planes, all else
     (durations on the grid, names, what hardly changes) in a dictionary. Arrow's own schema is left out: it would be
@@ -60,8 +61,8 @@ def encode(table: pa.Table) -> bytes:
         store_schema=False,
     ) as writer:
         writer.write_table(table, row_group_size=max(1, len(table)))
-        writer.add_key_value_metadata(table.schema.metadata or {})
-    return bytes(sink.getvalue().to_pybytes())
+        writer.add_key_value_metadata({**(table.schema.metadata or {}), seal.KEY: seal.OPEN})
+    return seal.closed(bytes(sink.getvalue().to_pybytes()))
 
 
 def _encoding(field: pa.Field, table: pa.Table) -> str:
@@ -72,7 +73,7 @@ def _encoding(field: pa.Field, table: pa.Table) -> str:
 
 
 def decode(data: bytes, wanted: Wanted = None, bound: Bound | None = None) -> pa.Table:
-    """Return the table of a Parquet file; a page that was damaged raises, and what no recorder has ever written.
+    """Return the table of a Parquet file; a page or footer that was damaged raises, and what no recorder has ever written.
 
     `wanted` is given the names of its columns and says which to read; a column that is not read costs nothing.
     `bound` is that of the run, where more of its files are read.
@@ -99,7 +100,7 @@ def decode(data: bytes, wanted: Wanted = None, bound: Bound | None = None) -> pa
             if sum(spread) > LARGEST:
                 raise Damaged(f"it would take {sum(spread) >> 20} MiB")
             whole = whole.cast(shape)
-        return whole.replace_schema_metadata(about.metadata)
+        return whole.replace_schema_metadata(seal.without(about.metadata))
 
 
 def _may_spread(kind: pa.DataType) -> bool:
@@ -112,6 +113,8 @@ def _words(file: pq.ParquetFile) -> list[str]:
 
 
 def _opened(data: bytes, words: Sequence[str] = ()) -> pq.ParquetFile:
+    if seal.is_broken(data):
+        raise Damaged("what it says of itself is not as it was written")
     return pq.ParquetFile(
         pa.BufferReader(data),
         page_checksum_verification=True,
@@ -149,5 +152,5 @@ def _spread(column: pa.ChunkedArray) -> int:
 
 def metadata(data: bytes) -> dict[bytes, bytes]:
     """Return the key-value metadata of a Parquet file."""
-    with pq.ParquetFile(pa.BufferReader(data)) as file:
-        return dict(file.metadata.metadata or {})
+    with lid(), _opened(data) as file:
+        return dict(seal.without(file.metadata.metadata) or {})

@@ -203,7 +203,7 @@ def test_who_came_while_the_disk_failed_is_known_when_it_does_not(unfinished, mo
             recording.beat(10**18 + second * 10**9)
     assert recording.broken
     for second in range(5, 100):
-        recording.take([batch])
+        recording.take([Event(5, batch.record._replace(t1=now(), b=second))])
         recording.beat(10**18 + second * 10**9)
     recording.close()
     (process,) = [one for one in load(folder).about["processes"] if one["pid"] == 4321]

@@ -36,6 +36,11 @@ def test_a_payload_that_looks_like_a_frame_is_not_taken_for_one_while_its_own_is
     assert list(whole(outer)) == [Frame(1, inner, HEADER + len(inner))]
 
 
+def test_a_frame_that_a_disk_has_written_twice_counts_once() -> None:
+    assert [f.payload for f in whole(DATA + DATA[: ENDS[5]])] == PAYLOADS
+    assert [f.payload for f in whole(DATA[: ENDS[5]] + DATA)] == PAYLOADS
+
+
 def test_noise_holds_no_frame() -> None:
     noise = random.Random(5).randbytes(100_000).replace(b"GPT", b"...") + b"\x89GPT" * 50
     assert list(whole(noise)) == []
