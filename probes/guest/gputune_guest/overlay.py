@@ -40,6 +40,7 @@ class Overlay:
         self.made = set()
         self.gone = set()
         self.links = {}  # made here, to what each was told to name: what it names lies elsewhere
+        self.renamed = set()  # files of the user's by their new names: each is a link here, and a file to who looks
         self._here = self.absolute(os.getcwd())
         self._home = os.path.expanduser("~")
         self._places = places
@@ -79,6 +80,15 @@ class Overlay:
             target = os.path.join(os.path.dirname(link), self.links[link])
             path = self.theirs_of(os.path.normpath(target)) + path[len(link) :]
         return path
+
+    def followed_to_its_end(self, path):
+        """Return what is opened by a path: where it is a link that was made here, the file that it names."""
+        for _ in range(LINKS):
+            told = self.named_by(path)
+            if told is None:
+                return path
+            path = self.followed(self.theirs_of(os.path.normpath(os.path.join(os.path.dirname(path), told))))
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
     def straight(self, path):
         """Return a path without the links over which another process has put it: what it writes must lie here."""
@@ -128,6 +138,10 @@ class Overlay:
         """Return what a link that was made here was told to name, None where there is none."""
         link = path in self.links and path in self.made and stat.S_ISLNK(SYSTEM["lstat"](self.over(path)).st_mode)
         return self.links[path] if link else None
+
+    def is_renamed(self, path):
+        """Return whether it is a file of the user's that was renamed here, and so no link, whatever lies here."""
+        return path in self.renamed and path in self.made and path not in self.links
 
     def theirs_of(self, named):
         """Return the user's name for a path from the root on, which may be the name that it has here."""
@@ -266,23 +280,31 @@ class Overlay:
 
     def names(self, path):
         """Return (names of a folder that are the user's and left, names that lie over it)."""
+        self.made.update(path + "/" + name for name in self.put_by_others(path) if not _there(path + "/" + name))
         over = {os.path.basename(one) for one in self.made if os.path.dirname(one) == path}
         if self.gone and self._lost(path):
             return [], sorted(over)
         try:
             theirs = SYSTEM["listdir"](path)
         except FileNotFoundError:
-            if path not in self.made:
+            if path not in self.made and self.found(path) is None:
                 raise
             theirs = []
         return [name for name in theirs if name not in over and path + "/" + name not in self.gone], sorted(over)
 
+    def put_by_others(self, path):
+        """Return the names that lie over a folder and that this process has not put there."""
+        try:
+            names = SYSTEM["listdir"](self.over(path))
+        except OSError:
+            return []
+        return [name for name in names if not name.endswith(".half") and path + "/" + name not in self.made]
+
     def remove(self, path):
         """Remove a file, or a folder with all that is in it."""
-        if path in self.made:
-            for one in [one for one in self.made if _inside(one, path)]:
-                self.made.discard(one)
-            _cleared(self.over(path))
+        for one in [one for one in self.made if _inside(one, path)]:
+            self.made.discard(one)
+        _cleared(self.over(path))  # what another process has put there as well
         if _there(path):
             self.gone.add(path)
 
@@ -306,6 +328,8 @@ class Overlay:
             for one in [one for one in self.made if _inside(one, old)]:
                 self.made.discard(one)
                 self.made.add(new + one[len(old) :])
+                if one in self.renamed:
+                    self.renamed.add(new + one[len(old) :])
             SYSTEM["rename"](source, target)
             for name in left:
                 self.made.add(new + "/" + name)
@@ -318,6 +342,7 @@ class Overlay:
     def _link(self, source, target, name):
         if not stat.S_ISDIR(SYSTEM["stat"](source).st_mode):
             SYSTEM["symlink"](source, target)
+            self.renamed.add(name)
             return
         SYSTEM["mkdir"](target)
         for entry in SYSTEM["listdir"](source):

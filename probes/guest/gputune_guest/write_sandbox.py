@@ -104,7 +104,7 @@ def _open(original, file, mode="r", *args, **kwargs):
     if isinstance(file, int) or odd or kwargs.get("opener") or len(args) > 5:
         return original(file, mode, *args, **kwargs)
     if not set(mode) & set("wax+"):
-        return _read(original, file, None, mode, *args, **kwargs)
+        return _read(original, file, None, mode, *args, **kwargs, _opens=True)
     at = _theirs(file, opens=True)
     if at is None:
         return original(file, mode, *args, **kwargs)
@@ -133,7 +133,7 @@ class FileIO(_io.FileIO, metaclass=_Kind):
 
 def _os_open(original, path, flags, mode=0o777, *, dir_fd=None):
     if not flags & WRITE or flags & LEFT_ALONE:
-        return _read(original, path, dir_fd, flags, mode)
+        return _read(original, path, dir_fd, flags, mode, _opens=not flags & os.O_NOFOLLOW)
     at = _theirs(path, dir_fd, opens=True)
     place = None
     if at is not None:
@@ -153,6 +153,8 @@ def _theirs(path, dir_fd=None, opens=False):
         at = _over.absolute(path, dir_fd)
     except TypeError:  # theirs to be told of
         return None
+    if opens:
+        at = _over.followed_to_its_end(at)
     if at in _over.made or _over.theirs(at):
         return _over.straight(at)
     beyond = _over.beyond(at, opens)
@@ -182,14 +184,15 @@ def _error(number, path):
     return OSError(number, os.strerror(number), path)
 
 
-def _read(original, path, dir_fd, *args, **kwargs):
-    """Call a function that reads what is at `path`, wherever that lies now."""
+def _read(original, path, dir_fd, *args, _opens=False, **kwargs):
+    """Call a function that reads what is at `path`, wherever that lies now; `_opens`: of what a link there names."""
     if isinstance(path, int) or path is None:
         return original(path, *args, **kwargs)
     place = path
     if not _over.untouched:
         named = _over.named(path, dir_fd)
-        real = _over.real(_over.followed(_over.theirs_of(named)))
+        at = _over.followed(_over.theirs_of(named))
+        real = _over.real(_over.followed_to_its_end(at) if _opens else at)
         if real != named:  # it lies over the user's; or it is theirs, and the folder that it is named from does
             place, dir_fd = real, None
     if dir_fd is not None:
@@ -206,6 +209,17 @@ def _read(original, path, dir_fd, *args, **kwargs):
 
 def _looked(original, path=None, *args, dir_fd=None, **kwargs):
     return _read(original, path, dir_fd, *args, **kwargs)
+
+
+def _stat(original, path, *, dir_fd=None, follow_symlinks=True):
+    if not follow_symlinks:
+        return _lstat(SYSTEM["lstat"], path, dir_fd=dir_fd)
+    return _read(original, path, dir_fd, _opens=True)
+
+
+def _lstat(original, path, *, dir_fd=None):
+    renamed = bool(_over.renamed) and not isinstance(path, int) and _over.is_renamed(_over.absolute(path, dir_fd))
+    return _read(SYSTEM["stat"] if renamed else original, path, dir_fd)
 
 
 def _readlink(original, path, *, dir_fd=None):
@@ -231,7 +245,7 @@ def _access(original, path, mode, *, dir_fd=None, **kwargs):
         _read(SYSTEM["stat"], path, dir_fd)
     except OSError:
         return False
-    return _read(original, path, dir_fd, mode, **kwargs)
+    return _read(original, path, dir_fd, mode, _opens=True, **kwargs)
 
 
 def _changed(what):
@@ -239,7 +253,7 @@ def _changed(what):
 
     def ours(original, path, *args, dir_fd=None, **kwargs):
         at = None if isinstance(path, int) else _theirs(path, dir_fd)
-        if at is not None and at in _over.made:
+        if at is not None and (at in _over.made or (not _over.exists(at) and _over.found(at))):
             return original(_over.over(at), *args, **kwargs)
         if at is not None and _over.exists(at):
             say(what, at)
@@ -383,8 +397,13 @@ def _symlink(original, src, dst, target_is_directory=False, *, dir_fd=None):
 # folders
 
 
+def _as_it_seems(path):
+    """Return whether a folder holds what the user has in it: no process of the trial has put anything over it."""
+    return _over.untouched and not _over.put_by_others(_over.listed(_over.absolute(path)))
+
+
 def _listdir(original, path="."):
-    if isinstance(path, int) or path is None or _over.untouched:
+    if isinstance(path, int) or path is None or _as_it_seems(path):
         return _read(original, "." if path is None else path, None)
     at = _over.listed(_over.absolute(path))
     theirs, over = _over.names(at)
@@ -393,7 +412,7 @@ def _listdir(original, path="."):
 
 
 def _scandir(original, path="."):
-    if isinstance(path, int) or path is None or _over.untouched:
+    if isinstance(path, int) or path is None or _as_it_seems(path):
         return _read(original, "." if path is None else path, None)
     named = _over.named(path)
     at = _over.listed(_over.theirs_of(named))
@@ -468,8 +487,8 @@ def _placed(path, does, what):
 
 _FUNCTIONS = {
     "open": _os_open,
-    "stat": _looked,
-    "lstat": _looked,
+    "stat": _stat,
+    "lstat": _lstat,
     "readlink": _readlink,
     "chdir": _chdir,
     "statvfs": _looked,
