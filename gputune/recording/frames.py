@@ -5,7 +5,6 @@ length of the payload, CRC-32 of the header so far and the payload. The payload 
 meets damage goes on at the next magic whose checksum is right.
 """
 
-import hashlib
 import struct
 import zlib
 from collections.abc import Iterator
@@ -48,19 +47,19 @@ def frame(table: int, payload: bytes) -> bytes:
 def whole(data: bytes) -> Iterator[Frame]:
     """Yield every frame of `data` that is whole, in order; what lies between them was torn or damaged.
 
-    A frame counts once: two of the same bytes are one that a disk has written in two places, for what is kept has a time.
+    A frame counts once: two of the same bytes are one that a disk has written in two places, for all that is kept has
+    a time.
     """
     at = data.find(MAGIC)
     left = TRIES * len(data)
-    seen: set[bytes] = set()
+    seen: dict[bytes, int] = {}  # head and checksum to where such a frame ends
     while 0 <= at <= len(data) - HEADER and left > 0:
         length = _length(data, at)
         found = _at(data, at, length) if length >= 0 else None
         if found is not None:
-            bytes_ = hashlib.blake2b(data[at : found.end], digest_size=16).digest()
-            if bytes_ not in seen:
+            before = seen.setdefault(data[at : at + HEADER], found.end)
+            if before == found.end or data[before - length : before] != found.payload:
                 yield found
-            seen.add(bytes_)
         else:
             left -= max(0, length)
         at = data.find(MAGIC, found.end if found else at + 1)

@@ -73,7 +73,7 @@ def _encoding(field: pa.Field, table: pa.Table) -> str:
 
 
 def decode(data: bytes, wanted: Wanted = None, bound: Bound | None = None) -> pa.Table:
-    """Return the table of a Parquet file; a page or footer that was damaged raises, and what no recorder has ever written.
+    """Return the table of a Parquet file; a damaged page or footer raises, and what no recorder has ever written.
 
     `wanted` is given the names of its columns and says which to read; a column that is not read costs nothing.
     `bound` is that of the run, where more of its files are read.

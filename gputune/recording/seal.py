@@ -1,7 +1,8 @@
 """A checksum of what a Parquet file says of itself: its pages have checksums of their own, its footer has none.
 
-A flipped bit there gives a column another's name, or a metric another unit, and every page is still whole. So the footer holds the
-CRC-32 of itself, taken with zeros in its own place: any reader of Parquet sees a pair of key and value more.
+A flipped bit there gives a column another's name, or a metric another unit, and every page is still whole. So the
+footer holds the CRC-32 of itself, taken with zeros in its own place: any reader of Parquet sees a pair of key and value
+more.
 """
 
 import re
