@@ -25,13 +25,14 @@ ON_WHEEL := tests/commands tests/report tests/probes $(addprefix tests/watch/tes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-long bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda lot loops public gpu-day simcuda causes floors fmt clean
+.PHONY: help demo test faults interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-long bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda lot loops public gpu-day simcuda causes floors fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
 	@echo "make test    every gate and every test, on the tree and on the built wheel"
 	@echo "make interpreters  the guest under each Python from 3.8 upwards that starts here, on PATH or under pyenv"
 	@echo "make test-long  the tests that take minutes each"
+	@echo "make faults  what gputune promises, tried with faults, into docs/reliability.md (ten minutes; FAULTS=full: on to all; ONLY=row CASE=n)"
 	@echo "make zoo     training scripts with planted causes (ONLY=name for some of them)"
 	@echo "make zoo-cuda  the zoo's trainings with the CUDA build of torch, on simulated cards (ONLY=name, ONLY=name@sleeping)"
 	@echo "make lot     loops drawn by lot, judged at first sight (SEED=1000 COUNT=20 RESULTS=file KEEP=folder; a minute and a half each)"
@@ -90,6 +91,11 @@ interpreters: $(READY)
 # Whole trainings that are tuned, launchers, two hosts of namespaces: minutes, and best with nothing beside them.
 test-long: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -m long
+
+# Ten minutes on two cores with nothing beside it. Full takes days, is stopped with Ctrl-C, and goes on from there.
+faults: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults $(if $(filter full,$(FAULTS)),--full) \
+		$(if $(ONLY),--only $(ONLY)) $(if $(CASE),--case $(CASE)) $(if $(HOURS),--hours $(HOURS))
 
 # The second environment holds the wheel alone and borrows the libraries of the first. It is entered from a folder
 # in which there is no `gputune` to import by accident.

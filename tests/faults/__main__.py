@@ -1,4 +1,4 @@
-"""Tries what the rows promise, and writes docs/reliability.md: `python -m tests.faults [--full] [--only ROW [--case N]]`.
+"""Tries what the rows promise, and writes docs/reliability.md: `python -m tests.faults [--full] [--only ROW]`.
 
 Without `--full` the quick cases, anew. With it all of them, in turns of a minute a row, on from where it was stopped.
 """

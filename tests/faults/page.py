@@ -1,6 +1,6 @@
 """Writes docs/reliability.md out of what was tried: no number in it was typed."""
 
-import datetime
+import datetime as dt
 import platform
 import subprocess
 from pathlib import Path
@@ -11,10 +11,11 @@ from tests.faults.trying import ROOT
 
 HEAD = """# Reliability: what is promised, and how often it was tried
 
-`make faults` writes this page: each number in it was counted by the suite, none was typed. A row is a promise, and cases that try to
-break it; a case is decided by its number, and `make faults ONLY=row CASE=n` tries it again. `FAULTS=full make faults` tries all of
-a row's cases, and goes on where it was stopped. `make test` tries a fixed share of each row. What was found lies in
-`tests/faults/corpus/`, and is tried in `make test` as well; what gputune defends against, and what not, is [SECURITY.md](../SECURITY.md).
+`make faults` writes this page: each number in it was counted by the suite, none was typed. A row is a promise, and
+cases that try to break it; a case is decided by its number, and `make faults ONLY=row CASE=n` tries it again.
+`FAULTS=full make faults` tries all of a row's cases, and goes on where it was stopped. `make test` tries a fixed
+share of each row. What was found lies in `tests/faults/corpus/`, and is tried in `make test` as well; what gputune
+defends against, and what not, is [SECURITY.md](../SECURITY.md).
 
 Last tried {date}, on {machine}.
 
@@ -29,7 +30,7 @@ def write(file: Path, place: Path) -> None:
 
 
 def _head() -> str:
-    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    date = dt.datetime.now(dt.timezone.utc).date().isoformat()
     revision = subprocess.run(
         ("git", "rev-parse", "--short", "HEAD"), cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.strip()

@@ -8,9 +8,9 @@ A row is a file in rows/. The first line of its docstring is the promise, and it
     SECONDS  that one case may take before it is called hung, on a machine that does other things as well
     bench    a context manager: given an empty folder, what tries the case of a number
 
-A case raises what it finds wrong; it may return a figure, of which the page shows the largest (`FIGURE` says what it is).
-The number decides all of a case, so that `make faults ONLY=row CASE=n` repeats it. Each row runs in a process of its own, which may
-die or hang: that is a failure of the case, and the next one begins in a new process.
+A case raises what it finds wrong; it may return a figure, of which the page shows the largest (`FIGURE` says what it
+is). The number decides all of a case, so that `make faults ONLY=row CASE=n` repeats it. Each row runs in a process of
+its own, which may die or hang: that is a failure of the case, and the next one begins in a new process.
 """
 
 import importlib

@@ -108,7 +108,7 @@ class Bench:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a bench: no setting of whoever runs it, no colour, a short place for temporary files."""
+    """Return the environment of a bench: no setting of whoever runs it, and no colour."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
     return {**plain, "PYTHONUTF8": "1", "NO_COLOR": "1"}
 

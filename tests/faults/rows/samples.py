@@ -1,7 +1,7 @@
 """No sample is lost or falsified: a damaged recording gives what was not hit, and says what was.
 
-A real run is recorded, once while it goes on (frames) and once to its end (Parquet). Each case damages one file: cut at every
-byte in turn, bits flipped, a stretch of 4 KiB overwritten, moved or doubled.
+A real run is recorded, once while it goes on (frames) and once to its end (Parquet). Each case damages one file: cut at
+every byte in turn, bits flipped, a stretch of 4 KiB overwritten, moved or doubled.
 """
 
 import contextlib

@@ -1,0 +1,142 @@
+"""NVML may fail: a code or a hang of one call on one device costs no more than that device, and the other goes on.
+
+31 of NVML's codes by each call that gputune makes, and a hang of each, from the start or in the middle, on one of two
+simulated cards that the real pynvml reads.
+"""
+
+import contextlib
+import itertools
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from gputune.core.sample import Note, Sample, Target, Unavailable
+from gputune.probes import nvml
+from tests.faults.row import Case, chance, must
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "simgpu"))
+from simgpu import Cards, build, create
+
+TESTS = "probes/test_nvml.py, test_nvml_devices.py"
+CODES = (*range(1, 31), 999)
+HANG = -1
+BY_DEVICE = (
+    "nvmlDeviceGetClockInfo",
+    "nvmlDeviceGetComputeMode",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetCudaComputeCapability",
+    "nvmlDeviceGetCurrPcieLinkGeneration",
+    "nvmlDeviceGetCurrPcieLinkWidth",
+    "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetEnforcedPowerLimit",
+    "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetHandleByIndex",
+    "nvmlDeviceGetMaxClockInfo",
+    "nvmlDeviceGetMaxPcieLinkGeneration",
+    "nvmlDeviceGetMaxPcieLinkWidth",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetMinorNumber",
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetPcieThroughput",
+    "nvmlDeviceGetPowerManagementDefaultLimit",
+    "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetProcessUtilization",
+    "nvmlDeviceGetTemperature",
+    "nvmlDeviceGetTotalEccErrors",
+    "nvmlDeviceGetTotalEnergyConsumption",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceRegisterEvents",
+    "nvmlGpmQueryDeviceSupport",
+    "nvmlGpmSampleGet",
+)
+OF_ALL = ("nvmlInit", "nvmlDeviceGetCount_v2", "nvmlGpmMetricsGet", "nvmlEventSetWait_v2")
+ALL = list(itertools.product((*BY_DEVICE, *OF_ALL), (*CODES, HANG), (False, True)))  # the last: once it reads
+random.Random(1).shuffle(ALL)
+QUICK, FULL, SHARE = 150, len(ALL), 6
+SECONDS = 150.0
+FIGURE = "longest until the other device was read again, s on this machine"
+PATIENCE = 100.0  # s
+ROUNDS = 3  # more readings of the healthy device that are waited for
+
+
+class Read:
+    """The probe, tick by tick."""
+
+    def __init__(self) -> None:
+        self._ticks = nvml.attach(Target(root_pid=os.getpid(), pids=lambda: {os.getpid(): "main"}))
+        self.count = 0  # readings of what the healthy device is doing
+        self.over = ""  # why nothing can be read at all
+        self.told: list[str] = []
+
+    def tick(self) -> None:
+        try:
+            found = next(self._ticks)
+        except Unavailable as error:
+            self.over = str(error)
+            return
+        for reading in found:
+            if isinstance(reading, Sample):
+                must(reading.metric in nvml.METRICS, f"an undeclared metric {reading.metric.name}")
+                self.count += reading.metric.name == "gpu.busy" and reading.instance == "1"
+            elif isinstance(reading, Note) and reading.fields.get("n") == "unavailable":
+                self.told.append(str(reading.fields["why"]))
+
+    def until(self, count: int) -> bool:
+        """Tick until the healthy device was read so often; return whether NVML can be read at all."""
+        deadline = time.monotonic() + PATIENCE
+        while self.count < count and not self.over:
+            must(time.monotonic() < deadline, f"the other device is not read any more; told: {self.told[-1:]}")
+            self.tick()
+            time.sleep(0.01)
+        return not self.over
+
+    def close(self) -> None:
+        self._ticks.close()  # type: ignore[attr-defined] # it is a generator
+
+
+@contextlib.contextmanager
+def bench(folder: Path) -> Iterator[Case]:
+    os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(build()), os.environ.get("LD_LIBRARY_PATH", "")]))
+    os.environ["GPUTUNE_ALL_DEVICES"] = "1"
+
+    def case(number: int) -> float | None:
+        function, code, late = ALL[number]
+        state = folder / f"state-{number}-{os.getpid()}"
+        state.unlink(missing_ok=True)
+        cards = Cards(create(state, 2))
+        read = Read()
+        try:
+            if late:
+                read.until(1)
+            fault = {"delay": -1.0} if code == HANG else {"code": code}
+            met = cards.fault(function, device=0 if function in BY_DEVICE else -1, **fault)
+            began, seen = time.monotonic(), read.count
+            for _ in range(chance("nvml", number).randrange(3)):
+                read.tick()
+            if function in BY_DEVICE:
+                must(read.until(seen + ROUNDS), f"all is given up: {read.over}")
+                return time.monotonic() - began
+            while not cards.hits(met) and not read.over and time.monotonic() - began < PATIENCE:
+                read.tick()
+                time.sleep(0.01)
+            if function == "nvmlInit" and not late:
+                while not read.over and not read.told and time.monotonic() - began < PATIENCE:
+                    read.tick()
+                    time.sleep(0.01)
+                must(read.over or read.told, "it never starts, and nobody is told")
+                return None
+            cards.heal()
+            must(read.until(read.count + 1) or code != HANG, read.over)
+            return None
+        finally:
+            cards.heal()
+            read.close()
+            state.unlink(missing_ok=True)
+
+    yield case
