@@ -72,6 +72,9 @@ CANNOT = {
 }
 
 
+IDENTIFICATION = "identification"  # of a device, as a call that may hang
+
+
 class Slot:
     """Says to the recorder which call is under way, so that it can tell a hung one."""
 
@@ -133,12 +136,18 @@ class Reader:
         self._due, self._gone = {}, set()
         missing: list[tuple[int, Any]] = []
         for index in range(nv.nvmlDeviceGetCount()):
+            name = label(IDENTIFICATION, index)
+            if name in self._skip:  # it hung, and the recorder has told of it: without it the others can be read
+                continue
+            self._slot.enter(name)
             try:
                 self._cards[index] = self._card(index)
-            except nv.NVMLError as reason:  # noqa: PERF203 - each device for itself
+            except nv.NVMLError as reason:
                 missing.append((index, reason))
+        self._slot.enter("initialisation")
         if not self._cards:
-            raise missing[0][1] if missing else nv.NVMLError(nv.NVML_ERROR_NOT_FOUND)
+            none = nv.NVML_ERROR_TIMEOUT if self._skip else nv.NVML_ERROR_NOT_FOUND
+            raise missing[0][1] if missing else nv.NVMLError(none)
         self._schedule()
         self._listen()
         self._slot.leave()
@@ -309,6 +318,7 @@ class Reader:
         self._events = None
         if XIDS in self._skip:
             return
+        self._slot.enter(XIDS)  # as long as a reading of them may take: whatever it is that hangs, the rest goes on
         try:
             events = nv.nvmlEventSetCreate()
             for card in self._cards.values():

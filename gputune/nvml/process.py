@@ -34,6 +34,7 @@ KEPT = 4096  # answers kept for a subscriber that does not read
 HUNG = "does not answer"
 MEMORY = "memory"  # the field that may be asked for more often, by its name in gputune/nvml/fields.py
 STARTING = frozenset({"initialisation", "loading of the library"})
+IDENTIFIES = "identification of"  # a device, as a part of the initialisation (gputune/nvml/child.py)
 CHILD = (
     "import sys; sys.path[:] = {path!r}; from gputune.nvml.child import main; main({slot}, {skip!r})"  # no site, no cwd
 )
@@ -213,11 +214,10 @@ class Nvml:
             return
         name = label.rstrip(b"\0").decode(errors="replace")
         seconds = at - since / 1e9
-        if seconds > (START_DEADLINE if name in STARTING else DEADLINE) and (
-            seconds > STARVED * DEADLINE or not self._starved()
-        ):
+        starts = name in STARTING or name.startswith(IDENTIFIES)
+        if seconds > (START_DEADLINE if starts else DEADLINE) and (seconds > STARVED * DEADLINE or not self._starved()):
             self._hung(name, since)
-        elif name in STARTING and seconds > START_SAID and not self._said_slow:
+        elif starts and seconds > START_SAID and not self._said_slow:
             self._said_slow = True
             self._publish(_whole("is still starting", since))
 

@@ -445,3 +445,16 @@ def test_a_list_of_nobody_says_nothing_of_the_jobs_share(target: Target) -> None
     job = nvml._Job(target, Told(nobody, ours, others))  # type: ignore[arg-type] # it is asked for no more than this
     shares = [(r.t, r.value) for r in job.tick() if isinstance(r, Sample) and r.metric is nvml.JOB_BUSY]
     assert shares == [(2, 0.5), (3, 0.0)]
+
+
+@pytest.mark.slow
+def test_a_device_that_cannot_be_identified_hides_no_other(
+    simgpu: Maker, probe: Callable[[], Probe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUTUNE_ALL_DEVICES", "1")
+    monkeypatch.setattr(nvml_process, "START_DEADLINE", 1.0)
+    simgpu(devices=2).fault("nvmlDeviceGetMinorNumber", device=0, delay=-1)
+    watched = probe()
+    watched.until(lambda: watched.has("gpu.busy[1]"))
+    assert "identification of device 0 does not answer" in watched.said()
+    assert watched.devices() == ["1"]
