@@ -7,6 +7,7 @@ from tests.faults.trying import results
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a case has a time of its own
 @pytest.mark.parametrize("name", [name for name in names() if row(name).share])
 def test_its_promise_is_kept(name: str) -> None:
     each = row(name)
