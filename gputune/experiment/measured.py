@@ -77,7 +77,7 @@ def _draws(visits: tuple[tuple[float, ...], ...], noise: float, seed: int) -> tu
     noise /= math.sqrt(len(visits))
     few = max(1, len(times) - 1)
     means = (math.fsum(chance.choices(times, k=few)) / few for _ in range(DRAWS))
-    return tuple(max(0.0, 1 + noise * chance.gauss(0.0, 1.0)) / mean for mean in means)
+    return tuple(math.exp(noise * chance.gauss(0.0, 1.0)) / mean for mean in means)
 
 
 def _ends(draws: Iterable[float]) -> tuple[float, float]:
@@ -106,7 +106,7 @@ def gain(now: Measured, then: Measured) -> Speedup:
     if then is now:
         return Speedup(low=likely, likely=likely, high=likely)
     pairs = zip(then._drawn(1), now._drawn(2), strict=True)
-    low, high = _ends(b / a if a else math.inf for b, a in pairs)
+    low, high = _ends(b / a for b, a in pairs)
     return Speedup(low=likely * min(1.0, low), likely=likely, high=likely * max(1.0, high))
 
 

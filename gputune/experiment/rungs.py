@@ -32,18 +32,3 @@ class Rungs:
         if better < math.ceil(len(told) / HALVING):
             return True
         return rate * (1 + SURE * error) >= max(told) * (1 - RUNGS.get(rung, 0.0))
-
-
-@dataclass(slots=True)
-class Bell:
-    """Rung by trials as they begin: what has not rung waits for its turn."""
-
-    _rang: set[str] = field(default_factory=set)
-
-    def ring(self, trial: str) -> None:
-        """Learn that a trial has begun."""
-        self._rang.add(trial)
-
-    def has_rung(self, trial: str) -> bool:
-        """Return whether it has."""
-        return trial in self._rang

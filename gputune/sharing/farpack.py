@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from gputune.core.hygiene import clean
+from gputune.experiment.remote import CLOSE_S
 from gputune.host import clusters
-from gputune.sharing.far import CLOSE_S, Far
+from gputune.sharing.far import Far
 from gputune.sharing.logs import painted
 from gputune.sharing.spec import AUTO, Spec, encode
 from gputune.sharing.tasks import UNBUFFERED, Task
@@ -61,7 +62,7 @@ class FarPack:
         """Start those for whom there is a bundle; return whether any runs."""
         for far in self._pack:
             if far.state == "waiting" and free and not self.closing:
-                far.start(group, free.pop(0), bundle, encode(self._spec_of(far.task, probe=probe)))
+                far.launch(group, free.pop(0), bundle, encode(self._spec_of(far.task, probe=probe)))
         return bool(self._running)
 
     def _turn(self, free: list[int], *, probe: bool) -> None:
@@ -122,7 +123,7 @@ class FarPack:
         ready, _ = self._ray.wait(waited, num_returns=len(waited), timeout=BEAT_S)
         over = []
         for far, answer in zip(running, waited, strict=True):
-            ended, data = far.took() if answer in ready else (far.is_silent(), b"")
+            ended, data = far.hear(answered=answer in ready)
             self._show(far.task, data, last=ended)
             if ended:
                 over.append(far)
@@ -148,7 +149,7 @@ class FarPack:
 
     def _ended(self, far: Far, *, probe: bool) -> None:
         """Let go of a process that has ended, and do what the policy says."""
-        far.let_go()
+        far.let_go(far.leaving())
         for note in far.document.notes if far.document is not None else ():
             self._note(note)
         if probe or not far.code:

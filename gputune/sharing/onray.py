@@ -23,6 +23,7 @@ from gputune.core.figures import size
 from gputune.core.hygiene import clean, mask
 from gputune.core.pace import Pace
 from gputune.experiment.living import end_with_us
+from gputune.experiment.remote import LOOK_S, Held, Lost, News
 from gputune.host import clusters
 from gputune.launch import folders, signals
 from gputune.launch.descriptors import say
@@ -36,7 +37,7 @@ from gputune.sharing.farpack import FarPack
 from gputune.sharing.farrefusals import DoesNotFit, NoNeed, TrialFailed, check
 from gputune.sharing.fitting import Need, Probed, Room
 from gputune.sharing.fractions import Ask, Whole, ask, best, refusal
-from gputune.sharing.hosted import Hosted
+from gputune.sharing.hosted import CARD, looked_at
 from gputune.sharing.spec import AUTO, Job, Spec, total
 from gputune.sharing.tasks import Task, tasks
 from gputune.sharing.window import Kept
@@ -141,15 +142,22 @@ class Sharing:
 
     def _card(self) -> Room:
         """Return what a card of the cluster has. Raises NoNeed where its driver does not tell."""
-        actor = self._ray.remote(Hosted).options(num_cpus=0, num_gpus=1).remote()
+        held, until = Held(self._ray), time.monotonic() + CARD_S
+        held.start(looked_at(), {"CPU": 0, "GPU": 1}, "DEFAULT")
         try:
-            told = self._ray.get(actor.card.remote(), timeout=CARD_S)
-        except Exception as error:  # noqa: BLE001 - Ray raises what it likes
-            raise NoNeed(f"no card answered ({clusters.first_line(error)})") from None
+            news = News()
+            while not news.over:
+                if not self._ray.wait([held.awaited()], timeout=max(0.0, until - time.monotonic()))[0]:
+                    raise NoNeed(f"no card answered in {CARD_S:.0f} s")
+                news = held.took()
+                time.sleep(LOOK_S)
+        except Lost as lost:
+            raise NoNeed(f"no card answered ({lost})") from None
         finally:
-            self._ray.kill(actor)
-        if told is None:
+            held.let_go(held.closing() if held.has_begun else None)
+        if CARD not in news.files:
             raise NoNeed("the driver of a card told nothing of its memory")
+        told = msgspec.json.decode(news.files[CARD])
         return Room(name=clean(str(told[0]), 64), device=told[1], device_free=told[1])
 
     # how many

@@ -1,13 +1,14 @@
-"""The trials of a sweep as tasks of the user's own Ray cluster, each with its resources declared.
+"""The trials of a sweep on the user's own Ray cluster, each with its resources declared.
 
-The search thinks here; every start of the script is a task (`faraway.py`). All of a sweep that is compared runs on one
-node, and batch sizes, whose data costs nothing, on nodes like it. By default a trial asks for all CPUs of a node,
-so that by Ray's account nobody runs beside it: a time that was measured in company says little.
+The search thinks here; every start of the script is a process that an actor holds there (`faraway.py`). All of a sweep
+that is compared runs on one node, and batch sizes, whose data costs nothing, on nodes like it. By default a trial asks
+for all CPUs of a node, so that by Ray's account nobody runs beside it: a time that was measured in company says little.
 """
 
-import itertools
+import json
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,13 +23,13 @@ from gputune.core.hygiene import clean
 from gputune.core.sample import Json
 from gputune.experiment.budget import Budget
 from gputune.experiment.living import Plan, new_log
-from gputune.experiment.rungs import Bell, Rungs
+from gputune.experiment.remote import Held, Lost, News
 from gputune.experiment.starting import Judge, Start, State
 from gputune.experiment.writable import opened
 from gputune.host import clusters
 from gputune.host.clusters import Node
 from gputune.sweep.apart import gone
-from gputune.sweep.faraway import Order, Report, trial
+from gputune.sweep.faraway import GIVES_UP, GOES_ON, REPORT, RUNGS, Order, Report, errand
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
 
@@ -87,12 +88,9 @@ class Cluster:
         self._ray = ray
         self._share = share
         self.tell = tell
-        self._task = ray.remote(trial)
         self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
         self._told_of_waiting = False
-        self._bell: Any = None
-        self._numbers = itertools.count()
         self.stopping = threading.Event()
         live = clusters.nodes(ray)
         self.nodes = [node for node in live if share.times(node)]
@@ -107,10 +105,6 @@ class Cluster:
         """Return how many trials these nodes hold at once."""
         return max(1, sum(self._share.times(node) for node in nodes))
 
-    def judge(self) -> Any:
-        """Return an actor that holds the rungs of trials that are compared."""
-        return self._ray.remote(Rungs).options(num_cpus=0).remote()
-
     @contextmanager
     def place(self, nodes: Sequence[Node]) -> Iterator[Node]:
         """Lend the node on which fewest trials of ours run."""
@@ -123,46 +117,47 @@ class Cluster:
             with self._lock:
                 self._running[node.id] -= 1
 
-    def run(self, node: Node, order: Order, judge: Any, budget: Budget | None = None) -> Report | None:
-        """Run a start on a node, and wait for it; None where the budget was over first.
+    def run(self, node: Node, order: Order, log: Path, judge: Judge | None, budget: Budget | None) -> Report | None:
+        """Run a start on a node, and wait for it, its log kept here; None where the budget was over first.
 
-        Raises NoTrial, Lost, or KeyboardInterrupt where somebody leaves.
+        Raises NoTrial, Gone, or KeyboardInterrupt where somebody leaves.
         """
         cpus, gpus = self._share.of(node)
-        order = msgspec.structs.replace(order, key=f"{order.name} {next(self._numbers)}")
-        options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 0, "name": f"gputune: {order.name}"}
-        task = self._task.options(**options, scheduling_strategy=clusters.pinned(self._ray, node))
-        reference = task.remote(msgspec.json.encode(order), judge, self._doorbell())
+        asks, held = {"CPU": cpus, "GPU": gpus}, Held(self._ray)
+        held.start(errand(order), asks, clusters.pinned(self._ray, node))
+        began, told = time.monotonic(), 0
         try:
-            for looks in itertools.count(1):
-                if self._ray.wait([reference], timeout=LOOK_S)[0]:
-                    break
-                if self.stopping.is_set():
-                    raise KeyboardInterrupt
+            while not self.stopping.is_set():
                 if budget is not None and budget.over:  # it may not even have begun
-                    self._ray.cancel(reference)
                     return None
-                if looks * LOOK_S > LATE_S and not self._told_of_waiting:
-                    self._say_busy(node, order, {"CPU": cpus, "GPU": gpus})
-            return msgspec.json.decode(self._ray.get(reference), type=Report)
-        except KeyboardInterrupt:
-            self._ray.cancel(reference)
-            raise
-        except Exception as error:
-            raise Lost(node.name, clusters.first_line(error)) from error
+                news = self._news(held)
+                if not held.has_begun and time.monotonic() - began > LATE_S:
+                    self._say_busy(node, asks)
+                _keep(log, news.log)
+                rungs = news.files.get(RUNGS, "").splitlines()
+                for rung in rungs[told:]:
+                    goes_on = judge is None or judge(*json.loads(rung))
+                    held.say(GOES_ON if goes_on else GIVES_UP)
+                told = len(rungs)
+                if news.over:
+                    return _reported(news)
+                self.stopping.wait(LOOK_S)
+            raise KeyboardInterrupt
+        except Lost as lost:
+            raise Gone(node.name, str(lost)) from lost
+        finally:
+            held.let_go(held.closing() if held.has_begun else None)
 
-    def _doorbell(self) -> Any:
-        """Return the actor that trials tell of their beginning."""
-        with self._lock:
-            if self._bell is None:
-                self._bell = self._ray.remote(Bell).options(num_cpus=0).remote()
-            return self._bell
+    def _news(self, held: Held) -> News:
+        """Return what is new, nothing where it does not answer yet. Raises Lost."""
+        if self._ray.wait([held.awaited()], timeout=LOOK_S)[0]:
+            return held.took()
+        held.check()
+        return News()
 
-    def _say_busy(self, node: Node, order: Order, asked: Mapping[str, float]) -> None:
+    def _say_busy(self, node: Node, asked: Mapping[str, float]) -> None:
         """Say once that a trial waits, where nobody of ours is what it waits for."""
-        ring = self._bell.has_rung.remote(order.key)
-        begun = not self._ray.wait([ring], timeout=LOOK_S)[0] or self._ray.get(ring)
-        if begun or self._running[node.id] > 1 or self._told_of_waiting:
+        if self._running[node.id] > 1 or self._told_of_waiting:
             return
         self._told_of_waiting = True
         short = clusters.missing(self._ray, asked)
@@ -174,8 +169,21 @@ class Cluster:
         self._ray.shutdown()
 
 
-class Lost(NoTrial):
+class Gone(NoTrial):
     """Ray has lost it, or could not begin it."""
+
+
+def _reported(news: News) -> Report:
+    """Return the report of a process that has ended. Raises Lost where it left none."""
+    if REPORT not in news.files:
+        said = news.said.strip().splitlines()[-1:]
+        raise Lost(f"a trial ended without a word{f': {said[0]}' if said else ''}")
+    return msgspec.json.decode(news.files[REPORT], type=Report)
+
+
+def _keep(log: Path, data: bytes) -> None:
+    with log.open("ab") as file:
+        file.write(data)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -205,10 +213,6 @@ class FarStarter(Starter):
         """Return in words what a script that failed has missed, as its node has said it."""
         return self._missed.get(str(log), "")
 
-    def judge(self) -> Judge:
-        """Return the judge of trials that are compared, who sits in the cluster."""
-        return Far(self.cluster.judge())
-
     def start(
         self,
         plan: Plan,
@@ -237,39 +241,27 @@ class FarStarter(Starter):
             may_write=self.may_write,
         )
         nodes = self.cluster.alike(self.node) if spread else [self.node]
+        log, descriptor = new_log(self.folder, name)
+        os.close(descriptor)
         with self.cluster.place(nodes) as node:
             try:
-                report = self.cluster.run(node, order, judge.actor if isinstance(judge, Far) else None, plan.budget)
-            except Lost as lost:
+                report = self.cluster.run(node, order, log, judge, plan.budget)
+            except Gone as gone:
                 if not self._seen:
                     raise
-                return Start(state=State.FAILED, log="", why=str(lost.args[0]), node=node.name)
+                return Start(state=State.FAILED, log=str(log), why=str(gone.args[0]), node=node.name)
         if report is None:
             why = plan.budget.words() if plan.budget is not None else ""
-            return Start(state=State.FAILED, log="", why=why, node=node.name)
-        return self._taken(report, node, name)
+            return Start(state=State.FAILED, log=str(log), why=why, node=node.name)
+        return self._taken(report, node, log)
 
-    def _taken(self, report: Report, node: Node, name: str) -> Start:
-        """Return the start in a report, its log kept here. Raises NoTrial where there is none."""
+    def _taken(self, report: Report, node: Node, log: Path) -> Start:
+        """Return the start in a report. Raises NoTrial where there is none."""
         if report.start is None:
             raise NoTrial(node.name, report.error, report.hint)
         self._seen = True
         if report.open and not self._open:
             self._open = report.open
             self.cluster.tell(f"on {clean(node.name, 64)}: {opened(clean(report.open, 200))}")
-        log, descriptor = new_log(self.folder, name)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-            file.write(report.log)
         self._missed[str(log)] = report.missed
         return msgspec.structs.replace(report.start, log=str(log), node=node.name).start(report.run())
-
-
-class Far:
-    """A judge in the cluster. Only trials that run there can ask him."""
-
-    def __init__(self, actor: Any) -> None:
-        self.actor = actor
-
-    def __call__(self, *_: float) -> bool:
-        """Say that a trial goes on: whoever asks here is not one of his."""
-        return True

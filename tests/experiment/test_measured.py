@@ -66,3 +66,9 @@ def test_what_drifts_is_in_both_alike() -> None:
     for drift in (lambda n: n, lambda n: n * n):  # linear and square: of both there is as much on either side
         first, second = (sum(drift(n) for n, side in enumerate(order) if side == name) for name in "AB")
         assert first == second
+
+
+def test_a_machine_on_which_nothing_can_be_told_makes_no_gain_endless() -> None:
+    now, then = (Measured(noise=0.5, visits=[[rate] * 10]) for rate in (100.0, 200.0))
+    found = gain(now, then)
+    assert 0.2 < found.low < 1 < found.high < 12

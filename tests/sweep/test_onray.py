@@ -95,7 +95,7 @@ class Busy:
     """A Ray on whose one node nothing ever begins."""
 
     def __init__(self) -> None:
-        self.cancelled: list[object] = []
+        self.killed: list[object] = []
         strategy = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda **_: None)
         self.util = SimpleNamespace(scheduling_strategies=strategy)
 
@@ -103,14 +103,14 @@ class Busy:
         return nodes(("a", 8, 0)).nodes()
 
     def remote(self, what: object) -> Any:
-        handle = SimpleNamespace(remote=lambda *_: what)
-        return SimpleNamespace(options=lambda **_: handle)
+        actor = SimpleNamespace(start=SimpleNamespace(remote=lambda *_: what))
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda: actor))
 
     def wait(self, references: list[object], timeout: float) -> tuple[list[object], list[object]]:
         return [], references
 
-    def cancel(self, reference: object) -> None:
-        self.cancelled.append(reference)
+    def kill(self, actor: object) -> None:
+        self.killed.append(actor)
 
 
 def test_a_trial_that_waits_for_its_turn_ends_with_the_budget(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_trial_that_waits_for_its_turn_ends_with_the_budget(tmp_path: Path) ->
     budget._began -= 60.0
     start = starter.start(starter.plan(seconds=1.0), "profile")
     assert (start.state, start.why) == (State.FAILED, budget.words())
-    assert len(ray.cancelled) == 1
+    assert len(ray.killed) == 1
     with found.place(found.nodes) as node:
         assert found._running[node.id] == 1
 
