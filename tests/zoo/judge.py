@@ -27,15 +27,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from gains import Gain, ideal, lines, p90
 from machine import busy_s, neighbours, stolen_since, wanted_s
 
 HERE = Path(__file__).resolve().parent
 RUN_ON_CARDS = HERE.parent / "simgpu" / "run.py"
 IN_A_CONTAINER = HERE / "container.py"
-HELPERS = {"kit", "simnet", "remote", "throttle", "container", "judge", "machine"}
+HELPERS = {"kit", "gains", "simnet", "remote", "throttle", "container", "judge", "machine"}
 FOREIGN = 0.15  # cores used by others during a run: above it, its timing is not the script's own
 STOLEN = 0.05  # of the CPU time wanted, taken by the host of a virtual machine: above it, it is said
 ATTEMPTS = 3  # at a run that others disturb; then the least disturbed one counts
@@ -93,6 +94,8 @@ class Outcome:
     found: list[list[str]] = field(default_factory=list)  # ids of each round's findings, best first
     predicted: list[list[float]] = field(default_factory=list)  # low, likely, high of each round's top finding
     at_least: bool = False  # only the low end is a prediction
+    simulated: bool = False  # on a simulated card
+    gains: list[Gain] = field(default_factory=list)  # of each round: what was promised, and what its own pair realised
     paces: list[float] = field(default_factory=list)  # samples/s as it is
     mended: list[float] = field(default_factory=list)  # samples/s with the change
     foreign: list[float] = field(default_factory=list)  # cores that others used during each run
@@ -108,6 +111,10 @@ class Outcome:
     realised: float | None = None
     error: float | None = None
     inside: bool | None = None
+
+
+def _blank(case: Case) -> Outcome:
+    return Outcome(case.name, case.cause, simulated=bool(case.cards))
 
 
 def cases(only: str) -> list[Case]:
@@ -272,7 +279,7 @@ def options_of(settings: Mapping[str, object]) -> list[str]:
 def judge(case: Case, way: Way) -> Outcome:
     """Run a case and its twin, alternating, and hold the verdict against what was planted and what was realised."""
     kept = rejudged(way.keep, [case]) if way.keep and way.resume else []
-    outcome = kept[0] if kept and not kept[0].untried else Outcome(case.name, case.cause)
+    outcome = kept[0] if kept and not kept[0].untried else _blank(case)
     try:
         while len(outcome.paces) < way.rounds or (len(outcome.paces) < way.most and not is_known(outcome)):
             _round(case, outcome, way, _next_number(case, way.keep) if way.keep and way.resume else len(outcome.paces))
@@ -343,6 +350,8 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
         twin = None if way.bare_twins else record.with_name(f"{record.name}-twin")
         mended = run(case, options or ["--fixed"], way, mended=True, record=twin)
         outcome.mended.append(mended.pace)
+        if promised:
+            outcome.gains.append(_gain(case, finding, mended.pace / seen.pace))
         outcome.foreign.append(round(mended.foreign, 3))
         outcome.stolen.append(round(mended.stolen, 3))
     if way.keep:
@@ -369,15 +378,36 @@ def promised_by(finding: dict | None) -> list[float] | None:
     return [finding["speedup"][end] for end in ("low", "likely", "high")]
 
 
+def _gain(case: Case, finding: dict, realised: float) -> Gain:
+    """Return a finding's promise beside what the pair realised that it was made in."""
+    basis = "measured" if finding.get("measured") else "predicted"
+    promised = promised_by(finding)
+    return Gain(
+        finding["id"],
+        promised,
+        realised,
+        at_least=bounds(finding),
+        simulated=bool(case.cards),
+        basis=basis,
+        ideal=ideal(finding),
+    )
+
+
 def bounds(finding: dict | None) -> bool:
     """Return whether only the low end of what a finding promises is a prediction."""
     return bool(finding and finding["speedup"].get("at_least"))
 
 
-def rejudged(folder: Path, among: list[Case]) -> list[Outcome]:
-    """Judge kept recordings anew, in this process: nothing runs, and what was realised is what was measured then."""
+def rejudged(folder: Path, among: list[Case], *, anew: bool = True) -> list[Outcome]:
+    """Judge kept recordings anew, in this process: nothing runs, and what was realised is what was measured then.
+
+    Without `anew` they count as they were judged when they were made: at first sight.
+    """
     from gputune.report.rejudging import rejudge
     from gputune.verdict.building import to_json
+
+    def verdict(run: Path) -> dict:
+        return json.loads(to_json(rejudge(run)) if anew else (run / "findings.json").read_text())
 
     known = {case.name: case for case in among}
     outcomes: dict[str, Outcome] = {}
@@ -389,8 +419,8 @@ def rejudged(folder: Path, among: list[Case]) -> list[Outcome]:
         if case is None:
             continue
         loaded = loaded or bool(kept["loaded"])
-        outcome = outcomes.setdefault(case.name, Outcome(case.name, case.cause))
-        finding = _told(case, outcome, json.loads(to_json(rejudge(path.parent))))
+        outcome = outcomes.setdefault(case.name, _blank(case))
+        finding = _told(case, outcome, verdict(path.parent))
         outcome.stolen += [kept[name] for name in ("stolen", "stolen_mended") if name in kept]
         outcome.foreign += kept.get("foreign", [])
         rounds.setdefault(case.name, []).append(_kept_round(case, kept, finding))
@@ -412,13 +442,16 @@ class KeptRound:
     predicted: list[float] | None
     at_least: bool = False
     instead: str = ""
+    gain: Gain | None = None  # where what was tried is advised now
 
 
 def _kept_round(case: Case, kept: dict, finding: dict | None) -> KeptRound:
     now = " ".join((finding and accepts(case, finding["change"])) or ["--fixed"])
     instead = now if "mended" in kept and case.fix and now != kept["change"] else ""
-    tried = kept.get("change", "")
-    return KeptRound(kept["pace"], kept.get("mended"), tried, promised_by(finding), bounds(finding), instead)
+    tried, promised, mended = kept.get("change", ""), promised_by(finding), kept.get("mended")
+    held = finding is not None and promised is not None and mended is not None and not instead
+    gain = _gain(case, finding, mended / kept["pace"]) if held else None
+    return KeptRound(kept["pace"], mended, tried, promised, bounds(finding), instead, gain)
 
 
 def _take(outcome: Outcome, rounds: list[KeptRound]) -> None:
@@ -431,6 +464,7 @@ def _take(outcome: Outcome, rounds: list[KeptRound]) -> None:
     outcome.mended = [r.mended for r in counted if r.mended is not None]
     outcome.predicted = [r.predicted for r in counted if r.predicted]
     outcome.at_least = any(r.at_least for r in counted)
+    outcome.gains = [r.gain for r in counted if r.gain]
     last = counted[-1]
     outcome.change = last.tried + (f" (would be {last.instead})" if last.instead else "")
 
@@ -494,8 +528,13 @@ def _ratios(outcome: Outcome) -> list[float]:
     return [then / now for now, then in zip(outcome.paces, outcome.mended, strict=False)]
 
 
-def p90(ordered: list[float]) -> float:
-    return ordered[min(len(ordered) - 1, math.ceil(0.9 * len(ordered)) - 1)]
+def _singles(outcomes: list[Outcome]) -> list[Gain]:
+    """Return all single predictions, each with the median of its case's pairs where these are several."""
+    found = []
+    for outcome in outcomes:
+        several = statistics.median(g.realised for g in outcome.gains) if len(outcome.gains) > 1 else None
+        found += [replace(gain, typical=several) for gain in outcome.gains]
+    return found
 
 
 def totals(outcomes: list[Outcome], bars: tuple[float, float] = BARS) -> tuple[list[str], bool]:
@@ -508,44 +547,44 @@ def totals(outcomes: list[Outcome], bars: tuple[float, float] = BARS) -> tuple[l
     errors = sorted(o.error for o in planted if o.error is not None)
     told = [o for o in planted if o.inside is not None]
     bounds = [o for o in told if o.at_least]
-    lines = [
+    said = [
         f"planted cause first: {first} of {len(planted)}",
         f"false alarms in healthy: {len(healthy) - quiet} of {len(healthy)}",
     ]
+    if failed := sum(bool(o.trouble) for o in outcomes):
+        said.append(f"failed, and counted as not found: {failed}")
     if missing:
-        lines.append(f"not possible on this machine: {missing}")
+        said.append(f"not possible on this machine: {missing}")
     if untried := sum(o.untried for o in planted):
-        lines.append(f"another change is advised now than was tried, so not held against it: {untried}")
+        said.append(f"another change is advised now than was tried, so not held against it: {untried}")
     loaded = [o for o in outcomes if o.named is not None]
     met = first >= (FIRST_LOADED if loaded else FIRST) * len(planted) and quiet == len(healthy)
     if loaded:
-        lines.append(f"busy neighbour named: {sum(bool(o.named) for o in loaded)} of {len(loaded)}")
+        said.append(f"busy neighbour named: {sum(bool(o.named) for o in loaded)} of {len(loaded)}")
     slowed = [o for o in loaded if o.slowed and o.slowed >= SLOWED]
     if slowed:
-        lines.append(
-            f"and where it slowed the script by a tenth: {sum(bool(o.named) for o in slowed)} of {len(slowed)}"
-        )
+        said.append(f"and where it slowed the script by a tenth: {sum(bool(o.named) for o in slowed)} of {len(slowed)}")
     if errors:
         median, most = statistics.median(errors), p90(errors)
         covered = sum(bool(o.inside) for o in told)
-        lines.append(f"error of the predicted speed-up: median {median:.1%}, 90th percentile {most:.1%}")
-        lines.append(f"interval covers what was realised: {covered} of {len(told)}")
+        said.append(f"error of the predicted speed-up: median {median:.1%}, 90th percentile {most:.1%}")
+        said.append(f"interval covers what was realised: {covered} of {len(told)}")
         if bounds:
             kept = sum(bool(o.inside) for o in bounds)
-            lines.append(f"told as a lower bound, so without an error: {len(bounds)}, of which {kept} held")
+            said.append(f"told as a lower bound, so without an error: {len(bounds)}, of which {kept} held")
         if apart := repeated(planted):
             median_apart, p90_apart = statistics.median(apart), p90(apart)
-            lines.append(
+            said.append(
                 f"one round from the others of its case: median {median_apart:.1%}, 90th percentile {p90_apart:.1%}"
             )
         if sure := agreeing(planted):
-            lines.append(
+            said.append(
                 f"error where the rounds of a case agree within {AGREE:.0%} ({len(sure)} cases): "
                 f"median {statistics.median(sure):.1%}, 90th percentile {p90(sure):.1%}"
             )
         held = median <= bars[0] and most <= bars[1] and covered >= COVERED * len(told)
         met = met and (held or bool(loaded))
-    return lines, met
+    return [*said, *lines(_singles(planted))], met
 
 
 @dataclass(frozen=True)
@@ -558,6 +597,13 @@ class Zoo:
     bare_twins: bool = False
     parts: tuple[str, ...] = ()  # ends of the names of their cases
     get_ready: Callable[[], None] = lambda: None  # before anything runs
+
+
+def _both_sights(folder: Path, among: list[Case], bars: tuple[float, float]) -> list[Outcome]:
+    """Judge kept recordings anew, and tell first what was said of them when they were made."""
+    then = totals(rejudged(folder, among, anew=False), bars)[0]
+    print("as they were judged when they were made:", *then, "", "by the present rules:", sep="\n")
+    return rejudged(folder, among)
 
 
 def main(zoo: Zoo) -> int:
@@ -590,7 +636,7 @@ def main(zoo: Zoo) -> int:
             print(f"{case.name:34} {now.pace:10.1f} {then.pace:10.1f} {then.pace / now.pace:6.2f}  {noise}", flush=True)
         return 0
     print(HEAD.format("case", "planted", "top finding", "right", "predicted", "realised", "error") + "  change")
-    outcomes = rejudged(args.again, zoo.cases(args.only)) if args.again else []
+    outcomes = _both_sights(args.again, zoo.cases(args.only), zoo.bars) if args.again else []
     for outcome in outcomes:
         print(row(outcome), flush=True)
     for case in chosen:
@@ -598,13 +644,13 @@ def main(zoo: Zoo) -> int:
         print(row(outcomes[-1]), flush=True)
     if args.quiet:
         compare(outcomes, args.quiet)
-    lines, met = totals(outcomes, zoo.bars)
+    said, met = totals(outcomes, zoo.bars)
     for part in zoo.parts:
-        lines += [f"{part}: {line}" for line in totals([o for o in outcomes if o.name.endswith(part)], zoo.bars)[0]]
-    print("", *lines, "bars met" if met else "BELOW THE BARS", sep="\n")
+        said += [f"{part}: {line}" for line in totals([o for o in outcomes if o.name.endswith(part)], zoo.bars)[0]]
+    print("", *said, "bars met" if met else "BELOW THE BARS", sep="\n")
     whole = not args.only and not args.again and not args.loaded
     if results := args.results or (zoo.results if whole else None):
-        results.write_text(json.dumps({"cases": [asdict(o) for o in outcomes], "totals": lines}, indent=1) + "\n")
+        results.write_text(json.dumps({"cases": [asdict(o) for o in outcomes], "totals": said}, indent=1) + "\n")
     return 0 if met else 1
 
 

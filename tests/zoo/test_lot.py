@@ -93,7 +93,7 @@ def test_figures_count_what_failed_what_was_silent_and_what_brought_nothing() ->
     assert "silent although the planted cause was worth 5%: 1" in told
     assert "false alarms in healthy draws: 1 of 1" in told
     assert "brought less than 2%: 1 of 2" in told
-    assert "predicted: error of a single gain against its own pair: median 37.5%, p90 50.0% (2)" in told
+    assert "predicted, real CPUs: error of a single gain against its own pair: median 37.5%, p90 50.0% (2)" in told
     assert "interval holds 1 of 2, high over low 1.82" in told
 
 
@@ -102,3 +102,10 @@ def test_kept_results_make_the_same_figures(tmp_path: Path) -> None:
     kept = tmp_path / "rows.json"
     kept.write_text(json.dumps({"rows": [judge.asdict(one) for one in rows]}))
     assert judge.figures(judge.kept(kept)) == judge.figures(rows)
+
+
+def test_what_is_advised_anew_is_not_held_against_what_was_tried_then() -> None:
+    then = row("few-workers", found="few-workers", promised=[1.1, 1.5, 2.0], realised=1.2, basis="predicted")
+    now = judge.replace(then, changed=True, realised=None)
+    assert any(said.endswith("not held against it: 1") for said in judge.figures([now]))
+    assert not any("error of a single gain" in said for said in judge.figures([now]))

@@ -21,6 +21,7 @@ def _load(name: str):
 
 sys.path.insert(0, str(HERE))  # where a script finds what lies beside it
 judge = _load("judge")
+gains = sys.modules["gains"]
 machine = sys.modules["machine"]
 ALL = {case.name: case for case in judge.cases("")}
 
@@ -96,7 +97,7 @@ def test_a_prediction_is_not_held_against_what_another_change_brought(monkeypatc
     name = "few_workers_sleeping_items"
     (tmp_path / "one").mkdir()
     kept = {"name": name, "pace": 10.0, "loaded": 0, "mended": 20.0, "foreign": [0.0, 0.0]}
-    told = {"id": "few-workers", "change": {"num_workers": 6}, "risk": "", "offer": ""}
+    told = {"id": "few-workers", "change": {"num_workers": 6}, "risk": "", "offer": "", "evidence": {}}
     told["speedup"] = {"low": 3.8, "likely": 4.0, "high": 4.2}
     verdict = {"samples_per_s": 10.0, "findings": [told], "perhaps": []}
     monkeypatch.setattr("gputune.report.rejudging.rejudge", lambda _folder: verdict)
@@ -245,3 +246,23 @@ def test_what_one_round_realised_is_held_against_the_others_of_its_case() -> Non
     judged = [replace(outcome, error=error) for outcome, error in ((steady, 0.1), (apart, 0.2), (once, 0.3))]
     assert judge.agreeing(judged) == [0.1]
     assert any("agree within 5% (1 cases): median 10.0%" in line for line in judge.totals(judged)[0])
+
+
+def test_simulated_cards_are_told_apart_and_lower_ends_have_no_error() -> None:
+    real = gains.Gain("few-workers", [1.8, 2.0, 2.2], 1.6, typical=2.0)
+    card = gains.Gain("few-workers", [1.4, 1.5, 1.6], 1.5, simulated=True)
+    bound = gains.Gain("small-batch", [2.0, 4.0, 9.0], 20.0, at_least=True)
+    told = gains.lines([real, card, bound])
+    assert "predicted, real CPUs: error of a single gain against its own pair: median 25.0%, p90 25.0% (1)" in told
+    assert "predicted, real CPUs: and against the median of its case's pairs: median 0.0%, p90 0.0% (1)" in told
+    assert any("real CPUs: interval holds 1 of 2, 1 of them as a lower end" in line for line in told)
+    assert "predicted, simulated cards: error of a single gain against its own pair: median 0.0%, p90 0.0% (1)" in told
+    assert "baseline what this cause brought in the other pairs: median 6.5%, p90 6.7% (2)" in told
+
+
+@pytest.mark.parametrize(("now", "then", "brings"), [(0, 2, 2.0), (1, 2, 1.6), (2, 8, 1.0), (1, 1, 1.0)])
+def test_perfect_overlap_is_a_rule_of_thumb(now: int, then: int, brings: float) -> None:
+    finding = {"evidence": {"batch_s": 0.08, "step_s": 0.05, "num_workers": now}, "change": {"num_workers": then}}
+    assert gains.ideal(finding) == pytest.approx((0.13 if not now else max(0.08 / now, 0.05)) / max(0.08 / then, 0.05))
+    assert gains.ideal(finding) == pytest.approx(2.6 if not now else brings)
+    assert gains.ideal({**finding, "change": {"prefetch_factor": 4}}) is None

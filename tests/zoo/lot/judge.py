@@ -2,6 +2,7 @@
 
     python tests/zoo/lot/judge.py --seed 1000 --count 20 [--keep DIR] [--results FILE]
     python tests/zoo/lot/judge.py --figures FILE…       # the same figures of results that are kept
+    python tests/zoo/lot/judge.py --again DIR --figures FILE…   # and of their recordings, by the present rules
 
 Each draw (draw.py) runs once under `gputune watch`, and right after it with what the first finding proposes, if these
 are settings, else as the twin without what it names; and, where that was not planted, as the twin without what was. A
@@ -13,19 +14,17 @@ found is left out, and a run that failed is counted.
 import argparse
 import importlib.util
 import json
-import math
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 from draw import Draw, drawn, write  # noqa: E402 - it lies beside this script, which may be run from anywhere
+from gains import Gain, lines  # noqa: E402 - likewise
 
 
 def _zoo_judge():
@@ -58,6 +57,7 @@ class Row:
     planted: float | None = None  # what the twin without the causes brings
     ideal: float | None = None  # what the rule max(making / workers, step) says of what was tried, out of the draw
     pace: float = 0.0
+    changed: bool = False  # judged anew, and something else is advised than was tried
     foreign: float = 0.0  # CPUs that others used while it was watched: above `zoo.FOREIGN` its times are not its own
     trouble: str = ""
 
@@ -148,7 +148,7 @@ def figures(rows: Iterable[Row]) -> list[str]:
     worth = [r for r in planted if max(r.realised or 0.0, r.planted or 0.0) >= WORTH or r.right]
     one, two = [r for r in worth if len(r.causes) == 1], [r for r in worth if len(r.causes) > 1]
     first = [f"{sum(r.right for r in some)} of {len(some)}" for some in (one, two)]
-    lines = [
+    told = [
         f"draws: {len(rows)}, failed: {len(rows) - len(ran)}",
         f"planted cause first: {first[0]}, one of two: {first[1]}"
         f" (planted, but worth less than {WORTH - 1:.0%}: {len(planted) - len(worth)})",
@@ -157,50 +157,29 @@ def figures(rows: Iterable[Row]) -> list[str]:
     ]
     tried = [r for r in ran if r.realised is not None and r.promised]
     nothing = [r for r in tried if r.realised < IDLE]
-    lines.append(f"advice that brought less than {IDLE - 1:.0%}: {len(nothing)} of {len(tried)}")
-    for basis in ("measured", "predicted"):
-        lines += _errors(basis, [r for r in tried if r.basis == basis])
-    lines += _baselines(tried)
-    return lines
+    told.append(f"advice that brought less than {IDLE - 1:.0%}: {len(nothing)} of {len(tried)}")
+    if changed := sum(r.changed for r in ran):
+        told.append(f"another change is advised now than was tried, so not held against it: {changed}")
+    gains = [Gain(r.found[0], r.promised, r.realised, at_least=r.at_least, basis=r.basis, ideal=r.ideal) for r in tried]
+    return told + lines(gains)
 
 
-def _errors(basis: str, rows: list[Row]) -> list[str]:
-    errors = sorted(r.error for r in rows if r.error is not None)
-    if not errors:
-        return []
-    inside = [r.promised[0] <= r.realised and (r.at_least or r.realised <= r.promised[2]) for r in rows]
-    widths = [r.promised[2] / r.promised[0] for r in rows if not r.at_least]
-    return [
-        f"{basis}: error of a single gain against its own pair: {_spread(errors)}",
-        f"{basis}: interval holds {sum(inside)} of {len(inside)}, high over low {statistics.median(widths):.2f}",
-    ]
+def again(row: Row, folder: Path, scratch: Path) -> Row:
+    """Return a row whose recording is judged by the present rules: what was realised is what was measured then."""
+    from gputune.report.rejudging import rejudge
+    from gputune.verdict.building import to_json
 
-
-def _baselines(rows: list[Row]) -> list[str]:
-    """Return how the same gains are told by who knows less: a rule of thumb, and what this cause brought elsewhere."""
-    ruled = sorted(abs(r.ideal / r.realised - 1) for r in rows if r.ideal is not None)
-    against = sorted(r.error for r in rows if r.ideal is not None and r.error is not None)
-    by_cause = defaultdict(list)
-    for row in rows:
-        by_cause[row.found[0]].append(row)
-    means = []
-    for alike in by_cause.values():
-        for row in alike:
-            others = [math.log(r.realised) for r in alike if r is not row]
-            if others:
-                means.append(abs(math.exp(statistics.mean(others)) / row.realised - 1))
-    lines = []
-    if ruled and against:
-        lines.append(
-            f"baseline max(making / workers, step), where it applies: {_spread(ruled)}, gputune: {_spread(against)}"
-        )
-    if means:
-        lines.append(f"baseline what this cause brought in the other draws: {_spread(sorted(means))}")
-    return lines
-
-
-def _spread(ordered: list[float]) -> str:
-    return f"median {statistics.median(ordered):.1%}, p90 {zoo.p90(ordered):.1%} ({len(ordered)})"
+    record = folder / f"draw-{row.seed}"
+    if row.trouble or not record.exists():
+        return row
+    draw = drawn(row.seed)
+    fresh = replace(row, found=[], promised=None, at_least=False, offer=False, basis="")
+    verdict = json.loads(to_json(rejudge(record)))
+    _take(fresh, draw, verdict)
+    options = _options(zoo.case_of(write(draw, scratch)), draw, verdict["findings"])
+    if options is not None and " ".join(options) != row.tried:
+        return replace(fresh, changed=True, realised=None, ideal=None)
+    return fresh
 
 
 def line(row: Row) -> str:
@@ -240,14 +219,24 @@ def main() -> int:
         "--results", type=Path, help="rows go there, one draw after the other; what it has is not run again"
     )
     parser.add_argument("--figures", type=Path, nargs="+", help="only sum up the results that were kept in these files")
+    parser.add_argument("--again", type=Path, help="with --figures: judge the recordings in this folder anew as well")
     asked = parser.parse_args()
     rows = [row for path in asked.figures for row in kept(path)] if asked.figures else _judged(asked)
+    _sum_up(rows)
+    if asked.again:
+        with tempfile.TemporaryDirectory(prefix="lot-") as name:
+            rows = [again(row, asked.again, Path(name)) for row in rows]
+        print("", "by the present rules:", *map(line, rows), sep="\n")
+        _sum_up(rows)
+    return 0
+
+
+def _sum_up(rows: list[Row]) -> None:
     used = burnt()
     apart = {True: "first sight", False: "burnt"}
     for fresh, name in apart.items():
         if some := [row for row in rows if (row.seed not in used) is fresh]:
             print("", f"{name}:", *figures(some), sep="\n")
-    return 0
 
 
 def _judged(asked: argparse.Namespace) -> list[Row]:
